@@ -1,0 +1,17 @@
+"""Build the native kernel when there is a C compiler; install without it when there is none."""
+
+import sys
+
+from setuptools import Extension, setup
+
+FLAGS = ["-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+
+kernel = Extension(
+    "afor._kernel",
+    sources=["src/afor/_kernel.c"],
+    extra_compile_args=[] if sys.platform == "win32" else FLAGS,
+    libraries=[] if sys.platform == "win32" else ["m"],
+    optional=True,
+)
+
+setup(ext_modules=[kernel])

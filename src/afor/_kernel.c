@@ -1,0 +1,1 @@
+int afor_kernel_abi(void) { return 0; }

@@ -1,0 +1,1 @@
+"""The benchmark: everything the paper did, on data from anyone (extra ``afor[bench]``)."""

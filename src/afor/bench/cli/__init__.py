@@ -1,0 +1,31 @@
+"""The command line: parse, call one function, print. Each command lives in the module of its stage."""
+
+import sys
+
+import typer
+
+from afor.bench.errors import AforError
+
+app = typer.Typer(
+    name="afor",
+    help="Cross-subject EEG benchmark for optimizers: strict splits, paired runs, honest tables.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks of errors.")) -> None:
+    """Hold the options that stand before every command."""
+
+
+def main() -> None:
+    """Run the command line; an AforError becomes one sentence and its exit code."""
+    try:
+        app()
+    except AforError as error:
+        if "--debug" in sys.argv:
+            raise
+        typer.echo(f"afor: {error}", err=True)
+        raise SystemExit(error.exit_code) from None
