@@ -1,4 +1,4 @@
-"""The command line: parse, call one function, print. Each command lives in the module of its stage."""
+"""The command line: parse, call one function, print. Commands live in modules of this package."""
 
 import sys
 

@@ -1,0 +1,163 @@
+"""State dicts: the dtypes of the state, and loading from AFOR, Adam, AdamW and afor-optimizer.
+
+torch casts every floating-point state to the parameter's dtype on load, which would round the
+moments and the control of half-precision parameters. `load` puts the saved values back.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from afor.control import FIELDS, initial_control
+
+if TYPE_CHECKING:
+    from afor.optimizer import AFOR
+
+_IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
+_RELEASED_OPTIONS = {"dir_weight": "direction_weight", "fast_ref": "fast_channel"}
+
+
+def moment_dtype(p: Tensor, group: dict[str, Any]) -> torch.dtype:
+    """Return the dtype of a parameter's moments: never half unless the group asks for it."""
+    if p.dtype in (torch.float16, torch.bfloat16) and group["half_moments"] == "float32":
+        return torch.float32
+    return p.dtype
+
+
+def control_dtype(p: Tensor) -> torch.dtype:
+    """Return the dtype of a parameter's control state: float32, or float64 for double precision."""
+    return torch.float64 if p.dtype in (torch.float64, torch.complex128) else torch.float32
+
+
+def load(
+    optimizer: "AFOR", state_dict: dict[str, Any], base_load: Callable[[dict[str, Any]], None]
+) -> None:
+    """Load ``state_dict`` through torch's own ``load_state_dict`` and keep the dtypes."""
+    translated: dict[str, Any] = {}
+
+    def translate(_: Any, given: dict[str, Any]) -> dict[str, Any]:
+        translated.update(_translate(optimizer, given))
+        return translated
+
+    def restore(_: Any) -> None:
+        _restore(optimizer, translated)
+
+    # Last before torch reads the dict, first after it has: hooks of the user see what they expect.
+    before = optimizer.register_load_state_dict_pre_hook(translate)
+    after = optimizer.register_load_state_dict_post_hook(restore, prepend=True)
+    try:
+        base_load(state_dict)
+    finally:
+        before.remove()
+        after.remove()
+
+
+def _translate(optimizer: "AFOR", given: dict[str, Any]) -> dict[str, Any]:
+    """Return the state dict in AFOR's form."""
+    saved_groups = given["param_groups"]
+    if len(saved_groups) != len(optimizer.param_groups):
+        return given  # torch says what is wrong
+    states: dict[Any, dict[str, Any]] = dict(given["state"])
+    origin = _origin(states, saved_groups)
+    groups, fresh = [], set()
+    for saved, current in zip(saved_groups, optimizer.param_groups, strict=True):
+        group = {k: v for k, v in current.items() if k != "params"}
+        known = {_RELEASED_OPTIONS.get(k, k): v for k, v in saved.items()}
+        if origin != "AFOR":
+            known = {k: v for k, v in known.items() if k not in _IMPLEMENTATION}
+        accepted = {*group, "params", "param_names", "initial_lr"}
+        extra = {k: v for k, v in known.items() if origin == "AFOR" or k in accepted}
+        groups.append({**group, **extra})
+        for key in saved["params"]:
+            state = states.get(key)
+            if state and "control" not in state:
+                states[key] = _converted_state(state, groups[-1], origin)
+                fresh.add(key)
+    if fresh:
+        warnings.warn(_message(origin, len(fresh), saved_groups), UserWarning, stacklevel=5)
+    return {**given, "state": states, "param_groups": groups}
+
+
+def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> str:
+    """Tell which optimizer a state dict came from."""
+    keys = set().union(*(s.keys() for s in states.values())) if states else set()
+    if "control" in keys or (
+        not keys and "beta2_min" in groups[0] and "dir_weight" not in groups[0]
+    ):
+        return "AFOR"
+    if {"dir_ema", "beta2_cumprod", "snr_ema", "snr_var_ema"} <= keys or "dir_weight" in groups[0]:
+        return "afor-optimizer"
+    if not keys or {"step", "exp_avg", "exp_avg_sq"} <= keys:
+        return "AdamW" if groups[0].get("decoupled_weight_decay", True) else "Adam"
+    raise ValueError(
+        f"cannot load this state dict into AFOR: its states hold {sorted(map(str, keys))}; "
+        "accepted are those of AFOR, Adam, AdamW and afor-optimizer (step, exp_avg, exp_avg_sq, ...)"
+    )
+
+
+def _converted_state(state: dict[str, Any], group: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Return a state of Adam or afor-optimizer with a control vector."""
+    from afor.optimizer import control_settings
+
+    step = float(state["step"])
+    control = dict(zip(FIELDS, initial_control(control_settings(group)), strict=True))
+    if origin == "afor-optimizer":
+        source = {
+            "noise_fast": "noise_fast", "noise_slow": "noise_slow", "agreement": "dir_ema",
+            "score_mean": "snr_ema", "score_var": "snr_var_ema", "score": "snr_t", "zscore": "z_t",
+        }  # fmt: skip
+        control.update({ours: float(state[theirs]) for ours, theirs in source.items()})
+        control["forgetting"] = 1.0 - float(state["beta2_t"])
+        product = float(state["beta2_cumprod"])
+        # The released variant goes on with the product itself, to the last bit.
+        control["correction"] = product if group["variant"] == "released" else 1.0 - product
+    else:
+        beta2 = group["betas"][1]
+        control["correction"] = -math.expm1(step * math.log(beta2)) if beta2 > 0.0 else 1.0
+    return {
+        "step": torch.tensor(step),
+        "exp_avg": state["exp_avg"],
+        "exp_avg_sq": state["exp_avg_sq"],
+        "control": torch.tensor(list(control.values()), dtype=torch.float64),
+    }
+
+
+def _message(origin: str, tensors: int, groups: list[dict[str, Any]]) -> str:
+    if origin == "afor-optimizer":
+        return (
+            f"AFOR took over {tensors} tensors from an afor-optimizer state dict, control included"
+        )
+    text = (
+        f"AFOR took over step, exp_avg and exp_avg_sq of {tensors} tensors from an {origin} state "
+        "dict; noise, agreement and score statistics start fresh, and the warm-up counts from the "
+        "loaded step"
+    )
+    if origin == "Adam" and any(group.get("weight_decay") for group in groups):
+        text += "; weight decay was coupled in Adam and is decoupled from now on"
+    return text
+
+
+def _restore(optimizer: "AFOR", translated: dict[str, Any]) -> None:
+    """Put the saved values into the loaded state, in the dtypes of AFOR."""
+    saved_keys = [key for group in translated["param_groups"] for key in group["params"]]
+    params = [(p, group) for group in optimizer.param_groups for p in group["params"]]
+    for key, (p, group) in zip(saved_keys, params, strict=True):
+        saved = translated["state"].get(key)
+        if not saved:
+            continue
+        dtypes = {
+            "step": torch.float32,
+            "exp_avg": moment_dtype(p, group),
+            "exp_avg_sq": moment_dtype(p, group),
+            "control": control_dtype(p),
+        }
+        state = optimizer.state[p]
+        for name, dtype in dtypes.items():
+            value = saved[name]
+            value = value if isinstance(value, Tensor) else torch.tensor(float(value))
+            # A copy, so that two optimizers loaded from one dict do not share memory.
+            state[name] = value.detach().to(device=p.device, dtype=dtype, copy=True)

@@ -1,0 +1,137 @@
+"""AFC, the adaptive forgetting controller: five sums of each tensor in, its decay coefficient out.
+
+Everything is vectorised over the tensors of a group and stays on their device. This is the one
+place of this arithmetic for the for-loop and foreach paths; the native kernels repeat it in their
+own language and `reference.py` says it in the paper's words.
+
+The control state of a tensor is a vector of nine numbers, in this order.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+FIELDS = (
+    "noise_fast",  # n^f
+    "noise_slow",  # n^s
+    "agreement",  # c-bar
+    "score_mean",  # mu
+    "score_var",  # sigma^2
+    "score",  # rho, of the last step
+    "zscore",  # zeta, of the last step
+    "forgetting",  # 1 - beta2, of the last step: beta2 itself would lose digits in float32
+    "correction",  # 1 - C, tracked directly: no cancellation in the first steps
+)
+_HELD = 7  # the fields that a step with a non-finite gradient leaves as they were
+_TINY = 1e-300  # below any product of norms that matters; keeps sqrt differentiable at zero
+
+
+class ControlSettings(NamedTuple):
+    """What steers the decay coefficient of one parameter group."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999  # beta2^init, the longest memory
+    eps: float = 1e-8
+    beta2_min: float = 0.99
+    direction_weight: float = 1.0  # w
+    direction_decay: float = 0.9  # Eq. (dir)
+    warmup_steps: int = 100  # T_w
+    fast_channel: bool = True
+    normalization: str = "self"
+    fixed_mean: float = 1.0  # mu_fix, Sec. V-C
+    fixed_scale: float = 2.0  # s_fix, Sec. V-C
+    zscore_clip: float = 5.0  # Eq. (zscore)
+    correction: str = "cumulative"
+    statistics: str = "paper"
+
+
+class Sums(NamedTuple):
+    """What RASS needs of each tensor, each of shape (tensors,).
+
+    All five add up over chunks, threads and shards of a tensor; n counts the whole tensor.
+    """
+
+    residual: Tensor  # sum |g - m| / n
+    momentum: Tensor  # sum |m'| / n, m' the new first moment
+    grad_sq: Tensor  # sum g^2
+    momentum_sq: Tensor  # sum m^2
+    product: Tensor  # <g, m>
+
+
+class Coefficients(NamedTuple):
+    """What the update of each tensor needs, each of shape (tensors,)."""
+
+    forgetting: Tensor  # 1 - beta2
+    denominator_scale: Tensor  # (1 - beta1^t) / sqrt(1 - C)
+    denominator_shift: Tensor  # eps (1 - beta1^t)
+
+
+def initial_control(settings: ControlSettings) -> list[float]:
+    """Return the control state of a tensor that has seen no gradient (Algorithm 1, line 1)."""
+    score_var = 1.0 if settings.statistics == "paper" else 0.0
+    return [0.0, 0.0, 1.0, 0.0, score_var, 0.0, 0.0, 1.0 - settings.beta2, 0.0]
+
+
+def one_minus_power(decay: float, step: Tensor) -> Tensor:
+    """Return ``1 - decay ** step`` without cancellation."""
+    return torch.expm1(step * (math.log(decay) if decay > 0.0 else -math.inf)).neg()
+
+
+def advance(
+    control: Tensor, step: Tensor, sums: Sums, s: ControlSettings
+) -> tuple[Tensor, Coefficients]:
+    """Return the control state after this step, (9, tensors), and the coefficients of the update.
+
+    ``control`` is (9, tensors) and ``step`` (tensors,), already counting this step; both in the
+    dtype of the sums.
+    """
+    noise_fast, noise_slow, agreement, score_mean, score_var, _, _, _, correction = control.unbind()
+    slow = 1.0 - s.beta2
+
+    # RASS: Eqs. (noise_inst) to (score)
+    noise_fast = torch.lerp(noise_fast, sums.residual, 1.0 - s.beta1)
+    noise_slow = torch.lerp(noise_slow, sums.residual, slow)
+    norms = (sums.grad_sq * sums.momentum_sq).clamp_min(_TINY).sqrt()
+    cosine = (sums.product / (norms + s.eps)).clamp_min(0.0)
+    agreement = torch.lerp(agreement, cosine, 1.0 - s.direction_decay)
+    noise = torch.maximum(noise_fast, noise_slow) if s.fast_channel else noise_slow
+    if s.eps == 0.0:
+        noise = noise.clamp_min(_TINY)
+    ratio = sums.momentum / (noise + s.eps)  # rho^m
+    discount = agreement * s.direction_weight + (1.0 - s.direction_weight)
+    score = (ratio * discount).clamp_min(0.0)  # rho
+
+    # AFC: Eqs. (zscore_stats) and (zscore)
+    score_mean = torch.lerp(score_mean, score, slow)
+    if s.statistics == "paper":
+        delta = score - score_mean
+        score_var = torch.lerp(score_var, delta * delta, slow)
+        spread = score_var
+    else:
+        weight = one_minus_power(s.beta2, step)
+        delta = score - score_mean / weight
+        score_var = torch.lerp(score_var, delta * delta, slow)
+        spread = score_var / weight
+    if s.normalization == "self":
+        zscore = delta / (spread + s.eps).clamp_min(_TINY).sqrt()
+        zscore = zscore.clamp(-s.zscore_clip, s.zscore_clip)
+    else:
+        zscore = (score - s.fixed_mean) / s.fixed_scale
+
+    # A non-finite gradient spoils the moments, as in AdamW, but never the control state.
+    held = torch.stack((noise_fast, noise_slow, agreement, score_mean, score_var, score, zscore))
+    held = torch.where((sums.residual + cosine).isfinite(), held, control[:_HELD])
+
+    # Eqs. (beta2_raw), (gate), (cumprod), with q = 1 - beta2 built directly
+    openness = torch.sigmoid(-held[6]) * (s.beta2 - s.beta2_min)
+    if s.warmup_steps > 0:
+        openness = openness * (step / s.warmup_steps).clamp_max(1.0)
+    forgetting = openness + slow  # 1 - beta2
+    correction = correction + forgetting * (1.0 - correction)  # 1 - C
+
+    used = correction if s.correction == "cumulative" else one_minus_power(s.beta2, step)
+    bias1 = one_minus_power(s.beta1, step)
+    control = torch.cat((held, forgetting[None], correction[None]))
+    return control, Coefficients(forgetting, bias1 / used.sqrt(), bias1 * s.eps)

@@ -1,0 +1,349 @@
+"""The optimizer AFOR: arguments, checks, state, step and state dict."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim import optimizer as torch_optimizer
+from torch.optim.optimizer import ParamsT
+
+from afor import checkpoint
+from afor.control import ControlSettings, initial_control
+from afor.functional import afor
+from afor.fused import GroupPlan
+from afor.released import released_afor
+
+CHOICES = {
+    "normalization": ("self", "fixed"),
+    "correction": ("cumulative", "fixed"),
+    "statistics": ("paper", "calibrated"),
+    "variant": ("paper", "released"),
+    "half_moments": ("float32", "parameter"),
+}
+_CONTROL_OPTIONS = tuple(name for name in ControlSettings._fields if name not in ("beta1", "beta2"))
+
+
+class AFOR(Optimizer):
+    """AdamW whose second-moment decay adapts per tensor and per step.
+
+    Each step, every tensor's gradient is scored by how it compares with the tensor's own momentum
+    (how far off it is, and whether it points the same way). A score above the tensor's own running
+    mean lengthens its memory towards ``betas[1]``, one below shortens it towards ``beta2_min``.
+    With ``beta2_min == betas[1]`` the update is AdamW's.
+
+    Args:
+        params: parameters, named parameters or parameter groups, as for any torch optimizer.
+            Every option below can be set per group.
+        lr: learning rate, a float or a one-element tensor.
+        betas: decay of the first moment, and the longest memory of the second (beta2^init).
+        eps: added to the denominator of the update, and where the paper adds it in the score.
+        weight_decay: decoupled weight decay, as in AdamW.
+        beta2_min: the shortest memory of the second moment.
+        direction_weight: how much disagreement with the momentum lowers the score (w); 0 ignores
+            the direction (*w/o DC*).
+        warmup_steps: steps over which adaptation fades in (T_w); 0 adapts from the first step
+            (*w/o TSG*).
+        direction_decay: decay of the running agreement.
+        fast_channel: compare with the larger of a fast and a slow noise average; ``False`` uses the
+            slow one alone (*w/o FC*).
+        normalization: ``"self"`` standardises the score by its own running mean and variance;
+            ``"fixed"`` by ``fixed_mean`` and ``fixed_scale`` (*w/o SRN*).
+        fixed_mean: see ``normalization``.
+        fixed_scale: see ``normalization``.
+        zscore_clip: bound of the standardised score.
+        correction: ``"cumulative"`` normalises the second moment by the product of the decays;
+            ``"fixed"`` by that of ``betas[1]`` alone (*w/o EC*).
+        statistics: ``"paper"``, or ``"calibrated"`` (ours): running mean and variance of the score
+            are corrected for their initial values, so that adaptation is awake after the warm-up.
+        variant: ``"paper"``, or ``"released"`` to reproduce the package afor-optimizer 0.1.0 step
+            by step.
+        half_moments: moments of float16 and bfloat16 parameters in ``"float32"`` or in the dtype of
+            the ``"parameter"``.
+        maximize: ascend instead of descend.
+        foreach: use the multi-tensor implementation; ``None`` picks the fastest that is valid.
+        fused: use the native kernel; ``None`` uses it on CPU when it was built.
+        capturable: allow capture in a CUDA graph. The state lives on the device in any case.
+        differentiable: let autograd run through ``step``.
+
+    Example:
+        >>> import torch
+        >>> from afor import AFOR
+        >>> model = torch.nn.Linear(4, 2)
+        >>> optimizer = AFOR(model.parameters(), lr=1e-3, weight_decay=1e-4)
+        >>> loss = model(torch.ones(3, 4)).square().mean()
+        >>> loss.backward()
+        >>> optimizer.step()
+        >>> optimizer.zero_grad()
+
+    A non-finite gradient does what it does in AdamW: the moments and the parameter take it up.
+    The control state does not; it stays as it was and beta2 stays in range, so that a run whose
+    moments and parameters are restored goes on.
+
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        beta2_min: float = 0.99,
+        direction_weight: float = 1.0,
+        warmup_steps: int = 100,
+        direction_decay: float = 0.9,
+        fast_channel: bool = True,
+        normalization: Literal["self", "fixed"] = "self",
+        fixed_mean: float = 1.0,
+        fixed_scale: float = 2.0,
+        zscore_clip: float = 5.0,
+        correction: Literal["cumulative", "fixed"] = "cumulative",
+        statistics: Literal["paper", "calibrated"] = "paper",
+        variant: Literal["paper", "released"] = "paper",
+        half_moments: Literal["float32", "parameter"] = "float32",
+        maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "beta2_min": beta2_min,
+            "direction_weight": direction_weight,
+            "warmup_steps": warmup_steps,
+            "direction_decay": direction_decay,
+            "fast_channel": fast_channel,
+            "normalization": normalization,
+            "fixed_mean": fixed_mean,
+            "fixed_scale": fixed_scale,
+            "zscore_clip": zscore_clip,
+            "correction": correction,
+            "statistics": statistics,
+            "variant": variant,
+            "half_moments": half_moments,
+            "maximize": maximize,
+            "foreach": foreach,
+            "fused": fused,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        _check_options(defaults)
+        self._plans: dict[int, GroupPlan] = {}
+        super().__init__(params, defaults)
+        self._declare_amp_support()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._plans = {}
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+        self._declare_amp_support()
+
+    def _declare_amp_support(self) -> None:
+        # GradScaler hands its scale to step() instead of unscaling first, as for torch's fused.
+        if all(group["fused"] for group in self.param_groups):
+            self._step_supports_amp_scaling = True
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a parameter group; options it does not set take the optimizer's defaults."""
+        if isinstance(param_group, dict):
+            _check_options({**self.defaults, **param_group})
+        super().add_param_group(param_group)
+
+    # -------------------------------------------------------------------------------- state
+
+    def _init_group(
+        self,
+        group: dict[str, Any],
+        params: list[Tensor],
+        grads: list[Tensor],
+        exp_avgs: list[Tensor],
+        exp_avg_sqs: list[Tensor],
+        controls: list[Tensor],
+        state_steps: list[Tensor],
+    ) -> bool:
+        """Fill the lists with what has a gradient, creating state where there is none."""
+        has_complex = False
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            if p.grad.layout != torch.strided:
+                raise RuntimeError("AFOR does not support sparse gradients")
+            has_complex |= torch.is_complex(p)
+            state = self.state[p]
+            if not state:
+                self._init_state(p, state, group)
+            params.append(p)
+            grads.append(p.grad)
+            exp_avgs.append(state["exp_avg"])
+            exp_avg_sqs.append(state["exp_avg_sq"])
+            controls.append(state["control"])
+            state_steps.append(state["step"])
+        return has_complex
+
+    def _init_state(self, p: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        # Everything lives on the parameter's device, so that no step ever reads it back.
+        state["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
+        for name in ("exp_avg", "exp_avg_sq"):
+            dtype = checkpoint.moment_dtype(p, group)
+            state[name] = torch.zeros_like(p, dtype=dtype, memory_format=torch.preserve_format)
+        state["control"] = torch.tensor(
+            initial_control(control_settings(group)),
+            dtype=checkpoint.control_dtype(p),
+            device=p.device,
+        )
+
+    # --------------------------------------------------------------------------------- step
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Take one step; with a closure, evaluate it first and return its loss."""
+        if not torch.compiler.is_compiling() and self._is_watched():
+            return _watched_step(self, closure)
+        return self._step(closure)
+
+    # torch wraps `step` to serve hooks and profilers, at the price of the kernel itself on a small
+    # network. We do so only when there is a hook or a profiler.
+    step.hooked = True  # type: ignore[attr-defined]
+
+    def _is_watched(self) -> bool:
+        return bool(
+            self._optimizer_step_pre_hooks
+            or self._optimizer_step_post_hooks
+            or torch_optimizer._global_optimizer_pre_hooks
+            or torch_optimizer._global_optimizer_post_hooks
+            or torch._C._autograd._profiler_enabled()
+        )
+
+    def _step(self, closure: Callable[[], float] | None = None) -> float | None:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            plan = self._plans.get(id(group))
+            if plan is not None and plan.run(self, group):
+                continue
+            with torch.set_grad_enabled(group["differentiable"]):
+                self._step_group(group)
+        return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        self._accelerator_graph_capture_health_check()
+        params: list[Tensor] = []
+        grads: list[Tensor] = []
+        exp_avgs: list[Tensor] = []
+        exp_avg_sqs: list[Tensor] = []
+        controls: list[Tensor] = []
+        state_steps: list[Tensor] = []
+        self._init_group(group, params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
+        lists = (params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
+        if group["variant"] == "released":
+            released_afor(*lists, group=group)
+            return
+        settings = control_settings(group)
+        afor(
+            *lists,
+            settings=settings,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            maximize=group["maximize"],
+            foreach=group["foreach"],
+            fused=group["fused"],
+            differentiable=group["differentiable"],
+            grad_scale=getattr(self, "grad_scale", None),
+            found_inf=getattr(self, "found_inf", None),
+        )
+        if not torch.compiler.is_compiling():
+            GroupPlan.prepare(self, group)
+
+    # --------------------------------------------------------------------------- state dict
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state of AFOR, Adam, AdamW or the package afor-optimizer.
+
+        What Adam does not know (noise, agreement and score statistics) starts fresh, and a warning
+        says so. Unlike torch's, this keeps the dtypes of the state: moments and control of
+        half-precision parameters stay float32.
+        """
+        checkpoint.load(self, state_dict, super().load_state_dict)
+        self._plans = {}
+        for group in self.param_groups:
+            _check_options(group)
+
+
+_watched_step = Optimizer.profile_hook_step(AFOR._step)
+
+
+def control_settings(group: dict[str, Any]) -> ControlSettings:
+    """Return the controller's settings of a parameter group."""
+    beta1, beta2 = group["betas"]
+    return ControlSettings(beta1, beta2, *[group[name] for name in _CONTROL_OPTIONS])
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Raise ValueError with the value and the rule for the first option that is not valid."""
+    lr = options["lr"]
+    if isinstance(lr, Tensor):
+        if lr.numel() != 1:
+            raise ValueError(f"lr as a tensor must have one element, got shape {tuple(lr.shape)}")
+    else:
+        _check_number("lr", lr, "at least 0", lambda x: x >= 0)
+    betas = options["betas"]
+    if not isinstance(betas, Iterable) or len(tuple(betas)) != 2:
+        raise ValueError(f"betas must be a pair (beta1, beta2), got {betas!r}")
+    beta1, beta2 = betas
+    _check_number("betas[0]", beta1, "in [0, 1)", lambda x: 0 <= x < 1)
+    _check_number("betas[1]", beta2, "in [0, 1)", lambda x: 0 <= x < 1)
+    _check_number("eps", options["eps"], "at least 0", lambda x: x >= 0)
+    _check_number("weight_decay", options["weight_decay"], "at least 0", lambda x: x >= 0)
+    beta2_min = options["beta2_min"]
+    _check_number("beta2_min", beta2_min, "in [0, 1)", lambda x: 0 <= x < 1)
+    if beta2_min > beta2:
+        raise ValueError(
+            f"beta2_min must not be above betas[1], got beta2_min={beta2_min} > betas[1]={beta2}; "
+            "lower beta2_min, or set both equal for a fixed decay"
+        )
+    _check_number("direction_weight", options["direction_weight"], "at least 0", lambda x: x >= 0)
+    _check_number("direction_decay", options["direction_decay"], "in [0, 1)", lambda x: 0 <= x < 1)
+    _check_number("warmup_steps", options["warmup_steps"], "at least 0", lambda x: x >= 0)
+    _check_number("fixed_mean", options["fixed_mean"], "finite", lambda _: True)
+    _check_number("fixed_scale", options["fixed_scale"], "above 0", lambda x: x > 0)
+    _check_number("zscore_clip", options["zscore_clip"], "above 0", lambda x: x > 0)
+    for name, accepted in CHOICES.items():
+        if options[name] not in accepted:
+            raise ValueError(f"{name} must be one of {accepted}, got {options[name]!r}")
+    _check_implementation(options)
+
+
+def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], bool]) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{name} must be a number {rule}, got {value!r}")
+    if not math.isfinite(value) or not accepts(value):
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+
+
+def _check_implementation(options: dict[str, Any]) -> None:
+    if options["fused"]:
+        if options["foreach"]:
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together")
+        if options["differentiable"]:
+            raise RuntimeError("`fused` does not support `differentiable`")
+    if options["foreach"] and options["differentiable"]:
+        raise RuntimeError("`foreach` does not support `differentiable`")
+    if options["variant"] == "released" and (options["foreach"] or options["fused"]):
+        raise RuntimeError('variant="released" has a for-loop only: leave foreach and fused unset')
