@@ -241,22 +241,32 @@ def test_only_afor_leaves_traces_one_value_per_epoch(source, settings, tiny_net)
     assert train(settings, source, tiny_net).traces == {}
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_an_optimizer_with_two_modes_is_judged_in_its_second(source, settings, tiny_net) -> None:
-    pytest.importorskip("pytorch_optimizer")
-    settings = dataclasses.replace(
-        settings, optimizer="pytorch_optimizer:ScheduleFreeAdamW", max_epochs=6
-    )
-    modes: list[tuple[bool, bool]] = []
+def test_an_optimizer_with_two_modes_is_judged_in_its_second(
+    source, settings, tiny_net, monkeypatch
+) -> None:
+    events: list[str] = []
+
+    class TwoModesSGD(torch.optim.SGD):
+        def train(self) -> None:
+            events.append("optimizer trains")
+
+        def eval(self) -> None:
+            events.append("optimizer evaluates")
 
     class Watching(tiny_net):
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            modes.append((self.training, torch.is_inference_mode_enabled()))
+            event = "network trains" if self.training else "network evaluates"
+            if events[-1] != event:
+                events.append(event)
             return super().forward(inputs)
 
-    record = train(settings, source, Watching)
-    assert record.status == "done"
-    assert all(training is not inference for training, inference in modes)
+    monkeypatch.setattr(
+        "afor.bench.train.build_optimizer",
+        lambda _name, model, lr, _decay, **_: TwoModesSGD(model.parameters(), lr=lr),
+    )
+    train(dataclasses.replace(settings, max_epochs=2), source, Watching)
+    epoch = ["optimizer trains", "network trains", "optimizer evaluates", "network evaluates"]
+    assert events == epoch * 2
 
 
 def test_score_is_the_mean_cross_entropy_and_the_share_of_hits() -> None:

@@ -78,7 +78,7 @@ class Side:
         self.role = role
         self._source = source
         self._allowed = np.array([name in set(names) for name in source.subjects])
-        self._labels = torch.from_numpy(np.ascontiguousarray(source.labels))
+        self._labels = torch.tensor(source.labels)
         self._normalize = normalize
         self._device = device
         self.indices = np.flatnonzero(self._allowed[source.subject_codes])

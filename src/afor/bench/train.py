@@ -54,7 +54,7 @@ def train(
         normalize = make_normalize(settings.normalization, source, split.train, device)
         training = Side("training", source, split.train, normalize, device)
         validation = Side("validation", source, split.validation, normalize, device)
-        fit = _Fit(settings, model, optimizer, training, validation, source.n_classes)
+        fit = Fit(settings, model, optimizer, training, validation, source.n_classes)
         reason = fit.run()
         test = trials = None
         if not reason:
@@ -81,7 +81,7 @@ def train(
     )
 
 
-class _Fit:
+class Fit:
     """The training of one network: epochs, early stopping, the best weights so far."""
 
     def __init__(
