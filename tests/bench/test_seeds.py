@@ -54,6 +54,15 @@ def test_an_isolated_block_draws_its_own_numbers_and_disturbs_none() -> None:
         assert torch.equal(torch.rand(3), first)
 
 
+def test_an_isolated_block_puts_the_generator_of_mps_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = {"mps": 1}
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: state["mps"])
+    monkeypatch.setattr(torch.mps, "set_rng_state", lambda value: state.update(mps=value))
+    with isolated(9, torch.device("mps")):
+        state["mps"] = 2
+    assert state["mps"] == 1
+
+
 def test_torch_is_seeded_in_one_place_only() -> None:
     package = Path(afor.bench.__file__).parent
     seeding = [

@@ -1,5 +1,6 @@
 import dataclasses
 import importlib.util
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import nn
 
 from afor.bench.array_windows import ArrayWindows
 from afor.bench.errors import LeakageError, TrainingError
+from afor.bench.optimizers import OPTIMIZERS as TABLE
 from afor.bench.optimizers import PAPER_OPTIMIZERS
 from afor.bench.runs import RunSettings
 from afor.bench.splits import make_splits
@@ -112,6 +114,22 @@ def test_all_optimizers_start_from_the_same_weights_and_see_the_same_batches_and
     other = train(dataclasses.replace(settings, optimizer=name, **same), source, tiny_net)
     assert [e.train_loss for e in other.history] == [e.train_loss for e in reference.history]
     assert len({e.train_loss for e in other.history}) == 3
+
+
+@pytest.mark.skipif(not HAS_AFOR, reason="AFOR is not in this build")
+@pytest.mark.parametrize("name", [n for n, e in TABLE.items() if e.variant_of == "afor"])
+def test_every_variant_of_afor_trains_and_leaves_traces(name, source, settings, tiny_net) -> None:
+    record = train(dataclasses.replace(settings, optimizer=name, max_epochs=2), source, tiny_net)
+    assert record.status == "done"
+    for trace in record.traces.values():
+        assert all(0.99 - 1e-6 <= value <= 0.999 + 1e-6 for value in trace["beta2"])
+
+
+def test_a_record_is_made_of_plain_values(source, settings, tiny_net) -> None:
+    record = train(settings, source, tiny_net)
+    again = json.loads(json.dumps(dataclasses.asdict(record)))
+    assert again["test"]["confusion"] == [list(row) for row in record.test.confusion]
+    assert len(again["history"]) == 4
 
 
 def test_folds_draws_and_study_seeds_differ(source, settings, tiny_net) -> None:

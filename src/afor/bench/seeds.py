@@ -66,8 +66,13 @@ def isolated(seed: int, device: "torch.device") -> Iterator[None]:
     """Draw from `seed` inside the block and leave the global generators as they were."""
     import torch
 
-    devices = [] if device.type == "cpu" else [device.index or 0]
-    kind = "cuda" if device.type == "cpu" else device.type
-    with torch.random.fork_rng(devices=devices, device_type=kind):
-        seed_torch(seed)
-        yield
+    on_mps = device.type == "mps"
+    cuda = [device.index or 0] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        mps_state = torch.mps.get_rng_state() if on_mps else None  # fork_rng does not know mps
+        try:
+            seed_torch(seed)
+            yield
+        finally:
+            if mps_state is not None:
+                torch.mps.set_rng_state(mps_state)

@@ -64,13 +64,13 @@ def test_the_estimate_averages_to_the_gauss_newton_diagonal() -> None:
     optimizer = Sophia(model.parameters(), lr=0.0, betas=(0.9, 0.0))  # keeps the last estimate
     optimizer.step()
     estimates = []
-    for seed in range(1500):
+    for seed in range(600):
         optimizer.update_hessian(model, inputs, seed)
         estimates.append(optimizer.state[model.weight]["hessian"].item())
     p = torch.sigmoid(0.7 * inputs)
     exact = (p * (1 - p) * inputs**2).mean().item()
-    # Its standard error over these draws is about 3.5 percent.
-    assert sum(estimates) / len(estimates) == pytest.approx(exact, rel=0.12)
+    # Its standard error over these draws is about 5.5 percent.
+    assert sum(estimates) / len(estimates) == pytest.approx(exact, rel=0.2)
 
 
 def test_the_estimate_is_renewed_after_every_tenth_step_only(batches, convnet) -> None:

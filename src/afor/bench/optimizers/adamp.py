@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.functional import cosine_similarity
 from torch.optim import Optimizer
 
 from afor.bench.optimizers.checks import require_at_least, require_betas, trainable
@@ -72,14 +73,12 @@ class AdamP(Optimizer):
                 correction2 = 1 - beta2 ** state["step"]
                 update = first / (second.sqrt() / math.sqrt(correction2)).add_(eps)
 
-                decay: float | torch.Tensor = lr * group["weight_decay"]
+                decay_scale = 1.0
                 if param.dim() > 1 and param.numel() > 0:
-                    update, ratio = without_radial_part(
+                    update, decay_scale = without_radial_part(
                         update, param, grad, group["delta"], group["wd_ratio"], eps
                     )
-                    decay = decay * ratio
-                if group["weight_decay"] > 0:
-                    param.mul_(1 - decay)
+                param.mul_(1 - lr * group["weight_decay"] * decay_scale)
                 param.add_(update, alpha=-lr / correction1)
         return loss
 
@@ -91,32 +90,18 @@ def without_radial_part(
     delta: float,
     wd_ratio: float,
     eps: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, float]:
     """Project the update off the weight, per channel or else per layer, where the test says so.
 
-    Returns the update and the factor on the weight decay. Both cases are computed and the answer
-    is selected, so that the step never waits for the device.
+    Returns the update and the factor on the weight decay.
     """
-    weights, grads, updates = (x.reshape(len(param), -1) for x in (param, grad, update))
-    dot = (grads * weights).sum(1)
-    weight_norm, grad_norm = weights.norm(dim=1), grads.norm(dim=1)
-    along = (weights * updates).sum(1)
-
-    by_channel = _cosine(dot, grad_norm, weight_norm, eps).max() < delta / math.sqrt(
-        weights.shape[1]
-    )
-    layer_weight_norm, layer_grad_norm = weight_norm.norm(), grad_norm.norm()
-    by_layer = _cosine(dot.sum(), layer_grad_norm, layer_weight_norm, eps) < delta / math.sqrt(
-        param.numel()
-    )
-    channel_part = along / (weight_norm + eps).square()
-    layer_part = along.sum() / (layer_weight_norm + eps).square()
-    part = torch.where(by_channel, channel_part, torch.where(by_layer, layer_part, 0.0))
-    ratio = torch.where(by_channel | by_layer, along.new_tensor(wd_ratio), 1.0)
-    return (updates - part[:, None] * weights).reshape(param.shape), ratio
-
-
-def _cosine(
-    dot: torch.Tensor, norm_a: torch.Tensor, norm_b: torch.Tensor, eps: float
-) -> torch.Tensor:
-    return dot.abs() / (norm_a.clamp_min(eps) * norm_b.clamp_min(eps))
+    for rows in (len(param), 1):  # each output channel by itself, then the tensor as a whole
+        weights = param.reshape(rows, -1)
+        cosine = cosine_similarity(grad.reshape(rows, -1), weights, dim=1, eps=eps).abs()
+        # Read back to the host, as the authors do: free on a CPU, a wait on a GPU.
+        if cosine.max() < delta / math.sqrt(weights.shape[1]):
+            unit = weights / weights.norm(dim=1, keepdim=True).add_(eps)
+            updates = update.reshape(rows, -1)
+            radial = (unit * updates).sum(dim=1, keepdim=True)
+            return (updates - unit * radial).reshape(param.shape), wd_ratio
+    return update, 1.0
