@@ -30,7 +30,7 @@ COLORS = dict(
         strict=True,
     )
 )
-DASHED = ("adamw", "adamp")  # they lie on Adam's curve, since there is no weight decay here
+DASHED = ("adamw", "adamp")  # they all but lie on Adam's curve, since there is no weight decay
 
 
 class TwoWeights(nn.Module):

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,19 @@ from afor.bench.batches import Side, epoch_batches, make_normalize
 from afor.bench.errors import ConfigError, DataError, LeakageError
 
 CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def make_windows() -> Callable[..., ArrayWindows]:
+    """Windows of a few subjects, each with an offset of its own."""
+
+    def make(n_subjects: int = 6, per_subject: int = 30) -> ArrayWindows:
+        subject = np.repeat(np.arange(n_subjects), per_subject)
+        windows = np.random.default_rng(8).normal(size=(len(subject), 3, 32))
+        windows += subject[:, None, None]
+        return ArrayWindows(windows, np.arange(len(subject)) % 2, [f"s{i}" for i in subject])
+
+    return make
 
 
 def side(source: ArrayWindows, names: list[str]) -> Side:
@@ -57,7 +72,7 @@ def test_a_subject_the_data_does_not_have_is_named(make_windows) -> None:
 def test_an_epoch_shows_every_window_once_except_a_last_single_one(
     make_windows, batch_size: int, seed: int, together: int | None
 ) -> None:
-    source = make_windows(n_subjects=5, trials=3, per_trial=3)
+    source = make_windows(n_subjects=5, per_subject=9)
     chosen = side(source, ["s0", "s1", "s2", "s4"])
     batches = epoch_batches(chosen, batch_size, seed, together)
     seen = np.concatenate(batches)

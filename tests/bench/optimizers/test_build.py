@@ -7,6 +7,7 @@ from torch import nn
 
 from afor.bench.errors import ConfigError
 from afor.bench.optimizers import (
+    OPTIMIZERS,
     AfterStep,
     TwoModes,
     accepted_settings,
@@ -116,7 +117,7 @@ def test_the_seed_reaches_an_optimizer_that_takes_one(model: nn.Module) -> None:
 def test_only_sophia_of_the_table_asks_for_the_batch_again(model: nn.Module) -> None:
     asking = [
         name
-        for name in ("adam", "adamw", "radam", "adamp", "sophia", "mars")
+        for name in OPTIMIZERS
         if isinstance(build_optimizer(name, model, 1e-3, 0.0), AfterStep)
     ]
     assert asking == ["sophia"]
