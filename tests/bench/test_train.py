@@ -9,7 +9,7 @@ from torch import nn
 from afor.bench.array_windows import ArrayWindows
 from afor.bench.errors import LeakageError, TrainingError
 from afor.bench.optimizers import OPTIMIZERS, PAPER_OPTIMIZERS
-from afor.bench.runs import RunSettings
+from afor.bench.runs import Epoch, RunSettings
 from afor.bench.splits import make_splits
 from afor.bench.train import score, train
 
@@ -144,6 +144,19 @@ def test_every_variant_of_afor_trains_and_leaves_traces(name, source, settings, 
     assert record.status == "done"
     for trace in record.traces.values():
         assert all(0.99 - 1e-6 <= value <= 0.999 + 1e-6 for value in trace["beta2"])
+
+
+def test_a_watcher_sees_every_epoch_and_changes_nothing(source, settings, tiny_net) -> None:
+    seen = []
+
+    def watch(epoch: Epoch, model: nn.Module) -> None:
+        seen.append((epoch, model.training, model.head.weight.detach().clone()))
+
+    record = train(settings, source, tiny_net, watch)
+    assert tuple(epoch for epoch, _, _ in seen) == record.history
+    assert not any(training for _, training, _ in seen)
+    assert not torch.equal(seen[0][2], seen[-1][2])
+    assert record.numbers() == train(settings, source, tiny_net).numbers()
 
 
 def test_a_record_is_made_of_plain_values(source, settings, tiny_net) -> None:

@@ -30,13 +30,20 @@ from afor.bench.traces import Traces
 EVALUATION_BATCH = 256  # windows at a time where nothing is learned; part of the bits
 
 
+Watch = Callable[[Epoch, nn.Module], None]
+
+
 def train(
-    settings: RunSettings, source: WindowSource, make_model: Callable[[], nn.Module]
+    settings: RunSettings,
+    source: WindowSource,
+    make_model: Callable[[], nn.Module],
+    watch: Watch | None = None,
 ) -> RunRecord:
     """Train until validation accuracy stops rising, restore the best weights, test once.
 
     `make_model` builds the network, drawing its weights from torch's global generator; afterwards
-    the generator is as it was before the run. Raises ConfigError, DataError or LeakageError.
+    the generator is as it was before the run. `watch` sees each finished epoch and the network as
+    it was judged. Raises ConfigError, DataError or LeakageError.
     """
     started = time.perf_counter()
     device = pick_device(settings.device)
@@ -54,7 +61,7 @@ def train(
         normalize = make_normalize(settings.normalization, source, split.train, device)
         training = Side("training", source, split.train, normalize, device)
         validation = Side("validation", source, split.validation, normalize, device)
-        fit = Fit(settings, model, optimizer, training, validation, source.n_classes)
+        fit = Fit(settings, model, optimizer, training, validation, source.n_classes, watch)
         reason = fit.run()
         test = trials = None
         if not reason:
@@ -92,6 +99,7 @@ class Fit:
         training: Side,
         validation: Side,
         n_classes: int,
+        watch: Watch | None = None,
     ) -> None:
         self.settings = settings
         self.model = model
@@ -99,6 +107,7 @@ class Fit:
         self.training = training
         self.validation = validation
         self.n_classes = n_classes
+        self.watch = watch
         self.traces = Traces(optimizer, model)
         self.history: list[Epoch] = []
         self.best_epoch: int | None = None
@@ -123,6 +132,8 @@ class Fit:
             self.history.append(
                 Epoch(train_loss, loss, accuracy, trained - started, time.perf_counter() - trained)
             )
+            if self.watch is not None:
+                self.watch(self.history[-1], self.model)
             if accuracy > best:  # strictly: of equal epochs the first is kept
                 best, self.best_epoch = accuracy, epoch
                 self.best_weights = copy.deepcopy(self.model.state_dict())

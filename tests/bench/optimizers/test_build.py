@@ -42,7 +42,10 @@ def test_a_class_of_the_user_is_found_by_its_module(
     model: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "labs_own_optim.py").write_text(
-        "import torch\nclass Mine(torch.optim.SGD):\n    pass\n"
+        "import torch\n"
+        "class Mine(torch.optim.SGD):\n"
+        "    def __init__(self, weights, lr, momentum=0.0, weight_decay=0.0):\n"
+        "        super().__init__(weights, lr=lr, momentum=momentum)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     optimizer = build_optimizer("labs_own_optim:Mine", model, 1e-3, 0.0, momentum=0.9)
@@ -69,6 +72,7 @@ def test_any_class_of_pytorch_optimizer_is_accepted(model: nn.Module) -> None:
         ("adam", {"betas": [0.9, 2.0]}, "refuses its settings: .*beta"),
         ("adam", {"lr": 0.1}, "lr is set by the study"),
         ("adam", {"weight_decay": 0.1}, "weight_decay is set by the study"),
+        ("sophia", {"seed": 3}, "seed is set by the study"),
         ("no_such_module:Adam", {}, 'module "no_such_module" cannot be imported'),
         ("torch.optim:AdamWW", {}, 'no optimizer class "AdamWW" .did you mean "AdamW"'),
         ("torch.nn:Linear", {}, 'no optimizer class "Linear"'),

@@ -84,7 +84,7 @@ def show_one(name: str, as_json: bool) -> None:
         here = "" if row["here"] is None else str(row["here"])
         table.add_row(str(row["setting"]), here, str(row["default"]))
     console.print(table)
-    console.print("lr and weight_decay come from the study.", style="dim")
+    console.print("lr, weight_decay and seeds come from the study.", style="dim")
     console.print("Next: `afor study demo` prints a study to edit.", style="dim")
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 # Filled in from the study or the model, so a setting of that name would be given twice.
-RESERVED = ("params", "lr", "weight_decay")
+RESERVED = ("lr", "weight_decay", "seed")
 
 
 @runtime_checkable
@@ -96,9 +96,9 @@ def find_entry(name: str) -> OptimizerEntry | None:
 
 def accepted_settings(name: str) -> list[inspect.Parameter]:
     """List the arguments a study may set for this optimizer, with their defaults."""
-    parameters = inspect.signature(load_class(name)).parameters.values()
+    _, *others = inspect.signature(load_class(name)).parameters.values()  # the first takes params
     variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return [p for p in parameters if p.name not in RESERVED and p.kind not in variadic]
+    return [p for p in others if p.name not in RESERVED and p.kind not in variadic]
 
 
 def load_class(name: str) -> "type[Optimizer]":
@@ -143,7 +143,7 @@ def _construct(
     accepted = inspect.signature(cls).parameters
     arguments: dict[str, Any] = {**merged, "lr": lr}
     if "seed" in accepted:
-        arguments.setdefault("seed", seed)
+        arguments["seed"] = seed
     if "weight_decay" in accepted:
         arguments["weight_decay"] = weight_decay
     elif weight_decay:
