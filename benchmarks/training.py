@@ -44,9 +44,9 @@ class Case:
 
 
 CASES = [
-    Case("DEAP, 32 x 128, batch 256", 32, 128, 128, 2, 256, 400),
-    Case("BCI IV 2a, 22 x 250, batch 64", 22, 250, 250, 4, 64, 200),
-    Case("ISRUC, 6 x 600, batch 64", 6, 600, 200, 5, 64, 200),
+    Case("DEAP, 32 x 128, batch 256", 32, 128, 128, 2, 256, 600),
+    Case("BCI IV 2a, 22 x 250, batch 64", 22, 250, 250, 4, 64, 300),
+    Case("ISRUC, 6 x 600, batch 64", 6, 600, 200, 5, 64, 300),
 ]
 
 

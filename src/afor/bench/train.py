@@ -152,6 +152,7 @@ class Fit:
         )
         seed_torch(derive_substep(settings.seed("dropout"), epoch))
         constrain = getattr(model, "apply_constraints", None) if settings.constraints else None
+        after_step = optimizer.after_step if isinstance(optimizer, AfterStep) else None
         model.train()
         if isinstance(optimizer, TwoModes):
             optimizer.train()
@@ -164,8 +165,8 @@ class Fit:
             optimizer.step()
             if constrain is not None:
                 constrain()  # max-norm of EEGNet
-            if isinstance(optimizer, AfterStep):
-                optimizer.after_step(model, batch.inputs)  # Sophia's second pass, every 10 steps
+            if after_step is not None:
+                after_step(model, batch.inputs)  # Sophia's second pass, every 10 steps
             self.traces.after_step()
             total += loss.detach() * len(indices)
             windows += len(indices)
