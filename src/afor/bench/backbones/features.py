@@ -1,0 +1,64 @@
+"""Differential entropy per frequency band, as a layer without parameters."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from afor.bench.backbones.shape import InputShape
+from afor.bench.errors import ConfigError
+
+# The five bands of NSAL-DGAT and HSLT: delta, theta, alpha, beta, gamma.
+BANDS_HZ: tuple[tuple[float, float], ...] = ((0.5, 4), (4, 8), (8, 14), (14, 30), (30, 50))
+
+# Far below the variance of EEG in volts (about 1e-12), so only silence is clamped.
+_SILENCE = 1e-20
+
+
+class DifferentialEntropy(nn.Module):
+    """Map a signal (batch, channels, samples) to (batch, channels, bands).
+
+    A band's entropy is that of a Gaussian with the band's variance, ½·ln(2πe·variance); the
+    variance is the power of the Fourier bins with low ≤ f < high.
+
+    >>> layer = DifferentialEntropy(InputShape.unnamed(1, samples=128, rate_hz=128, classes=2))
+    >>> tone = (2 * math.pi * 10 * torch.arange(128) / 128).sin()  # variance ½, in the alpha band
+    >>> round(layer(tone[None, None])[0, 0, 2].item(), 4) == round(0.5 * math.log(math.pi * math.e), 4)
+    True
+    """
+
+    weights: Tensor
+
+    def __init__(
+        self, shape: InputShape, bands_hz: Sequence[tuple[float, float]] = BANDS_HZ
+    ) -> None:
+        super().__init__()
+        frequencies = torch.arange(shape.samples // 2 + 1) * (shape.rate_hz / shape.samples)
+        weights = torch.zeros(len(frequencies), len(bands_hz))
+        for band, (low_hz, high_hz) in enumerate(bands_hz):
+            if high_hz > shape.rate_hz / 2:
+                raise ConfigError(
+                    f"The band {low_hz:g}–{high_hz:g} Hz needs a sampling rate of at least "
+                    f"{2 * high_hz:g} Hz, found {shape.rate_hz:g} Hz. Set bands_hz to bands below "
+                    f"{shape.rate_hz / 2:g} Hz."
+                )
+            chosen = (frequencies >= low_hz) & (frequencies < high_hz)
+            if not chosen.any():
+                raise ConfigError(
+                    f"The band {low_hz:g}–{high_hz:g} Hz holds no Fourier bin of a window of "
+                    f"{shape.samples} samples at {shape.rate_hz:g} Hz: use windows of at least "
+                    f"{math.ceil(shape.rate_hz / (high_hz - low_hz))} samples, or wider bands_hz."
+                )
+            weights[chosen, band] = 2 / shape.samples**2  # both halves of the spectrum
+        # Derived from the settings, so not part of the state dict.
+        self.register_buffer("weights", weights, persistent=False)
+
+    def forward(self, signal: Tensor) -> Tensor:
+        """Return the entropy in nats; an offset of the signal has no effect."""
+        with torch.autocast(signal.device.type, enabled=False):
+            signal = signal.to(torch.promote_types(signal.dtype, torch.float32))
+            spectrum = torch.fft.rfft(signal - signal.mean(dim=-1, keepdim=True))
+            power = spectrum.real.square() + spectrum.imag.square()
+            variance = power @ self.weights.to(power.dtype)
+            return 0.5 * torch.log(2 * math.pi * math.e * variance.clamp(min=_SILENCE))
