@@ -1,13 +1,13 @@
 """ACRNN (Tao et al. 2023, IEEE Trans. Affective Computing 14(1), 382–393)."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from afor.bench.backbones.settings import Form, check_choice
 from afor.bench.backbones.shape import InputShape
-from afor.bench.errors import ConfigError
 
 Recurrent = Literal["single", "sequence"]
 
@@ -23,7 +23,8 @@ class ACRNN(nn.Module):
 
     ``recurrent="single"`` is the reference form: all pooled maps are one time step, so the LSTM's
     recurrent weights always multiply a zero state and their gradient is exactly zero.
-    ``"sequence"`` lets the LSTM walk over the pooled steps.
+    ``"sequence"`` lets the LSTM walk over the pooled steps. ``form`` chooses how the convolution
+    is computed, never what.
 
     >>> model = ACRNN(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
     >>> model(torch.zeros(4, 32, 128)).shape
@@ -31,13 +32,19 @@ class ACRNN(nn.Module):
     """
 
     def __init__(
-        self, shape: InputShape, *, recurrent: Recurrent = "single", dropout: float = 0.5
+        self,
+        shape: InputShape,
+        *,
+        recurrent: Recurrent = "single",
+        dropout: float = 0.5,
+        form: Form = "fast",
     ) -> None:
         super().__init__()
         shape.require("ACRNN", samples=_KERNEL - 1 + _POOL)
-        if recurrent not in get_args(Recurrent):
-            raise ConfigError(f"ACRNN: recurrent must be single or sequence, found {recurrent!r}.")
+        check_choice("ACRNN", "recurrent", recurrent, Recurrent)
+        check_choice("ACRNN", "form", form, Form)
         self.recurrent = recurrent
+        self.form = form
         self.squeeze = nn.Linear(shape.channels, _ATTENTION_HIDDEN)
         self.excite = nn.Linear(_ATTENTION_HIDDEN, shape.channels)
         # A kernel over all channels slides in time only: one-dimensional, channels as inputs.
@@ -54,8 +61,7 @@ class ACRNN(nn.Module):
         """Return logits (batch, classes) for a signal (batch, channels, samples)."""
         scores = self.excite(torch.tanh(self.squeeze(signal.mean(dim=-1))))
         signal = signal * scores.softmax(dim=-1).unsqueeze(-1)
-        maps = F.max_pool1d(F.elu(self.convolution(signal)), _POOL, _POOL_STRIDE)
-        maps = self.map_dropout(maps)  # (batch, maps, steps)
+        maps = self.map_dropout(self._pooled_maps(signal))  # (batch, maps, steps)
         steps = maps.transpose(1, 2) if self.recurrent == "sequence" else maps.flatten(1)[:, None]
         hidden = self.lstm(steps)[0][:, -1]
         hidden = self.dropout(self.attention(hidden))
@@ -63,6 +69,18 @@ class ACRNN(nn.Module):
         # fall below ln(1 + e⁻¹) = 0.313 for two classes.
         logits: Tensor = self.classifier(self.dropout(hidden))
         return logits
+
+    def _pooled_maps(self, signal: Tensor) -> Tensor:
+        """Return max pool of ELU of convolution."""
+        if self.form == "plain":
+            return F.max_pool1d(F.elu(self.convolution(signal)), _POOL, _POOL_STRIDE)
+        # With channels innermost the convolution runs up to twice as fast on a CPU. ELU only
+        # rises, so it commutes with the maximum and needs to see the pooled values alone.
+        innermost = torch.channels_last
+        rows = signal.unsqueeze(2).contiguous(memory_format=innermost)
+        kernel = self.convolution.weight.unsqueeze(2).contiguous(memory_format=innermost)
+        maps = F.conv2d(rows, kernel, self.convolution.bias)
+        return F.elu(F.max_pool2d(maps, (1, _POOL), (1, _POOL_STRIDE)).squeeze(2))
 
 
 class ExtendedSelfAttention(nn.Module):
@@ -82,5 +100,5 @@ class ExtendedSelfAttention(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the weighted features, (batch, width) as given."""
         mixed = hidden @ self.direct + self.first(hidden) @ self.through + self.bias
-        weights = (self.second(F.elu(mixed)) * hidden).softmax(dim=-1)
+        weights: Tensor = (self.second(F.elu(mixed)) * hidden).softmax(dim=-1)
         return weights * hidden

@@ -1,21 +1,40 @@
 """EEGNet-8,2 (Lawhern et al. 2018, J. Neural Eng. 15, 056013, Table 2)."""
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from afor.bench.backbones.settings import check_choice
 from afor.bench.backbones.shape import InputShape
 from afor.bench.backbones.spatial_first import spatial_first_block
 from afor.bench.backbones.toeplitz import same_filter, same_padding
-from afor.bench.errors import ConfigError
 
-Form = Literal["auto", "plain", "fast"]
+EEGNetForm = Literal["auto", "fast", "plain"]
 
 _FIRST_POOL, _SECOND_POOL = 4, 8  # Table 2: at 128 Hz down to 32 Hz, then to 4 Hz
 _SEPARABLE_KERNEL = 16  # Table 2: 500 ms at 32 Hz
 _SPATIAL_MAX_NORM, _CLASS_MAX_NORM = 1.0, 0.25  # Table 2
+
+
+class _Cost(NamedTuple):
+    """What the two forms of the first block cost: nanoseconds on one core, measured once.
+
+    Absolute values differ between machines, their ratios hardly; they are rounded against the
+    fast form, so that it is chosen only where it wins clearly.
+    """
+
+    map_ns: float  # per sample of a filtered channel, plain form
+    map_tap_ns: float  # the same, per tap of the filter
+    virtual_ns: float  # per sample of a virtual channel, fast form
+    virtual_tap_ns: float
+    call_ns: float  # per call, fast form
+    sample_ns: float  # per call and sample of the window, fast form
+
+
+_TRAINING_COST = _Cost(12, 0.2, 0, 0.3, 2.5e6, 8e3)
+_EVALUATION_COST = _Cost(3.3, 0.035, 4, 0.06, 0.3e6, 2e3)
 
 
 class EEGNet(nn.Module):
@@ -41,12 +60,11 @@ class EEGNet(nn.Module):
         kernel_samples: int | None = None,
         dropout: float = 0.25,
         max_norm: bool = True,
-        form: Form = "auto",
+        form: EEGNetForm = "auto",
     ) -> None:
         super().__init__()
         shape.require("EEGNet", samples=_FIRST_POOL * _SECOND_POOL)
-        if form not in get_args(Form):
-            raise ConfigError(f"EEGNet: form must be auto, plain or fast, found {form!r}.")
+        check_choice("EEGNet", "form", form, EEGNetForm)
         # Paper (Lawhern): half the sampling rate, so that the filters resolve 2 Hz and above.
         kernel = kernel_samples or max(1, round(shape.rate_hz / 2))
         maps = temporal_filters * depth
@@ -74,11 +92,17 @@ class EEGNet(nn.Module):
 
     def uses_fast_form(self, signal: Tensor) -> bool:
         """Tell which form the forward pass takes for this signal."""
+        batch, channels, samples = signal.shape
         kernel = self.temporal.kernel_size[1]
         # A replaced norm (synchronised across ranks, say) has statistics of its own.
-        if kernel > signal.shape[-1] or type(self.temporal_norm) is not nn.BatchNorm2d:
+        possible = kernel <= samples and type(self.temporal_norm) is nn.BatchNorm2d
+        if self.form == "plain" or not possible:
             return False
-        return self.form == "fast" or (self.form == "auto")
+        maps, filters = self.spatial.weight.shape[0], self.temporal.weight.shape[0]
+        cost = _TRAINING_COST if self.training else _EVALUATION_COST
+        plain_ns = batch * samples * channels * filters * (cost.map_ns + cost.map_tap_ns * kernel)
+        fast_ns = batch * samples * maps * (cost.virtual_ns + cost.virtual_tap_ns * kernel)
+        return self.form == "fast" or plain_ns > fast_ns + cost.call_ns + cost.sample_ns * samples
 
     @torch.no_grad()
     def apply_constraints(self) -> None:
@@ -124,4 +148,5 @@ def _norm(maps: int) -> nn.BatchNorm2d:
 def _pool(maps: Tensor, size: int) -> Tensor:
     """Average over ``size`` samples, dropping the rest, without avg_pool's slow backward pass."""
     pooled = maps.shape[-1] // size
-    return maps[..., : pooled * size].unflatten(-1, (pooled, size)).mean(dim=-1)
+    whole = maps[..., : pooled * size]
+    return whole.reshape(*maps.shape[:-1], pooled, size).mean(dim=-1)

@@ -1,20 +1,19 @@
-"""HSLT, the hierarchical spatial learning transformer (Wang et al. 2022, IEEE Trans. Cybernetics)."""
+"""HSLT, a hierarchical spatial transformer (Wang et al. 2022, IEEE Trans. Cybernetics)."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from afor.bench.backbones.features import BANDS_HZ, DifferentialEntropy
 from afor.bench.backbones.regions import region_indices
+from afor.bench.backbones.settings import Form, check_choice
 from afor.bench.backbones.shape import InputShape
-from afor.bench.backbones.stacked import stacked_encoder
+from afor.bench.backbones.stacked import stacked_block, stacked_encoder
 from afor.bench.backbones.tokens import LogPowerTokens
-from afor.bench.errors import ConfigError
 
 Tokenizer = Literal["conv", "de", "linear"]
-Form = Literal["stacked", "plain"]
 
 _ELECTRODE_WIDTH, _REGION_WIDTH = 8, 16  # De, Dr
 _LAYERS = 2
@@ -32,10 +31,11 @@ class HSLT(nn.Module):
     ``tokenizer`` turns a channel's samples into an electrode token: ``"conv"`` by a learned filter
     bank's log power, ``"de"`` by five band entropies, ``"linear"`` by the samples as they are.
     ``regions`` (lists of channel names) overrides the table. ``form`` chooses how the forward pass
-    is computed, never what: ``"plain"`` region by region, ``"stacked"`` regions of one size in one
+    is computed, never what: ``"plain"`` region by region, ``"fast"`` regions of one size in one
     call; both hold the same separate parameters.
 
-    >>> shape = InputShape(("F3", "C3", "O1", "F4", "C4", "O2"), samples=600, rate_hz=200, classes=5)
+    >>> names = ("F3", "C3", "O1", "F4", "C4", "O2")
+    >>> shape = InputShape(names, samples=600, rate_hz=200, classes=5)
     >>> HSLT(shape)(torch.zeros(2, 6, 600)).shape
     torch.Size([2, 5])
     """
@@ -48,19 +48,17 @@ class HSLT(nn.Module):
         bands_hz: Sequence[tuple[float, float]] = BANDS_HZ,
         regions: Sequence[Sequence[str]] | None = None,
         dropout: float = 0.4,
-        form: Form = "stacked",
+        form: Form = "fast",
     ) -> None:
         super().__init__()
-        for name, value, kind in (("tokenizer", tokenizer, Tokenizer), ("form", form, Form)):
-            if value not in get_args(kind):
-                accepted = ", ".join(get_args(kind))
-                raise ConfigError(f"HSLT: {name} must be one of {accepted}, found {value!r}.")
+        check_choice("HSLT", "tokenizer", tokenizer, Tokenizer)
+        check_choice("HSLT", "form", form, Form)
         self.form = form
         self.tokenizer: nn.Module
         # Paper: "convolutional tokenization", which the original lacks. Here: a per-electrode
         # filter bank by default, because the text names it; "de" is the original's input.
         if tokenizer == "conv":
-            self.tokenizer, features = LogPowerTokens(shape), LogPowerTokens.FEATURES
+            self.tokenizer, features = LogPowerTokens(shape, form=form), LogPowerTokens.FEATURES
         elif tokenizer == "de":
             self.tokenizer, features = DifferentialEntropy(shape, bands_hz), len(bands_hz)
         else:
@@ -86,12 +84,19 @@ class HSLT(nn.Module):
     def forward(self, signal: Tensor) -> Tensor:
         """Return logits (batch, classes) for a signal (batch, channels, samples)."""
         electrodes = self.tokenizer(signal)  # (batch, channels, features)
-        encode = self._encode_stacked if self.form == "stacked" else self._encode_plain
+        encode = self._encode_fast if self.form == "fast" else self._encode_plain
         tokens = self.merge_dropout(self.merge(encode(electrodes)))
         tokens = _with_class_token(tokens, self.class_token) + self.position
-        for block in self.blocks:
-            tokens = block(tokens)
-        logits: Tensor = self.classifier(tokens[:, 0])
+        if self.form == "fast":
+            stacked = tokens.permute(2, 1, 0).unsqueeze(0)  # (1, width, regions + 1, batch)
+            for block in self.blocks:
+                stacked = stacked_block([block], stacked)
+            class_token = stacked[0, :, 0].t()
+        else:
+            for block in self.blocks:
+                tokens = block(tokens)
+            class_token = tokens[:, 0]
+        logits: Tensor = self.classifier(class_token)
         return logits
 
     def _encode_plain(self, electrodes: Tensor) -> Tensor:
@@ -101,16 +106,15 @@ class HSLT(nn.Module):
         ]
         return torch.stack(encoded, dim=1)  # (batch, regions, width)
 
-    def _encode_stacked(self, electrodes: Tensor) -> Tensor:
-        encoded: list[Tensor | None] = [None] * len(self.indices)
+    def _encode_fast(self, electrodes: Tensor) -> Tensor:
+        encoded: dict[int, Tensor] = {}
         for places in self.groups:
-            indices = [self.indices[place] for place in places]
-            members = electrodes[:, [i for region in indices for i in region]]
-            members = members.unflatten(1, (len(places), -1)).transpose(0, 1)
+            channels = [channel for place in places for channel in self.indices[place]]
+            batch, size = electrodes.shape[0], len(self.indices[places[0]])
+            members = electrodes[:, channels].view(batch, len(places), size, -1).transpose(0, 1)
             outputs = stacked_encoder([self.regions[place] for place in places], members)
-            for place, output in zip(places, outputs.unbind(), strict=True):
-                encoded[place] = output
-        return torch.stack([output for output in encoded if output is not None], dim=1)
+            encoded.update(zip(places, outputs.unbind(), strict=True))
+        return torch.stack([encoded[place] for place in range(len(self.indices))], dim=1)
 
 
 class RegionEncoder(nn.Module):
@@ -157,7 +161,8 @@ class Block(nn.Module):
         hidden = self.attention(hidden, hidden, hidden, need_weights=False)[0]
         tokens = tokens + self.narrow(hidden).relu()
         hidden = nn.functional.gelu(self.mlp_in(self.mlp_norm(tokens)))
-        return tokens + self.dropout(self.mlp_out(self.dropout(hidden)))
+        outputs: Tensor = self.dropout(self.mlp_out(self.dropout(hidden)))
+        return tokens + outputs
 
 
 def _token(count: int, width: int) -> nn.Parameter:

@@ -6,13 +6,14 @@ of the target subject, which the strict cross-subject protocol forbids, so they 
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from afor.bench.backbones.features import BANDS_HZ, DifferentialEntropy
+from afor.bench.backbones.settings import Form, check_choice
 from afor.bench.backbones.shape import InputShape
 from afor.bench.errors import ConfigError
 
@@ -29,6 +30,7 @@ class NSALDGAT(nn.Module):
 
     ``node_features="de"`` gives a node five differential entropies, ``"raw"`` its samples. The
     adjacency grows from a fixed random vector (``graph_seed``) that is part of the state dict.
+    ``form`` chooses how the graph layers are computed, never what.
 
     >>> model = NSALDGAT(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
     >>> model(torch.zeros(4, 32, 128)).shape
@@ -43,12 +45,11 @@ class NSALDGAT(nn.Module):
         bands_hz: Sequence[tuple[float, float]] = BANDS_HZ,
         dropout: float = 0.25,
         graph_seed: int = 0,
+        form: Form = "fast",
     ) -> None:
         super().__init__()
-        if node_features not in get_args(NodeFeatures):
-            raise ConfigError(
-                f"NSAL-DGAT: node_features must be de or raw, found {node_features!r}."
-            )
+        check_choice("NSAL-DGAT", "node_features", node_features, NodeFeatures)
+        check_choice("NSAL-DGAT", "form", form, Form)
         if shape.channels < _SMALLEST_CHANNELS:
             raise ConfigError(
                 f"NSAL-DGAT needs at least {_SMALLEST_CHANNELS} channels, found {shape.channels}."
@@ -63,8 +64,8 @@ class NSALDGAT(nn.Module):
             self.entropy = nn.Identity()
             self.feature_norm = nn.Identity()
         self.adjacency = DynamicAdjacency(shape.channels, graph_seed)
-        self.first = GraphLayer(features)
-        self.second = GraphLayer(features)
+        self.first = GraphLayer(features, form)
+        self.second = GraphLayer(features, form)
         self.attention = ConvolutionalAttention(3 * features)
         self.head = nn.Sequential(
             nn.Flatten(),
@@ -121,8 +122,9 @@ class DynamicAdjacency(nn.Module):
 class GraphLayer(nn.Module):
     """Filter every feature over neighbouring electrodes, then pass it along the graph."""
 
-    def __init__(self, features: int) -> None:
+    def __init__(self, features: int, form: Form) -> None:
         super().__init__()
+        self.form = form
         self.neighbours = nn.Conv1d(features, features, 3, groups=features, bias=False)
         self.neighbour_norm = nn.BatchNorm1d(features)
         # Padding one gives back the two electrodes that the convolution above took.
@@ -134,7 +136,11 @@ class GraphLayer(nn.Module):
     def forward(self, nodes: Tensor, adjacency: Tensor) -> Tensor:
         """Return (batch, features, nodes), as given."""
         hidden = F.elu(self.neighbour_norm(self.neighbours(nodes)))
-        hidden = self.scale_norm(self.scale(hidden))
+        if self.form == "fast":  # a grouped 1×1 convolution is one factor per feature
+            hidden = F.pad(hidden * self.scale.weight.view(-1, 1), (1, 1))
+        else:
+            hidden = self.scale(hidden)
+        hidden = self.scale_norm(hidden)
         return F.elu(nodes + hidden @ adjacency)
 
 
@@ -157,4 +163,5 @@ class ConvolutionalAttention(nn.Module):
         weights = self.excite(F.relu(self.squeeze(summaries))).sum(dim=0)
         maps = maps * weights.sigmoid().unsqueeze(2)
         summary = torch.stack([maps.amax(dim=1), maps.mean(dim=1)], dim=1)
-        return maps * self.spatial(summary.unsqueeze(2)).squeeze(2).sigmoid()
+        places: Tensor = self.spatial(summary.unsqueeze(2)).squeeze(2)
+        return maps * places.sigmoid()

@@ -120,7 +120,7 @@ def _symmetric_positions() -> dict[str, _Place]:
     """Return the 10-05 positions in metres, left and right made exact mirror images."""
     import mne  # slow to import, and only montages without a table come here
 
-    # One montage, renamed in MNE 1.12.
+    # One montage under the names of newer and older MNE.
     name = "colin27_1005"
     if name not in mne.channels.get_builtin_montages():
         name = "standard_1005"
@@ -170,8 +170,6 @@ def _nearest(place: _Place, centres: dict[str, _Place]) -> str:
         return sum((a - b) ** 2 for a, b in zip(place, centres[label], strict=True))
 
     allowed = [
-        label
-        for label, centre in centres.items()
-        if centre[0] == 0.0 or centre[0] * place[0] > 0.0
+        label for label, centre in centres.items() if centre[0] == 0.0 or centre[0] * place[0] > 0.0
     ]
     return min(allowed or centres, key=distance)

@@ -1,6 +1,5 @@
 """What a backbone is told about its input, and the shapes of the data sets it was made for."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from afor.bench.errors import ConfigError
@@ -8,7 +7,7 @@ from afor.bench.errors import ConfigError
 
 @dataclass(frozen=True)
 class InputShape:
-    """Describe one window and its labels: ``(channels, samples)`` at ``rate_hz``, ``classes`` labels.
+    """Describe one window, (channels, samples) at ``rate_hz``, and the number of its ``classes``.
 
     >>> shape = InputShape(("C3", "Cz", "C4"), samples=250, rate_hz=250, classes=4)
     >>> shape.channels
@@ -96,8 +95,3 @@ DATASET_SHAPES: dict[str, InputShape] = {
     "ISRUC": ISRUC,
     "PhysioNet MI": PHYSIONET_MI,
 }
-
-
-def same_channels(names: Sequence[str], others: Sequence[str]) -> bool:
-    """Tell whether two montages hold the same electrodes, in any order."""
-    return sorted(names) == sorted(others)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from afor.bench.backbones.toeplitz import same_filter, same_padding
 
 # Samples per slab of the second-moment product: small slabs skip lags beyond the kernel.
-_SLAB = 48
+_SLAB = 64
 
 
 def spatial_first_block(
@@ -32,9 +32,9 @@ def spatial_first_block(
         filters = temporal.to(statistics_dtype)
         if norm.training:
             mean, variance = filtered_moments(signal.to(statistics_dtype), filters)
-            _update_running(norm, mean, variance, signal.numel())
+            update_running(norm, mean, variance, signal.numel())
         else:
-            mean, variance = norm.running_mean, norm.running_var
+            mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
         scale = norm.weight * torch.rsqrt(variance + norm.eps)
         shift = norm.bias - scale * mean
         filters = filters * scale[:, None]
@@ -127,10 +127,14 @@ def _diagonal_sums(squares: Tensor) -> Tensor:
     return summed.view(count, size, 2 * size)[:, :, :size]
 
 
-def _update_running(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: int) -> None:
+def update_running(
+    norm: nn.BatchNorm1d | nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: int
+) -> None:
     """Move the running statistics as batch norm does: with the unbiased variance."""
+    momentum = 0.1 if norm.momentum is None else norm.momentum
+    running_mean, running_var = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
     with torch.no_grad():
-        norm.num_batches_tracked.add_(1)
-        norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), norm.momentum)
+        norm.get_buffer("num_batches_tracked").add_(1)
+        running_mean.lerp_(mean.to(running_mean.dtype), momentum)
         unbiased = variance * (count / max(count - 1, 1))
-        norm.running_var.lerp_(unbiased.to(norm.running_var.dtype), norm.momentum)
+        running_var.lerp_(unbiased.to(running_var.dtype), momentum)

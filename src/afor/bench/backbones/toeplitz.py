@@ -28,17 +28,17 @@ def same_filter(maps: Tensor, filters: Tensor) -> Tensor:
         maps, filters = maps.to(dtype), filters.to(dtype)
     filtered: Tensor
     with torch.autocast(maps.device.type, enabled=False):
-        filtered, _ = _SameFilter.apply(maps, filters)
+        filtered, _ = _SameFilter.apply(maps, filters)  # type: ignore[no-untyped-call]
     return filtered
 
 
-def block_length(samples: int, kernel: int) -> int:
-    """Choose the outputs per block: about one kernel, so that the band sets the work."""
-    blocks = max(1, round(samples / max(kernel, _SMALLEST_BLOCK)))
-    return -(-samples // blocks)
+# Outputs per matrix product: short enough that the band, not the window, sets the work; long
+# enough for a product to run at full speed.
+_BLOCK = 96
 
 
-_SMALLEST_BLOCK = 64  # below this, a matrix product is too small to run at full speed
+def _block_length(samples: int) -> int:
+    return -(-samples // max(1, round(samples / _BLOCK)))
 
 
 class _SameFilter(torch.autograd.Function):
@@ -46,7 +46,7 @@ class _SameFilter(torch.autograd.Function):
 
     @staticmethod
     def forward(maps: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
-        rows = _toeplitz_rows(filters, block_length(maps.shape[-1], filters.shape[-1]))
+        rows = _toeplitz_rows(filters, _block_length(maps.shape[-1]))
         out = torch.empty_like(maps, memory_format=torch.contiguous_format)
         for outputs, inputs, band in _blocks(maps.shape, filters.shape):
             matrix = rows[:, : _length(outputs[2]), band].transpose(1, 2)
@@ -101,7 +101,7 @@ def _blocks(maps: torch.Size, filters: torch.Size) -> Iterator[tuple[_Index, _In
     samples, kernel = maps[-1], filters[-1]
     depth = maps[0] // filters[0]
     left, right = same_padding(kernel)
-    block = block_length(samples, kernel)
+    block = _block_length(samples)
     for start in range(0, samples, block):
         stop = min(start + block, samples)
         first, last = max(start - left, 0), min(stop + right, samples)
