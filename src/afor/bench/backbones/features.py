@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from afor.bench.backbones.precision import at_least_float32, without_autocast
 from afor.bench.backbones.shape import InputShape
 from afor.bench.errors import ConfigError
 
@@ -57,8 +58,8 @@ class DifferentialEntropy(nn.Module):
 
     def forward(self, signal: Tensor) -> Tensor:
         """Return the entropy in nats; an offset of the signal has no effect."""
-        with torch.autocast(signal.device.type, enabled=False):
-            signal = signal.to(torch.promote_types(signal.dtype, torch.float32))
+        with without_autocast(signal):
+            signal = signal.to(at_least_float32(signal.dtype))
             spectrum = torch.fft.rfft(signal - signal.mean(dim=-1, keepdim=True))
             power = spectrum.real.square() + spectrum.imag.square()
             variance = power @ self.weights.to(power.dtype)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from afor.bench.backbones.precision import at_least_float32, without_autocast
 from afor.bench.backbones.toeplitz import same_filter, same_padding
 
 # Samples per slab of the second-moment product: small slabs skip lags beyond the kernel.
@@ -27,8 +28,8 @@ def spatial_first_block(
     """
     depth = spatial.shape[0] // temporal.shape[0]
     # Statistics of thousands of products: never in half precision, whatever autocast says.
-    with torch.autocast(signal.device.type, enabled=False):
-        statistics_dtype = torch.promote_types(signal.dtype, torch.float32)
+    with without_autocast(signal):
+        statistics_dtype = at_least_float32(signal.dtype)
         filters = temporal.to(statistics_dtype)
         if norm.training:
             mean, variance = filtered_moments(signal.to(statistics_dtype), filters)
@@ -41,7 +42,7 @@ def spatial_first_block(
         shift = shift.repeat_interleave(depth) * spatial.sum(dim=1)
     # z = W·x: D·F1 virtual channels instead of F1·C maps
     virtual = torch.bmm(spatial.expand(signal.shape[0], -1, -1), signal)
-    return same_filter(virtual.transpose(0, 1), filters) + shift[:, None, None]
+    return same_filter(virtual.transpose(0, 1), filters) + shift.to(virtual.dtype)[:, None, None]
 
 
 def filtered_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from afor.bench.backbones.precision import autocast_dtype, without_autocast
+
 
 def same_padding(kernel: int) -> tuple[int, int]:
     """Return the zeros left and right that keep the length; the longer side is the right one."""
@@ -23,11 +25,10 @@ def same_filter(maps: Tensor, filters: Tensor) -> Tensor:
     >>> same_filter(torch.ones(1, 1, 4), torch.tensor([[1.0, 2.0, 3.0]])).tolist()
     [[[5.0, 6.0, 6.0, 3.0]]]
     """
-    if torch.is_autocast_enabled(maps.device.type):
-        dtype = torch.get_autocast_dtype(maps.device.type)
-        maps, filters = maps.to(dtype), filters.to(dtype)
+    dtype = autocast_dtype(maps)
+    maps, filters = maps.to(dtype), filters.to(dtype)
     filtered: Tensor
-    with torch.autocast(maps.device.type, enabled=False):
+    with without_autocast(maps):
         filtered, _ = _SameFilter.apply(maps, filters)  # type: ignore[no-untyped-call]
     return filtered
 
@@ -50,7 +51,7 @@ class _SameFilter(torch.autograd.Function):
         out = torch.empty_like(maps, memory_format=torch.contiguous_format)
         for outputs, inputs, band in _blocks(maps.shape, filters.shape):
             matrix = rows[:, : _length(outputs[2]), band].transpose(1, 2)
-            torch.bmm(maps[inputs], matrix, out=out[outputs])
+            out[outputs].baddbmm_(maps[inputs], matrix, beta=0)
         return out, rows
 
     @staticmethod
@@ -64,9 +65,11 @@ class _SameFilter(torch.autograd.Function):
         ctx.save_for_backward(maps, filters, rows)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         maps, filters, rows = ctx.saved_tensors
         grad = grads[0]
+        if grad is None:
+            return None, None
         if torch.is_grad_enabled():  # a second derivative must see how the rows were made
             rows = _toeplitz_rows(filters, rows.shape[1])
         count, block, width = rows.shape

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from afor.bench.backbones.precision import at_least_float32, without_autocast
 from afor.bench.backbones.settings import Form
 from afor.bench.backbones.shape import InputShape
 from afor.bench.backbones.spatial_first import update_running
@@ -47,8 +48,8 @@ class LogPowerTokens(nn.Module):
 
     def _power_fast(self, rows: Tensor) -> Tensor:
         norm = self.norm
-        with torch.autocast(rows.device.type, enabled=False):
-            dtype = torch.promote_types(rows.dtype, torch.float32)
+        with without_autocast(rows):
+            dtype = at_least_float32(rows.dtype)
             level, spread = filtered_rows(rows.to(dtype), self.filters.weight.squeeze(1).to(dtype))
             if norm.training:
                 mean = level.mean(dim=0)
