@@ -40,7 +40,9 @@ def _relative(ours, theirs):
 
 @pytest.mark.parametrize("kernel", [None, 15, 16])
 @pytest.mark.parametrize("name", SHAPES)
-def test_in_float64_the_fast_form_equals_the_plain_one_in_training(name, kernel, batch_of, gradients):
+def test_in_float64_the_fast_form_equals_the_plain_one_in_training(
+    name, kernel, batch_of, gradients
+):
     shape = SHAPES[name]
     plain, fast = _twins(shape, kernel_samples=kernel, dropout=0.0)
     signal = batch_of(shape, 3, dtype=torch.float64) + 0.5

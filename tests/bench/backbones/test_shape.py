@@ -33,7 +33,9 @@ def test_an_impossible_shape_is_refused_with_the_rule(fields, message):
 
 def test_a_window_too_short_is_refused_with_the_minimum_in_samples_and_seconds():
     shape = InputShape.unnamed(2, samples=50, rate_hz=100, classes=2)
-    with pytest.raises(ConfigError, match=r"at least 119 samples, found 50 \(0.5 s at 100 Hz\).*1.19"):
+    with pytest.raises(
+        ConfigError, match=r"at least 119 samples, found 50 \(0.5 s at 100 Hz\).*1.19"
+    ):
         shape.require("ACRNN", samples=119)
 
 

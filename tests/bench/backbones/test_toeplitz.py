@@ -27,7 +27,9 @@ def test_the_filter_is_a_grouped_convolution_forward_and_backward(samples, kerne
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
     weights = torch.randn_like(ours)
     expected = torch.autograd.grad(theirs, (maps, filters), weights)
-    for got, want in zip(torch.autograd.grad(ours, (maps, filters), weights), expected, strict=True):
+    for got, want in zip(
+        torch.autograd.grad(ours, (maps, filters), weights), expected, strict=True
+    ):
         torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-11)
 
 

@@ -36,23 +36,25 @@ class DifferentialEntropy(nn.Module):
         self, shape: InputShape, bands_hz: Sequence[tuple[float, float]] = BANDS_HZ
     ) -> None:
         super().__init__()
-        frequencies = torch.arange(shape.samples // 2 + 1) * (shape.rate_hz / shape.samples)
-        weights = torch.zeros(len(frequencies), len(bands_hz))
-        for band, (low_hz, high_hz) in enumerate(bands_hz):
+        resolution_hz = shape.rate_hz / shape.samples
+        frequencies = [index * resolution_hz for index in range(shape.samples // 2 + 1)]
+        bands = []
+        for low_hz, high_hz in bands_hz:
             if high_hz > shape.rate_hz / 2:
                 raise ConfigError(
                     f"The band {low_hz:g}–{high_hz:g} Hz needs a sampling rate of at least "
                     f"{2 * high_hz:g} Hz, found {shape.rate_hz:g} Hz. Set bands_hz to bands below "
                     f"{shape.rate_hz / 2:g} Hz."
                 )
-            chosen = (frequencies >= low_hz) & (frequencies < high_hz)
-            if not chosen.any():
+            chosen = [low_hz <= frequency < high_hz for frequency in frequencies]
+            if not any(chosen):
                 raise ConfigError(
                     f"The band {low_hz:g}–{high_hz:g} Hz holds no Fourier bin of a window of "
                     f"{shape.samples} samples at {shape.rate_hz:g} Hz: use windows of at least "
                     f"{math.ceil(shape.rate_hz / (high_hz - low_hz))} samples, or wider bands_hz."
                 )
-            weights[chosen, band] = 2 / shape.samples**2  # both halves of the spectrum
+            bands.append(chosen)
+        weights = torch.tensor(bands, dtype=torch.float32).t() * (2 / shape.samples**2)  # ±f
         # Derived from the settings, so not part of the state dict.
         self.register_buffer("weights", weights, persistent=False)
 

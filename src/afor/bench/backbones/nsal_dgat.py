@@ -100,8 +100,9 @@ class DynamicAdjacency(nn.Module):
         edges = channels**2
         width = max(8, edges // 128)
         generator = torch.Generator().manual_seed(seed)
+        vector = torch.rand(edges, generator=generator, device="cpu")  # alike on every device
         # A buffer: a reloaded model must grow its graph from the same vector.
-        self.register_buffer("seed_vector", torch.rand(edges, generator=generator))
+        self.register_buffer("seed_vector", vector.to(torch.get_default_device()))
         self.narrow = nn.Linear(edges, width, bias=False)
         self.widen = nn.Linear(width, edges, bias=False)
         nn.init.xavier_uniform_(self.narrow.weight)

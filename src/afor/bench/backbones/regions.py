@@ -38,19 +38,18 @@ def region_indices(
     >>> region_indices(["O2", "C3", "F4", "F3", "C4", "O1"])
     ((3, 2), (1, 4), (5, 0))
     """
+    if regions is not None and {n for region in regions for n in region} <= {*channel_names}:
+        return _indices(channel_names, regions)  # spelled as in the data: any names will do
     names = [canonical_name(name) for name in channel_names]
-    position = {name: index for index, name in enumerate(names)}
-    if len(position) < len(names):
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        raise ConfigError(f"These electrodes occur more than once: {', '.join(repeated)}.")
     if regions is None:
         known = (table for table in _TABLES if {n.upper() for r in table for n in r} == {*names})
-        chosen = next(known, None) or derive_regions(channel_names)
-    else:
-        chosen = tuple(tuple(region) for region in regions)
-    canonical = [[canonical_name(name) for name in region] for region in chosen]
-    _check_partition(canonical, names)
-    return tuple(tuple(position[name] for name in region) for region in canonical)
+        regions = next(known, None) or derive_regions(channel_names)
+    return _indices(names, [[canonical_name(name) for name in region] for region in regions])
+
+
+def _indices(names: Sequence[str], regions: Sequence[Sequence[str]]) -> tuple[tuple[int, ...], ...]:
+    _check_partition(regions, names)
+    return tuple(tuple(names.index(name) for name in region) for region in regions)
 
 
 def canonical_name(name: str) -> str:
@@ -60,7 +59,7 @@ def canonical_name(name: str) -> str:
     ('FC5', 'C3', 'T7')
     """
     bare = re.sub(r"^EEG[\s-]+", "", name.strip().upper())
-    bare = re.split(r"[-:_/\s]", bare.strip(". "))[0].strip(".")
+    bare = re.split(r"[-:_/]", bare)[0].strip(". ")
     return _OLD_NAMES.get(bare, bare)
 
 
@@ -100,6 +99,7 @@ def _check_partition(regions: Sequence[Sequence[str]], names: Sequence[str]) -> 
     """Raise unless every electrode stands in exactly one region and no region is empty."""
     placed = [name for region in regions for name in region]
     faults = {
+        "twice in the data": sorted({name for name in names if names.count(name) > 1}),
         "more than once": sorted({name for name in placed if placed.count(name) > 1}),
         "in no region": sorted({*names} - {*placed}),
         "in a region but not in the data": sorted({*placed} - {*names}),
