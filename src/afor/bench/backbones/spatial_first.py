@@ -63,19 +63,20 @@ def filtered_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
     rows = rows - (level + overall)[:, None]
     weights = torch.stack([torch.ones_like(level), level]) / level.numel()
     profiles = torch.cat([weights @ rows, rows.new_ones(1, samples)])
-    responses = F.conv1d(F.pad(profiles[:, None], same_padding(kernel)), filters[:, None])
-    centred, levelled, box = responses.unbind()  # each (filters, samples)
-    centred_mean = centred.mean(dim=1)
-    box_mean = box.mean(dim=1)
-    ripple = box - box_mean[:, None]
-    gram = padded_second_moments(rows, kernel)
+    windows = F.pad(profiles, same_padding(kernel)).unfold(1, kernel, 1)  # (3, samples, kernel)
+    # Responses of every filter to the mean window, the level-weighted mean window and the box.
+    responses = windows @ filters.t()
+    centred_mean, levelled_mean, box_mean = means = responses.mean(dim=1)
+    # Products with what the box lacks to be flat: none of them is a difference of large numbers.
+    centred = responses - means.unsqueeze(1)
+    ripple = (centred * centred[2]).mean(dim=1)  # (3, filters)
+    level_square = level.square().mean()
+    share = torch.stack([2 * overall, overall.new_tensor(2), level_square + overall.square()])
     variance = (
-        ((filters @ gram) * filters).sum(dim=1) / count
+        ((filters @ padded_second_moments(rows, kernel)) * filters).sum(dim=1) / count
         - centred_mean.square()
-        + 2 * (box * levelled).mean(dim=1)
-        + level.square().mean() * box.square().mean(dim=1)
-        + 2 * overall * (ripple * centred).mean(dim=1)
-        + overall.square() * ripple.square().mean(dim=1)
+        + share @ ripple
+        + box_mean * (2 * levelled_mean + level_square * box_mean)
     )
     return centred_mean + overall * box_mean, variance.clamp(min=0)
 
@@ -96,8 +97,8 @@ def padded_second_moments(rows: Tensor, kernel: int) -> Tensor:
     left, right = same_padding(kernel)
     if right == 0:
         return toeplitz
-    start, end = rows[:, :right], rows[:, samples - right :].flip(1)
-    lost = _diagonal_sums(torch.stack([start.t() @ start, end.t() @ end]))
+    start, end = rows[:, :right], rows[:, samples - right :]
+    lost = _diagonal_sums(torch.stack([start.t() @ start, (end.t() @ end).flip(0, 1)]))
     at_start = F.pad(lost[0], (kernel - right, 0, kernel - right, 0))
     at_end = F.pad(lost[1, :left, :left].flip(0, 1), (0, kernel - left, 0, kernel - left))
     return toeplitz - at_start - at_end
