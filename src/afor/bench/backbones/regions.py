@@ -70,7 +70,7 @@ def derive_regions(channel_names: Sequence[str]) -> Regions:
     regions that straddle it. A region left with one electrode is dissolved, together with its
     mirror image, into its neighbours.
     """
-    places = _symmetric_positions()
+    places = electrode_positions()
     names = {name: canonical_name(name) for name in channel_names}
     unknown = [name for name in channel_names if names[name] not in places]
     if unknown:
@@ -116,7 +116,7 @@ def _check_partition(regions: Sequence[Sequence[str]], names: Sequence[str]) -> 
 _Place = tuple[float, float, float]
 
 
-def _symmetric_positions() -> dict[str, _Place]:
+def electrode_positions() -> dict[str, _Place]:
     """Return the 10-05 positions in metres, left and right made exact mirror images."""
     import mne  # slow to import, and only montages without a table come here
 
