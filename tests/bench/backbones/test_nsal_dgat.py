@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.nn import functional as F
 
 from afor.bench.backbones.nsal_dgat import NSALDGAT, DynamicAdjacency
 from afor.bench.backbones.shape import DATASET_SHAPES, InputShape
@@ -18,6 +19,17 @@ def test_an_empty_graph_is_the_identity():
     torch.nn.init.constant_(layer.widen.weight, -1.0)
     torch.nn.init.constant_(layer.narrow.weight, 1.0)
     assert torch.equal(layer(), torch.eye(6))
+
+
+def test_without_the_safeguards_about_9_percent_of_the_graphs_at_six_channels_would_give_nan():
+    empty = 0
+    for seed in range(1000):
+        torch.manual_seed(seed)
+        layer = DynamicAdjacency(6, seed)
+        edges = torch.tanh(layer.widen(F.elu(layer.narrow(layer.seed_vector)))).relu().view(6, 6)
+        empty += int((edges.sum(0) == 0).any())
+        assert torch.isfinite(layer()).all()
+    assert empty / 1000 == pytest.approx(0.09, abs=0.03)
 
 
 def test_the_seed_graph_depends_on_its_seed_alone(six_channels):

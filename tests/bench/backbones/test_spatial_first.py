@@ -86,8 +86,9 @@ def test_the_block_is_convolution_norm_and_spatial_filter(training):
         torch.testing.assert_close(norms[1].state_dict()[name], value, rtol=1e-12, atol=1e-12)
 
 
-def test_running_statistics_move_as_in_batch_norm():
-    ours, theirs = nn.BatchNorm1d(3, momentum=0.3), nn.BatchNorm1d(3, momentum=0.3)
+@pytest.mark.parametrize("momentum", [0.3, None])
+def test_running_statistics_move_as_in_batch_norm(momentum):
+    ours, theirs = (nn.BatchNorm1d(3, momentum=momentum) for _ in range(2))
     for _ in range(3):
         values = 2 * torch.randn(5, 3) + 1
         theirs(values)

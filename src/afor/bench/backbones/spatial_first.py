@@ -71,7 +71,8 @@ def filtered_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
     centred = responses - means.unsqueeze(1)
     ripple = (centred * centred[2]).mean(dim=1)  # (3, filters)
     level_square = level.square().mean()
-    share = torch.stack([2 * overall, overall.new_tensor(2), level_square + overall.square()])
+    two = torch.full_like(overall, 2)
+    share = torch.stack([2 * overall, two, level_square + overall.square()])
     variance = (
         ((filters @ padded_second_moments(rows, kernel)) * filters).sum(dim=1) / count
         - centred_mean.square()
@@ -133,10 +134,11 @@ def update_running(
     norm: nn.BatchNorm1d | nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: int
 ) -> None:
     """Move the running statistics as batch norm does: with the unbiased variance."""
-    momentum = 0.1 if norm.momentum is None else norm.momentum
     running_mean, running_var = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
     with torch.no_grad():
-        norm.get_buffer("num_batches_tracked").add_(1)
-        running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+        batches = norm.get_buffer("num_batches_tracked").add_(1)
+        # Without a momentum, batch norm averages over all batches so far.
+        step = 1 / batches.to(running_mean.dtype) if norm.momentum is None else norm.momentum
         unbiased = variance * (count / max(count - 1, 1))
-        running_var.lerp_(unbiased.to(running_var.dtype), momentum)
+        running_mean.add_((mean.to(running_mean.dtype) - running_mean) * step)
+        running_var.add_((unbiased.to(running_var.dtype) - running_var) * step)
