@@ -56,7 +56,9 @@ def test_one_persons_trials_under_two_ids_are_refused(cache_dir, monkeypatch):
         return own
 
     install(monkeypatch, replace(SYNTHETIC, load=load))
-    with pytest.raises(LeakageError, match="trial 5 of subject sub-03 is trial 2 of subject sub-01"):
+    with pytest.raises(
+        LeakageError, match="trial 5 of subject sub-03 is trial 2 of subject sub-01"
+    ):
         open_windows("synthetic", options=OPTIONS, cache_dir=cache_dir)
 
 

@@ -61,7 +61,8 @@ def test_doubling_the_shift_doubles_each_subjects_deviation():
     np.testing.assert_allclose(two.peak_hz - base.peak_hz, 2 * (one.peak_hz - base.peak_hz))
     np.testing.assert_allclose(np.log(two.gain), 2 * np.log(one.gain))
     np.testing.assert_allclose(
-        np.log(two.amplitude_uv / base.amplitude_uv), 2 * np.log(one.amplitude_uv / base.amplitude_uv)
+        np.log(two.amplitude_uv / base.amplitude_uv),
+        2 * np.log(one.amplitude_uv / base.amplitude_uv),
     )
 
 
