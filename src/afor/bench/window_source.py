@@ -47,9 +47,10 @@ class WindowSource:
         self.channel_names = first.channel_names
         self.class_names = first.class_names
         self.rate_hz = first.rate_hz
-        self.window_samples = settings.window_samples
+        self.window_samples = settings.window_samples or first.shape[2]
+        self.stride_samples = settings.stride_samples or self.window_samples
         self._starts = np.array(
-            window_starts(first.shape[2], settings.window_samples, settings.stride_samples)
+            window_starts(first.shape[2], self.window_samples, self.stride_samples)
         )
         self._first_trial = np.cumsum([0, *(subject.shape[0] for subject in prepared)])
         self._fingerprint_samples = fingerprint_samples
@@ -102,7 +103,7 @@ class WindowSource:
                 [s.subject, s.key, s.data_sha256 if self._fingerprint_samples else ""]
                 for s in self.prepared
             ],
-            "window": [self.settings.window_samples, self.settings.stride_samples],
+            "window": [self.window_samples, self.stride_samples],
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -19,6 +19,8 @@ FIXED_BYTES = 256
 SIGNAL_BYTES = 256
 MAX_SIGNALS = 512
 MAX_RATE_HZ = 20_000
+MAX_PHYSICAL = 1e9  # no amplifier's range is larger
+MAX_DIGITAL = 32_768
 ANNOTATIONS = "EDF Annotations"
 MICROVOLTS = {"uV": 1.0, "µV": 1.0, "μV": 1.0, "mV": 1e3, "V": 1e6, "nV": 1e-3}
 # Widths of the per-signal header fields, in order; each is stored for all signals together.
@@ -82,7 +84,8 @@ class EdfFile:
         gain = (signal.physical_max - signal.physical_min) / (
             signal.digital_max - signal.digital_min
         )
-        return scale * ((digital - float(signal.digital_min)) * gain + signal.physical_min)
+        wide = digital.astype(np.float64)
+        return scale * ((wide - signal.digital_min) * gain + signal.physical_min)
 
     def annotations(self) -> list[Annotation]:
         """Return the EDF+ annotations that carry a text."""
@@ -200,7 +203,12 @@ def _parse_signals(
             samples=samples,
             first=first,
         )
-        if signal.digital_min >= signal.digital_max or signal.physical_min == signal.physical_max:
+        if (
+            signal.digital_min >= signal.digital_max
+            or signal.physical_min == signal.physical_max
+            or max(abs(signal.physical_min), abs(signal.physical_max)) > MAX_PHYSICAL
+            or max(abs(signal.digital_min), abs(signal.digital_max)) > MAX_DIGITAL
+        ):
             raise DataError(
                 f"{path}: impossible range {where}: digital {signal.digital_min} to "
                 f"{signal.digital_max}, physical {signal.physical_min:g} to "

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeInt
 
 from afor.bench.datasets.edf import EdfFile, read_edf
 from afor.bench.datasets.montage import tidy_name
@@ -62,8 +63,8 @@ class PhysionetSettings(DataSettings):
     filter_scope: Literal["continuous", "trial"] = "continuous"
     allow_truncated: bool = False
     include_irregular: bool = False
-    window_samples: PositiveInt = 160
-    stride_samples: PositiveInt = 160
+    window_samples: NonNegativeInt = 160
+    stride_samples: NonNegativeInt = 160
 
     def trial_settings(self) -> dict[str, Any]:
         """Leave out what only decides which subjects are read."""
@@ -94,7 +95,10 @@ def source_files(root: Path, subject: str, settings: PhysionetSettings) -> tuple
 
 def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recording:
     """Read one subject's trials of the task."""
-    trials, labels, ids, notes = [], [], [], []
+    trials: list[NDArray[np.floating]] = []
+    labels: list[int] = []
+    ids: list[int] = []
+    notes: list[str] = []
     names: tuple[str, ...] = ()
     paths = source_files(root, subject, settings)
     for (run, meaning), path in zip(RUNS[settings.task].items(), paths, strict=True):
@@ -126,7 +130,7 @@ def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recor
 
 def _signals(
     edf: EdfFile, subject: str, settings: PhysionetSettings
-) -> tuple[tuple[str, ...], np.ndarray[Any, np.dtype[np.float64]]]:
+) -> tuple[tuple[str, ...], NDArray[np.floating]]:
     by_name: dict[str, str] = {}
     for label in edf.labels():
         if tidy_name(label) in by_name:
@@ -154,11 +158,11 @@ def _signals(
 
 def _trials_of_run(
     edf: EdfFile,
-    signal: np.ndarray[Any, np.dtype[np.float64]],
+    signal: NDArray[np.floating],
     meaning: Mapping[str, int],
     subject: str,
     settings: PhysionetSettings,
-) -> tuple[np.ndarray[Any, Any], list[int], int]:
+) -> tuple[NDArray[np.floating], list[int], int]:
     events = edf.annotations()
     if unknown := {e.text for e in events if not re.fullmatch(r"T[012]", e.text)}:
         raise DataError(

@@ -18,6 +18,7 @@ IntArray = NDArray[np.int64]
 # Scalp EEG has a standard deviation of a few to a few hundred microvolts. Volts read as microvolts
 # give about 1e-5, millivolts about 1e-2, raw amplifier counts tens of thousands.
 PLAUSIBLE_SD_UV = (0.05, 20_000.0)
+MAX_ABS_UV = 1e10
 FLAT_BELOW = 1e-6  # of the median channel's standard deviation
 
 
@@ -74,12 +75,17 @@ def trial_hashes(trials: FloatArray) -> tuple[str, ...]:
 def require_finite(values: NDArray[np.floating], where: str, channels: Sequence[str]) -> None:
     """Raise DataError at the first NaN or infinity; the channel axis is the last but one."""
     if np.isfinite(values).all():
+        if values.size and max(values.max(), -values.min()) > MAX_ABS_UV:
+            raise DataError(
+                f"{where}: a sample of more than {MAX_ABS_UV:g} µV. No amplifier gives that; the "
+                "file is damaged or its unit is wrong."
+            )
         return
-    at = np.argwhere(~np.isfinite(values))[0]
+    at = np.unravel_index(np.argmin(np.isfinite(values)), values.shape)
     kind = "NaN" if np.isnan(values[tuple(at)]) else "infinity"
     trial = f"trial {at[0]}, " if values.ndim == 3 else ""
     raise DataError(
-        f"{where}: {kind} in {trial}channel {channels[at[-2]]}, sample {at[-1]}. "
+        f"{where}: {kind} in {trial}channel {channels[int(at[-2])]}, sample {at[-1]}. "
         "Samples must be finite numbers; fetch the file again or drop the trial."
     )
 

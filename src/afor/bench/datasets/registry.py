@@ -71,6 +71,5 @@ def get_dataset(name: str) -> Dataset:
         )
     from importlib import import_module
 
-    found = import_module(f"afor.bench.datasets.{name}").DATASET
-    assert isinstance(found, Dataset)
+    found: Dataset = import_module(f"afor.bench.datasets.{name}").DATASET
     return found

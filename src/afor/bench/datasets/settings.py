@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from afor.bench.errors import ConfigError
 from afor.bench.preprocess import Band
@@ -18,8 +18,8 @@ class DataSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    window_samples: PositiveInt
-    stride_samples: PositiveInt
+    window_samples: NonNegativeInt  # 0: the whole trial
+    stride_samples: NonNegativeInt  # 0: as long as the window
 
     def trial_settings(self) -> dict[str, Any]:
         """Return the options that decide the stored trials, not how windows are cut from them."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from afor.bench.datasets.montage import electrode_xy
 from afor.bench.datasets.recording import Recording
@@ -58,9 +58,9 @@ class SyntheticSettings(DataSettings):
     seed: Annotated[int, Field(ge=0)] = 0
     channels: tuple[str, ...] | None = None
     rate_hz: Annotated[float, Field(ge=64, le=1000)] | None = None
-    trial_s: Annotated[float, Field(gt=0, le=60)] | None = None
-    window_samples: PositiveInt
-    stride_samples: PositiveInt
+    trial_s: Annotated[float, Field(gt=0, le=120)] | None = None
+    window_samples: NonNegativeInt
+    stride_samples: NonNegativeInt
 
     def trial_settings(self) -> dict[str, Any]:
         """Leave out the number of subjects: a subject is the same among few and among many."""
