@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -127,5 +129,5 @@ def test_windows_stay_inside_the_trial_and_no_further_one_fits(trial, window, st
         return
     starts = window_starts(trial, window, stride)
     assert starts[0] == 0
-    assert all(b - a == stride for a, b in zip(starts, starts[1:], strict=False))
+    assert all(b - a == stride for a, b in itertools.pairwise(starts))
     assert starts[-1] + window <= trial < starts[-1] + stride + window

@@ -85,10 +85,11 @@ def test_a_subject_that_is_not_there_is_refused_by_name(cache_dir):
         open_windows("synthetic", options=OPTIONS, cache_dir=cache_dir, subjects=["sub-77"])
 
 
-def test_a_missing_folder_says_where_to_get_the_data(cache_dir, tmp_path):
-    with pytest.raises(DataError, match=r"no folder given.*physionet\.org"):
+def test_a_missing_folder_says_where_to_get_the_data(cache_dir, tmp_path, monkeypatch):
+    monkeypatch.setenv("AFOR_DATA", str(tmp_path / "mine"))
+    with pytest.raises(DataError, match=r"no folder .*mine/physionet_mi\. Name it.*physionet\.org"):
         open_windows("physionet_mi", cache_dir=cache_dir)
-    with pytest.raises(DataError, match="is not a folder"):
+    with pytest.raises(DataError, match=r"no folder .*nowhere"):
         open_windows("physionet_mi", tmp_path / "nowhere", cache_dir=cache_dir)
     with pytest.raises(DataError, match="no subject found"):
         open_windows("physionet_mi", tmp_path, cache_dir=cache_dir)

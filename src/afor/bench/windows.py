@@ -4,6 +4,7 @@ source = open_windows("synthetic", options={"kind": "imagery", "shift": 1.0})
 x = source.gather(source.indices_of(["sub-01"]))    # float32 (windows, channels, samples)
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -92,13 +93,17 @@ def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
     if not dataset.needs_root:
         return Path(root) if root is not None else Path()
     info = dataset.info
-    how = f"Get it from {info.where}; expected layout: {info.layout}"
-    if root is None:
-        raise DataError(f"{info.title}: no folder given. {how}. Then pass it as --root.")
-    place = Path(root)
+    how = f"Get the data from {info.where}; expected layout: {info.layout}"
+    place = Path(root) if root is not None else default_root(info.name)
     if not place.is_dir():
-        raise DataError(f"{info.title}: {place} is not a folder. {how}.")
+        hint = " Name it with --root." if root is None else ""
+        raise DataError(f"{info.title}: there is no folder {place}.{hint} {how}.")
     return place
+
+
+def default_root(name: str) -> Path:
+    """Return where a data set is looked for: its folder in ``$AFOR_DATA``, else in ``data``."""
+    return Path(os.environ.get("AFOR_DATA") or "data") / name
 
 
 def choose_subjects(
@@ -136,8 +141,13 @@ def prepare_subject(
     verify: bool = False,
     accept_changed: bool = False,
 ) -> PreparedSubject:
-    """Return a subject from the cache, or read, check and store it."""
-    sources = ledger.check(dataset.files(root, subject, settings), accept_changed=accept_changed)
+    """Return a subject from the cache, or read, check and store it.
+
+    ``verify`` reads every byte of the source files and of the cache again.
+    """
+    sources = ledger.check(
+        dataset.files(root, subject, settings), accept_changed=accept_changed, rehash=verify
+    )
     folder = cache_dir / folder_name(dataset)
     key = subject_key(
         dataset.info.name, dataset.version, subject, settings.trial_settings(), sources

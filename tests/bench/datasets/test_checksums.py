@@ -53,8 +53,20 @@ def test_a_touched_file_with_the_same_bytes_is_accepted(root, cache_dir):
 
 def test_an_unchanged_file_is_not_hashed_again(root, cache_dir, monkeypatch):
     first = use(root, cache_dir)
-    monkeypatch.setattr("afor.bench.datasets.checksums.sha256_of", lambda _path: pytest.fail())
+    monkeypatch.setattr(
+        "afor.bench.datasets.checksums.sha256_of", lambda _path: pytest.fail("hashed again")
+    )
     assert use(root, cache_dir) == first
+
+
+def test_a_change_that_keeps_size_and_time_is_found_by_hashing_again(root, cache_dir):
+    use(root, cache_dir)
+    path = root / "S001" / "a.edf"
+    stat = path.stat()
+    path.write_bytes(b"First")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    with pytest.raises(DataError, match="has changed since its first use"):
+        use(root, cache_dir, rehash=True)
 
 
 def test_a_file_that_is_not_the_published_one_is_refused(root, cache_dir):

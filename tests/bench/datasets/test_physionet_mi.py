@@ -20,71 +20,15 @@ from afor.bench.windows import open_windows
 
 # The 64 names as the files spell them.
 NAMES = [
-    "Fc5.",
-    "Fc3.",
-    "Fc1.",
-    "Fcz.",
-    "Fc2.",
-    "Fc4.",
-    "Fc6.",
-    "C5..",
-    "C3..",
-    "C1..",
-    "Cz..",
-    "C2..",
-    "C4..",
-    "C6..",
-    "Cp5.",
-    "Cp3.",
-    "Cp1.",
-    "Cpz.",
-    "Cp2.",
-    "Cp4.",
-    "Cp6.",
-    "Fp1.",
-    "Fpz.",
-    "Fp2.",
-    "Af7.",
-    "Af3.",
-    "Afz.",
-    "Af4.",
-    "Af8.",
-    "F7..",
-    "F5..",
-    "F3..",
-    "F1..",
-    "Fz..",
-    "F2..",
-    "F4..",
-    "F6..",
-    "F8..",
-    "Ft7.",
-    "Ft8.",
-    "T7..",
-    "T8..",
-    "T9..",
-    "T10.",
-    "Tp7.",
-    "Tp8.",
-    "P7..",
-    "P5..",
-    "P3..",
-    "P1..",
-    "Pz..",
-    "P2..",
-    "P4..",
-    "P6..",
-    "P8..",
-    "Po7.",
-    "Po3.",
-    "Poz.",
-    "Po4.",
-    "Po8.",
-    "O1..",
-    "Oz..",
-    "O2..",
-    "Iz..",
-]
+    "Fc5.", "Fc3.", "Fc1.", "Fcz.", "Fc2.", "Fc4.", "Fc6.", "C5..",
+    "C3..", "C1..", "Cz..", "C2..", "C4..", "C6..", "Cp5.", "Cp3.",
+    "Cp1.", "Cpz.", "Cp2.", "Cp4.", "Cp6.", "Fp1.", "Fpz.", "Fp2.",
+    "Af7.", "Af3.", "Afz.", "Af4.", "Af8.", "F7..", "F5..", "F3..",
+    "F1..", "Fz..", "F2..", "F4..", "F6..", "F8..", "Ft7.", "Ft8.",
+    "T7..", "T8..", "T9..", "T10.", "Tp7.", "Tp8.", "P7..", "P5..",
+    "P3..", "P1..", "Pz..", "P2..", "P4..", "P6..", "P8..", "Po7.",
+    "Po3.", "Poz.", "Po4.", "Po8.", "O1..", "Oz..", "O2..", "Iz..",
+]  # fmt: skip
 EVENTS = [(0.0, 4.2, "T0"), (4.2, 4.1, "T1"), (8.3, 4.2, "T0"), (12.5, 4.1, "T2")]
 
 
@@ -173,7 +117,7 @@ def test_irregular_subjects_are_left_out_unless_asked_for(root, cache_dir):
     for run in (1, 2):
         write_run(root, "S100", run, seconds=13, rate=128, events=[(0.0, 12.3, "T0")])
     assert open_windows("physionet_mi", root, cache_dir=cache_dir).subjects == ("S001",)
-    with pytest.raises(DataError, match="128 Hz, expected 160. Subject S100 is known for it"):
+    with pytest.raises(DataError, match=r"128 Hz, expected 160\. Subject S100 is known for it"):
         open_windows("physionet_mi", root, cache_dir=cache_dir, options={"include_irregular": True})
 
 
@@ -252,5 +196,5 @@ def test_a_changed_sample_in_a_real_file_is_caught_by_the_published_checksum(
     content = bytearray((tmp_path / name).read_bytes())
     content[500_000] ^= 1
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match="not the published ones|has changed since"):
+    with pytest.raises(DataError, match=r"not the published ones|has changed since"):
         open_windows("physionet_mi", tmp_path, cache_dir=cache_dir)

@@ -38,6 +38,16 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(kind):
     assert not np.array_equal(first.trials, other.trials)
 
 
+def test_another_session_has_other_trials_of_the_same_subject():
+    first, second = (SyntheticSettings(trials=8, session=s) for s in (0, 1))
+    assert not np.array_equal(
+        load_subject(first, "sub-02").trials, load_subject(second, "sub-02").trials
+    )
+    np.testing.assert_array_equal(
+        subject_truth(first, 1).topographies, subject_truth(second, 1).topographies
+    )
+
+
 def test_a_subject_does_not_depend_on_how_many_there_are():
     few = load_subject(SyntheticSettings(n_subjects=3, trials=8), "sub-02")
     many = load_subject(SyntheticSettings(n_subjects=50, trials=8), "sub-02")

@@ -236,12 +236,12 @@ def _read_bnci(path: Path, subject: str) -> Iterator[Session]:
 
 
 def _filter_pieces(signal: Array, band: Band | None) -> Array:
-    """Filter each stretch between missing samples by itself."""
+    """Filter each stretch between missing samples by itself; one of under a second is missing."""
     missing = np.isnan(signal).any(axis=0)
     edges = np.flatnonzero(np.diff(np.concatenate([[True], missing, [True]]).astype(np.int8)))
     filtered = np.full_like(signal, np.nan)
     for begin, end in zip(edges[::2], edges[1::2], strict=True):
-        if np.isfinite(signal[:, begin:end]).all():
+        if end - begin >= RATE_HZ and np.isfinite(signal[:, begin:end]).all():
             filtered[:, begin:end] = filter_signal(signal[:, begin:end], RATE_HZ, band)
     return filtered
 

@@ -81,18 +81,24 @@ class Ledger:
             return {}  # absent or half-written: every file counts as new
         return seen if isinstance(seen, dict) else {}
 
-    def check(self, paths: Iterable[Path], *, accept_changed: bool = False) -> list[SourceFile]:
-        """Return each file with its checksum; DataError when one is not what it was."""
-        return [self._check_one(path, accept_changed) for path in paths]
+    def check(
+        self, paths: Iterable[Path], *, accept_changed: bool = False, rehash: bool = False
+    ) -> list[SourceFile]:
+        """Return each file with its checksum; DataError when one is not what it was.
 
-    def _check_one(self, path: Path, accept_changed: bool) -> SourceFile:
+        ``rehash`` reads every byte again even when size and time stamp are the known ones.
+        """
+        return [self._check_one(path, accept_changed, rehash) for path in paths]
+
+    def _check_one(self, path: Path, accept_changed: bool, rehash: bool) -> SourceFile:
         name = path.relative_to(self.root).as_posix()
         try:
             stat = path.stat()
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
         entry = self.seen.get(name)
-        if entry and (entry.get("size"), entry.get("mtime_ns")) == (stat.st_size, stat.st_mtime_ns):
+        stamp = (stat.st_size, stat.st_mtime_ns)
+        if entry and not rehash and (entry.get("size"), entry.get("mtime_ns")) == stamp:
             digest = str(entry["sha256"])
         else:
             digest = sha256_of(path)

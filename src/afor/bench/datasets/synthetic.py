@@ -56,6 +56,7 @@ class SyntheticSettings(DataSettings):
     label_noise: Annotated[float, Field(ge=0, le=0.5)] = 0.05
     effect: Annotated[float, Field(ge=0)] = 1.0
     seed: Annotated[int, Field(ge=0)] = 0
+    session: Annotated[int, Field(ge=0)] = 0  # other trials of the same subjects
     channels: tuple[str, ...] | None = None
     rate_hz: Annotated[float, Field(ge=64, le=1000)] | None = None
     trial_s: Annotated[float, Field(gt=0, le=120)] | None = None
@@ -141,7 +142,7 @@ def load_subject(settings: SyntheticSettings, subject: str) -> Recording:
     index = subject_names(settings).index(subject)
     recipe, truth = RECIPES[settings.kind], subject_truth(settings, index)
     classes = _class_names(settings)
-    rng = _generator(settings, index, stage=1)
+    rng = _generator(settings, index, stage=1 + settings.session)
     shown = _draw_labels(settings, rng)
     trials = _draw_trials(settings, truth, shown, rng)
     wrong = rng.random(shown.size) < truth.label_noise

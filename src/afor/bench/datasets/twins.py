@@ -70,7 +70,7 @@ def bci2a_session(
     """Return one session's signal, events (sample, code, duration) and classes from 1 to 4."""
     made = _synthesise(
         index, 9, kind="imagery", channels=bci2a.CHANNELS, rate_hz=bci2a.RATE_HZ,
-        trial_s=TRIAL_S, trials=trials, seed=seed * 2 + session,
+        trial_s=TRIAL_S, trials=trials, seed=seed, session=session,
     )  # fmt: skip
     rng = np.random.default_rng([seed, index, session])
     lead_in, gap = LEAD_IN_S * bci2a.RATE_HZ, np.full((25, GAP_SAMPLES), np.nan)
