@@ -10,7 +10,6 @@ import hashlib
 import json
 import mmap
 import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -86,19 +85,9 @@ def write_subject(
     folder: Path, key: str, recording: Recording, sources: list[SourceFile]
 ) -> PreparedSubject:
     """Store a recording: samples first, then the description that makes them count."""
-    folder.mkdir(parents=True, exist_ok=True)
     trials = np.ascontiguousarray(recording.trials, dtype="<f4")
     target = samples_path(folder, key)
-    handle, name = tempfile.mkstemp(dir=folder, prefix=target.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(trials.data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_atomically(target, trials.data)
     sums, squares = _moments(trials)
     prepared = PreparedSubject(
         key=key,

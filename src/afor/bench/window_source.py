@@ -17,9 +17,12 @@ from afor.bench.errors import ConfigError
 from afor.bench.preprocess import window_starts
 from afor.bench.trial_cache import PreparedSubject, map_samples
 
-# Mapped pages count as this process's memory until they are given back. They are, each time this
-# many bytes were copied out; the operating system keeps them cached for everybody.
-GIVE_BACK_BYTES = 128 << 20
+# Mapped pages count as this process's memory until they are given back. A data set larger than
+# KEEP_BYTES gives them back each time GIVE_BACK_BYTES were copied out; the operating system keeps
+# them cached for everybody. The kernel maps 64 KiB around each touched page, so that a window of
+# ISRUC (14 KiB) can make 384 KiB resident: hence the small number.
+KEEP_BYTES = 1 << 30
+GIVE_BACK_BYTES = 16 << 20
 
 
 class WindowSource:
@@ -54,14 +57,16 @@ class WindowSource:
         )
         self._first_trial = np.cumsum([0, *(subject.shape[0] for subject in prepared)])
         self._fingerprint_samples = fingerprint_samples
+        self._is_large = sum(4 * int(np.prod(s.shape)) for s in prepared) > KEEP_BYTES
         self._maps: dict[int, tuple[NDArray[np.float32], mmap.mmap]] = {}
+        self._touched: set[int] = set()
         self._copied_bytes = 0
 
     def __len__(self) -> int:
         return int(self._first_trial[-1]) * len(self._starts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_maps": {}, "_copied_bytes": 0}
+        return {**self.__dict__, "_maps": {}, "_touched": set(), "_copied_bytes": 0}
 
     @property
     def n_classes(self) -> int:
@@ -153,13 +158,15 @@ class WindowSource:
     def _samples(self, code: int) -> NDArray[np.float32]:
         if code not in self._maps:
             self._maps[code] = map_samples(self.folder, self.prepared[code])
+        self._touched.add(code)
         return self._maps[code][0]
 
     def _give_back(self, copied_bytes: int) -> None:
         self._copied_bytes += copied_bytes
-        if self._copied_bytes < GIVE_BACK_BYTES:
+        if not self._is_large or self._copied_bytes < GIVE_BACK_BYTES:
             return
         if hasattr(mmap, "MADV_DONTNEED"):  # absent on Windows, where the system trims by itself
-            for _, mapped in self._maps.values():
-                mapped.madvise(mmap.MADV_DONTNEED)
+            for code in self._touched:
+                self._maps[code][1].madvise(mmap.MADV_DONTNEED)
+        self._touched.clear()
         self._copied_bytes = 0
