@@ -84,7 +84,9 @@ def train(cache: str, nights: int) -> str:
     for _ in range(TRAIN_STEPS):
         batch = rng.choice(index, BATCH)
         x = (torch.from_numpy(source.gather(batch)) - mean) / sd
-        loss = nn.functional.cross_entropy(model(x[:, None]), torch.from_numpy(source.labels[batch]))
+        loss = nn.functional.cross_entropy(
+            model(x[:, None]), torch.from_numpy(source.labels[batch])
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

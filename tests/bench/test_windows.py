@@ -85,6 +85,17 @@ def test_a_subject_that_is_not_there_is_refused_by_name(cache_dir):
         open_windows("synthetic", options=OPTIONS, cache_dir=cache_dir, subjects=["sub-77"])
 
 
+@pytest.mark.parametrize("subjects", [[], ["sub-01", "sub-01"]])
+def test_an_empty_or_doubled_choice_of_subjects_is_refused(cache_dir, subjects):
+    with pytest.raises(ConfigError, match="at least one subject and none twice"):
+        open_windows("synthetic", options=OPTIONS, cache_dir=cache_dir, subjects=subjects)
+
+
+def test_all_subjects_of_a_set_without_a_published_list_are_those_found(cache_dir):
+    source = open_windows("synthetic", options=OPTIONS, cache_dir=cache_dir, subjects="all")
+    assert source.subjects == ("sub-01", "sub-02", "sub-03")
+
+
 def test_a_missing_folder_says_where_to_get_the_data(cache_dir, tmp_path, monkeypatch):
     monkeypatch.setenv("AFOR_DATA", str(tmp_path / "mine"))
     with pytest.raises(DataError, match=r"no folder .*mine/physionet_mi\. Name it.*physionet\.org"):

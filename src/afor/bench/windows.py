@@ -13,7 +13,7 @@ from afor.bench.datasets.checksums import Ledger
 from afor.bench.datasets.recording import check_recording
 from afor.bench.datasets.registry import Dataset, get_dataset
 from afor.bench.datasets.settings import DataSettings
-from afor.bench.errors import DataError, LeakageError
+from afor.bench.errors import ConfigError, DataError, LeakageError
 from afor.bench.trial_cache import (
     PreparedSubject,
     default_cache_dir,
@@ -121,13 +121,21 @@ def choose_subjects(
         if not chosen:
             raise DataError(f"{info.title}: no subject found in {root}. Expected: {info.layout}.")
         return chosen
-    wanted = tuple(s for s in info.subjects if s not in left_out) if subjects == "all" else subjects
+    if subjects == "all":
+        wanted = tuple(s for s in info.subjects or found if s not in left_out)
+    else:
+        wanted = tuple(subjects)
+    if not wanted or len(set(wanted)) != len(wanted):
+        raise ConfigError(
+            f"{info.name}: subjects must name at least one subject and none twice, got "
+            f"{', '.join(wanted) or 'none'}."
+        )
     if missing := [subject for subject in wanted if subject not in found]:
         raise DataError(
             f"{info.title}: no file of subject {', '.join(missing)} in {root}. "
             f"Found: {', '.join(found) or 'none'}. Expected: {info.layout}."
         )
-    return tuple(wanted)
+    return wanted
 
 
 def prepare_subject(

@@ -85,7 +85,8 @@ class SyntheticSettings(DataSettings):
 class SubjectTruth:
     """What a synthetic subject is made of; the population's values when ``shift`` is 0."""
 
-    topographies: FloatArray  # (rhythms, channels), largest entry 1
+    centres: FloatArray  # (rhythms, 2): where each rhythm sits, seen from above
+    topographies: FloatArray  # (rhythms, channels): 1 at the centre, falling off around it
     peak_hz: FloatArray  # (rhythms,)
     amplitude_uv: FloatArray  # (rhythms,)
     gain: float
@@ -115,6 +116,7 @@ def subject_truth(settings: SyntheticSettings, index: int) -> SubjectTruth:
     spread = np.array([rhythm.spread for rhythm in recipe.rhythms])
     distance = np.linalg.norm(centres[:, None] - electrodes[None], axis=2)
     return SubjectTruth(
+        centres=centres,
         topographies=np.exp(-0.5 * (distance / spread[:, None]) ** 2),
         peak_hz=np.maximum(
             LOWEST_HZ,

@@ -37,6 +37,7 @@ class Recipe:
     is_sequence: bool  # labels follow each other in bouts, as sleep stages do
 
 
+# The area of the left hand lies in the right hemisphere, and the other way round.
 LEFT_HAND, RIGHT_HAND, FOOT, FACE = (0.45, 0.0), (-0.45, 0.0), (0.0, 0.0), (0.0, 0.3)
 
 IMAGERY = Recipe(
