@@ -55,7 +55,7 @@ def draw(name: str, source, label: str, channel: str, seconds: float) -> None:
     trial = whole[0, chosen, :samples]
     step = 6 * np.median(trial.std(axis=1))
     time = np.arange(samples) / source.rate_hz
-    for row, at in enumerate(chosen):
+    for row in range(len(chosen)):
         left.plot(time, trial[row] - row * step, color=INK, lw=0.7)
     left.set_yticks([-row * step for row in range(len(chosen))], [names[at] for at in chosen])
     left.spines["left"].set_visible(False)

@@ -80,7 +80,8 @@ def filter_signal(signal: Array, rate_hz: float, band: Band | None) -> Array:
     from scipy.signal import sosfiltfilt
 
     # Paper: "a fifth-order Butterworth bandpass filter", causal or not is left open. Here: zero
-    # phase and second-order sections, because the (b, a) form of this band is unstable at 0.3 Hz.
+    # phase, so that nothing moves in time, and second-order sections, because the (b, a) form loses
+    # ten of sixteen digits for a band that starts at 0.3 Hz.
     sos = bandpass_sos(rate_hz, band)
     padding = _default_padding(sos)
     if signal.shape[-1] <= padding:
