@@ -103,6 +103,24 @@ def test_marked_trials_are_kept_by_default_and_dropped_on_request(tmp_path, sess
     assert "session T: 1 trials marked as artifacts, kept" in kept.notes
 
 
+def test_a_count_of_marked_trials_other_than_the_published_is_noted(tmp_path, session, monkeypatch):
+    write_training(tmp_path, session)
+    monkeypatch.setattr(bci2a, "TRIALS", 12)
+    notes = load_subject(tmp_path, "A01", Bci2aSettings(sessions="T")).notes
+    assert "session T: 15 marked trials are published" in notes
+    monkeypatch.setitem(bci2a.MARKED, "A01T", 1)
+    assert len(load_subject(tmp_path, "A01", Bci2aSettings(sessions="T")).notes) == 1
+
+
+def test_an_event_table_out_of_order_reads_the_same(tmp_path, session):
+    write_training(tmp_path, session)
+    expected = load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
+    write_training(tmp_path, session, events=session[1][::-1])
+    again = load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
+    np.testing.assert_array_equal(again.labels, expected.labels)
+    np.testing.assert_array_equal(again.trials, expected.trials)
+
+
 def test_the_bnci_release_gives_the_same_trials_as_the_gdf_release(tmp_path, session):
     (tmp_path / "gdf").mkdir()
     (tmp_path / "mat").mkdir()

@@ -93,6 +93,21 @@ def test_a_truncated_file_is_refused_unless_the_whole_records_are_wanted(path):
     assert edf.notes == ("truncated: 8 of 10 records",)
 
 
+def test_a_file_of_another_length_can_be_accepted_in_its_announced_part(path):
+    original = path.read_bytes()
+    path.write_bytes(original + b"more")
+    with pytest.raises(DataError, match="4 bytes more than its header announces"):
+        read_edf(path)
+    edf = read_edf(path, allow_truncated=True)
+    assert edf.microvolts("F3-A2").size == 2000
+    assert edf.notes == ("4 bytes after the last record left out",)
+    path.write_bytes(original)
+    change(path, 236, b"-1      ")
+    edf = read_edf(path, allow_truncated=True)
+    assert edf.microvolts("F3-A2").size == 2000
+    assert edf.notes == ("not closed: 10 records",)
+
+
 def test_a_missing_a_doubled_and_a_unitless_signal_are_refused_by_name(path):
     with pytest.raises(DataError, match=r"no signal named 'C4'. Found: F3-A2, Chin"):
         read_edf(path).microvolts("C4")

@@ -72,6 +72,12 @@ def test_a_file_cut_anywhere_is_refused(path, size):
         read_gdf(path)
 
 
+def test_an_oversized_file_is_refused_unread(path, monkeypatch):
+    monkeypatch.setattr("afor.bench.datasets.gdf.MAX_BYTES", 1000)
+    with pytest.raises(DataError, match="larger than 1000 bytes"):
+        read_gdf(path)
+
+
 def test_a_missing_file_is_a_data_error(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         read_gdf(tmp_path / "none.gdf")

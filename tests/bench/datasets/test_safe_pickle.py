@@ -93,6 +93,7 @@ def attacks(marker):
         + b"h\x00h\x01h\x02\x86R" * 1000 + b".",
         "not latin1": b"\x80\x02c_codecs\nencode\nX\x03\x00\x00\x00\xe2\x82\xacU\x06latin1\x86R.",
         "BUILD on a name": b"\x80\x02cnumpy\nndarray\n(K\x01tb.",
+        "number as text": b"I99999999999\n.",
         "no dict": pickle.dumps([1.0, 2.0], 2),
         "wrong values": pickle.dumps({"data": 1, "labels": "x"}, 2),
         "integers": pickle.dumps({"data": np.arange(5)}, 2),
@@ -178,7 +179,7 @@ print(json.dumps([refused, peak() - before]))
     assert grown_mb < 300
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4])
+@pytest.mark.parametrize("protocol", [1, 2, 3, 4])
 def test_python_3_re_saved_arrays_are_read(tmp_path, protocol):
     path = tmp_path / "s01.dat"
     path.write_bytes(pickle.dumps(ARRAYS, protocol))

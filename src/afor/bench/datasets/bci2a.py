@@ -35,6 +35,7 @@ CLASS_NAMES = ("left hand", "right hand", "feet", "tongue")
 TRIAL_START, UNKNOWN_CUE, REJECTED = 768, 783, 1023
 CUES = {769: 0, 770: 1, 771: 2, 772: 3}
 CUE_AFTER_START = 2 * RATE_HZ
+MARKED = {"A01T": 15, "A03T": 18, "A06T": 69}  # trials marked as artifacts, where published
 
 Array = NDArray[np.float64]
 
@@ -120,6 +121,9 @@ def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording
         if rejected:
             what = "dropped" if settings.drop_rejected else "kept"
             notes.append(f"session {name}: {rejected} trials marked as artifacts, {what}")
+        known = MARKED.get(f"{subject}{name}", rejected)
+        if count == TRIALS and rejected != known:
+            notes.append(f"session {name}: {known} marked trials are published")
     return Recording(
         dataset="bci2a",
         subject=subject,
@@ -156,8 +160,9 @@ def _read_gdf_session(root: Path, path: Path, subject: str, session: str) -> Ses
             )
     starts = gdf.positions[gdf.codes == TRIAL_START]
     is_cue = np.isin(gdf.codes, [*CUES, UNKNOWN_CUE])
-    cues, codes = gdf.positions[is_cue], gdf.codes[is_cue]
-    if not len(cues) or not np.array_equal(np.sort(starts) + CUE_AFTER_START, np.sort(cues)):
+    order = np.argsort(gdf.positions[is_cue], kind="stable")
+    cues, codes = gdf.positions[is_cue][order], gdf.codes[is_cue][order]
+    if not len(cues) or not np.array_equal(np.sort(starts) + CUE_AFTER_START, cues):
         raise DataError(
             f"{where}: {len(cues)} cues do not follow {len(starts)} trial starts by "
             f"{CUE_AFTER_START} samples each. The event table is damaged."

@@ -110,8 +110,8 @@ class EdfFile:
 def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
     """Open an EDF or EDF+C file; DataError names the file and the fault.
 
-    A file shorter than its header says is refused unless ``allow_truncated``, which keeps the
-    whole records that are there.
+    A file shorter or longer than its header says is refused unless ``allow_truncated``, which
+    keeps the whole records that are both announced and there.
     """
     try:
         size = path.stat().st_size
@@ -129,9 +129,13 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
     present, left_over = divmod(size - header_bytes, 2 * per_record)
     notes = []
     if n_records == -1:
-        raise DataError(
-            f"{path}: the number of records was never written: the recording was not closed."
-        )
+        if not allow_truncated or present == 0:
+            raise DataError(
+                f"{path}: the number of records was never written: the recording was not closed. "
+                "Accept what is there with --allow-truncated."
+            )
+        notes.append(f"not closed: {present} records")
+        n_records = present
     if present < n_records:
         if not allow_truncated or present == 0:
             raise DataError(
@@ -142,10 +146,13 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
     elif present > n_records or left_over:
         # More data than announced: the count may be damaged, and silence would lose a part.
         extra = size - header_bytes - n_records * 2 * per_record
-        raise DataError(
-            f"{path}: {extra} bytes more than its header announces ({n_records} records). "
-            "Header or file is damaged; fetch the file again."
-        )
+        if not allow_truncated:
+            raise DataError(
+                f"{path}: {extra} bytes more than its header announces ({n_records} records). "
+                "Header or file is damaged; fetch the file again, or accept the announced part "
+                "with --allow-truncated."
+            )
+        notes.append(f"{extra} bytes after the last record left out")
     if kind.startswith("EDF+D"):
         raise DataError(f"{path}: EDF+D (with gaps) is not supported; convert it to EDF+C.")
     count = min(present, n_records)

@@ -14,6 +14,7 @@ from afor.bench.errors import DataError
 FIXED_BYTES = 256
 CHANNEL_BYTES = 256
 MAX_CHANNELS = 512
+MAX_BYTES = 128 << 20  # A01T.gdf has 34 MB
 INT16 = 3
 MAX_VALUE = 1e9  # no amplifier's range is larger
 MICROVOLT_CODES = {4275: 1.0, 4274: 1e3}  # microvolt, millivolt
@@ -36,6 +37,8 @@ class GdfFile:
 def read_gdf(path: Path) -> GdfFile:
     """Read a GDF 1.99 file of int16 samples; DataError names the file and the fault."""
     try:
+        if path.stat().st_size > MAX_BYTES:
+            raise DataError(f"{path}: larger than {MAX_BYTES} bytes, no session of this set is.")
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from None

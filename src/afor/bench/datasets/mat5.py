@@ -38,6 +38,8 @@ def read_mat(path: Path, wanted: set[str] | None = None) -> dict[str, Any]:
     ``wanted`` limits what is kept. DataError names the file and the fault.
     """
     try:
+        if path.stat().st_size > MAX_KEPT_BYTES:
+            raise DataError(f"{path}: larger than {MAX_KEPT_BYTES} bytes.")
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from None

@@ -310,6 +310,15 @@ def _long(machine: _Machine) -> None:
     machine.stack.append(int.from_bytes(machine.take(size), "little", signed=True))
 
 
+def _text_integer(machine: _Machine) -> None:
+    """Protocol 1 writes True and False as the lines I01 and I00."""
+    words = {"00": False, "01": True}
+    line = machine.line()
+    if line not in words:
+        raise _RefusedError("a number written as text")
+    machine.stack.append(words[line])
+
+
 def _push(value: Any) -> Callable[[_Machine], None]:
     return lambda machine: machine.stack.append(value)
 
@@ -327,6 +336,7 @@ INSTRUCTIONS: dict[bytes, Callable[[_Machine], None]] = {
     b"N": _push(None),
     b"\x88": _push(True),
     b"\x89": _push(False),
+    b"I": _text_integer,
     b"K": lambda m: m.stack.append(m.number("<B")),
     b"M": lambda m: m.stack.append(m.number("<H")),
     b"J": lambda m: m.stack.append(m.number("<i")),
