@@ -64,6 +64,11 @@ def _library() -> ctypes.CDLL | str:
             f"the native kernel {spec.origin} is of another version (interface {found}, expected "
             f"{ABI}); reinstall afor"
         )
+    return _bind(library)
+
+
+def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Declare the arguments of the kernel's functions."""
     library.afor_plan_new.restype = ctypes.c_void_p
     library.afor_plan_new.argtypes = [
         ctypes.c_int64,

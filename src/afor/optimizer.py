@@ -13,7 +13,7 @@ from torch.optim.optimizer import ParamsT
 from afor import checkpoint
 from afor.control import ControlSettings, initial_control
 from afor.functional import afor
-from afor.fused import GroupPlan
+from afor.fused import GroupPlan, unavailable_reason
 from afor.released import released_afor
 
 CHOICES = {
@@ -158,6 +158,9 @@ class AFOR(Optimizer):
         if isinstance(param_group, dict):
             _check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        if group["fused"]:
+            _check_fused(group["params"])
 
     # -------------------------------------------------------------------------------- state
 
@@ -236,7 +239,7 @@ class AFOR(Optimizer):
                 loss = closure()
         for group in self.param_groups:
             plan = self._plans.get(id(group))
-            if plan is not None and plan.group is group:
+            if plan is not None and plan.group is group and self._uses_plan(group):
                 if plan.run(self, control_settings(group)):
                     continue
                 del self._plans[id(group)]
@@ -258,7 +261,7 @@ class AFOR(Optimizer):
             released_afor(*lists, group=group)
             return
         settings = control_settings(group)
-        if self._uses_kernel(group) and not torch.compiler.is_compiling():
+        if self._uses_plan(group):
             plan = GroupPlan.build(self, group)
             if plan is not None and plan.run(self, settings):
                 self._plans[id(group)] = plan
@@ -276,7 +279,9 @@ class AFOR(Optimizer):
             found_inf=getattr(self, "found_inf", None),
         )
 
-    def _uses_kernel(self, group: dict[str, Any]) -> bool:
+    def _uses_plan(self, group: dict[str, Any]) -> bool:
+        if torch.compiler.is_compiling() or torch._C._autograd._profiler_enabled():
+            return False  # both shall see an operator
         if group["fused"] is None and group["foreach"] is None and not group["differentiable"]:
             return True
         return bool(group["fused"])
@@ -345,6 +350,18 @@ def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], b
         raise ValueError(f"{name} must be a number {rule}, got {value!r}")
     if not math.isfinite(value) or not accepts(value):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
+
+
+def _check_fused(params: list[Tensor]) -> None:
+    for p in params:
+        if p.device.type != "cpu" or not p.is_floating_point():
+            raise RuntimeError(
+                "`fused=True` requires all parameters to be floating-point tensors on the CPU, "
+                f"got {p.dtype} on {p.device.type}; leave fused unset"
+            )
+    reason = unavailable_reason()
+    if reason is not None:
+        raise RuntimeError(f"`fused=True` cannot be used: {reason}")
 
 
 def _check_implementation(options: dict[str, Any]) -> None:
