@@ -103,6 +103,15 @@ def _work_dtype(exp_avg: Tensor) -> torch.dtype:
     return torch.float32 if exp_avg.dtype in (torch.float16, torch.bfloat16) else exp_avg.dtype
 
 
+def _largest(square: Tensor) -> float:
+    """Return the largest finite value of a dtype.
+
+    A square that has left the range is brought back before it is averaged: between two infinities
+    lerp gives NaN, where AdamW stays at infinity and takes no step.
+    """
+    return torch.finfo(square.dtype).max
+
+
 def _scale_update(lr: float | Tensor) -> bool:
     """Tell whether the update is multiplied by lr, instead of handing lr to addcdiv.
 
@@ -172,6 +181,8 @@ def _single_tensor_afor(
     for i, (param, grad, momentum, exp_avg_sq) in enumerate(
         zip(params, grads, momenta, exp_avg_sqs, strict=True)
     ):
+        if not differentiable:
+            exp_avg_sq.clamp_max_(_largest(exp_avg_sq))
         square = _advance_average(exp_avg_sq, grad * grad, forgetting[i], work, keep=keep)
         denominator = square.sqrt().mul_(scale[i]).add_(shift[i])
         updated = param.to(work, copy=True) if differentiable else param.to(work)
@@ -270,6 +281,7 @@ def _multi_tensor_afor(
     coefficients = _control(controls, state_steps, sums, settings)
 
     forgetting, scale, shift = (list(c.to(work).unbind()) for c in coefficients)
+    torch._foreach_clamp_max_(squares, _largest(stored[2][0]))
     torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), forgetting)
     denominators = torch._foreach_sqrt(squares)
     torch._foreach_mul_(denominators, scale)
