@@ -1,6 +1,6 @@
 /* The two loops over the elements, once for each of float and double; included by _kernel.c with
  * REAL, VECTOR, VECTOR_U, ABS, LANES, NAME,
- * SQRT, WIDE and WIDE_ABS defined. */
+ * LARGEST, SQRT, WIDE and WIDE_ABS defined. */
 
 /* Sums of one block, at most BLOCK elements, added to `sums`. */
 INLINE void NAME(sum_block)(const REAL *g_, const REAL *m_, int64_t n, REAL factor, REAL weight,
@@ -96,7 +96,8 @@ CLONES static void NAME(update_chunk)(REAL *restrict p, const REAL *restrict g_,
   const REAL first_weight = (REAL)first.weight, second_weight = (REAL)second.weight;
   const int first_from = first.from_value, second_from = second.from_value;
   for (int64_t i = 0; i < n; i++) {
-    const REAL g = g_[i] * factor, square = g * g, m = m_[i], v = v_[i];
+    const REAL g = g_[i] * factor, square = g * g, m = m_[i];
+    const REAL v = v_[i] > LARGEST ? LARGEST : v_[i]; /* see _largest in functional.py */
     const REAL moved = (first_from ? g : m) + first_weight * (g - m);
     const REAL moved_sq = (second_from ? square : v) + second_weight * (square - v);
     m_[i] = moved;
@@ -111,6 +112,7 @@ CLONES static void NAME(update_chunk)(REAL *restrict p, const REAL *restrict g_,
 #undef ABS
 #undef LANES
 #undef NAME
+#undef LARGEST
 #undef SQRT
 #undef WIDE
 #undef WIDE_ABS
