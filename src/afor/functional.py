@@ -41,6 +41,8 @@ def afor(
     """
     if not params:
         return
+    if isinstance(lr, Tensor):
+        lr = lr.reshape(())  # foreach takes no other shape
     if fused is None and foreach is None:
         fused, foreach = default_implementation(params, differentiable=differentiable)
     if fused:
@@ -162,7 +164,9 @@ def _single_tensor_afor(
     """Loop over the tensors; only the controller sees them all at once."""
     params, exp_avgs, exp_avg_sqs = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
     work, wide = _work_dtype(exp_avgs[0]), _sum_dtype(params[0].device)
-    grads = [-g.to(work) if maximize else g.to(work) for g in _as_real(grads)]
+    grads = [
+        -g.to(work) if maximize else g.to(work) for g in _as_real([g.resolve_conj() for g in grads])
+    ]
     scale_update = _scale_update(lr)
     keep = differentiable or work != exp_avgs[0].dtype  # write results by copy, not in place
 
@@ -259,7 +263,7 @@ def _multi_tensor_afor(
     stored = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
     work, wide = _work_dtype(stored[1][0]), _sum_dtype(params[0].device)
     params, momenta, squares = (_converted(tensors, work) for tensors in stored)
-    grads = _converted(_as_real(grads), work)
+    grads = _converted(_as_real([g.resolve_conj() for g in grads]), work)
     if maximize:
         grads = list(torch._foreach_neg(grads))
 
