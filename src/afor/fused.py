@@ -303,7 +303,9 @@ class GroupPlan:
         if found_inf is not None:  # GradScaler is at work
             if found_inf.item() != 0.0:
                 return True
-            factor /= optimizer.__dict__["grad_scale"].item()
+            grad_scale = optimizer.__dict__.get("grad_scale")
+            if grad_scale is not None:  # None after `unscale_`
+                factor /= grad_scale.item()
         lr = self.group["lr"]
         lr = lr.item() if isinstance(lr, Tensor) else lr
         self.plan.step(addresses, _settings(settings, lr, self.group["weight_decay"], factor))

@@ -138,7 +138,6 @@ class AFOR(Optimizer):
         _check_options(defaults)
         self._plans: dict[int, GroupPlan] = {}
         super().__init__(params, defaults)
-        self._declare_amp_support()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -146,12 +145,11 @@ class AFOR(Optimizer):
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
-        self._declare_amp_support()
 
-    def _declare_amp_support(self) -> None:
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
         # GradScaler hands its scale to step() instead of unscaling first, as for torch's fused.
-        if all(group["fused"] for group in self.param_groups):
-            self._step_supports_amp_scaling = True
+        return all(group["fused"] for group in self.param_groups)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a parameter group; options it does not set take the optimizer's defaults."""
