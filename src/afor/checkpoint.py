@@ -38,9 +38,10 @@ def load(
 ) -> None:
     """Load ``state_dict`` through torch's own ``load_state_dict`` and keep the dtypes."""
     translated: dict[str, Any] = {}
+    messages: list[str] = []
 
     def translate(_: Any, given: dict[str, Any]) -> dict[str, Any]:
-        translated.update(_translate(optimizer, given))
+        translated.update(_translate(optimizer, given, messages))
         return translated
 
     def restore(_: Any) -> None:
@@ -54,10 +55,12 @@ def load(
     finally:
         before.remove()
         after.remove()
+    for message in messages:
+        warnings.warn(message, UserWarning, stacklevel=3)  # at the line that loads
 
 
-def _translate(optimizer: "AFOR", given: dict[str, Any]) -> dict[str, Any]:
-    """Return the state dict in AFOR's form."""
+def _translate(optimizer: "AFOR", given: dict[str, Any], messages: list[str]) -> dict[str, Any]:
+    """Return the state dict in AFOR's form; what the user should know goes to ``messages``."""
     saved_groups = given["param_groups"]
     if len(saved_groups) != len(optimizer.param_groups):
         return given  # torch says what is wrong
@@ -78,7 +81,7 @@ def _translate(optimizer: "AFOR", given: dict[str, Any]) -> dict[str, Any]:
                 states[key] = _converted_state(state, groups[-1], origin)
                 fresh.add(key)
     if fresh:
-        warnings.warn(_message(origin, len(fresh), saved_groups), UserWarning, stacklevel=5)
+        messages.append(_message(origin, len(fresh), saved_groups))
     return {**given, "state": states, "param_groups": groups}
 
 
@@ -95,7 +98,8 @@ def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> 
         return "AdamW" if groups[0].get("decoupled_weight_decay", True) else "Adam"
     raise ValueError(
         f"cannot load this state dict into AFOR: its states hold {sorted(keys)}; "
-        "accepted are those of AFOR, Adam, AdamW and afor-optimizer (step, exp_avg, exp_avg_sq, ...)"
+        "accepted are those of AFOR, Adam, AdamW and afor-optimizer (step, exp_avg, exp_avg_sq, "
+        "...)"
     )
 
 

@@ -188,7 +188,11 @@ def _single_tensor_afor(
         if not differentiable:
             exp_avg_sq.clamp_max_(_largest(exp_avg_sq))
         square = _advance_average(exp_avg_sq, grad * grad, forgetting[i], work, keep=keep)
-        denominator = square.sqrt().mul_(scale[i]).add_(shift[i])
+        root = square.sqrt()
+        if differentiable:  # sqrt needs its result for the backward
+            denominator = root * scale[i] + shift[i]
+        else:
+            denominator = root.mul_(scale[i]).add_(shift[i])
         updated = param.to(work, copy=True) if differentiable else param.to(work)
         if weight_decay != 0.0:
             decay = 1.0 - lr * weight_decay

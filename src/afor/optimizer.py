@@ -233,7 +233,7 @@ class AFOR(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            plan = self._plans.get(id(group))
+            plan = self._plans.get(id(group)) if self._uses_kernel(group) else None
             if plan is not None and plan.group is group:
                 if plan.run(self, control_settings(group)):
                     continue
@@ -256,7 +256,7 @@ class AFOR(Optimizer):
             released_afor(*lists, group=group)
             return
         settings = control_settings(group)
-        if self._uses_kernel(group) and not torch.compiler.is_compiling():
+        if self._uses_kernel(group):
             plan = GroupPlan.build(self, group)
             if plan is not None and plan.run(self, settings):
                 self._plans[id(group)] = plan
@@ -275,8 +275,11 @@ class AFOR(Optimizer):
         )
 
     def _uses_kernel(self, group: dict[str, Any]) -> bool:
-        if group["fused"] is None and group["foreach"] is None and not group["differentiable"]:
-            return True
+        """Tell whether a plan may run; a compiled step goes through the operator instead."""
+        if group["variant"] != "paper" or torch.compiler.is_compiling():
+            return False
+        if group["fused"] is None and group["foreach"] is None:
+            return not group["differentiable"]
         return bool(group["fused"])
 
     # --------------------------------------------------------------------------- state dict
