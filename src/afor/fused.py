@@ -134,6 +134,7 @@ class Plan:
     def step(self, grads: list[Any], settings: tuple[float, ...]) -> None:
         """Take one step with gradients at these addresses."""
         self.grads[:] = grads
+        settings = (*settings, torch.get_num_threads())
         if settings != self._written:
             self.settings[:] = list(settings)
             self._written = settings
@@ -144,13 +145,12 @@ class Plan:
 def _settings(
     s: ControlSettings, lr: float, weight_decay: float, grad_factor: float
 ) -> tuple[float, ...]:
-    """Return the numbers of `struct settings`, in its order."""
+    """Return the numbers of `struct settings`, in its order, but for the threads."""
     return (
         lr, weight_decay, grad_factor,
         s.beta1, s.beta2, s.eps, s.beta2_min, s.direction_weight, s.direction_decay,
         s.warmup_steps, s.fast_channel, s.normalization == "self", s.fixed_mean, s.fixed_scale,
         s.zscore_clip, s.correction == "cumulative", s.statistics == "calibrated",
-        torch.get_num_threads(),
     )  # fmt: skip
 
 
@@ -163,7 +163,11 @@ def _is_native(param: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor) -> bool:
         and exp_avg.dtype == exp_avg_sq.dtype == moments
         and param.layout == torch.strided
         and param.stride() == exp_avg.stride() == exp_avg_sq.stride()
-        and not (param.is_neg() or exp_avg.is_neg() or exp_avg_sq.is_neg())
+        # dynamo cannot trace is_neg, nor does it hand out tensors with a pending negation
+        and (
+            torch.compiler.is_compiling()
+            or not (param.is_neg() or exp_avg.is_neg() or exp_avg_sq.is_neg())
+        )
         and _is_dense(param)
     )
 
