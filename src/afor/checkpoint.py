@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from afor.control import FIELDS, initial_control
+from afor.control import FIELDS, control_settings, initial_control
 
 if TYPE_CHECKING:
     from afor.optimizer import AFOR
@@ -105,8 +105,6 @@ def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> 
 
 def _converted_state(state: dict[str, Any], group: dict[str, Any], origin: str) -> dict[str, Any]:
     """Return a state of Adam or afor-optimizer with a control vector."""
-    from afor.optimizer import control_settings
-
     step = float(state["step"])
     control = dict(zip(FIELDS, initial_control(control_settings(group)), strict=True))
     if origin == "afor-optimizer":

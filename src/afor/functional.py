@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 
 from afor.control import Coefficients, ControlSettings, Sums, advance
+from afor.fused import fused_afor, unavailable_reason
 
 CHUNK = 1 << 20  # elements reduced at once by the for-loop path: its float64 copies stay in cache
 
@@ -45,17 +46,18 @@ def afor(
         lr = lr.reshape(())  # foreach takes no other shape
     if fused is None and foreach is None:
         fused, foreach = default_implementation(params, differentiable=differentiable)
+    lists = [params, grads, exp_avgs, exp_avg_sqs, controls, state_steps]
     if fused:
-        from afor.fused import fused_afor
-
-        fused_afor(
+        left = fused_afor(
             params, grads, exp_avgs, exp_avg_sqs, controls, state_steps,
             settings=settings, lr=lr, weight_decay=weight_decay, maximize=maximize,
             grad_scale=grad_scale, found_inf=found_inf,
         )  # fmt: skip
-        return
+        if left is None:
+            return
+        lists, maximize = left, False  # the rest goes through the for-loop
     step = _multi_tensor_afor if foreach else _single_tensor_afor
-    for part in _by_device_and_dtype([params, grads, exp_avgs, exp_avg_sqs, controls, state_steps]):
+    for part in _by_device_and_dtype(lists):
         step(
             *part,
             settings=settings,
@@ -77,8 +79,6 @@ def default_implementation(params: Sequence[Tensor], *, differentiable: bool) ->
     if all(type(p) in (Tensor, torch.nn.Parameter) for p in params):
         devices = {p.device.type for p in params}
         if devices == {"cpu"}:
-            from afor.fused import unavailable_reason
-
             return unavailable_reason() is None, False
         return False, devices <= set(_get_foreach_kernels_supported_devices())
     return False, False

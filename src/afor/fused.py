@@ -201,17 +201,17 @@ def fused_afor(
     maximize: bool = False,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
-) -> None:
-    """Take one step natively; tensors the kernel cannot take go through the for-loop.
+) -> list[list[Tensor]] | None:
+    """Take one step natively; return the lists of what the kernel cannot take, if anything.
 
     ``grad_scale`` and ``found_inf`` are those of GradScaler: gradients are divided by the first,
-    and nothing happens when the second is not zero.
+    and nothing happens when the second is not zero. The gradients returned are those to descend.
     """
     reason = unavailable_reason()
     if reason is not None:
         raise RuntimeError(f"fused=True cannot be used: {reason}")
     if found_inf is not None and found_inf.item() != 0.0:
-        return
+        return None
     factor = -1.0 if maximize else 1.0
     if grad_scale is not None:
         factor /= grad_scale.item()
@@ -223,12 +223,12 @@ def fused_afor(
         part = [row for row, ok in zip(rows, native, strict=True) if ok and row[0].dtype == dtype]
         torch.ops.afor.step(*map(list, zip(*part, strict=True)), rate, numbers)
     rest = [row for row, ok in zip(rows, native, strict=True) if not ok]
-    if rest:
-        from afor.functional import afor
-
-        p, g, *state = map(list, zip(*rest, strict=True))
-        g = [x * factor for x in g] if factor != 1.0 else g
-        afor(p, g, *state, settings=settings, lr=lr, weight_decay=weight_decay, foreach=False)
+    if not rest:
+        return None
+    left = list(map(list, zip(*rest, strict=True)))
+    if factor != 1.0:
+        left[1] = [grad * factor for grad in left[1]]
+    return left
 
 
 @torch.library.custom_op(

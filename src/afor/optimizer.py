@@ -11,7 +11,7 @@ from torch.optim import optimizer as torch_optimizer
 from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
-from afor.control import ControlSettings, initial_control
+from afor.control import control_settings, initial_control
 from afor.functional import afor
 from afor.fused import GroupPlan
 from afor.released import released_afor
@@ -23,7 +23,6 @@ CHOICES = {
     "variant": ("paper", "released"),
     "half_moments": ("float32", "parameter"),
 }
-_CONTROL_OPTIONS = tuple(name for name in ControlSettings._fields if name not in ("beta1", "beta2"))
 
 
 class AFOR(Optimizer):
@@ -298,12 +297,6 @@ class AFOR(Optimizer):
 
 
 _watched_step = Optimizer.profile_hook_step(AFOR._step)
-
-
-def control_settings(group: dict[str, Any]) -> ControlSettings:
-    """Return the controller's settings of a parameter group."""
-    beta1, beta2 = group["betas"]
-    return ControlSettings(beta1, beta2, *[group[name] for name in _CONTROL_OPTIONS])
 
 
 def _check_options(options: dict[str, Any]) -> None:
