@@ -24,11 +24,7 @@ def parameters() -> list[nn.Parameter]:
 def feed(params, step: int) -> None:
     generator = torch.Generator().manual_seed(step)
     for p in params:
-        values = torch.randn(p.shape, generator=generator)
-        if p.grad is None:
-            p.grad = values
-        else:
-            p.grad.copy_(values)
+        p.grad = torch.randn(p.shape, generator=generator)  # a new tensor, as after zero_grad()
 
 
 def compiled_step(optimizer: AFOR, backend):
