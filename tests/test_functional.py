@@ -13,7 +13,7 @@ from afor.reference import ReferenceState, reference_step
 
 SHAPES = [(), (0,), (1,), (2,), (8,), (37, 61)]
 STEPS = 260  # crosses the warm-up of 100 and leaves as many steps again
-SHORT = 130  # crosses it too, where there are many cases
+SHORT = 115  # crosses it too, where there are many cases
 ABLATIONS = {
     "w/o DC": {"direction_weight": 0.0},
     "w/o FC": {"fast_channel": False},
@@ -226,11 +226,10 @@ def test_maximize_is_the_reference_on_the_negated_gradient(implementation):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_equal_bounds_are_adamw_over_a_thousand_steps(implementation, dtype, weight_decay):
+def test_equal_bounds_are_adamw_over_a_thousand_steps(implementation, dtype):
     start = torch.linspace(-1, 1, 50, dtype=dtype)
     ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
-    common = {"lr": 1e-2, "betas": (0.9, 0.995), "eps": 1e-8, "weight_decay": weight_decay}
+    common = {"lr": 1e-2, "betas": (0.9, 0.995), "eps": 1e-8, "weight_decay": 0.1}
     a = AFOR([ours], beta2_min=0.995, **common, **implementation)
     b = torch.optim.AdamW([theirs], foreach=False, **common)
     rounding = 1e-13 if dtype == torch.float64 else 3e-6

@@ -13,7 +13,7 @@ from afor.control import FIELDS, ControlSettings, Sums, advance, initial_control
 FORGETTING, CORRECTION = FIELDS.index("forgetting"), FIELDS.index("correction")
 TENSORS, STEPS = 12, 24
 quick = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 decays = st.floats(0.0, 0.9999)
