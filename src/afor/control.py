@@ -8,7 +8,7 @@ The control state of a tensor is a vector of nine numbers, in this order.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,6 +45,15 @@ class ControlSettings(NamedTuple):
     zscore_clip: float = 5.0  # Eq. (zscore)
     correction: str = "cumulative"
     statistics: str = "paper"
+
+
+_OPTIONS = ControlSettings._fields[2:]  # what a parameter group calls by the same name
+
+
+def control_settings(group: dict[str, Any]) -> ControlSettings:
+    """Return the controller's settings of a parameter group."""
+    beta1, beta2 = group["betas"]
+    return ControlSettings(beta1, beta2, *[group[name] for name in _OPTIONS])
 
 
 class Sums(NamedTuple):

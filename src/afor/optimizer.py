@@ -11,7 +11,7 @@ from torch.optim import optimizer as torch_optimizer
 from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
-from afor.control import ControlSettings, initial_control
+from afor.control import control_settings, initial_control
 from afor.functional import afor
 from afor.fused import GroupPlan, unavailable_reason
 from afor.released import released_afor
@@ -23,7 +23,6 @@ CHOICES = {
     "variant": ("paper", "released"),
     "half_moments": ("float32", "parameter"),
 }
-_CONTROL_OPTIONS = tuple(name for name in ControlSettings._fields if name not in ("beta1", "beta2"))
 
 
 class AFOR(Optimizer):
@@ -138,7 +137,6 @@ class AFOR(Optimizer):
         _check_options(defaults)
         self._plans: dict[int, GroupPlan] = {}
         super().__init__(params, defaults)
-        self._declare_amp_support()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -146,12 +144,11 @@ class AFOR(Optimizer):
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
-        self._declare_amp_support()
 
-    def _declare_amp_support(self) -> None:
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
         # GradScaler hands its scale to step() instead of unscaling first, as for torch's fused.
-        if all(group["fused"] for group in self.param_groups):
-            self._step_supports_amp_scaling = True
+        return all(group["fused"] for group in self.param_groups)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a parameter group; options it does not set take the optimizer's defaults."""
@@ -238,8 +235,8 @@ class AFOR(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            plan = self._plans.get(id(group))
-            if plan is not None and plan.group is group and self._uses_plan(group):
+            plan = self._plans.get(id(group)) if self._uses_plan(group) else None
+            if plan is not None and plan.group is group:
                 if plan.run(self, control_settings(group)):
                     continue
                 del self._plans[id(group)]
@@ -280,10 +277,13 @@ class AFOR(Optimizer):
         )
 
     def _uses_plan(self, group: dict[str, Any]) -> bool:
-        if torch.compiler.is_compiling() or torch._C._autograd._profiler_enabled():
-            return False  # both shall see an operator
-        if group["fused"] is None and group["foreach"] is None and not group["differentiable"]:
-            return True
+        """Tell whether a plan may run; a compiled or profiled step shows the operator instead."""
+        if group["variant"] != "paper" or torch.compiler.is_compiling():
+            return False
+        if torch._C._autograd._profiler_enabled():
+            return False
+        if group["fused"] is None and group["foreach"] is None:
+            return not group["differentiable"]
         return bool(group["fused"])
 
     # --------------------------------------------------------------------------- state dict
@@ -302,12 +302,6 @@ class AFOR(Optimizer):
 
 
 _watched_step = Optimizer.profile_hook_step(AFOR._step)
-
-
-def control_settings(group: dict[str, Any]) -> ControlSettings:
-    """Return the controller's settings of a parameter group."""
-    beta1, beta2 = group["betas"]
-    return ControlSettings(beta1, beta2, *[group[name] for name in _CONTROL_OPTIONS])
 
 
 def _check_options(options: dict[str, Any]) -> None:
