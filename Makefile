@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/_kernel.c)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/_kernel*.[ch])
 
 .PHONY: help demo test test-slow check bench docs clean
 

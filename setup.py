@@ -4,11 +4,19 @@ import sys
 
 from setuptools import Extension, setup
 
-FLAGS = ["-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+FLAGS = [
+    "-O3",
+    "-std=c11",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-Wno-psabi",
+]
 
 kernel = Extension(
     "afor._kernel",
     sources=["src/afor/_kernel.c"],
+    depends=["src/afor/_kernel_body.h"],
     extra_compile_args=[] if sys.platform == "win32" else FLAGS,
     libraries=[] if sys.platform == "win32" else ["m"],
     optional=True,

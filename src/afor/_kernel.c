@@ -1,1 +1,440 @@
-int afor_kernel_abi(void) { return 0; }
+/* AFOR on CPU: two passes over each tensor. The first reduces gradient and first moment to five
+ * sums, the controller turns them into the decay coefficient, the second updates moments and
+ * parameter. Plain C11, no headers of Python or torch; bound by fused.py through ctypes.
+ *
+ * The result does not depend on the number of threads, nor on the instruction set: sums run over
+ * fixed chunks in sixteen fixed lanes, and chunk sums are added in order.
+ */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#include <pthread.h>
+#endif
+
+#define ABI 1                 /* raised whenever the layout of struct plan or settings changes */
+#define CHUNK 8192            /* elements reduced to one row of partial sums */
+#define BLOCK 1024            /* elements added in float before the lanes are emptied into double */
+#define GROUP (1 << 19)       /* elements whose second pass still finds them in cache */
+#define THREADED (1 << 16)    /* below this many elements one thread is faster */
+#define MAX_THREADS 64
+
+#if defined(__has_attribute) && defined(__x86_64__) && defined(__linux__) && !defined(AFOR_SCALAR)
+#if __has_attribute(target_clones)
+#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
+#endif
+#ifndef CLONES
+#define CLONES
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+enum dtype { FLOAT32 = 0, FLOAT64 = 1, BFLOAT16 = 2, FLOAT16 = 3 };
+
+/* Sums of a chunk or a tensor. */
+enum { RESIDUAL, MOMENTUM, GRAD_SQ, MOMENTUM_SQ, PRODUCT, SUMS };
+
+/* The control state of a tensor; the order is that of FIELDS in control.py. */
+enum { NOISE_FAST, NOISE_SLOW, AGREEMENT, SCORE_MEAN, SCORE_VAR, SCORE, ZSCORE, FORGETTING,
+       CORRECTION, FIELDS };
+
+/* The settings of a step, in the order in which fused.py writes them. */
+struct settings {
+  double lr, weight_decay, grad_factor; /* grad_factor: -1 to maximize, 1/scale to unscale */
+  double beta1, beta2, eps, beta2_min, direction_weight, direction_decay, warmup_steps;
+  double fast_channel, self_normalized, fixed_mean, fixed_scale, zscore_clip;
+  double cumulative, calibrated;
+  double threads;
+};
+
+struct coefficients {
+  double forgetting, scale, shift, decay, lr; /* see `Coefficients` in control.py */
+};
+
+struct chunk {
+  int64_t tensor, start, length;
+};
+
+typedef void (*task)(void *);
+typedef void (*launcher)(task, void *, unsigned, unsigned); /* GOMP_parallel */
+
+struct plan {
+  int64_t tensors, chunks;
+  int64_t dtype;
+  int64_t *numel;
+  uint64_t *param, *grad, *exp_avg, *exp_avg_sq, *control, *step; /* addresses, one per tensor */
+  struct settings *settings;
+  launcher parallel;
+  struct chunk *chunk;         /* all chunks, tensor by tensor */
+  int64_t *first;              /* first chunk of each tensor, and one past the last */
+  double (*partial)[SUMS];     /* sums of each chunk */
+  struct coefficients *coefficients;
+};
+
+/* ------------------------------------------------------------------------ elementwise kernels */
+
+typedef float f16 __attribute__((vector_size(64)));
+typedef float f16u __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t i16 __attribute__((vector_size(64)));
+typedef double d8 __attribute__((vector_size(64)));
+typedef double d8u __attribute__((vector_size(64), aligned(8), may_alias));
+typedef int64_t l8 __attribute__((vector_size(64)));
+typedef double d16 __attribute__((vector_size(128)));
+typedef int64_t l16 __attribute__((vector_size(128)));
+
+/* A running average moves by `weight` towards a value. Written from the nearer end, as torch does,
+ * so that a weight of one gives the value itself. */
+struct average {
+  double weight; /* multiplies value - average */
+  int from_value;
+};
+
+INLINE struct average moving(double weight) {
+  struct average a = {weight, 0};
+  if (weight >= 0.5) {
+    a.weight = weight - 1.0;
+    a.from_value = 1;
+  }
+  return a;
+}
+
+#define REAL float
+#define VECTOR f16
+#define VECTOR_U f16u
+#define ABS(x) ((f16)((i16)(x) & 0x7fffffff))
+#define LANES 16
+#define NAME(x) x##_f32
+#define SQRT sqrtf
+#define WIDE d16
+#define WIDE_ABS(x) ((d16)((l16)(x) & 0x7fffffffffffffffLL))
+#include "_kernel_body.h"
+
+#define REAL double
+#define VECTOR d8
+#define VECTOR_U d8u
+#define ABS(x) ((d8)((l8)(x) & 0x7fffffffffffffffLL))
+#define LANES 8
+#define NAME(x) x##_f64
+#define SQRT sqrt
+#define WIDE d8
+#define WIDE_ABS(x) ABS(x)
+#include "_kernel_body.h"
+
+/* Half precision goes through float32, a block at a time. */
+
+INLINE float from_bits(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+INLINE uint32_t to_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+INLINE float from_bfloat16(uint16_t h) { return from_bits((uint32_t)h << 16); }
+
+INLINE uint16_t to_bfloat16(float x) {
+  uint32_t bits = to_bits(x);
+  uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  return (bits & 0x7fffffff) > 0x7f800000 ? (uint16_t)((bits >> 16) | 0x40) : (uint16_t)rounded;
+}
+
+INLINE float from_float16(uint16_t h) {
+  uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
+  /* multiply by 2^112 moves the exponent from float16's bias to float32's, subnormals included */
+  float x = from_bits(magnitude) * from_bits(0x77800000);
+  uint32_t bits = (h & 0x7c00) == 0x7c00 ? magnitude | 0x7f800000 : to_bits(x);
+  return from_bits(bits | (uint32_t)(h & 0x8000) << 16);
+}
+
+INLINE uint16_t to_float16(float x) {
+  uint32_t bits = to_bits(x), sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
+  uint32_t normal = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+  /* adding 0.5 leaves a subnormal float16 in the low bits, rounded to even by the addition */
+  uint32_t subnormal = to_bits(from_bits(magnitude) + 0.5f) - 0x3f000000;
+  uint32_t h = magnitude < 0x38800000 ? subnormal : normal;
+  h = magnitude >= 0x477ff000 ? 0x7c00 : h;
+  h = magnitude > 0x7f800000 ? 0x7e00 : h;
+  return (uint16_t)(h | sign);
+}
+
+#define HALF(type)                                                                               \
+  CLONES static void widen_##type(const uint16_t *from, float *to, int64_t n) {                 \
+    for (int64_t i = 0; i < n; i++) to[i] = from_##type(from[i]);                               \
+  }                                                                                              \
+  CLONES static void narrow_##type(const float *from, uint16_t *to, int64_t n) {                \
+    for (int64_t i = 0; i < n; i++) to[i] = to_##type(from[i]);                                 \
+  }
+HALF(bfloat16)
+HALF(float16)
+
+typedef void (*widener)(const uint16_t *, float *, int64_t);
+typedef void (*narrower)(const float *, uint16_t *, int64_t);
+
+static void sum_half(widener widen, const uint16_t *grad, const float *exp_avg, int64_t n,
+                     const struct settings *s, double *sums) {
+  float buffer[BLOCK];
+  memset(sums, 0, SUMS * sizeof *sums);
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    int64_t length = n - i < BLOCK ? n - i : BLOCK;
+    double part[SUMS];
+    widen(grad + i, buffer, length);
+    sum_chunk_f32(buffer, exp_avg + i, length, s, part);
+    for (int k = 0; k < SUMS; k++) sums[k] += part[k];
+  }
+}
+
+static void update_half(widener widen, narrower narrow, uint16_t *param, const uint16_t *grad,
+                        float *exp_avg, float *exp_avg_sq, int64_t n, const struct settings *s,
+                        const struct coefficients *c) {
+  float wide_grad[BLOCK], wide_param[BLOCK];
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    int64_t length = n - i < BLOCK ? n - i : BLOCK;
+    widen(grad + i, wide_grad, length);
+    widen(param + i, wide_param, length);
+    update_chunk_f32(wide_param, wide_grad, exp_avg + i, exp_avg_sq + i, length, s, c);
+    narrow(wide_param, param + i, length);
+  }
+}
+
+/* ----------------------------------------------------------------------------- the controller */
+
+static double one_minus_power(double decay, double step) {
+  return decay > 0.0 ? -expm1(step * log(decay)) : 1.0;
+}
+
+static double lerp(double average, double value, double weight) {
+  return weight < 0.5 ? average + weight * (value - average)
+                      : value - (value - average) * (1.0 - weight);
+}
+
+static double at_least(double x, double low) { return x < low ? low : x; } /* keeps NaN */
+
+/* One step of AFC, see `advance` in control.py: same words, one tensor. */
+static struct coefficients advance(double *c, double step, const double *sums, int64_t numel,
+                                   const struct settings *s) {
+  const double tiny = 1e-300, slow = 1.0 - s->beta2, n = numel > 0 ? (double)numel : 1.0;
+  const double residual = sums[RESIDUAL] / n;
+  const double noise_fast = lerp(c[NOISE_FAST], residual, 1.0 - s->beta1);
+  const double noise_slow = lerp(c[NOISE_SLOW], residual, slow);
+  const double norms = sqrt(at_least(sums[GRAD_SQ] * sums[MOMENTUM_SQ], tiny));
+  const double cosine = at_least(sums[PRODUCT] / (norms + s->eps), 0.0);
+  if (isfinite(residual + cosine)) {
+    const double agreement = lerp(c[AGREEMENT], cosine, 1.0 - s->direction_decay);
+    double noise = s->fast_channel != 0.0 && noise_fast > noise_slow ? noise_fast : noise_slow;
+    if (s->eps == 0.0) noise = at_least(noise, tiny);
+    const double ratio = sums[MOMENTUM] / n / (noise + s->eps);
+    const double discount = agreement * s->direction_weight + (1.0 - s->direction_weight);
+    const double score = at_least(ratio * discount, 0.0);
+    const double weight = s->calibrated != 0.0 ? one_minus_power(s->beta2, step) : 1.0;
+    const double score_mean = lerp(c[SCORE_MEAN], score, slow);
+    const double delta = score - score_mean / weight;
+    const double score_var = lerp(c[SCORE_VAR], delta * delta, slow);
+    double zscore = (score - s->fixed_mean) / s->fixed_scale;
+    if (s->self_normalized != 0.0) {
+      zscore = delta / sqrt(at_least(score_var / weight + s->eps, tiny));
+      zscore = fmin(fmax(zscore, -s->zscore_clip), s->zscore_clip);
+    }
+    c[NOISE_FAST] = noise_fast;
+    c[NOISE_SLOW] = noise_slow;
+    c[AGREEMENT] = agreement;
+    c[SCORE_MEAN] = score_mean;
+    c[SCORE_VAR] = score_var;
+    c[SCORE] = score;
+    c[ZSCORE] = zscore;
+  }
+  double openness = (s->beta2 - s->beta2_min) / (1.0 + exp(c[ZSCORE]));
+  if (s->warmup_steps > 0.0) openness *= fmin(step / s->warmup_steps, 1.0);
+  const double forgetting = openness + slow;
+  c[FORGETTING] = forgetting;
+  c[CORRECTION] += forgetting * (1.0 - c[CORRECTION]);
+  const double used = s->cumulative != 0.0 ? c[CORRECTION] : one_minus_power(s->beta2, step);
+  const double bias1 = one_minus_power(s->beta1, step);
+  struct coefficients out = {forgetting, bias1 / sqrt(used), bias1 * s->eps,
+                             1.0 - s->lr * s->weight_decay, s->lr};
+  return out;
+}
+
+static void control_tensor(struct plan *p, int64_t t) {
+  double sums[SUMS] = {0}, c[FIELDS];
+  for (int64_t i = p->first[t]; i < p->first[t + 1]; i++)
+    for (int k = 0; k < SUMS; k++) sums[k] += p->partial[i][k];
+  float *step = (float *)(uintptr_t)p->step[t];
+  *step += 1.0f;
+  if (p->dtype == FLOAT64) {
+    double *control = (double *)(uintptr_t)p->control[t];
+    memcpy(c, control, sizeof c);
+    p->coefficients[t] = advance(c, *step, sums, p->numel[t], p->settings);
+    memcpy(control, c, sizeof c);
+  } else {
+    float *control = (float *)(uintptr_t)p->control[t];
+    for (int k = 0; k < FIELDS; k++) c[k] = control[k];
+    p->coefficients[t] = advance(c, *step, sums, p->numel[t], p->settings);
+    for (int k = 0; k < FIELDS; k++) control[k] = (float)c[k];
+  }
+}
+
+/* --------------------------------------------------------------------------------- the passes */
+
+#define AT(type, base, i) ((type *)(uintptr_t)(base)[ch->tensor] + (i))
+
+static void sum_chunk(struct plan *p, int64_t i) {
+  const struct chunk *ch = p->chunk + i;
+  const struct settings *s = p->settings;
+  double *out = p->partial[i];
+  const int64_t n = ch->length, at = ch->start;
+  switch (p->dtype) {
+  case FLOAT32: sum_chunk_f32(AT(float, p->grad, at), AT(float, p->exp_avg, at), n, s, out); break;
+  case FLOAT64: sum_chunk_f64(AT(double, p->grad, at), AT(double, p->exp_avg, at), n, s, out); break;
+  default:
+    sum_half(p->dtype == BFLOAT16 ? widen_bfloat16 : widen_float16, AT(uint16_t, p->grad, at),
+             AT(float, p->exp_avg, at), n, s, out);
+  }
+}
+
+static void update_chunk(struct plan *p, int64_t i) {
+  const struct chunk *ch = p->chunk + i;
+  const struct settings *s = p->settings;
+  const struct coefficients *c = p->coefficients + ch->tensor;
+  const int64_t n = ch->length, at = ch->start;
+  switch (p->dtype) {
+  case FLOAT32:
+    update_chunk_f32(AT(float, p->param, at), AT(float, p->grad, at), AT(float, p->exp_avg, at),
+                     AT(float, p->exp_avg_sq, at), n, s, c);
+    break;
+  case FLOAT64:
+    update_chunk_f64(AT(double, p->param, at), AT(double, p->grad, at), AT(double, p->exp_avg, at),
+                     AT(double, p->exp_avg_sq, at), n, s, c);
+    break;
+  default:
+    update_half(p->dtype == BFLOAT16 ? widen_bfloat16 : widen_float16,
+                p->dtype == BFLOAT16 ? narrow_bfloat16 : narrow_float16, AT(uint16_t, p->param, at),
+                AT(uint16_t, p->grad, at), AT(float, p->exp_avg, at), AT(float, p->exp_avg_sq, at),
+                n, s, c);
+  }
+}
+
+/* A range of chunks, handed out to whichever thread asks next. */
+struct pass {
+  struct plan *plan;
+  void (*work)(struct plan *, int64_t);
+  int64_t end, grain;
+  atomic_llong next;
+};
+
+static void take_chunks(void *data) {
+  struct pass *pass = data;
+  for (;;) {
+    int64_t i = atomic_fetch_add_explicit(&pass->next, pass->grain, memory_order_relaxed);
+    if (i >= pass->end) return;
+    int64_t end = i + pass->grain < pass->end ? i + pass->grain : pass->end;
+    for (; i < end; i++) pass->work(pass->plan, i);
+  }
+}
+
+#if !defined(_WIN32)
+static void *take_chunks_thread(void *data) {
+  take_chunks(data);
+  return NULL;
+}
+#endif
+
+static void run_pass(struct plan *p, void (*work)(struct plan *, int64_t), int64_t begin,
+                     int64_t end, int threads) {
+  int64_t grain = (end - begin) / (threads * 4);
+  struct pass pass = {p, work, end, grain > 1 ? grain : 1, begin};
+  if (threads > 1 && end - begin > 1) {
+    if (p->parallel) {
+      p->parallel(take_chunks, &pass, (unsigned)threads, 0);
+      return;
+    }
+#if !defined(_WIN32)
+    pthread_t pool[MAX_THREADS];
+    int started = 0;
+    while (started < threads - 1 &&
+           pthread_create(&pool[started], NULL, take_chunks_thread, &pass) == 0)
+      started++;
+    take_chunks(&pass);
+    for (int i = 0; i < started; i++) pthread_join(pool[i], NULL);
+    return;
+#endif
+  }
+  take_chunks(&pass);
+}
+
+/* ------------------------------------------------------------------------------------ exports */
+
+EXPORT int afor_abi(void) { return ABI; }
+
+EXPORT void afor_plan_free(struct plan *p) {
+  if (!p) return;
+  void *owned[] = {p->numel, p->param,   p->grad,  p->exp_avg, p->exp_avg_sq, p->control,
+                   p->step,  p->settings, p->chunk, p->first,   p->partial,    p->coefficients};
+  for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+  free(p);
+}
+
+/* Make a plan for tensors of these sizes; the caller fills in addresses and settings. */
+EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, int dtype,
+                                  launcher parallel) {
+  struct plan *p = calloc(1, sizeof *p);
+  if (!p) return NULL;
+  p->tensors = tensors;
+  p->dtype = dtype;
+  p->parallel = parallel;
+  for (int64_t t = 0; t < tensors; t++) p->chunks += (numel[t] + CHUNK - 1) / CHUNK;
+  const size_t n = (size_t)tensors + 1, chunks = (size_t)p->chunks + 1;
+  p->numel = calloc(n, sizeof *p->numel);
+  p->param = calloc(n, sizeof *p->param);
+  p->grad = calloc(n, sizeof *p->grad);
+  p->exp_avg = calloc(n, sizeof *p->exp_avg);
+  p->exp_avg_sq = calloc(n, sizeof *p->exp_avg_sq);
+  p->control = calloc(n, sizeof *p->control);
+  p->step = calloc(n, sizeof *p->step);
+  p->settings = calloc(1, sizeof *p->settings);
+  p->chunk = calloc(chunks, sizeof *p->chunk);
+  p->first = calloc(n, sizeof *p->first);
+  p->partial = calloc(chunks, sizeof *p->partial);
+  p->coefficients = calloc(n, sizeof *p->coefficients);
+  if (!p->numel || !p->param || !p->grad || !p->exp_avg || !p->exp_avg_sq || !p->control ||
+      !p->step || !p->settings || !p->chunk || !p->first || !p->partial || !p->coefficients) {
+    afor_plan_free(p);
+    return NULL;
+  }
+  int64_t next = 0;
+  for (int64_t t = 0; t < tensors; t++) {
+    p->numel[t] = numel[t];
+    p->first[t] = next;
+    for (int64_t at = 0; at < numel[t]; at += CHUNK) {
+      struct chunk c = {t, at, numel[t] - at < CHUNK ? numel[t] - at : CHUNK};
+      p->chunk[next++] = c;
+    }
+  }
+  p->first[tensors] = next;
+  return p;
+}
+
+/* Take one step on all tensors of a plan. */
+EXPORT void afor_step(struct plan *p) {
+  int threads = (int)p->settings->threads;
+  threads = threads > MAX_THREADS ? MAX_THREADS : threads;
+  for (int64_t begin = 0; begin < p->tensors;) {
+    int64_t end = begin, elements = 0;
+    do elements += p->numel[end++];
+    while (end < p->tensors && elements + p->numel[end] <= GROUP);
+    const int workers = elements >= THREADED ? threads : 1;
+    run_pass(p, sum_chunk, p->first[begin], p->first[end], workers);
+    for (int64_t t = begin; t < end; t++) control_tensor(p, t);
+    run_pass(p, update_chunk, p->first[begin], p->first[end], workers);
+    begin = end;
+  }
+}

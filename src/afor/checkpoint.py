@@ -94,7 +94,7 @@ def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> 
     if not keys or {"step", "exp_avg", "exp_avg_sq"} <= keys:
         return "AdamW" if groups[0].get("decoupled_weight_decay", True) else "Adam"
     raise ValueError(
-        f"cannot load this state dict into AFOR: its states hold {sorted(map(str, keys))}; "
+        f"cannot load this state dict into AFOR: its states hold {sorted(keys)}; "
         "accepted are those of AFOR, Adam, AdamW and afor-optimizer (step, exp_avg, exp_avg_sq, ...)"
     )
 

@@ -1,7 +1,21 @@
-"""The native path: binds the compiled kernel, says why when it cannot be used."""
+"""The native path: binds the compiled kernel, says why when it cannot be used.
 
+`Plan` is the list of addresses the kernel works on. Building one takes longer than a step on a
+small network, so `GroupPlan` keeps it between steps and checks cheaply, each step, that nothing it
+points to has been replaced.
+"""
+
+import ctypes
+import functools
+import importlib.util
+import sys
+import weakref
+from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter, is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from afor.control import ControlSettings
@@ -9,20 +23,308 @@ from afor.control import ControlSettings
 if TYPE_CHECKING:
     from afor.optimizer import AFOR
 
+ABI = 1
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+_SETTINGS = 18  # numbers in `struct settings`
+_STATE = ("exp_avg", "exp_avg_sq", "control", "step")
 
+
+# ------------------------------------------------------------------------------- the library
+
+
+class _PlanStruct(ctypes.Structure):
+    """The beginning of `struct plan` in _kernel.c."""
+
+    _fields_ = (
+        ("tensors", ctypes.c_int64),
+        ("chunks", ctypes.c_int64),
+        ("dtype", ctypes.c_int64),
+        ("numel", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ("param", "grad", *_STATE)),
+        ("settings", ctypes.c_void_p),
+    )
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | str:
+    """Return the loaded kernel, or why there is none."""
+    spec = importlib.util.find_spec("afor._kernel")
+    if spec is None or spec.origin is None:
+        return (
+            "the native kernel was not built when afor was installed (no working C compiler was "
+            "found); install a C compiler and reinstall afor"
+        )
+    try:
+        library = ctypes.CDLL(spec.origin)
+        found = library.afor_abi()
+    except (OSError, AttributeError) as error:
+        return f"the native kernel {spec.origin} does not load: {error}"
+    if found != ABI:
+        return (
+            f"the native kernel {spec.origin} is of another version (interface {found}, expected "
+            f"{ABI}); reinstall afor"
+        )
+    library.afor_plan_new.restype = ctypes.c_void_p
+    library.afor_plan_new.argtypes = [
+        ctypes.c_int64,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_void_p,
+    ]
+    library.afor_plan_free.argtypes = [ctypes.c_void_p]
+    library.afor_plan_free.restype = None
+    library.afor_step.argtypes = [ctypes.c_void_p]
+    library.afor_step.restype = None
+    return library
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def unavailable_reason() -> str | None:
-    """Return why the native kernel cannot be used, or None when it can."""
-    return "not built"
+    """Return why the native CPU kernel cannot be used, or None when it can.
+
+    >>> reason = unavailable_reason()
+    >>> reason is None or "kernel" in reason
+    True
+    """
+    library = _library()
+    return library if isinstance(library, str) else None
 
 
-class GroupPlan:
-    def run(self, optimizer: "AFOR", group: dict[str, Any]) -> bool:
-        return False
+@functools.cache
+def _team() -> int | None:
+    """Return the address of the function that runs a task on torch's own threads, if it has one.
 
-    @staticmethod
-    def prepare(optimizer: "AFOR", group: dict[str, Any]) -> None:
+    A second pool of threads would compete with torch's for the cores.
+    """
+    if sys.platform != "linux" or "OpenMP" not in torch.__config__.parallel_info():
+        return None
+    try:
+        return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value
+    except (OSError, AttributeError):
         return None
 
 
-def fused_afor(*lists: list[Tensor], settings: ControlSettings, **options: Any) -> None:
-    raise RuntimeError(unavailable_reason())
+# ---------------------------------------------------------------------------------- the plan
+
+
+class Plan:
+    """Addresses of the tensors of one call, all of one dtype, in memory of the kernel."""
+
+    def __init__(self, params: Sequence[Tensor], state: Sequence[Sequence[Tensor]]) -> None:
+        library = _library()
+        if isinstance(library, str):
+            raise RuntimeError(library)
+        n = len(params)
+        sizes = (ctypes.c_int64 * n)(*(p.numel() for p in params))
+        handle = library.afor_plan_new(n, sizes, DTYPES[params[0].dtype], _team())
+        if not handle:
+            raise MemoryError(f"no memory for the plan of {n} tensors")
+        self._finalizer = weakref.finalize(self, library.afor_plan_free, handle)
+        self._take_step = functools.partial(library.afor_step, handle)
+        struct = _PlanStruct.from_address(handle)
+        addresses = ctypes.c_uint64 * n
+        self.grads = addresses.from_address(struct.grad)
+        self.settings = (ctypes.c_double * _SETTINGS).from_address(struct.settings)
+        addresses.from_address(struct.param)[:] = [p.data_ptr() for p in params]
+        for name, tensors in zip(_STATE, state, strict=True):
+            addresses.from_address(getattr(struct, name))[:] = [t.data_ptr() for t in tensors]
+        self.params = list(params)
+        self._written: tuple[Any, ...] | None = None
+
+    def step(self, grads: list[Any], settings: tuple[float, ...]) -> None:
+        """Take one step with gradients at these addresses."""
+        self.grads[:] = grads
+        if settings != self._written:
+            self.settings[:] = list(settings)
+            self._written = settings
+        self._take_step()
+        torch.autograd.graph.increment_version(self.params)  # as any in-place operator does
+
+
+def _settings(
+    s: ControlSettings, lr: float, weight_decay: float, grad_factor: float
+) -> tuple[float, ...]:
+    """Return the numbers of `struct settings`, in its order."""
+    return (
+        lr, weight_decay, grad_factor,
+        s.beta1, s.beta2, s.eps, s.beta2_min, s.direction_weight, s.direction_decay,
+        s.warmup_steps, s.fast_channel, s.normalization == "self", s.fixed_mean, s.fixed_scale,
+        s.zscore_clip, s.correction == "cumulative", s.statistics == "calibrated",
+        torch.get_num_threads(),
+    )  # fmt: skip
+
+
+def _is_native(param: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor) -> bool:
+    """Tell whether the kernel can work on a parameter and its moments as they lie in memory."""
+    moments = torch.float64 if param.dtype == torch.float64 else torch.float32
+    return (
+        param.device.type == "cpu"
+        and param.dtype in DTYPES
+        and exp_avg.dtype == exp_avg_sq.dtype == moments
+        and param.layout == torch.strided
+        and param.stride() == exp_avg.stride() == exp_avg_sq.stride()
+        and not (param.is_neg() or exp_avg.is_neg() or exp_avg_sq.is_neg())
+        and _is_dense(param)
+    )
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Tell whether the elements fill a block of memory, in any order, without overlap."""
+    expected = 1
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+# ---------------------------------------------------------------------------------- the step
+
+
+def fused_afor(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    controls: list[Tensor],
+    state_steps: list[Tensor],
+    *,
+    settings: ControlSettings,
+    lr: float | Tensor,
+    weight_decay: float,
+    maximize: bool = False,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> None:
+    """Take one step natively; tensors the kernel cannot take go through the for-loop.
+
+    ``grad_scale`` and ``found_inf`` are those of GradScaler: gradients are divided by the first,
+    and nothing happens when the second is not zero.
+    """
+    reason = unavailable_reason()
+    if reason is not None:
+        raise RuntimeError(f"fused=True cannot be used: {reason}")
+    if found_inf is not None and found_inf.item() != 0.0:
+        return
+    factor = -1.0 if maximize else 1.0
+    if grad_scale is not None:
+        factor /= grad_scale.item()
+    rows = list(zip(params, grads, exp_avgs, exp_avg_sqs, controls, state_steps, strict=True))
+    native = [_is_native(p, m, v) for p, _, m, v, _, _ in rows]
+    numbers = [float(x) for x in _settings(settings, 0.0, weight_decay, factor)]
+    rate = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=torch.float64)
+    for dtype in dict.fromkeys(p.dtype for p, ok in zip(params, native, strict=True) if ok):
+        part = [row for row, ok in zip(rows, native, strict=True) if ok and row[0].dtype == dtype]
+        torch.ops.afor.step(*map(list, zip(*part, strict=True)), rate, numbers)
+    rest = [row for row, ok in zip(rows, native, strict=True) if not ok]
+    if rest:
+        from afor.functional import afor
+
+        p, g, *state = map(list, zip(*rest, strict=True))
+        g = [x * factor for x in g] if factor != 1.0 else g
+        afor(p, g, *state, settings=settings, lr=lr, weight_decay=weight_decay, foreach=False)
+
+
+@torch.library.custom_op(
+    "afor::step",
+    mutates_args=("params", "exp_avgs", "exp_avg_sqs", "controls", "state_steps"),
+    device_types="cpu",
+)
+def _step_operator(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    controls: list[Tensor],
+    state_steps: list[Tensor],
+    lr: Tensor,
+    numbers: list[float],
+) -> None:
+    """Take one step on tensors of one dtype; what `torch.compile` and profilers see."""
+    laid_out = [
+        g.resolve_neg() if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
+        for p, g in zip(params, grads, strict=True)
+    ]
+    plan = Plan(params, (exp_avgs, exp_avg_sqs, controls, state_steps))
+    plan.step([g.data_ptr() for g in laid_out], (lr.item(), *numbers[1:]))
+
+
+class GroupPlan:
+    """The plan of a parameter group, kept between steps."""
+
+    def __init__(self, optimizer: "AFOR", group: dict[str, Any]) -> None:
+        self.group = group
+        self.params = list(group["params"])
+        self.states = [optimizer.state[p] for p in self.params]
+        self.all_states = list(optimizer.state.values())
+        self.tensors = list(chain(self.params, *map(_state_tensors, self.states)))
+        self.addresses = list(map(_address, self.tensors))
+        self.dtype = self.params[0].dtype
+        self.contiguous = all(map(_is_contiguous, self.params))
+        self.strides = list(map(_stride, self.params))
+        columns = zip(*map(_state_tensors, self.states), strict=True)
+        self.plan = Plan(self.params, list(columns))
+
+    @classmethod
+    def build(cls, optimizer: "AFOR", group: dict[str, Any]) -> "GroupPlan | None":
+        """Return a plan when the kernel can take every parameter of the group as it is."""
+        params = group["params"]
+        if unavailable_reason() is not None or len({p.dtype for p in params}) != 1:
+            return None
+        if any(p.grad is None for p in params):
+            return None
+        for p in params:
+            state = optimizer.state[p]
+            plain = type(p) in (Tensor, torch.nn.Parameter)
+            if not plain or not _is_native(p, state["exp_avg"], state["exp_avg_sq"]):
+                return None
+        return cls(optimizer, group)
+
+    def run(self, optimizer: "AFOR", settings: ControlSettings) -> bool:
+        """Take a step; return False, having done nothing, when anything is not as it was."""
+        if not self._holds(optimizer):
+            return False
+        grads = [p.grad for p in self.params]
+        try:
+            addresses = list(map(_address, grads))
+            if self.contiguous:
+                matches = all(map(_is_contiguous, grads))
+            else:
+                matches = list(map(_stride, grads)) == self.strides
+        except (TypeError, RuntimeError):  # no gradient, or not a dense one
+            return False
+        if not matches or any(map(_is_negated, grads)) or set(map(_dtype, grads)) != {self.dtype}:
+            return False
+
+        factor = -1.0 if self.group["maximize"] else 1.0
+        found_inf = optimizer.__dict__.get("found_inf")
+        if found_inf is not None:  # GradScaler is at work
+            if found_inf.item() != 0.0:
+                return True
+            factor /= optimizer.__dict__["grad_scale"].item()
+        lr = self.group["lr"]
+        lr = lr.item() if isinstance(lr, Tensor) else lr
+        self.plan.step(addresses, _settings(settings, lr, self.group["weight_decay"], factor))
+        return True
+
+    def _holds(self, optimizer: "AFOR") -> bool:
+        """Tell whether every tensor of the plan is still the one in use, at the same address."""
+        current = chain(self.params, *map(_state_tensors, self.states))
+        return (
+            len(self.group["params"]) == len(self.params)
+            and all(map(is_, self.group["params"], self.params))
+            and len(optimizer.state) == len(self.all_states)
+            and all(map(is_, optimizer.state.values(), self.all_states))
+            and all(map(is_, current, self.tensors))
+            and list(map(_address, self.tensors)) == self.addresses
+        )
+
+
+_address = Tensor.data_ptr
+_is_contiguous = Tensor.is_contiguous
+_is_negated = Tensor.is_neg
+_stride = Tensor.stride
+_dtype = attrgetter("dtype")
+_state_tensors = itemgetter(*_STATE)

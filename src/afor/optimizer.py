@@ -236,8 +236,10 @@ class AFOR(Optimizer):
                 loss = closure()
         for group in self.param_groups:
             plan = self._plans.get(id(group))
-            if plan is not None and plan.run(self, group):
-                continue
+            if plan is not None and plan.group is group:
+                if plan.run(self, control_settings(group)):
+                    continue
+                del self._plans[id(group)]
             with torch.set_grad_enabled(group["differentiable"]):
                 self._step_group(group)
         return loss
@@ -256,6 +258,11 @@ class AFOR(Optimizer):
             released_afor(*lists, group=group)
             return
         settings = control_settings(group)
+        if self._uses_kernel(group) and not torch.compiler.is_compiling():
+            plan = GroupPlan.build(self, group)
+            if plan is not None and plan.run(self, settings):
+                self._plans[id(group)] = plan
+                return
         afor(
             *lists,
             settings=settings,
@@ -268,8 +275,11 @@ class AFOR(Optimizer):
             grad_scale=getattr(self, "grad_scale", None),
             found_inf=getattr(self, "found_inf", None),
         )
-        if not torch.compiler.is_compiling():
-            GroupPlan.prepare(self, group)
+
+    def _uses_kernel(self, group: dict[str, Any]) -> bool:
+        if group["fused"] is None and group["foreach"] is None and not group["differentiable"]:
+            return True
+        return bool(group["fused"])
 
     # --------------------------------------------------------------------------- state dict
 

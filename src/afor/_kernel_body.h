@@ -1,0 +1,116 @@
+/* The two loops over the elements, once for each of float and double; included by _kernel.c with
+ * REAL, VECTOR, VECTOR_U, ABS, LANES, NAME,
+ * SQRT, WIDE and WIDE_ABS defined. */
+
+/* Sums of one block, at most BLOCK elements, added to `sums`. */
+INLINE void NAME(sum_block)(const REAL *g_, const REAL *m_, int64_t n, REAL factor, REAL weight,
+                            int from_value, double *sums) {
+  VECTOR residual = {0}, momentum = {0}, grad_sq = {0}, momentum_sq = {0}, product = {0};
+  int64_t i = 0;
+  for (; i < n; i += LANES) {
+    VECTOR g, m;
+    if (i + LANES <= n) {
+      g = *(const VECTOR_U *)(g_ + i);
+      m = *(const VECTOR_U *)(m_ + i);
+    } else { /* zeros add nothing to any of the sums */
+      REAL rest[2][LANES] = {{0}};
+      memcpy(rest[0], g_ + i, (size_t)(n - i) * sizeof(REAL));
+      memcpy(rest[1], m_ + i, (size_t)(n - i) * sizeof(REAL));
+      memcpy(&g, rest[0], sizeof g);
+      memcpy(&m, rest[1], sizeof m);
+    }
+    g = g * factor;
+    const VECTOR difference = g - m;
+    const VECTOR moved = (from_value ? g : m) + weight * difference;
+    residual += ABS(difference);
+    momentum += ABS(moved);
+    grad_sq += g * g;
+    momentum_sq += m * m;
+    product += g * m;
+  }
+  for (int l = 0; l < LANES; l++) {
+    sums[RESIDUAL] += residual[l];
+    sums[MOMENTUM] += momentum[l];
+    sums[GRAD_SQ] += grad_sq[l];
+    sums[MOMENTUM_SQ] += momentum_sq[l];
+    sums[PRODUCT] += product[l];
+  }
+}
+
+/* The same in double throughout, for values whose squares leave the range of float. */
+CLONES static void NAME(sum_wide)(const REAL *g_, const REAL *m_, int64_t n,
+                                  const struct settings *s, double *sums) {
+  const struct average a = moving(1.0 - s->beta1);
+  const REAL factor = (REAL)s->grad_factor, weight = (REAL)a.weight;
+  WIDE residual = {0}, momentum = {0}, grad_sq = {0}, momentum_sq = {0}, product = {0};
+  for (int64_t i = 0; i < n; i += LANES) {
+    REAL narrow[2][LANES] = {{0}};
+    const size_t bytes = (size_t)(n - i < LANES ? n - i : LANES) * sizeof(REAL);
+    memcpy(narrow[0], g_ + i, bytes);
+    memcpy(narrow[1], m_ + i, bytes);
+    VECTOR g, m;
+    memcpy(&g, narrow[0], sizeof g);
+    memcpy(&m, narrow[1], sizeof m);
+    g = g * factor;
+    const VECTOR moved = (a.from_value ? g : m) + weight * (g - m);
+    const WIDE gw = __builtin_convertvector(g, WIDE), mw = __builtin_convertvector(m, WIDE);
+    residual += WIDE_ABS(gw - mw);
+    momentum += WIDE_ABS(__builtin_convertvector(moved, WIDE));
+    grad_sq += gw * gw;
+    momentum_sq += mw * mw;
+    product += gw * mw;
+  }
+  memset(sums, 0, SUMS * sizeof *sums);
+  for (int l = 0; l < LANES; l++) {
+    sums[RESIDUAL] += residual[l];
+    sums[MOMENTUM] += momentum[l];
+    sums[GRAD_SQ] += grad_sq[l];
+    sums[MOMENTUM_SQ] += momentum_sq[l];
+    sums[PRODUCT] += product[l];
+  }
+}
+
+CLONES static void NAME(sum_chunk)(const REAL *g, const REAL *m, int64_t n,
+                                   const struct settings *s, double *out) {
+  const struct average a = moving(1.0 - s->beta1);
+  double sums[SUMS] = {0};
+  for (int64_t i = 0; i < n; i += BLOCK)
+    NAME(sum_block)(g + i, m + i, n - i < BLOCK ? n - i : BLOCK, (REAL)s->grad_factor,
+                    (REAL)a.weight, a.from_value, sums);
+  if (sizeof(REAL) == sizeof(float)) {
+    const double low = 1e-28, high = 1e32; /* well inside the range of float */
+    const int in_range = sums[GRAD_SQ] > low && sums[GRAD_SQ] < high &&
+                         sums[MOMENTUM_SQ] > low && sums[MOMENTUM_SQ] < high;
+    const int all_zero = sums[RESIDUAL] == 0.0 && sums[MOMENTUM] == 0.0;
+    if (!in_range && !all_zero) NAME(sum_wide)(g, m, n, s, sums);
+  }
+  memcpy(out, sums, sizeof sums);
+}
+
+CLONES static void NAME(update_chunk)(REAL *restrict p, const REAL *restrict g_,
+                                      REAL *restrict m_, REAL *restrict v_, int64_t n,
+                                      const struct settings *s, const struct coefficients *c) {
+  const struct average first = moving(1.0 - s->beta1), second = moving(c->forgetting);
+  const REAL factor = (REAL)s->grad_factor, decay = (REAL)c->decay, lr = (REAL)c->lr;
+  const REAL scale = (REAL)c->scale, shift = (REAL)c->shift;
+  const REAL first_weight = (REAL)first.weight, second_weight = (REAL)second.weight;
+  const int first_from = first.from_value, second_from = second.from_value;
+  for (int64_t i = 0; i < n; i++) {
+    const REAL g = g_[i] * factor, square = g * g, m = m_[i], v = v_[i];
+    const REAL moved = (first_from ? g : m) + first_weight * (g - m);
+    const REAL moved_sq = (second_from ? square : v) + second_weight * (square - v);
+    m_[i] = moved;
+    v_[i] = moved_sq;
+    p[i] = p[i] * decay - lr * (moved / (SQRT(moved_sq) * scale + shift));
+  }
+}
+
+#undef REAL
+#undef VECTOR
+#undef VECTOR_U
+#undef ABS
+#undef LANES
+#undef NAME
+#undef SQRT
+#undef WIDE
+#undef WIDE_ABS
