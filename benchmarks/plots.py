@@ -62,7 +62,7 @@ def _ratios(results: Results) -> plt.Figure | None:
         return None
     reference = {n: next(r for r in rows if r.contender == YARDSTICK) for n, rows in found.items()}
     present = {r.contender for rows in found.values() for r in rows}
-    order = [name for name in reversed(CONTENDERS) if name in present]
+    order = sorted(present, key=list(CONTENDERS).index)  # from below; AFOR comes last
     figure, axes = plt.subplots(figsize=(COLUMN_INCHES, 0.9 + 0.27 * len(order)))
     for y, name in enumerate(order):
         axes.axhline(y, color=FAINT, linewidth=0.6, zorder=0)
@@ -92,7 +92,10 @@ def _ratios(results: Results) -> plt.Figure | None:
     axes.tick_params(axis="y", length=0)
     _multiples(axes)
     plural = "s" if threads > 1 else ""
-    axes.set_xlabel(f"time of a step, torch AdamW fused = 1 ({threads} thread{plural})")
+    axes.set_xlabel(
+        f"←  faster     time of a step, torch AdamW fused = 1     slower  →\n"
+        f"({threads} thread{plural}; bars: quartiles)"
+    )
     _frame(axes)
     columns = min(len(found), 3)
     axes.legend(
@@ -114,9 +117,9 @@ def _scaling(results: Results) -> plt.Figure | None:
         mine = sorted((r for r in rows if r.contender == name), key=lambda r: r.parameters)
         x = [r.parameters for r in mine]
         spreads = [r.time_us for r in mine]
-        colour = COLOURS[i % len(COLOURS)]
+        colour = COLOURS[len(names) - 1 - i]  # the last one, AFOR fused, is blue
         axes.plot(
-            x, [s.median for s in spreads], marker=MARKERS[i % len(MARKERS)], color=colour,
+            x, [s.median for s in spreads], marker=MARKERS[len(names) - 1 - i], color=colour,
             markersize=4.2, linewidth=2.0 if name == "afor-fused" else 1.2,
             markeredgecolor="white", markeredgewidth=0.4, zorder=3,
             label=CONTENDERS[name].label,
@@ -135,10 +138,11 @@ def _scaling(results: Results) -> plt.Figure | None:
     axes.set_ylabel("time of a step")
     _frame(axes)
     handles, labels = axes.get_legend_handles_labels()
-    by_height = sorted(range(len(names)), key=lambda i: -ends[i])
+    by_height = sorted(range(len(names)), key=lambda i: -ends[i])  # as the lines begin
     axes.legend(
         [handles[i] for i in by_height], [labels[i] for i in by_height],
-        loc="upper left", frameon=False, borderaxespad=0.2,
+        loc="lower center", bbox_to_anchor=(0.42, 1.0), ncols=2, frameon=False,
+        columnspacing=1.2, borderaxespad=0.2,
     )  # fmt: skip
     return figure
 

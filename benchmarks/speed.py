@@ -44,11 +44,7 @@ QUICK = Effort(block_s=0.0005, rounds=3, budget_s=0.0, max_rounds=3)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure or load, then print, save and judge."""
     options = _parse(arguments)
-    if options.source:
-        results = Results.load(options.source)
-    else:
-        results = _measure(options)
-        results.save(options.json)
+    results = Results.load(options.source) if options.source else _measure(options)
     print(render(results))
     if options.check:
         print(render_targets(results))
@@ -102,8 +98,10 @@ def _measure(options: argparse.Namespace) -> Results:
         results.records.append(record)
         if record.missing:
             _say(f"  {record.label}: {record.missing}")
+        results.save(options.json)  # what is measured stays, whatever ends the run
     results.machine["cores_used_by_others"] = bystanders.cores()
     results.machine["quick"] = options.quick
+    results.save(options.json)
     _say(f"Done in {time.perf_counter() - began:.0f} s.")
     return results
 

@@ -162,11 +162,11 @@ class EEGNet(nn.Module):
 
     def __init__(self, channels: int, samples: int, kernel: int, classes: int) -> None:
         super().__init__()
-        self.temporal = nn.Conv2d(1, 8, (1, kernel), padding="same", bias=False)
+        self.temporal = nn.Conv2d(1, 8, (1, kernel), bias=False)
         self.temporal_norm = nn.BatchNorm2d(8, eps=1e-3, momentum=0.01)
         self.spatial = nn.Conv2d(8, 16, (channels, 1), groups=8, bias=False)
         self.spatial_norm = nn.BatchNorm2d(16, eps=1e-3, momentum=0.01)
-        self.depthwise = nn.Conv2d(16, 16, (1, 16), padding="same", groups=16, bias=False)
+        self.depthwise = nn.Conv2d(16, 16, (1, 16), groups=16, bias=False)
         self.pointwise = nn.Conv2d(16, 16, 1, bias=False)
         self.separable_norm = nn.BatchNorm2d(16, eps=1e-3, momentum=0.01)
         self.dropout = nn.Dropout(0.25)
@@ -174,9 +174,16 @@ class EEGNet(nn.Module):
 
     def forward(self, signal: Tensor) -> Tensor:
         """Return logits (batch, classes) for a signal (batch, channels, samples)."""
-        maps = self.temporal_norm(self.temporal(signal.unsqueeze(1)))
+        maps = self.temporal_norm(self.temporal(_padded(signal.unsqueeze(1), self.temporal)))
         maps = F.elu(self.spatial_norm(self.spatial(maps)))
         maps = self.dropout(F.avg_pool2d(maps, (1, 4)))
-        maps = F.elu(self.separable_norm(self.pointwise(self.depthwise(maps))))
+        maps = self.pointwise(self.depthwise(_padded(maps, self.depthwise)))
+        maps = F.elu(self.separable_norm(maps))
         maps = self.dropout(F.avg_pool2d(maps, (1, 8)))
         return self.classifier(maps.flatten(1))
+
+
+def _padded(maps: Tensor, layer: nn.Conv2d) -> Tensor:
+    """Pad in time so that the layer keeps the number of samples."""
+    kernel = layer.kernel_size[1]
+    return F.pad(maps, ((kernel - 1) // 2, kernel // 2))
