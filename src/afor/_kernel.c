@@ -323,11 +323,13 @@ static void update_chunk(struct plan *p, int64_t i) {
   }
 }
 
-/* A range of chunks, handed out to whichever thread asks next. */
+/* A range of chunks, handed out to whichever thread asks next. The second pass runs backwards: what
+ * the first read last is still in cache. */
 struct pass {
   struct plan *plan;
   void (*work)(struct plan *, int64_t);
-  int64_t end, grain;
+  int64_t begin, end, grain;
+  int backwards;
   atomic_llong next;
 };
 
@@ -337,7 +339,8 @@ static void take_chunks(void *data) {
     int64_t i = atomic_fetch_add_explicit(&pass->next, pass->grain, memory_order_relaxed);
     if (i >= pass->end) return;
     int64_t end = i + pass->grain < pass->end ? i + pass->grain : pass->end;
-    for (; i < end; i++) pass->work(pass->plan, i);
+    for (; i < end; i++)
+      pass->work(pass->plan, pass->backwards ? pass->begin + pass->end - 1 - i : i);
   }
 }
 
@@ -348,10 +351,10 @@ static void *take_chunks_thread(void *data) {
 }
 #endif
 
-static void run_pass(struct plan *p, void (*work)(struct plan *, int64_t), int64_t begin,
-                     int64_t end, int threads) {
+static void run_pass(struct plan *p, void (*work)(struct plan *, int64_t), int backwards,
+                     int64_t begin, int64_t end, int threads) {
   int64_t grain = (end - begin) / (threads * 4);
-  struct pass pass = {p, work, end, grain > 1 ? grain : 1, begin};
+  struct pass pass = {p, work, begin, end, grain > 1 ? grain : 1, backwards, begin};
   if (threads > 1 && end - begin > 1) {
     if (p->parallel) {
       p->parallel(take_chunks, &pass, (unsigned)threads, 0);
@@ -432,9 +435,9 @@ EXPORT void afor_step(struct plan *p) {
     do elements += p->numel[end++];
     while (end < p->tensors && elements + p->numel[end] <= GROUP);
     const int workers = elements >= THREADED ? threads : 1;
-    run_pass(p, sum_chunk, p->first[begin], p->first[end], workers);
+    run_pass(p, sum_chunk, 0, p->first[begin], p->first[end], workers);
     for (int64_t t = begin; t < end; t++) control_tensor(p, t);
-    run_pass(p, update_chunk, p->first[begin], p->first[end], workers);
+    run_pass(p, update_chunk, 1, p->first[begin], p->first[end], workers);
     begin = end;
   }
 }

@@ -2,38 +2,63 @@
  * REAL, VECTOR, VECTOR_U, ABS, LANES, NAME,
  * SQRT, WIDE and WIDE_ABS defined. */
 
-/* Sums of one block, at most BLOCK elements, added to `sums`. */
-INLINE void NAME(sum_block)(const REAL *g_, const REAL *m_, int64_t n, REAL factor, REAL weight,
-                            int from_value, double *sums) {
-  VECTOR residual = {0}, momentum = {0}, grad_sq = {0}, momentum_sq = {0}, product = {0};
-  int64_t i = 0;
-  for (; i < n; i += LANES) {
-    VECTOR g, m;
-    if (i + LANES <= n) {
-      g = *(const VECTOR_U *)(g_ + i);
-      m = *(const VECTOR_U *)(m_ + i);
-    } else { /* zeros add nothing to any of the sums */
-      REAL rest[2][LANES] = {{0}};
-      memcpy(rest[0], g_ + i, (size_t)(n - i) * sizeof(REAL));
-      memcpy(rest[1], m_ + i, (size_t)(n - i) * sizeof(REAL));
-      memcpy(&g, rest[0], sizeof g);
-      memcpy(&m, rest[1], sizeof m);
-    }
-    g = g * factor;
-    const VECTOR difference = g - m;
-    const VECTOR moved = (from_value ? g : m) + weight * difference;
-    residual += ABS(difference);
-    momentum += ABS(moved);
-    grad_sq += g * g;
-    momentum_sq += m * m;
-    product += g * m;
+/* Add one vector of gradient and first moment to the lanes of the sums. */
+INLINE void NAME(sum_vector)(VECTOR g, VECTOR m, REAL factor, REAL weight, int from_value,
+                             VECTOR *lanes) {
+  g = g * factor;
+  const VECTOR difference = g - m;
+  const VECTOR moved = (from_value ? g : m) + weight * difference;
+  lanes[RESIDUAL] += ABS(difference);
+  lanes[MOMENTUM] += ABS(moved);
+  lanes[GRAD_SQ] += g * g;
+  lanes[MOMENTUM_SQ] += m * m;
+  lanes[PRODUCT] += g * m;
+}
+
+/* Empty the lanes into the sums, in a fixed order. */
+INLINE void NAME(empty_lanes)(VECTOR *lanes, double *sums) {
+  for (int k = 0; k < SUMS; k++) {
+    for (int l = 0; l < LANES; l++) sums[k] += lanes[k][l];
+    lanes[k] = (VECTOR){0};
   }
-  for (int l = 0; l < LANES; l++) {
-    sums[RESIDUAL] += residual[l];
-    sums[MOMENTUM] += momentum[l];
-    sums[GRAD_SQ] += grad_sq[l];
-    sums[MOMENTUM_SQ] += momentum_sq[l];
-    sums[PRODUCT] += product[l];
+}
+
+/* Sums of a full chunk, read in four places at once and fetched one chunk ahead: a single stream
+ * waits for memory. */
+INLINE void NAME(sum_full)(const REAL *g, const REAL *m, REAL factor, REAL weight, int from_value,
+                           double *sums) {
+  enum { STREAMS = 4, LENGTH = CHUNK / STREAMS, FLUSH = BLOCK / STREAMS };
+  VECTOR lanes[SUMS] = {{0}};
+  for (int begin = 0; begin < LENGTH; begin += FLUSH) {
+    for (int i = begin; i < begin + FLUSH; i += LANES)
+      for (int at = i; at < CHUNK; at += LENGTH) {
+        __builtin_prefetch(g + at + CHUNK);
+        __builtin_prefetch(m + at + CHUNK);
+        NAME(sum_vector)(*(const VECTOR_U *)(g + at), *(const VECTOR_U *)(m + at), factor, weight,
+                         from_value, lanes);
+      }
+    NAME(empty_lanes)(lanes, sums);
+  }
+}
+
+/* Sums of any number of elements. */
+INLINE void NAME(sum_any)(const REAL *g, const REAL *m, int64_t n, REAL factor, REAL weight,
+                          int from_value, double *sums) {
+  VECTOR lanes[SUMS] = {{0}};
+  int64_t i = 0;
+  while (i + LANES <= n) {
+    const int64_t end = i + BLOCK < n ? i + BLOCK : n;
+    for (; i + LANES <= end; i += LANES)
+      NAME(sum_vector)(*(const VECTOR_U *)(g + i), *(const VECTOR_U *)(m + i), factor, weight,
+                       from_value, lanes);
+    NAME(empty_lanes)(lanes, sums);
+  }
+  if (i < n) { /* zeros add nothing to any of the sums */
+    VECTOR rest[2] = {{0}};
+    memcpy(&rest[0], g + i, (size_t)(n - i) * sizeof(REAL));
+    memcpy(&rest[1], m + i, (size_t)(n - i) * sizeof(REAL));
+    NAME(sum_vector)(rest[0], rest[1], factor, weight, from_value, lanes);
+    NAME(empty_lanes)(lanes, sums);
   }
 }
 
@@ -74,9 +99,11 @@ CLONES static void NAME(sum_chunk)(const REAL *g, const REAL *m, int64_t n,
                                    const struct settings *s, double *out) {
   const struct average a = moving(1.0 - s->beta1);
   double sums[SUMS] = {0};
-  for (int64_t i = 0; i < n; i += BLOCK)
-    NAME(sum_block)(g + i, m + i, n - i < BLOCK ? n - i : BLOCK, (REAL)s->grad_factor,
-                    (REAL)a.weight, a.from_value, sums);
+  const REAL factor = (REAL)s->grad_factor, weight = (REAL)a.weight;
+  if (n == CHUNK)
+    NAME(sum_full)(g, m, factor, weight, a.from_value, sums);
+  else
+    NAME(sum_any)(g, m, n, factor, weight, a.from_value, sums);
   if (sizeof(REAL) == sizeof(float)) {
     const double low = 1e-28, high = 1e32; /* well inside the range of float */
     const int in_range = sums[GRAD_SQ] > low && sums[GRAD_SQ] < high &&
@@ -87,11 +114,11 @@ CLONES static void NAME(sum_chunk)(const REAL *g, const REAL *m, int64_t n,
   memcpy(out, sums, sizeof sums);
 }
 
-CLONES static void NAME(update_chunk)(REAL *restrict p, const REAL *restrict g_,
-                                      REAL *restrict m_, REAL *restrict v_, int64_t n,
-                                      const struct settings *s, const struct coefficients *c) {
-  const struct average first = moving(1.0 - s->beta1), second = moving(c->forgetting);
-  const REAL factor = (REAL)s->grad_factor, decay = (REAL)c->decay, lr = (REAL)c->lr;
+INLINE void NAME(update_range)(REAL *restrict p, const REAL *restrict g_, REAL *restrict m_,
+                               REAL *restrict v_, int64_t n, REAL factor, struct average first,
+                               const struct coefficients *c) {
+  const struct average second = moving(c->forgetting);
+  const REAL decay = (REAL)c->decay, lr = (REAL)c->lr;
   const REAL scale = (REAL)c->scale, shift = (REAL)c->shift;
   const REAL first_weight = (REAL)first.weight, second_weight = (REAL)second.weight;
   const int first_from = first.from_value, second_from = second.from_value;
@@ -103,6 +130,20 @@ CLONES static void NAME(update_chunk)(REAL *restrict p, const REAL *restrict g_,
     v_[i] = moved_sq;
     p[i] = p[i] * decay - lr * (moved / (SQRT(moved_sq) * scale + shift));
   }
+}
+
+CLONES static void NAME(update_chunk)(REAL *p, const REAL *g, REAL *m, REAL *v, int64_t n,
+                                      const struct settings *s, const struct coefficients *c) {
+  const struct average first = moving(1.0 - s->beta1);
+  const REAL factor = (REAL)s->grad_factor;
+  if (n != CHUNK) {
+    NAME(update_range)(p, g, m, v, n, factor, first, c);
+    return;
+  }
+  enum { HALF_CHUNK = CHUNK / 2, STRIP = 64 }; /* both halves in turn, again for the latency */
+  for (int i = 0; i < HALF_CHUNK; i += STRIP)
+    for (int at = i; at < CHUNK; at += HALF_CHUNK)
+      NAME(update_range)(p + at, g + at, m + at, v + at, STRIP, factor, first, c);
 }
 
 #undef REAL

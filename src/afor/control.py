@@ -100,8 +100,11 @@ def advance(
     if s.eps == 0.0:
         noise = noise.clamp_min(_TINY)
     ratio = sums.momentum / (noise + s.eps)  # rho^m
-    discount = agreement * s.direction_weight + (1.0 - s.direction_weight)
-    score = (ratio * discount).clamp_min(0.0)  # rho
+    if s.direction_weight == 1.0:
+        score = ratio * agreement  # rho
+    else:
+        discount = agreement * s.direction_weight + (1.0 - s.direction_weight)
+        score = (ratio * discount).clamp_min(0.0)
 
     # AFC: Eqs. (zscore_stats) and (zscore)
     score_mean = torch.lerp(score_mean, score, slow)
@@ -122,7 +125,8 @@ def advance(
 
     # A non-finite gradient spoils the moments, as in AdamW, but never the control state.
     held = torch.stack((noise_fast, noise_slow, agreement, score_mean, score_var, score, zscore))
-    held = torch.where((sums.residual + cosine).isfinite(), held, control[:_HELD])
+    finite = sums.residual + cosine < math.inf  # neither is negative; NaN compares false
+    held = torch.where(finite, held, control[:_HELD])
 
     # Eqs. (beta2_raw), (gate), (cumprod), with q = 1 - beta2 built directly
     openness = torch.sigmoid(-held[6]) * (s.beta2 - s.beta2_min)

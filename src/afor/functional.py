@@ -13,7 +13,9 @@ from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 
 from afor.control import Coefficients, ControlSettings, Sums, advance
 
-CHUNK = 1 << 20  # elements reduced at once by the for-loop path: its float64 copies stay in cache
+CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
+ROW = 1 << 24  # elements laid end to end by the foreach path
+CPU_ROW = 1 << 16  # on CPU only small tensors gain from it
 
 
 def afor(
@@ -114,22 +116,23 @@ def _scale_update(lr: float | Tensor) -> bool:
 
 def _as_real(tensors: list[Tensor]) -> list[Tensor]:
     """View complex tensors as pairs of reals, as torch's optimizers do."""
-    return [torch.view_as_real(t) if t.is_complex() else t for t in tensors]
+    return [torch.view_as_real(t) for t in tensors] if tensors[0].is_complex() else tensors
 
 
 def _control(
     controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
 ) -> Coefficients:
-    """Advance all controls of a list at once and store them back."""
+    """Count the step and advance all controls of a list at once; both are stored back."""
     wide = sums.residual.dtype
+    count = torch.stack(steps) + 1
     stacked = torch.stack(controls, dim=1).to(wide)
-    new, coefficients = advance(stacked, torch.stack(steps).to(wide), sums, settings)
-    rows = list(new.to(controls[0].dtype).unbind(dim=1))
+    new, coefficients = advance(stacked, count.to(wide), sums, settings)
+    rows = (*new.to(controls[0].dtype).unbind(dim=1), *count.unbind())
     if new.requires_grad:
-        for control, row in zip(controls, rows, strict=True):
-            control.copy_(row)
+        for kept, row in zip((*controls, *steps), rows, strict=True):
+            kept.copy_(row)
     else:
-        torch._foreach_copy_(controls, rows)
+        torch._foreach_copy_([*controls, *steps], rows)
     return coefficients
 
 
@@ -158,8 +161,7 @@ def _single_tensor_afor(
     keep = differentiable or work != exp_avgs[0].dtype  # write results by copy, not in place
 
     sums, momenta = [], []
-    for grad, exp_avg, step in zip(grads, exp_avgs, state_steps, strict=True):
-        step.add_(1)
+    for grad, exp_avg in zip(grads, exp_avgs, strict=True):
         before = exp_avg.clone() if differentiable else exp_avg
         known = _tensor_sums(grad, before, wide)
         momentum = _advance_average(exp_avg, grad, 1.0 - settings.beta1, work, keep=keep)
@@ -252,31 +254,19 @@ def _multi_tensor_afor(
     if maximize:
         grads = list(torch._foreach_neg(grads))
 
-    torch._foreach_add_(state_steps, 1)
-    norms = _norms(grads, momenta, wide)
-    torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
-    norms += torch._foreach_norm(momenta, 1, dtype=wide)
-    residual, grad_norm, momentum_norm, product, negative, momentum = (
-        torch.stack(norms).view(6, len(params)).unbind()
-    )
-    numel = _numel(params, wide)
-    sums = Sums(
-        residual / numel,
-        momentum / numel,
-        grad_norm * grad_norm,
-        momentum_norm * momentum_norm,
-        product - 2.0 * negative,
-    )
-    coefficients = _control(controls, state_steps, sums, settings)
+    sums = [_row_sums(grads[row], momenta[row], settings.beta1, wide) for row in _rows(params)]
+    columns = Sums(*(sums[0] if len(sums) == 1 else torch.cat(sums)).unbind(dim=1))
+    coefficients = _control(controls, state_steps, columns, settings)
 
-    forgetting, scale, shift = (list(c.to(work).unbind()) for c in coefficients)
-    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), forgetting)
+    torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
+    forgetting, scale, shift = torch.stack(coefficients).to(work).unbind()
+    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), forgetting.unbind())
     denominators = torch._foreach_sqrt(squares)
-    torch._foreach_mul_(denominators, scale)
-    torch._foreach_add_(denominators, shift)
+    torch._foreach_mul_(denominators, scale.unbind())
+    torch._foreach_add_(denominators, shift.unbind())
     if weight_decay != 0.0:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
-    if _scale_update(lr):
+    if isinstance(lr, Tensor) or _scale_update(lr):
         updates = torch._foreach_div(momenta, denominators)
         torch._foreach_mul_(updates, lr)
         torch._foreach_sub_(params, updates)
@@ -293,30 +283,46 @@ def _converted(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
     return tensors if tensors[0].dtype == dtype else [t.to(dtype) for t in tensors]
 
 
-def _numel(tensors: list[Tensor], dtype: torch.dtype) -> Tensor:
-    """Return the sizes of the tensors (at least 1) as a vector on their device."""
-    sizes = [max(t.numel(), 1) for t in tensors]
-    device = tensors[0].device
+def _rows(tensors: list[Tensor]) -> list[slice]:
+    """Cut a list into rows of at most ``ROW`` elements; a larger tensor is a row of its own."""
+    limit = CPU_ROW if tensors[0].device.type == "cpu" else ROW
+    rows, begin, elements = [], 0, 0
+    for i, tensor in enumerate(tensors):
+        if i > begin and elements + tensor.numel() > limit:
+            rows.append(slice(begin, i))
+            begin, elements = i, 0
+        elements += tensor.numel()
+    return [*rows, slice(begin, len(tensors))]
+
+
+def _row_sums(
+    grads: list[Tensor], exp_avgs: list[Tensor], beta1: float, wide: torch.dtype
+) -> Tensor:
+    """Return the five sums of each tensor of a row, (tensors, 5), from the tensors end to end."""
+    if len(grads) == 1:
+        grad, before = grads[0], exp_avgs[0]
+        known = _tensor_sums(grad, before, wide)
+        moved = torch.lerp(before, grad, 1.0 - beta1)
+        return torch.stack([known[0], _absolute_mean(moved, wide), *known[1:]])[None]
+    grad, before = _flatten(grads), _flatten(exp_avgs)
+    moved = torch.lerp(before, grad, 1.0 - beta1)
+    if grad.device.type == "cpu":  # products of float32 leave its range beyond 1e19
+        grad, before, moved = grad.to(wide), before.to(wide), moved.to(wide)
+    terms = torch.stack(
+        ((grad - before).abs_(), moved.abs_(), grad * grad, before * before, grad * before), dim=1
+    )
+    lengths = _on_device([g.numel() for g in grads], grad.device)
+    sums = torch.segment_reduce(terms.to(wide), "sum", lengths=lengths, axis=0, unsafe=True)
+    sums[:, :2].div_(lengths.clamp_min_(1)[:, None])
+    return sums
+
+
+_flatten = torch._C._nn.flatten_dense_tensors
+
+
+def _on_device(sizes: list[int], device: torch.device) -> Tensor:
+    """Return the numbers as a vector on the device, without making the host wait."""
     if device.type == "cpu" or torch.compiler.is_compiling():
-        return torch.tensor(sizes, dtype=dtype, device=device)
-    ones = torch.ones(len(sizes), dtype=dtype, device=device).unbind()
-    return torch.stack(torch._foreach_mul(ones, sizes))  # scalars travel with the launch: no sync
-
-
-def _norms(grads: list[Tensor], momenta: list[Tensor], wide: torch.dtype) -> list[Tensor]:
-    """Return |g - m|_1, |g|_2, |m|_2, |gm|_1 and |min(gm, 0)|_1 of all tensors, one after another.
-
-    There is no foreach sum, but <g, m> = |gm|_1 - 2 |min(gm, 0)|_1.
-    """
-    if grads[0].device.type == "cpu":  # products of float32 leave its range beyond 1e19
-        grads, momenta = _converted(grads, wide), _converted(momenta, wide)
-    residuals = torch._foreach_sub(grads, momenta)
-    products = torch._foreach_mul(grads, momenta)
-    norms = [
-        *torch._foreach_norm(residuals, 1, dtype=wide),
-        *torch._foreach_norm(grads, 2, dtype=wide),
-        *torch._foreach_norm(momenta, 2, dtype=wide),
-        *torch._foreach_norm(products, 1, dtype=wide),
-    ]
-    torch._foreach_clamp_max_(products, 0.0)
-    return [*norms, *torch._foreach_norm(products, 1, dtype=wide)]
+        return torch.tensor(sizes, device=device)
+    ones = torch.ones(len(sizes), dtype=torch.int64, device=device).unbind()
+    return torch.stack(torch._foreach_mul(ones, sizes))  # scalars travel with the launch
