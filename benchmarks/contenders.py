@@ -30,6 +30,7 @@ class Stepper:
 
     optimizer: Optimizer
     step: Callable[[], Any]
+    period: int = 1  # steps after which its work repeats: Sophia does more in one of ten
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def _from_project(name: str) -> StepOf:
             optimizer.step()
             after(model, inputs)
 
-        return Stepper(optimizer, step)
+        return Stepper(optimizer, step, optimizer.param_groups[0].get("interval", 1))
 
     return build
 

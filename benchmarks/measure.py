@@ -34,7 +34,7 @@ def measure_set(
         model = nn.ParameterList(workload.make(WEIGHT_SEED))
         stepper = contender.build(model, None)
         before = _attach(list(model), shared)
-        return Racer(contender.name, before, stepper.step), stepper
+        return Racer(contender.name, before, stepper.step, stepper.period), stepper
 
     def record(contender: Contender, missing: str = "") -> Record:
         return Record(
@@ -151,7 +151,7 @@ def measure_training(
             stepper.optimizer.zero_grad()
             F.cross_entropy(model(inputs), labels).backward()
 
-        return Racer(contender.name, before, stepper.step), stepper
+        return Racer(contender.name, before, stepper.step, stepper.period), stepper
 
     racers: dict[str, Racer] = {}
     steppers: dict[str, Stepper] = {}

@@ -73,7 +73,7 @@ def _workload(results: Results, rows: Sequence[Record]) -> str:
     large = first.parameters > 1_000_000
     header = ["contender", "step", "× AdamW fused", "× Adam"]
     if first.gradients == "backward":
-        header.append("whole training step")
+        header += ["whole training step", "× Adam, whole"]
     if large:
         header.append("useful GB/s")
         header += ["of a copy"] if copies else []
@@ -89,6 +89,7 @@ def _workload(results: Results, rows: Sequence[Record]) -> str:
         ]
         if first.gradients == "backward":
             cells.append(_time(Spread.of(row.whole_us)))
+            cells.append(_ratio(ratio(row, adam, whole=True)) if adam else "—")
         if large:
             cells.append(f"{row.useful_gb_s:.1f}")
             if copies:
