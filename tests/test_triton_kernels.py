@@ -7,13 +7,16 @@ their own, `triton_interpreted.py`, run by pytest in a process of its own.
 import os
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from afor.control import FIELDS, ControlSettings
-from afor.triton_path import MAX_PIECES, pieces, setting_values
+from afor.control import FIELDS, ControlSettings, initial_control
+from afor.functional import afor
+from afor.triton_path import MAX_PIECES, pieces, setting_values, triton_afor
 
 pytest.importorskip("triton", reason="Triton exists for Linux only")
 
@@ -113,6 +116,42 @@ def test_the_settings_vector_and_the_control_vector_have_the_places_the_kernels_
     )  # fmt: skip
     assert places == list(range(len(setting_values(ControlSettings(), 1e-3, 0.0))))
     assert triton_kernels._FIELDS.value == len(FIELDS)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_on_a_gpu_two_launches_do_what_the_foreach_path_does(dtype: torch.dtype) -> None:
+    shapes = [(1,), (3, 5), (1025,), (70_001,), (), (0, 4)]
+    s = ControlSettings(warmup_steps=3)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+
+    def fresh() -> list[list[torch.Tensor]]:
+        zeros = [torch.zeros(x, dtype=wide, device="cuda") for x in shapes]
+        control = torch.tensor(initial_control(s), dtype=wide, device="cuda")
+        return [
+            [z.to(dtype) for z in zeros],
+            [z.clone() for z in zeros],
+            zeros,
+            [control.clone() for _ in shapes],
+            [torch.zeros((), device="cuda") for _ in shapes],
+        ]
+
+    ours, theirs = fresh(), fresh()
+    generator = torch.Generator("cuda").manual_seed(0)
+    for step in range(6):
+        grads = [torch.randn(x, dtype=dtype, device="cuda", generator=generator) for x in shapes]
+        before = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("error" if step > 1 else before)  # compiled by then
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            triton_afor(ours[0], grads, *ours[1:], settings=s, lr=0.01, weight_decay=0.1)
+            torch.cuda.set_sync_debug_mode(before)
+            torch.cuda.synchronize()
+        launches = [e.name for e in profile.events() if e.name.endswith("_kernel")]
+        assert launches == ["sums_kernel", "update_kernel"]
+        afor(theirs[0], grads, *theirs[1:], settings=s, lr=0.01, weight_decay=0.1, foreach=True)
+    tolerance = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}[dtype]
+    for a, b in zip(chain(*ours), chain(*theirs), strict=True):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
 def test_importing_the_package_does_not_import_triton() -> None:

@@ -264,6 +264,21 @@ def test_any_strides_give_the_right_numbers() -> None:
     _against_foreach(params, [grads, grads])
 
 
+def test_lazily_conjugated_and_negated_gradients_give_the_right_numbers() -> None:
+    s = ControlSettings()
+    value = _random([(3,)], dtype=torch.complex64)[0]
+    for lazy, plain in (
+        (value.conj(), value.conj().resolve_conj()),
+        (value.conj().imag, value.conj().imag.resolve_neg()),
+    ):
+        start = torch.zeros_like(plain)
+        ours, theirs = Group.of([start], s), Group.of([start], s)
+        triton_afor(*ours.lists([lazy]), settings=s, lr=0.01, weight_decay=0.0)
+        triton_afor(*theirs.lists([plain]), settings=s, lr=0.01, weight_decay=0.0)
+        assert torch.equal(ours.params[0], theirs.params[0])
+        assert torch.equal(ours.controls[0], theirs.controls[0])
+
+
 def test_memory_with_gaps_is_written_back() -> None:
     s = ControlSettings()
     buffer = torch.zeros(8)

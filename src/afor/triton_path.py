@@ -98,9 +98,10 @@ def _entry(given: _Entry, copies: list[tuple[Tensor, Tensor]]) -> _Entry:
                 f"fused AFOR: `{name}` is on {tensor.device}, its parameter on "
                 f"{given.param.device}; move the optimizer's state to the parameter's device"
             )
+    given = given._replace(grad=given.grad.resolve_conj())
     shaped = [torch.view_as_real(t.detach()) if t.is_complex() else t.detach() for t in given[:4]]
     if not _is_one_order(shaped):
-        flat = [t.contiguous() for t in shaped]
+        flat = [t.resolve_neg().contiguous() for t in shaped]
         written = (0, 2, 3)  # all but the gradient
         copies.extend((shaped[i], flat[i]) for i in written if shaped[i] is not flat[i])
         shaped = flat
@@ -109,6 +110,8 @@ def _entry(given: _Entry, copies: list[tuple[Tensor, Tensor]]) -> _Entry:
 
 def _is_one_order(tensors: Sequence[Tensor]) -> bool:
     """Tell whether the tensors fill their memory without gaps, element by element alike."""
+    if any(t.is_neg() for t in tensors):  # what lies in memory is the negative of the value
+        return False
     if all(t.is_contiguous() for t in tensors):
         return True
     if any(t.stride() != tensors[0].stride() for t in tensors):
