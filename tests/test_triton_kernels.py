@@ -5,6 +5,7 @@ their own, `triton_interpreted.py`, run by pytest in a process of its own.
 """
 
 import os
+import re
 import subprocess
 import sys
 from itertools import chain
@@ -88,6 +89,8 @@ def test_both_kernels_compile_for_data_centre_gpus(
         ptx = compiled.asm["ptx"]
         assert f".target sm_{architecture}" in ptx
         assert compiled.asm["cubin"][:4] == b"\x7fELF"
+        scalars = re.findall(r"math\.(?:exp|log) .*: (\w+)", compiled.asm["ttir"])
+        assert set(scalars) <= {"f64"}, "the controller computes in float64"
         assert "atom." not in ptx, "an atomic would make the sums depend on the order of programs"
         assert "ld.global.v" in ptx, "whole blocks are read with wide loads"
         if precision == "bfloat16" and kernel is triton_kernels.update_kernel:

@@ -89,16 +89,12 @@ def _pointer(addresses, tensor, column: tl.constexpr, dtype: tl.constexpr, ALIGN
 
 
 @triton.jit
-def _as_descended(
-    grad, grad_scale, WORK: tl.constexpr, SCALED: tl.constexpr, MAXIMIZE: tl.constexpr
-):
-    """Return the gradient as the update sees it: unscaled, and to be descended."""
+def _grad_factor(grad_scale, SCALED: tl.constexpr, MAXIMIZE: tl.constexpr):
+    """Return by what the gradient is multiplied: one over GradScaler's scale, and the sign."""
+    factor = tl.full([], -1.0 if MAXIMIZE else 1.0, tl.float64)
     if SCALED:
-        inverse = 1.0 / tl.load(grad_scale).to(tl.float64)
-        grad = grad * inverse.to(WORK)
-    if MAXIMIZE:
-        grad = -grad
-    return grad
+        factor = factor / tl.load(grad_scale).to(tl.float64)
+    return factor
 
 
 @triton.jit
@@ -117,6 +113,7 @@ def sums_kernel(
     grads = _pointer(addresses, tensor, 1, GRAD, ALIGNED)
     exp_avgs = _pointer(addresses, tensor, 2, MOMENT, ALIGNED)
     weight = tl.load(settings + _MOMENTUM_WEIGHT).to(WORK)
+    factor = _grad_factor(grad_scale, SCALED, MAXIMIZE).to(WORK)
 
     begin = (program - first) * tl.multiple_of(piece, _BLOCK)
     end = tl.minimum(begin + piece, elements)
@@ -130,9 +127,8 @@ def sums_kernel(
         residuals, momenta, grad_sqs, momentum_sqs, products = zero, zero, zero, zero, zero
         for start in range(run, tl.minimum(run + _BLOCK * _RUN, full), _BLOCK):
             offsets = tl.multiple_of(start, _BLOCK) + lanes
-            g = tl.load(grads + offsets).to(WORK)
+            g = tl.load(grads + offsets).to(WORK) * factor
             m = tl.load(exp_avgs + offsets).to(WORK)
-            g = _as_descended(g, grad_scale, WORK, SCALED, MAXIMIZE)
             residuals += tl.abs(g - m)
             momenta += tl.abs(_lerp(m, g, weight))
             grad_sqs += g * g
@@ -140,9 +136,8 @@ def sums_kernel(
             products += g * m
         if run + _BLOCK * _RUN > full:
             offsets = full + lanes
-            g = tl.load(grads + offsets, mask=offsets < end, other=0.0).to(WORK)
+            g = tl.load(grads + offsets, mask=offsets < end, other=0.0).to(WORK) * factor
             m = tl.load(exp_avgs + offsets, mask=offsets < end, other=0.0).to(WORK)
-            g = _as_descended(g, grad_scale, WORK, SCALED, MAXIMIZE)
             residuals += tl.abs(g - m)
             momenta += tl.abs(_lerp(m, g, weight))
             grad_sqs += g * g
@@ -295,6 +290,7 @@ def update_kernel(
     decay = (1.0 - lr * tl.load(settings + _WEIGHT_DECAY)).to(WORK)
     rate = lr.to(WORK)
     weight = tl.load(settings + _MOMENTUM_WEIGHT).to(WORK)
+    factor = _grad_factor(grad_scale, SCALED, MAXIMIZE).to(WORK)
     square_weight = forgetting.to(WORK)
     scale = (bias1 / tl.sqrt(used)).to(WORK)
     shift = (bias1 * eps).to(WORK)
@@ -308,11 +304,10 @@ def update_kernel(
     lanes = tl.arange(0, _BLOCK)
     for start in range(begin, full, _BLOCK):
         offsets = tl.multiple_of(start, _BLOCK) + lanes
-        g = tl.load(grads + offsets).to(WORK)
+        g = tl.load(grads + offsets).to(WORK) * factor
         p = tl.load(params + offsets).to(WORK)
         m = tl.load(exp_avgs + offsets).to(WORK)
         v = tl.load(exp_avg_sqs + offsets).to(WORK)
-        g = _as_descended(g, grad_scale, WORK, SCALED, MAXIMIZE)
         m = _lerp(m, g, weight)
         v = _lerp(v, g * g, square_weight)
         p = p * decay - rate * _quotient(m, v, scale, shift)
@@ -322,11 +317,10 @@ def update_kernel(
     if full < end:
         offsets = full + lanes
         mask = offsets < end
-        g = tl.load(grads + offsets, mask=mask, other=0.0).to(WORK)
+        g = tl.load(grads + offsets, mask=mask, other=0.0).to(WORK) * factor
         p = tl.load(params + offsets, mask=mask, other=0.0).to(WORK)
         m = tl.load(exp_avgs + offsets, mask=mask, other=0.0).to(WORK)
         v = tl.load(exp_avg_sqs + offsets, mask=mask, other=0.0).to(WORK)
-        g = _as_descended(g, grad_scale, WORK, SCALED, MAXIMIZE)
         m = _lerp(m, g, weight)
         v = _lerp(v, g * g, square_weight)
         p = p * decay - rate * _quotient(m, v, scale, shift)
