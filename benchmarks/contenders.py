@@ -43,7 +43,7 @@ class Contender:
     passes: int | None = None  # streams of float32 over memory per step, where it is known
 
 
-def _plain(cls: type[Optimizer], **options: Any) -> StepOf:
+def _plain(cls: Callable[..., Optimizer], **options: Any) -> StepOf:
     def build(model: nn.Module, _: Tensor | None) -> Stepper:
         optimizer = cls(model.parameters(), lr=LR, weight_decay=WEIGHT_DECAY, **options)
         return Stepper(optimizer, optimizer.step)

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.check:
         print(render_targets(results))
     if options.markdown:
-        text = f"{_command(options)}\n\n{render(results)}\n{render_targets(results)}\n"
+        text = f"{_origin(results)}\n\n{render(results)}\n{render_targets(results)}\n"
         options.markdown.parent.mkdir(parents=True, exist_ok=True)
         options.markdown.write_text(text)
     if options.plots:
@@ -146,9 +146,9 @@ def _copies(results: Results, threads: Sequence[int], *, quick: bool) -> None:
         results.copy_gb_s[count] = copy_gb_s(effort, megabytes=40 if quick else 400)
 
 
-def _command(options: argparse.Namespace) -> str:
+def _origin(results: Results) -> str:
     """Return the remark with which the written page begins."""
-    quick = " --quick" if options.quick else ""
+    quick = " --quick" if results.machine.get("quick") else ""
     return f"<!-- Written by `python benchmarks/speed.py{quick} --markdown`; do not edit. -->"
 
 

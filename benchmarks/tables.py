@@ -7,6 +7,7 @@ from results import USEFUL_BYTES, Record, Results, Spread, ratio
 from targets import Verdict, judge, label
 
 QUIET = 0.05  # cores in use by others, up to which a measurement counts
+UNITS = (("s", 1e6), ("ms", 1e3), ("µs", 1.0))
 GRADIENTS = {
     "kept": "gradients kept",
     "fresh": "fresh gradients each step",
@@ -156,7 +157,7 @@ def _copy(results: Results) -> str:
 
 
 def _time(spread: Spread, *, brief: bool = False) -> str:
-    unit, scale = ("µs", 1.0) if spread.median < 1000 else ("ms", 1e3)
+    unit, scale = next((u for u in UNITS if spread.median >= u[1]), UNITS[-1])
     values = [_digits(value / scale) for value in spread]
     return f"{values[0]} {unit}" if brief else f"{values[0]} {unit} ({values[1]}–{values[2]})"
 
@@ -170,7 +171,7 @@ def _digits(value: float) -> str:
         return f"{value:.0f}"
     if value >= 10:
         return f"{value:.1f}"
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+    return f"{value:.2f}" if value >= 0.0995 else f"{value:.2g}"
 
 
 def _table(

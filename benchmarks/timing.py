@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-MAX_BLOCK = 50  # steps
-WARM_UP_STEPS = 3  # the first creates the state
+MAX_BLOCK = 200  # steps
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ class Racer:
 
 def warm_up(racer: Racer) -> float:
     """Take the first steps and return the microseconds a step will take."""
-    racer.run(1)
-    return racer.run(WARM_UP_STEPS - 1)[1]
+    racer.run(1)  # creates the state
+    return racer.run(1)[1]
 
 
 def race(racers: Sequence[Racer], effort: Effort, seed: int = 0) -> None:

@@ -180,7 +180,8 @@ class EEGNet(nn.Module):
         maps = self.pointwise(self.depthwise(_padded(maps, self.depthwise)))
         maps = F.elu(self.separable_norm(maps))
         maps = self.dropout(F.avg_pool2d(maps, (1, 8)))
-        return self.classifier(maps.flatten(1))
+        logits: Tensor = self.classifier(maps.flatten(1))
+        return logits
 
 
 def _padded(maps: Tensor, layer: nn.Conv2d) -> Tensor:

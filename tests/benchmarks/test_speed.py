@@ -126,6 +126,14 @@ def test_the_scaling_curve_and_the_copy_are_measured(
     assert all(rate > 0 for rate in content["copy_gb_s"]["1"])
 
 
+def test_the_machine_and_its_bystanders_are_named(run: tuple[dict[str, Any], str, Path]) -> None:
+    content, printed, _ = run
+    machine = content["machine"]
+    assert machine["cpu"] in printed
+    others = machine["cores_used_by_others"]
+    assert others is None or 0 <= others <= machine["cores"]
+
+
 def test_tables_and_pictures_are_written(run: tuple[dict[str, Any], str, Path]) -> None:
     _, printed, folder = run
     assert "### EEGNet, 12 tensors, 1 thread (gradients kept)" in printed
