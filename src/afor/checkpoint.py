@@ -95,7 +95,7 @@ def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> 
         return "AdamW" if groups[0].get("decoupled_weight_decay", True) else "Adam"
     raise ValueError(
         f"cannot load this state dict into AFOR: its states hold {sorted(keys)}; "
-        "accepted are those of AFOR, Adam, AdamW and afor-optimizer (step, exp_avg, exp_avg_sq, ...)"
+        "accepted are those of AFOR, Adam, AdamW and afor-optimizer (step, exp_avg, ...)"
     )
 
 

@@ -261,9 +261,8 @@ def _multi_tensor_afor(
     torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
     forgetting, scale, shift = torch.stack(coefficients).to(work).unbind()
     torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), forgetting.unbind())
-    denominators = torch._foreach_sqrt(squares)
-    torch._foreach_mul_(denominators, scale.unbind())
-    torch._foreach_add_(denominators, shift.unbind())
+    roots = torch._foreach_sqrt(squares)
+    denominators = torch._foreach_addcmul(shift.unbind(), roots, scale.unbind())
     if weight_decay != 0.0:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
     if isinstance(lr, Tensor) or _scale_update(lr):
@@ -304,12 +303,20 @@ def _row_sums(
         known = _tensor_sums(grad, before, wide)
         moved = torch.lerp(before, grad, 1.0 - beta1)
         return torch.stack([known[0], _absolute_mean(moved, wide), *known[1:]])[None]
-    grad, before = _flatten(grads), _flatten(exp_avgs)
+    both = _flatten([*grads, *exp_avgs]).view(2, -1)
+    grad, before = both.unbind()
     moved = torch.lerp(before, grad, 1.0 - beta1)
     if grad.device.type == "cpu":  # products of float32 leave its range beyond 1e19
-        grad, before, moved = grad.to(wide), before.to(wide), moved.to(wide)
+        grad, before = both.to(wide).unbind()
     terms = torch.stack(
-        ((grad - before).abs_(), moved.abs_(), grad * grad, before * before, grad * before), dim=1
+        (
+            (grad - before).abs_(),
+            moved.abs_().to(grad.dtype),
+            grad * grad,
+            before * before,
+            grad * before,
+        ),
+        dim=1,
     )
     lengths = _on_device([g.numel() for g in grads], grad.device)
     sums = torch.segment_reduce(terms.to(wide), "sum", lengths=lengths, axis=0, unsafe=True)

@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from afor.bench.cli import data, models, optimizers
 from afor.bench.errors import AforError
 
 app = typer.Typer(
@@ -18,6 +19,10 @@ app = typer.Typer(
 @app.callback()
 def _root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks of errors.")) -> None:
     """Hold the options that stand before every command."""
+
+
+for _commands in (data, models, optimizers):
+    _commands.register(app)
 
 
 def main() -> None:

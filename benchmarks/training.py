@@ -1,0 +1,176 @@
+"""Time an epoch of training against the bare steps, and against skorch, on one core.
+
+    python benchmarks/training.py [--rounds 5]
+
+Prints ratios, which hold on any machine. The bare time is forward, backward and step on batches
+that already lie in memory as tensors, plus the forward passes of validation; what the product adds
+is reading, normalising, checking subjects, recording and choosing the best epoch. All contenders
+take turns in one process; times are processor time, and the median ratio of the rounds is printed.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from afor.bench.array_windows import ArrayWindows
+from afor.bench.backbones import InputShape, build_backbone
+from afor.bench.batches import Side, epoch_batches, make_normalize
+from afor.bench.optimizers import build_optimizer
+from afor.bench.runs import RunSettings
+from afor.bench.seeds import derive_substep, seed_torch
+from afor.bench.splits import make_splits
+from afor.bench.train import EVALUATION_BATCH, Fit
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One shape of data, as in the paper's datasets."""
+
+    name: str
+    channels: int
+    samples: int
+    rate_hz: int
+    classes: int
+    batch_size: int
+    windows_per_subject: int
+
+
+CASES = [
+    Case("DEAP, 32 x 128, batch 256", 32, 128, 128, 2, 256, 600),
+    Case("BCI IV 2a, 22 x 250, batch 64", 22, 250, 250, 4, 64, 300),
+    Case("ISRUC, 6 x 600, batch 64", 6, 600, 200, 5, 64, 300),
+]
+
+
+def network(case: Case, form: str) -> nn.Module:
+    shape = InputShape.unnamed(
+        case.channels, samples=case.samples, rate_hz=case.rate_hz, classes=case.classes
+    )
+    return build_backbone("eegnet", shape, form=form)
+
+
+def windows(case: Case) -> ArrayWindows:
+    rng = np.random.default_rng(0)
+    subjects = np.repeat([f"s{i}" for i in range(6)], case.windows_per_subject)
+    data = rng.standard_normal((len(subjects), case.channels, case.samples), dtype=np.float32)
+    return ArrayWindows(data, rng.integers(case.classes, size=len(subjects)), list(subjects))
+
+
+def sides(settings: RunSettings, source: ArrayWindows) -> tuple[Side, Side]:
+    split = settings.split
+    normalize = make_normalize("zscore", source, split.train, CPU)
+    return (
+        Side("training", source, split.train, normalize, CPU),
+        Side("validation", source, split.validation, normalize, CPU),
+    )
+
+
+def our_epoch(settings: RunSettings, source: ArrayWindows, case: Case) -> float:
+    training, validation = sides(settings, source)
+    model = network(case, "auto")
+    optimizer = build_optimizer(settings.optimizer, model, settings.lr, settings.weight_decay)
+    fit = Fit(settings, model, optimizer, training, validation, case.classes)
+    started = time.process_time()
+    fit.run()
+    return time.process_time() - started
+
+
+def bare_epoch(settings: RunSettings, source: ArrayWindows, case: Case) -> float:
+    training, validation = sides(settings, source)
+    seed = derive_substep(settings.seed("batches"), 0)
+    batches = [training.load(i) for i in epoch_batches(training, settings.batch_size, seed)]
+    held_out = list(validation.in_order(EVALUATION_BATCH))
+    model = network(case, "auto")
+    optimizer = build_optimizer(settings.optimizer, model, settings.lr, settings.weight_decay)
+    started = time.process_time()
+    model.train()
+    for batch in batches:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(batch.inputs), batch.labels).backward()
+        optimizer.step()
+    model.eval()
+    with torch.inference_mode():
+        for batch in held_out:
+            model(batch.inputs)
+    return time.process_time() - started
+
+
+def skorch_epoch(settings: RunSettings, source: ArrayWindows, case: Case) -> float:
+    from skorch import NeuralNetClassifier
+    from skorch.dataset import Dataset
+    from skorch.helper import predefined_split
+
+    data = []
+    for names in (settings.split.train, settings.split.validation):
+        chosen = np.flatnonzero(np.isin(np.array(source.subjects)[source.subject_codes], names))
+        data.append((source.gather(chosen), source.labels[chosen]))
+    net = NeuralNetClassifier(
+        network(case, "plain"),
+        criterion=nn.CrossEntropyLoss,
+        optimizer=torch.optim.Adam,
+        optimizer__weight_decay=1e-4,
+        lr=settings.lr,
+        batch_size=settings.batch_size,
+        iterator_train__shuffle=True,
+        train_split=predefined_split(Dataset(*data[1])),
+        max_epochs=1,
+        verbose=0,
+    )
+    net.initialize()
+    started = time.process_time()
+    net.partial_fit(*data[0])
+    return time.process_time() - started
+
+
+def measure(case: Case, rounds: int) -> None:
+    source = windows(case)
+    split = make_splits("benchmark", source.subjects).split(0, 0)
+    adam = RunSettings(
+        "benchmark", split, "adam", lr=1e-3, batch_size=case.batch_size, max_epochs=1
+    )
+    afor = replace(adam, optimizer="afor")
+    contenders: dict[str, tuple[Callable[..., float], RunSettings]] = {
+        "ours": (our_epoch, adam),
+        "bare": (bare_epoch, adam),
+        "ours, AFOR": (our_epoch, afor),
+        "bare, AFOR": (bare_epoch, afor),
+        "skorch": (skorch_epoch, adam),
+    }
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds + 1):  # the first turn warms up
+        for name, (epoch, settings) in contenders.items():
+            seed_torch(turn)
+            taken = epoch(settings, source, case)
+            if turn:
+                times[name].append(taken)
+
+    def ratio(above: str, below: str) -> float:
+        pairs = zip(times[above], times[below], strict=True)
+        return statistics.median(a / b for a, b in pairs)
+
+    print(
+        f"{case.name:30s} epoch / bare steps: Adam {ratio('ours', 'bare'):.2f}, "
+        f"AFOR with traces {ratio('ours, AFOR', 'bare, AFOR'):.2f}   "
+        f"skorch and plain EEGNet / ours: {ratio('skorch', 'ours'):.1f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    torch.set_num_threads(1)
+    for case in CASES:
+        measure(case, rounds)
+
+
+if __name__ == "__main__":
+    main()

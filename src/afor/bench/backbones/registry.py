@@ -1,0 +1,148 @@
+"""From a name and settings to a network, everything checked before anything is built."""
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from afor.bench.backbones.acrnn import ACRNN
+from afor.bench.backbones.eegnet import EEGNet
+from afor.bench.backbones.hslt import HSLT
+from afor.bench.backbones.nsal_dgat import NSALDGAT
+from afor.bench.backbones.shape import InputShape
+from afor.bench.errors import ConfigError
+
+BACKBONES: dict[str, Callable[..., nn.Module]] = {
+    "eegnet": EEGNet,
+    "acrnn": ACRNN,
+    "nsal_dgat": NSALDGAT,
+    "hslt": HSLT,
+}
+
+
+def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
+    """Build a network that maps (batch, channels, samples) to logits (batch, classes).
+
+    ``name`` is a key of ``BACKBONES``, ``module:Class`` for anything importable that is called
+    as ``Class(shape, **settings)``, or ``braindecode:Name``. Weights come from torch's global
+    generator: seed it first.
+
+    >>> shape = InputShape.unnamed(22, samples=250, rate_hz=250, classes=4)
+    >>> sum(p.numel() for p in build_backbone("eegnet", shape, dropout=0.5).parameters())
+    2396
+    """
+    factory, inputs = _resolve(name, shape)
+    _check_call(name, factory, inputs, settings)
+    model = factory(shape, **settings) if inputs is None else factory(**inputs, **settings)
+    if not isinstance(model, nn.Module):
+        raise ConfigError(
+            f"Backbone {name!r} built a {type(model).__name__}, expected a torch.nn.Module."
+        )
+    return model
+
+
+def check_backbone(name: str, settings: Mapping[str, Any]) -> None:
+    """Raise a ConfigError if the name or a setting is not valid; build nothing."""
+    factory, inputs = _resolve(name, InputShape.unnamed(1, samples=1, rate_hz=1, classes=2))
+    _check_call(name, factory, inputs, settings)
+
+
+_Inputs = dict[str, Any] | None
+
+
+def _resolve(name: str, shape: InputShape) -> tuple[Callable[..., Any], _Inputs]:
+    """Return what is called and the keywords that describe its input, None for the shape itself."""
+    if name in BACKBONES:
+        return BACKBONES[name], None
+    module, separator, attribute = name.partition(":")
+    if not (separator and module and attribute):
+        raise ConfigError(
+            f"Unknown backbone {name!r}.{_nearest(name, BACKBONES)} Accepted: "
+            f"{', '.join(BACKBONES)}, module:Class, braindecode:Name."
+        )
+    if module == "braindecode":
+        return _import_attribute(name, "braindecode.models", attribute), {
+            "n_chans": shape.channels,
+            "n_outputs": shape.classes,
+            "n_times": shape.samples,
+            "sfreq": shape.rate_hz,
+        }
+    return _import_attribute(name, module, attribute), None
+
+
+def _import_attribute(name: str, module: str, attribute: str) -> Callable[..., Any]:
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        advice = (
+            "Install braindecode in this environment (pip install braindecode) and check that "
+            "`import braindecode.models` works."
+            if module == "braindecode.models"
+            else "Install the package or put its folder on PYTHONPATH."
+        )
+        raise ConfigError(
+            f"Backbone {name!r}: module {module!r} does not import ({error}). {advice}"
+        ) from error
+    except AttributeError as error:
+        names = dir(importlib.import_module(module))
+        raise ConfigError(
+            f"Backbone {name!r}: module {module!r} has no {attribute!r}."
+            f"{_nearest(attribute, names)}"
+        ) from error
+    if not callable(found):
+        raise ConfigError(f"Backbone {name!r} is a {type(found).__name__}, expected a class.")
+    return found  # type: ignore[no-any-return]
+
+
+def _signature(name: str, factory: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(factory)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"Backbone {name!r} has no readable signature, so its settings cannot be checked. "
+            f"Wrap it in a Python function with named parameters."
+        ) from error
+
+
+def _check_call(
+    name: str, factory: Callable[..., Any], inputs: _Inputs, settings: Mapping[str, Any]
+) -> None:
+    """Compare settings with the signature: nothing unknown, nothing missing, nothing twice."""
+    parameters = _signature(name, factory).parameters
+    kinds = inspect.Parameter
+    open_ended = any(p.kind is kinds.VAR_KEYWORD for p in parameters.values())
+    variadic = (kinds.VAR_KEYWORD, kinds.VAR_POSITIONAL)
+    named = {key: p for key, p in parameters.items() if p.kind not in variadic}
+    reserved = set(inputs or ())
+    if inputs is None:
+        first = next(iter(parameters.values()), None)
+        if first is None or first.kind in (kinds.KEYWORD_ONLY, kinds.VAR_KEYWORD):
+            raise ConfigError(
+                f"Backbone {name!r} takes no positional argument; it must be callable with the "
+                f"InputShape first and its settings as keywords."
+            )
+        reserved = {first.name}
+    accepted = [key for key in named if key not in reserved]
+    for key in settings:
+        if key in reserved:
+            raise ConfigError(
+                f"Backbone {name!r}: {key!r} comes from the data set and cannot be set."
+            )
+        if key not in named and not open_ended:
+            raise ConfigError(
+                f"Backbone {name!r} has no setting {key!r}.{_nearest(key, accepted)} "
+                f"Accepted: {', '.join(accepted) or 'none'}."
+            )
+    missing = [k for k in accepted if named[k].default is kinds.empty and k not in settings]
+    if missing:
+        raise ConfigError(f"Backbone {name!r} needs the setting {', '.join(missing)}.")
+
+
+def _nearest(key: str, accepted: Any) -> str:
+    """Return a sentence with the nearest accepted spelling, or nothing."""
+    found = difflib.get_close_matches(key.lower(), list(accepted), n=1, cutoff=0.5)
+    found = found or [name for name in accepted if name.lower() == key.lower()]
+    return f" Did you mean {found[0]!r}?" if found else ""

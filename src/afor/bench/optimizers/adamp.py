@@ -1,0 +1,107 @@
+"""AdamP (Heo 2021): Adam that does not grow the weights which a normalisation makes scale-free.
+
+Where a weight is followed by a normalisation its length has no effect on the loss, so the gradient
+is orthogonal to it. AdamP recognises such a tensor by that angle and removes the part of the update
+that points along the weight: only the direction is trained.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.functional import cosine_similarity
+from torch.optim import Optimizer
+
+from afor.bench.optimizers.checks import require_at_least, require_betas, trainable
+
+
+class AdamP(Optimizer):
+    """Adam with the radial part of the update removed, and decoupled weight decay.
+
+    `delta` is the cosine below which a tensor counts as scale-free, before the division by the
+    square root of its size; `wd_ratio` scales the weight decay of such tensors.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        delta: float = 0.1,
+        wd_ratio: float = 0.1,
+    ) -> None:
+        require_at_least("lr", lr, 0.0)
+        require_betas("betas", betas)
+        for name, value in [("eps", eps), ("weight_decay", weight_decay)]:
+            require_at_least(name, value, 0.0)
+        for name, value in [("delta", delta), ("wd_ratio", wd_ratio)]:
+            require_at_least(name, value, 0.0)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "delta": delta,
+            "wd_ratio": wd_ratio,
+        }
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step; `closure`, if given, computes the loss and its gradients first."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            lr, eps = group["lr"], group["eps"]
+            beta1, beta2 = group["betas"]
+            for param, grad in trainable(group, "AdamP"):
+                state = self.state[param]
+                if not state:
+                    state["step"] = 0
+                    state["exp_avg"] = torch.zeros_like(param)
+                    state["exp_avg_sq"] = torch.zeros_like(param)
+                state["step"] += 1
+                first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)  # m_t
+                second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+                correction1 = 1 - beta1 ** state["step"]
+                correction2 = 1 - beta2 ** state["step"]
+                update = first / (second.sqrt() / math.sqrt(correction2)).add_(eps)
+
+                decay_scale = 1.0
+                if param.dim() > 1 and param.numel() > 0:
+                    update, decay_scale = without_radial_part(
+                        update, param, grad, group["delta"], group["wd_ratio"], eps
+                    )
+                param.mul_(1 - lr * group["weight_decay"] * decay_scale)
+                param.add_(update, alpha=-lr / correction1)
+        return loss
+
+
+def without_radial_part(
+    update: torch.Tensor,
+    param: torch.Tensor,
+    grad: torch.Tensor,
+    delta: float,
+    wd_ratio: float,
+    eps: float,
+) -> tuple[torch.Tensor, float]:
+    """Project the update off the weight, per channel or else per layer, where the test says so.
+
+    Returns the update and the factor on the weight decay.
+    """
+    for rows in (len(param), 1):  # each output channel by itself, then the tensor as a whole
+        weights = param.reshape(rows, -1)
+        cosine = cosine_similarity(grad.reshape(rows, -1), weights, dim=1, eps=eps).abs()
+        # Read back to the host, as the authors do: free on a CPU, a wait on a GPU.
+        if cosine.max() < delta / math.sqrt(weights.shape[1]):
+            unit = weights / weights.norm(dim=1, keepdim=True).add_(eps)
+            updates = update.reshape(rows, -1)
+            radial = (unit * updates).sum(dim=1, keepdim=True)
+            return (updates - unit * radial).reshape(param.shape), wd_ratio
+    return update, 1.0

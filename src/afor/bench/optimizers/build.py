@@ -1,0 +1,193 @@
+"""From a name and its settings to an optimizer; what cannot work is refused before anything runs.
+
+A name is one of the table in `registry`, or `module:Class` for any optimizer that can be imported
+(`pytorch_optimizer:Lion`, `mylab.optim:Mine`).
+"""
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from afor.bench.errors import ConfigError
+from afor.bench.optimizers.registry import OPTIMIZERS, OptimizerEntry
+
+if TYPE_CHECKING:
+    import torch
+    from torch.optim import Optimizer
+
+# Filled in from the study or the model, so a setting of that name would be given twice.
+RESERVED = ("lr", "weight_decay", "seed")
+
+
+@runtime_checkable
+class AfterStep(Protocol):
+    """An optimizer that needs the batch once more after its step, as Sophia does.
+
+    The training loop calls this after every `step()`. It must leave the gradients, the buffers of
+    the model and the global random generators as they were, so that runs stay paired.
+    """
+
+    def after_step(self, model: "torch.nn.Module", inputs: "torch.Tensor") -> None:
+        """Do what the optimizer needs with the inputs of the step just taken."""
+
+
+@runtime_checkable
+class TwoModes(Protocol):
+    """An optimizer that trains at one point and evaluates at another, as schedule-free ones do."""
+
+    def train(self) -> None:
+        """Move the parameters to where gradients are taken."""
+
+    def eval(self) -> None:
+        """Move the parameters to where the model is judged."""
+
+
+def build_optimizer(
+    name: str,
+    model: "torch.nn.Module",
+    lr: float,
+    weight_decay: float,
+    *,
+    seed: int = 0,
+    **settings: object,
+) -> "Optimizer":
+    """Build the optimizer called `name` over all parameters of the model.
+
+    `settings` go on top of those in the table. `seed` reaches an optimizer that takes one.
+    Raises ConfigError for an unknown name, key or value.
+
+    >>> import torch
+    >>> model = torch.nn.Linear(4, 2)
+    >>> type(build_optimizer("mars", model, lr=1e-3, weight_decay=1e-4, gamma=0.05)).__name__
+    'MARS'
+    """
+    return _construct(name, list(model.parameters()), lr, weight_decay, seed, settings)
+
+
+def check_optimizer(
+    name: str, settings: Mapping[str, object], lr: float = 1e-3, weight_decay: float = 0.0
+) -> None:
+    """Raise ConfigError unless `name` can be built with these values, tried on a small tensor."""
+    import torch
+
+    _construct(name, [torch.nn.Parameter(torch.zeros(2, 2))], lr, weight_decay, 0, settings)
+
+
+def full_settings(name: str, settings: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings of the table with those of the study on top; lists become tuples."""
+    entry = find_entry(name)
+    merged = {**(entry.settings if entry else {}), **settings}
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in merged.items()}
+
+
+def find_entry(name: str) -> OptimizerEntry | None:
+    """Return the table's entry, or None for a `module:Class`; raise ConfigError for neither."""
+    if name in OPTIMIZERS:
+        return OPTIMIZERS[name]
+    if ":" in name:
+        return None
+    raise ConfigError(
+        f'optimizer "{name}" is not known{_nearest(name, OPTIMIZERS)}. '
+        f"Accepted: a name that `afor optimizers` lists, or module:Class."
+    )
+
+
+def accepted_settings(name: str) -> list[inspect.Parameter]:
+    """List the arguments a study may set for this optimizer, with their defaults."""
+    _, *others = inspect.signature(load_class(name)).parameters.values()  # the first takes params
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [p for p in others if p.name not in RESERVED and p.kind not in variadic]
+
+
+def load_class(name: str) -> "type[Optimizer]":
+    """Import the class behind a name."""
+    from torch.optim import Optimizer
+
+    entry = find_entry(name)
+    module_name, _, class_name = (entry.target if entry else name).partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError(
+            f'optimizer "{name}": module "{module_name}" cannot be imported ({error}). '
+            f"Install it in this environment, or put its folder on PYTHONPATH."
+        ) from error
+    found = getattr(module, class_name, None)
+    if not (isinstance(found, type) and issubclass(found, Optimizer)):
+        classes = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, Optimizer) and value is not Optimizer
+        ]
+        raise ConfigError(
+            f'optimizer "{name}": "{module_name}" has no optimizer class "{class_name}"'
+            f"{_nearest(class_name, classes)}. "
+            f"Accepted: a subclass of torch.optim.Optimizer."
+        )
+    return found
+
+
+def _construct(
+    name: str,
+    params: "list[torch.nn.Parameter]",
+    lr: float,
+    weight_decay: float,
+    seed: int,
+    settings: Mapping[str, object],
+) -> "Optimizer":
+    cls = load_class(name)
+    merged = full_settings(name, settings)
+    _check_keys(name, cls, merged)
+    accepted = inspect.signature(cls).parameters
+    arguments: dict[str, Any] = {**merged, "lr": lr}
+    if "seed" in accepted:
+        arguments["seed"] = seed
+    if "weight_decay" in accepted:
+        arguments["weight_decay"] = weight_decay
+    elif weight_decay:
+        raise ConfigError(
+            f'optimizer "{name}" takes no weight_decay, but the study asks for {weight_decay:g}. '
+            f"Set weight_decay = 0 for it; it would be ignored otherwise."
+        )
+    try:
+        return cls(params, **arguments)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise ConfigError(f'optimizer "{name}" refuses its settings: {error}') from error
+
+
+def _check_keys(name: str, cls: "type[Optimizer]", settings: Mapping[str, object]) -> None:
+    parameters = inspect.signature(cls).parameters
+    allowed = {p.name: p for p in accepted_settings(name)}
+    for key in settings:
+        if key in RESERVED:
+            raise ConfigError(
+                f'optimizer "{name}": {key} is set by the study itself and cannot be a setting. '
+                f"Remove it from the settings of this optimizer."
+            )
+        # A class with **kwargs swallows misspelled keys: only what it names counts.
+        if key not in allowed:
+            raise ConfigError(
+                f'optimizer "{name}" has no setting "{key}"{_nearest(key, allowed)}. '
+                f"Accepted: {', '.join(sorted(allowed)) or 'none'}."
+            )
+    missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in settings]
+    if missing or "lr" not in parameters:
+        wanted = ", ".join(missing) if missing else "no learning rate"
+        raise ConfigError(
+            f'optimizer "{name}" cannot be built from a list of parameters, lr and weight_decay: '
+            f"it wants {wanted}. Give the missing settings, or wrap it in a class of your own."
+        )
+    closure = inspect.signature(cls.step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
+        raise ConfigError(
+            f'optimizer "{name}" must evaluate the loss several times in a step (its step needs '
+            f"a closure), which a study of one gradient per batch cannot compare. Choose another."
+        )
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    spelling = {key.lower(): key for key in known}
+    close = difflib.get_close_matches(word.lower(), spelling, n=1, cutoff=0.5)
+    return f' (did you mean "{spelling[close[0]]}"?)' if close else ""

@@ -1,0 +1,30 @@
+"""What our optimizers ask of their arguments and parameters, said in one voice."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+
+def require_at_least(name: str, value: float, low: float) -> None:
+    """Raise ValueError unless `value` is a number of at least `low`; NaN is refused."""
+    if not value >= low:
+        raise ValueError(f"{name} must be at least {low:g}, got {value}")
+
+
+def require_betas(name: str, betas: tuple[float, float]) -> None:
+    """Raise ValueError unless both decay rates lie in [0, 1)."""
+    if len(betas) != 2 or not all(0.0 <= beta < 1.0 for beta in betas):
+        raise ValueError(f"{name} must be two numbers in [0, 1), got {betas}")
+
+
+def trainable(group: dict[str, Any], owner: str) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield each parameter of the group that has a gradient, with that gradient."""
+    for param in group["params"]:
+        grad = param.grad
+        if grad is None:
+            continue
+        if grad.is_sparse or param.is_complex():
+            kind = "sparse gradients" if grad.is_sparse else "complex parameters"
+            raise RuntimeError(f"{owner} takes dense, real tensors; it cannot use {kind}")
+        yield param, grad

@@ -1,0 +1,108 @@
+"""MARS (Yuan 2025), AdamW form: AdamW on a gradient corrected by its change since the last step.
+
+The correction is the variance reduction of STORM, scaled by gamma. As in the authors' runs it uses
+the previous batch's gradient instead of a second pass over the same batch, which costs one more
+copy of the gradient and nothing else.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from afor.bench.optimizers.checks import require_at_least, require_betas, trainable
+
+
+class MARS(Optimizer):
+    """MARS-AdamW with decoupled weight decay, on every tensor.
+
+    With `matrices_only` it does what the authors' class does by default: MARS on tensors of
+    exactly two dimensions, AdamW with settings of its own (`lr_rest`, `betas_rest`,
+    `weight_decay_rest`) on all others. `lr_rest` follows a schedule of `lr` in proportion.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 3e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        gamma: float = 0.025,
+        matrices_only: bool = False,
+        lr_rest: float = 3e-3,
+        betas_rest: tuple[float, float] = (0.9, 0.95),
+        weight_decay_rest: float = 0.1,
+    ) -> None:
+        require_at_least("lr", lr, 0.0)
+        require_betas("betas", betas)
+        require_betas("betas_rest", betas_rest)
+        for name, value in [("eps", eps), ("weight_decay", weight_decay), ("gamma", gamma)]:
+            require_at_least(name, value, 0.0)
+        for name, value in [("lr_rest", lr_rest), ("weight_decay_rest", weight_decay_rest)]:
+            require_at_least(name, value, 0.0)
+        if matrices_only and lr == 0.0:
+            raise ValueError("lr must be above 0 with matrices_only: lr_rest is kept as a ratio")
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "gamma": gamma,
+            "matrices_only": matrices_only,
+            "lr_rest_ratio": lr_rest / lr if lr else 0.0,
+            "betas_rest": betas_rest,
+            "weight_decay_rest": weight_decay_rest,
+        }
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step; `closure`, if given, computes the loss and its gradients first."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for param, grad in trainable(group, "MARS"):
+                corrects = param.dim() == 2 or not group["matrices_only"]
+                state = self.state[param]
+                if not state:
+                    state["step"] = 0
+                    state["exp_avg"] = torch.zeros_like(param)
+                    state["exp_avg_sq"] = torch.zeros_like(param)
+                    if corrects:
+                        # Paper: x_1 = x_0, so the first correction is zero. Here: the previous
+                        # gradient starts at zero because the authors' code does so.
+                        state["previous_grad"] = torch.zeros_like(param)
+                state["step"] += 1
+                if corrects:
+                    beta1, beta2 = group["betas"]
+                    lr, weight_decay = group["lr"], group["weight_decay"]
+                    direction = corrected(grad, state["previous_grad"], beta1, group["gamma"])
+                    state["previous_grad"].copy_(grad)  # the cost of MARS: a copy, not a reference
+                else:
+                    beta1, beta2 = group["betas_rest"]
+                    lr = group["lr"] * group["lr_rest_ratio"]
+                    weight_decay, direction = group["weight_decay_rest"], grad
+
+                first = state["exp_avg"].mul_(beta1).add_(direction, alpha=1 - beta1)  # m_t
+                second = state["exp_avg_sq"].mul_(beta2)  # v_t
+                second.addcmul_(direction, direction, value=1 - beta2)
+                correction1 = 1 - beta1 ** state["step"]
+                correction2 = 1 - beta2 ** state["step"]
+                scale = (second.sqrt() / math.sqrt(correction2)).add_(group["eps"])
+                param.mul_(1 - lr * weight_decay)
+                param.addcdiv_(first, scale, value=-lr / correction1)
+        return loss
+
+
+def corrected(
+    grad: torch.Tensor, previous: torch.Tensor, beta1: float, gamma: float
+) -> torch.Tensor:
+    """Return c_t = g + γ·β₁/(1−β₁)·(g − g_prev), shortened to length 1 where it is longer."""
+    change = (grad - previous).mul_(gamma * beta1 / (1 - beta1)).add_(grad)
+    return change.div_(change.norm().clamp_min(1.0))

@@ -1,0 +1,78 @@
+"""Every random number of a study comes from here: one function derives all seeds, one seeds torch.
+
+A seed depends on the study, the dataset, the fold, the draw and what it is for. It never depends
+on the optimizer, so all optimizers start from the same weights, see the same batches and drop the
+same units: their results can be compared pair by pair.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    import torch
+
+Purpose = Literal[
+    "folds",  # the order in which subjects are cut into test blocks
+    "validation",  # which subjects validate in this draw
+    "weights",  # the initial weights of the backbone
+    "batches",  # the order of the training windows
+    "dropout",  # every random number drawn inside the network while it trains
+    "labels",  # what an optimizer draws for itself: Sophia's sampled labels
+]
+
+
+def derive_seed(
+    study_seed: int,
+    dataset: str,
+    fold: int | None,
+    draw: int | None,
+    purpose: Purpose,
+) -> int:
+    """Derive the seed for one purpose, a number below 2**63.
+
+    `fold` and `draw` are None for what all folds or all draws share.
+
+    >>> derive_seed(0, "deap", 3, 1, "weights")
+    2862299564799530210
+    """
+    if purpose not in get_args(Purpose):
+        known = ", ".join(get_args(Purpose))
+        raise ValueError(f"no seed is kept for {purpose!r}; a purpose is one of {known}")
+    return _hash([study_seed, dataset, fold, draw, purpose])
+
+
+def derive_substep(seed: int, step: int) -> int:
+    """Derive the seed of one step from the seed of a run, so that a resumed run draws the same."""
+    return _hash([seed, step])
+
+
+def _hash(key: list[int | str | None]) -> int:
+    digest = hashlib.sha256(json.dumps(key).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def seed_torch(seed: int) -> None:
+    """Seed torch's global generators on every device."""
+    import torch
+
+    torch.manual_seed(seed)
+
+
+@contextmanager
+def isolated(seed: int, device: "torch.device") -> Iterator[None]:
+    """Draw from `seed` inside the block and leave the global generators as they were."""
+    import torch
+
+    on_mps = device.type == "mps"
+    cuda = [device.index or 0] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        mps_state = torch.mps.get_rng_state() if on_mps else None  # fork_rng does not know mps
+        try:
+            seed_torch(seed)
+            yield
+        finally:
+            if mps_state is not None:
+                torch.mps.set_rng_state(mps_state)

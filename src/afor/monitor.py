@@ -1,0 +1,197 @@
+"""Look inside AFOR: beta2, score, noise, agreement and z-score of each named tensor.
+
+Nothing here runs unless it is called, `Monitor.record` only copies a few numbers per tensor on
+their own device, and the host waits for none of them before they are read.
+
+>>> import torch
+>>> from afor import AFOR
+>>> from afor.monitor import Monitor, read
+>>> model = torch.nn.Linear(4, 2)
+>>> optimizer = AFOR(model.named_parameters(), lr=1e-2)
+>>> monitor = Monitor(optimizer)
+>>> for _ in range(3):
+...     model(torch.ones(8, 4)).square().mean().backward()
+...     optimizer.step()
+...     monitor.record()
+>>> round(read(optimizer)["weight"].beta2, 2)
+1.0
+>>> len(monitor.readings())  # two tensors, three steps
+6
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from afor.control import FIELDS
+from afor.optimizer import AFOR
+
+AWAKE = 0.5  # a tensor whose |z-score| is above this has left the middle of the range
+QUANTITIES = ("beta2", "score", "noise", "agreement", "zscore", "score_std")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the controller of one tensor held after one step."""
+
+    step: int  # of the monitor, or of the tensor when read directly
+    name: str
+    beta2: float
+    score: float  # rho
+    noise: float  # the larger of the two noise averages
+    agreement: float  # c-bar
+    zscore: float  # zeta
+    score_std: float  # sigma
+
+    @property
+    def is_awake(self) -> bool:
+        """Tell whether the score lies clearly off its running mean."""
+        return abs(self.zscore) > AWAKE
+
+
+class ScalarWriter(Protocol):
+    """What `torch.utils.tensorboard.SummaryWriter` offers."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> Any:
+        """Write one number."""
+
+
+def read(optimizer: AFOR, model: torch.nn.Module | None = None) -> dict[str, Reading]:
+    """Return the last reading of each tensor that has taken a step, by name.
+
+    Names come from the model, from named parameters given to the optimizer, or are ``group.index``.
+    """
+    names, tensors = _named_states(optimizer, model)
+    controls = [state["control"] for state in tensors]
+    steps = [int(state["step"].item()) for state in tensors]
+    rows = [
+        _reading(step, name, control.tolist())
+        for step, name, control in zip(steps, names, controls, strict=True)
+    ]
+    return {row.name: row for row in rows}
+
+
+class Monitor:
+    """Record the controllers of an optimizer over the steps of a run.
+
+    Args:
+        optimizer: the optimizer to watch.
+        model: where the names come from, see `read`.
+        every: record only every so many calls.
+
+    """
+
+    def __init__(
+        self, optimizer: AFOR, model: torch.nn.Module | None = None, *, every: int = 1
+    ) -> None:
+        if every < 1:
+            raise ValueError(f"every must be at least 1, got {every}")
+        self.optimizer = optimizer
+        self.model = model
+        self.every = every
+        self._calls = 0
+        self._records: list[tuple[int, list[str], list[Tensor]]] = []
+
+    def record(self) -> None:
+        """Keep the present state of all controllers; call it after ``optimizer.step()``."""
+        self._calls += 1
+        if self._calls % self.every:
+            return
+        names, states = _named_states(self.optimizer, self.model)
+        self._records.append((self._calls, names, [state["control"].clone() for state in states]))
+
+    def clear(self) -> None:
+        """Forget what was recorded."""
+        self._records.clear()
+
+    def readings(self) -> list[Reading]:
+        """Return everything recorded, oldest first."""
+        return list(self._readings(self._records))
+
+    def table(self) -> str:
+        """Return the last record as a text table, one line per tensor.
+
+        >>> print(Monitor(AFOR([torch.zeros(1)])).table())
+        tensor  beta2  score  noise  agreement  z-score  sigma
+        """
+        header = ("tensor", "beta2", "score", "noise", "agreement", "z-score", "sigma")
+        lines = [header, *map(_cells, self._readings(self._records[-1:]))]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+            for line in lines
+        )
+
+    def awake_share(self) -> list[tuple[int, float]]:
+        """Return, per recorded step, the share of tensors whose absolute z-score is above 0.5."""
+        return [
+            (record[0], _mean(float(r.is_awake) for r in self._readings([record])))
+            for record in self._records
+        ]
+
+    def write(
+        self,
+        writer: ScalarWriter,
+        *,
+        prefix: str = "afor",
+        quantities: Iterable[str] = ("beta2", "score", "noise", "agreement", "zscore"),
+    ) -> None:
+        """Write everything recorded to TensorBoard, one scalar per tensor and quantity."""
+        chosen = tuple(quantities)
+        unknown = [name for name in chosen if name not in QUANTITIES]
+        if unknown:
+            raise ValueError(f"no quantity {unknown[0]!r}; there are {', '.join(QUANTITIES)}")
+        for r in self.readings():
+            for quantity in chosen:
+                writer.add_scalar(f"{prefix}/{quantity}/{r.name}", getattr(r, quantity), r.step)
+
+    def _readings(self, records: list[tuple[int, list[str], list[Tensor]]]) -> Iterator[Reading]:
+        for step, names, controls in records:
+            if not controls:
+                continue
+            values = torch.stack([c.double() for c in controls]).tolist()  # the host waits here
+            for name, row in zip(names, values, strict=True):
+                yield _reading(step, name, row)
+
+
+def _named_states(
+    optimizer: AFOR, model: torch.nn.Module | None
+) -> tuple[list[str], list[dict[str, Tensor]]]:
+    """Return names and states of the tensors that have taken a step."""
+    known = {id(p): name for name, p in model.named_parameters()} if model is not None else {}
+    names, states = [], []
+    for g, group in enumerate(optimizer.param_groups):
+        given = group.get("param_names")
+        for i, p in enumerate(group["params"]):
+            if optimizer.state.get(p):
+                names.append(known.get(id(p)) or (given[i] if given else f"{g}.{i}"))
+                states.append(optimizer.state[p])
+    return names, states
+
+
+def _reading(step: int, name: str, row: list[float]) -> Reading:
+    s = dict(zip(FIELDS, row, strict=True))
+    return Reading(
+        step=step,
+        name=name,
+        beta2=1.0 - s["forgetting"],
+        score=s["score"],
+        noise=max(s["noise_fast"], s["noise_slow"]),
+        agreement=s["agreement"],
+        zscore=s["zscore"],
+        score_std=math.sqrt(max(s["score_var"], 0.0)),
+    )
+
+
+def _cells(r: Reading) -> tuple[str, ...]:
+    numbers = f"{r.beta2:.5f} {r.score:.3g} {r.noise:.3g} {r.agreement:.3f} {r.zscore:+.2f}"
+    return (r.name, *numbers.split(), f"{r.score_std:.3g}")
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else 0.0

@@ -1,0 +1,56 @@
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from afor.bench.cli.optimizers import register
+from afor.bench.errors import ConfigError
+from afor.bench.optimizers import OPTIMIZERS
+
+
+@pytest.fixture
+def app() -> typer.Typer:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    register(app)
+    return app
+
+
+def test_the_table_names_every_optimizer_and_the_next_command(app: typer.Typer) -> None:
+    result = CliRunner().invoke(app, ["optimizers"], env={"COLUMNS": "120"})
+    assert result.exit_code == 0
+    for name in OPTIMIZERS:
+        assert f"\n{name} " in result.stdout
+    assert "afor with direction_weight 0" in result.stdout
+    assert "afor with betas (0.9, 0.99)" in result.stdout
+    assert "Next: `afor optimizers NAME`" in result.stdout
+
+
+def test_json_carries_the_whole_table(app: typer.Typer) -> None:
+    rows = json.loads(CliRunner().invoke(app, ["optimizers", "--json"]).stdout)
+    assert [row["name"] for row in rows] == list(OPTIMIZERS)
+    mars = next(row for row in rows if row["name"] == "mars")
+    assert mars["settings"]["gamma"] == 0.025
+    assert mars["weight_decay"] == "decoupled"
+    sophia = next(row for row in rows if row["name"] == "sophia")
+    assert sophia["loop"] == "a second backward pass every 10 steps"
+
+
+def test_one_optimizer_shows_its_settings_beside_the_defaults(app: typer.Typer) -> None:
+    result = CliRunner().invoke(app, ["optimizers", "mars_authors"])
+    assert result.exit_code == 0
+    assert "(0.95, 0.99)" in result.stdout
+    assert "matrices_only" in result.stdout
+
+
+def test_a_class_outside_the_table_shows_its_arguments(app: typer.Typer) -> None:
+    result = CliRunner().invoke(app, ["optimizers", "torch.optim:NAdam", "--json"])
+    arguments = {row["setting"]: row["default"] for row in json.loads(result.stdout)["arguments"]}
+    assert arguments["momentum_decay"] == 0.004
+
+
+def test_an_unknown_name_is_an_error_with_the_nearest(app: typer.Typer) -> None:
+    result = CliRunner().invoke(app, ["optimizers", "sofia"])
+    assert isinstance(result.exception, ConfigError)
+    assert 'did you mean "sophia"' in str(result.exception)

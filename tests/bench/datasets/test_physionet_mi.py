@@ -1,0 +1,200 @@
+import shutil
+
+import mne
+import numpy as np
+import pytest
+from scipy.signal import welch
+
+from afor.bench.datasets.checksums import Ledger
+from afor.bench.datasets.edf import read_edf
+from afor.bench.datasets.physionet_mi import (
+    CLASS_NAMES,
+    IRREGULAR,
+    PhysionetSettings,
+    find_subjects,
+    load_subject,
+)
+from afor.bench.datasets.writers import write_edf
+from afor.bench.errors import ConfigError, DataError
+from afor.bench.windows import open_windows
+
+# The 64 names as the files spell them.
+NAMES = [
+    "Fc5.", "Fc3.", "Fc1.", "Fcz.", "Fc2.", "Fc4.", "Fc6.", "C5..",
+    "C3..", "C1..", "Cz..", "C2..", "C4..", "C6..", "Cp5.", "Cp3.",
+    "Cp1.", "Cpz.", "Cp2.", "Cp4.", "Cp6.", "Fp1.", "Fpz.", "Fp2.",
+    "Af7.", "Af3.", "Afz.", "Af4.", "Af8.", "F7..", "F5..", "F3..",
+    "F1..", "Fz..", "F2..", "F4..", "F6..", "F8..", "Ft7.", "Ft8.",
+    "T7..", "T8..", "T9..", "T10.", "Tp7.", "Tp8.", "P7..", "P5..",
+    "P3..", "P1..", "Pz..", "P2..", "P4..", "P6..", "P8..", "Po7.",
+    "Po3.", "Poz.", "Po4.", "Po8.", "O1..", "Oz..", "O2..", "Iz..",
+]  # fmt: skip
+EVENTS = [(0.0, 4.2, "T0"), (4.2, 4.1, "T1"), (8.3, 4.2, "T0"), (12.5, 4.1, "T2")]
+
+
+def write_run(root, subject, run, *, seconds=17, rate=160, events=EVENTS, names=NAMES):
+    rng = np.random.default_rng([int(subject[1:]), run])
+    signal = rng.normal(0, 20, (len(names), seconds * rate))
+    write_edf(root / subject / f"{subject}R{run:02d}.edf", names, signal, rate, events)
+    return signal
+
+
+@pytest.fixture
+def root(tmp_path):
+    for run in (4, 8, 12, 6, 10, 14):
+        write_run(tmp_path, "S001", run)
+    for run in (1, 2):
+        write_run(tmp_path, "S001", run, seconds=13, events=[(0.0, 12.3, "T0")])
+    return tmp_path
+
+
+def test_the_same_codes_mean_other_classes_in_other_runs(root):
+    recording = load_subject(root, "S001", PhysionetSettings(task="imagery"))
+    assert recording.class_names == CLASS_NAMES["imagery"]
+    runs = recording.trial_ids // 1000
+    for run, label in zip(runs, recording.labels, strict=True):
+        assert (label in (0, 1)) == (run in (4, 8, 12))
+    assert recording.class_counts() == (3, 3, 3, 3)
+    for task in ("left_right", "fists_feet"):
+        assert load_subject(root, "S001", PhysionetSettings(task=task)).class_counts() == (3, 3)
+
+
+def test_a_trial_starts_at_its_event_and_channels_carry_plain_names(root):
+    settings = PhysionetSettings(task="left_right", band_hz="none", channels=("C3", "cz", "C4.."))
+    recording = load_subject(root, "S001", settings)
+    signal = write_run(root, "S001", 4)
+    begin = round(12.5 * 160)
+    expected = signal[[NAMES.index(n) for n in ("C3..", "Cz..", "C4..")], begin : begin + 640]
+    np.testing.assert_allclose(recording.trials[1], expected, atol=5e-3)
+    assert recording.channel_names == ("C3", "Cz", "C4")
+    assert recording.trial_ids[1] == 4001
+
+
+def test_a_minute_of_rest_is_cut_into_trials_and_the_padding_left_out(root):
+    recording = load_subject(root, "S001", PhysionetSettings(task="eyes"))
+    assert recording.class_counts() == (3, 3)  # 12.3 s hold three trials of 4 s
+    assert recording.trials.shape == (6, 64, 640)
+
+
+def test_filtering_before_and_after_cutting_differ(root):
+    before, after = (
+        load_subject(root, "S001", PhysionetSettings(task="left_right", filter_scope=scope))
+        for scope in ("continuous", "trial")
+    )
+    assert not np.allclose(before.trials, after.trials, atol=1)
+
+
+def test_a_missing_run_names_subject_and_file(root):
+    (root / "S001" / "S001R08.edf").unlink()
+    assert find_subjects(root, PhysionetSettings(task="left_right")) == ("S001",)
+    with pytest.raises(DataError, match=r"subject S001: S001R08\.edf missing"):
+        load_subject(root, "S001", PhysionetSettings(task="left_right"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rate": 128, "seconds": 20}, "128 Hz, expected 160"),
+        ({"names": NAMES[:-1]}, "63 channels, expected 64"),
+        ({"names": [*NAMES[:-1], "Fc5."]}, "channel FC5 occurs twice"),
+        ({"events": [(0.0, 4.0, "T7")]}, "has events T7; expected T0"),
+        ({"events": [(0.0, 2.0, "T1")]}, "shorter than trial_s = 4"),
+    ],
+)
+def test_a_run_that_is_not_as_published_is_refused(root, changes, message):
+    write_run(root, "S001", 8, **changes)
+    with pytest.raises(DataError, match=message) as error:
+        load_subject(root, "S001", PhysionetSettings(task="left_right"))
+    assert "S001R08.edf" in str(error.value)
+
+
+def test_an_unknown_channel_is_refused_with_the_known_ones(root):
+    with pytest.raises(ConfigError, match=r"no channel C99.*Known: FC5"):
+        load_subject(root, "S001", PhysionetSettings(channels=("C99",)))
+
+
+def test_irregular_subjects_are_left_out_unless_asked_for(root, cache_dir):
+    for run in (1, 2):
+        write_run(root, "S100", run, seconds=13, rate=128, events=[(0.0, 12.3, "T0")])
+    assert open_windows("physionet_mi", root, cache_dir=cache_dir).subjects == ("S001",)
+    with pytest.raises(DataError, match=r"128 Hz, expected 160\. Subject S100 is known for it"):
+        open_windows("physionet_mi", root, cache_dir=cache_dir, options={"include_irregular": True})
+
+
+def test_the_same_file_under_two_subjects_is_refused(root, cache_dir):
+    for run in (1, 2):
+        (root / "S002").mkdir(exist_ok=True)
+        shutil.copy(root / "S001" / f"S001R{run:02d}.edf", root / "S002" / f"S002R{run:02d}.edf")
+    with pytest.raises(DataError, match="of subject S002 is trial 1000 of subject S001"):
+        open_windows("physionet_mi", root, cache_dir=cache_dir)
+
+
+# On the real recordings ---------------------------------------------------------------------------
+
+
+def test_all_real_files_have_their_published_checksums(physionet_root, cache_dir):
+    files = sorted(physionet_root.glob("S*/*.edf"))
+    ledger = Ledger(cache_dir, physionet_root)
+    sources = ledger.check(files)
+    assert len(sources) == len(ledger.published) == 71
+    assert {source.name: source.sha256 for source in sources} == ledger.published
+
+
+@pytest.mark.parametrize("name", ["S001/S001R02.edf", "S003/S003R06.edf", "S100/S100R04.edf"])
+def test_real_files_read_as_mne_reads_them(physionet_root, name):
+    edf = read_edf(physionet_root / name)
+    raw = mne.io.read_raw_edf(physionet_root / name, preload=True, verbose="error")
+    ours = np.stack([edf.microvolts(label) for label in edf.labels()])
+    np.testing.assert_allclose(ours, raw.get_data() * 1e6, atol=1e-6)
+    events = edf.annotations()
+    np.testing.assert_allclose([e.onset_s for e in events], raw.annotations.onset)
+    assert [e.text for e in events] == list(raw.annotations.description)
+
+
+def test_twenty_real_subjects_give_windows_and_more_alpha_with_closed_eyes(
+    physionet_root, cache_dir
+):
+    options = {"channels": ("O1", "Oz", "O2")}
+    source = open_windows("physionet_mi", physionet_root, options=options, cache_dir=cache_dir)
+    assert source.subjects == tuple(f"S{i:03d}" for i in range(1, 21))
+    assert len(source) == 20 * 2 * 60
+    hz, power = welch(source.gather(np.arange(len(source))), source.rate_hz, nperseg=160)
+    alpha = np.log(power[..., (hz >= 8) & (hz <= 12)].mean(axis=(1, 2)))
+    more = [
+        alpha[(source.subject_ids == s) & (source.labels == 1)].mean()
+        > alpha[(source.subject_ids == s) & (source.labels == 0)].mean()
+        for s in source.subjects
+    ]
+    assert sum(more) >= 17  # nearly everybody's alpha grows
+
+
+def test_real_imagery_has_the_balance_of_the_protocol(physionet_root, cache_dir):
+    options = {"task": "imagery", "channels": ("C3", "C4")}
+    source = open_windows("physionet_mi", physionet_root, options=options, cache_dir=cache_dir)
+    assert source.subjects == ("S001", "S002", "S003", "S004", "S005")
+    for subject in source.prepared:
+        assert sum(subject.class_counts()) == 90
+        assert min(subject.class_counts()) >= 21
+
+
+def test_the_real_s100_is_recognised_as_irregular(physionet_root):
+    assert "S100" in IRREGULAR
+    edf = read_edf(physionet_root / "S100" / "S100R04.edf")
+    assert edf.rate_hz(edf.labels()[0]) == 128
+    assert max(event.duration_s for event in edf.annotations()) == pytest.approx(5.1, abs=0.05)
+
+
+def test_a_changed_sample_in_a_real_file_is_caught_by_the_published_checksum(
+    physionet_root, tmp_path, cache_dir
+):
+    shutil.copy(physionet_root / "SHA256SUMS.txt", tmp_path)
+    (tmp_path / "S001").mkdir()
+    for run in (1, 2):
+        name = f"S001/S001R{run:02d}.edf"
+        (tmp_path / name).write_bytes((physionet_root / name).read_bytes())
+    open_windows("physionet_mi", tmp_path, cache_dir=cache_dir)
+    content = bytearray((tmp_path / name).read_bytes())
+    content[500_000] ^= 1
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=r"not the published ones|has changed since"):
+        open_windows("physionet_mi", tmp_path, cache_dir=cache_dir)

@@ -1,0 +1,145 @@
+"""Looking inside: names, values, table, TensorBoard, no host sync while recording."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from afor import AFOR
+from afor.control import FIELDS
+from afor.monitor import Monitor, Reading, read
+from afor.reference import ReferenceState, reference_step
+
+
+def trained(steps: int, **options: object) -> tuple[torch.nn.Module, AFOR, Monitor]:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    optimizer = AFOR(model.named_parameters(), lr=1e-2, **options)  # type: ignore[arg-type]
+    monitor = Monitor(optimizer)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(16, 5)).square().mean().backward()
+        optimizer.step()
+        monitor.record()
+    return model, optimizer, monitor
+
+
+def test_a_reading_is_what_the_reference_computes() -> None:
+    theta = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
+    param = torch.nn.Parameter(theta.clone())
+    optimizer = AFOR([("theta", param)], lr=1e-2)
+    state = ReferenceState.start(theta)
+    torch.manual_seed(1)
+    for _ in range(120):
+        grad = torch.randn(3, dtype=torch.float64) + 1
+        param.grad = grad.clone()
+        optimizer.step()
+        theta, seen = reference_step(theta, grad, state, lr=1e-2)
+    reading = read(optimizer)["theta"]
+    assert reading.step == 120
+    assert reading.beta2 == pytest.approx(seen.beta2, abs=1e-12)
+    assert reading.score == pytest.approx(seen.score)
+    assert reading.zscore == pytest.approx(seen.zscore)
+    assert reading.agreement == pytest.approx(state.agreement)
+    assert reading.noise == pytest.approx(max(state.noise_fast, state.noise_slow))
+    assert reading.score_std == pytest.approx(state.score_var**0.5)
+
+
+def test_names_come_from_the_model_the_parameters_or_their_place() -> None:
+    model, optimizer, _ = trained(1)
+    assert list(read(optimizer)) == [name for name, _ in model.named_parameters()]
+    plain = AFOR(model.parameters())
+    plain.step()
+    assert list(read(plain)) == ["0.0", "0.1", "0.2", "0.3"]
+    assert list(read(plain, model)) == [name for name, _ in model.named_parameters()]
+
+
+def test_every_step_is_recorded_for_every_tensor() -> None:
+    _, _, monitor = trained(7)
+    readings = monitor.readings()
+    assert [r.step for r in readings] == [step for step in range(1, 8) for _ in range(4)]
+    assert all(0.99 <= r.beta2 <= 0.999 for r in readings)
+    monitor.clear()
+    assert monitor.readings() == []
+
+
+def test_recording_can_skip_steps() -> None:
+    _, optimizer, _ = trained(1)
+    monitor = Monitor(optimizer, every=3)
+    for _ in range(7):
+        optimizer.step()
+        monitor.record()
+    assert sorted({r.step for r in monitor.readings()}) == [3, 6]
+    with pytest.raises(ValueError, match="every must be at least 1, got 0"):
+        Monitor(optimizer, every=0)
+
+
+def test_recording_reads_nothing_back_to_the_host() -> None:
+    _, _, monitor = trained(2)
+
+    class NoReads(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            assert func is not torch.ops.aten._local_scalar_dense.default
+            return func(*args, **(kwargs or {}))
+
+    with NoReads():
+        monitor.record()
+
+
+def test_a_record_does_not_change_with_later_steps() -> None:
+    _, optimizer, monitor = trained(3)
+    before = monitor.readings()
+    optimizer.step()
+    assert monitor.readings() == before
+
+
+def test_the_table_has_one_line_per_tensor() -> None:
+    model, _, monitor = trained(3)
+    lines = monitor.table().splitlines()
+    assert lines[0].split() == [
+        "tensor",
+        "beta2",
+        "score",
+        "noise",
+        "agreement",
+        "z-score",
+        "sigma",
+    ]
+    assert [line.split()[0] for line in lines[1:]] == [n for n, _ in model.named_parameters()]
+
+
+def test_scalars_reach_tensorboard(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
+    _, _, monitor = trained(4)
+    with SummaryWriter(str(tmp_path)) as writer:
+        monitor.write(writer, quantities=["beta2"])
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    scalars = events.Scalars("afor/beta2/0.weight")
+    expected = [r.beta2 for r in monitor.readings() if r.name == "0.weight"]
+    assert [s.value for s in scalars] == pytest.approx(expected)
+    with pytest.raises(ValueError, match="no quantity 'beta3'; there are beta2, score"):
+        monitor.write(writer, quantities=["beta3"])
+
+
+def test_the_share_of_awake_tensors_counts_large_z_scores() -> None:
+    _, optimizer, _ = trained(1)
+    monitor = Monitor(optimizer)
+    for p, zscore in zip(optimizer.param_groups[0]["params"], (0.0, 0.6, -0.7, 0.4), strict=True):
+        optimizer.state[p]["control"][FIELDS.index("zscore")] = zscore
+    monitor.record()
+    assert monitor.awake_share() == [(1, 0.5)]
+
+
+def test_tensors_without_a_step_are_left_out() -> None:
+    used, unused = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    optimizer = AFOR([("used", used), ("unused", unused)])
+    monitor = Monitor(optimizer)
+    monitor.record()
+    assert monitor.readings() == []
+    used.grad = torch.ones(2)
+    optimizer.step()
+    assert list(read(optimizer)) == ["used"]
+    assert isinstance(read(optimizer)["used"], Reading)
