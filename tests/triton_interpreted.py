@@ -151,6 +151,14 @@ def test_a_tensor_gives_the_same_bits_alone_and_in_a_group() -> None:
     assert torch.equal(together.controls[1], alone.controls[0])
 
 
+def test_without_momentum_the_average_is_the_gradient_exactly() -> None:
+    s = ControlSettings(beta1=0.0)
+    group = Group.of([torch.zeros(3)], s)
+    group.exp_avgs[0].fill_(1e8)  # m + (g - m) would lose g
+    triton_afor(*group.lists([torch.ones(3)]), settings=s, lr=0.01, weight_decay=0.0)
+    assert torch.equal(group.exp_avgs[0], torch.ones(3))
+
+
 def _against_foreach(
     params: Sequence[Tensor],
     grads: Sequence[Sequence[Tensor]],
