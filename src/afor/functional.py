@@ -280,9 +280,11 @@ def _multi_tensor_afor(
     torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
     forgetting, scale, shift = torch.stack(coefficients).to(work).unbind()
     torch._foreach_clamp_max_(squares, _largest(stored[2][0]))
-    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), forgetting.unbind())
+    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), list(forgetting.unbind()))
     roots = torch._foreach_sqrt(squares)
-    denominators = torch._foreach_addcmul(shift.unbind(), roots, scale.unbind())
+    denominators = torch._foreach_addcmul(
+        list(shift.unbind()), roots, list(scale.unbind())
+    )
     if weight_decay != 0.0:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
     if isinstance(lr, Tensor) or _scale_update(lr):
