@@ -284,7 +284,8 @@ def _multi_tensor_afor(
     torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
     forgetting, scale, shift = torch.stack(coefficients).to(work).unbind()
     torch._foreach_clamp_max_(squares, _largest(stored[2][0]))
-    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), list(forgetting.unbind()))
+    weights = list(forgetting.unbind())  # a list: dynamo takes a tuple for a number
+    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), weights)
     roots = torch._foreach_sqrt(squares)
     denominators = torch._foreach_addcmul(list(shift.unbind()), roots, list(scale.unbind()))
     if weight_decay != 0.0:
