@@ -303,7 +303,7 @@ def update_kernel(
     full = begin + (end - begin) // _BLOCK * _BLOCK
     lanes = tl.arange(0, _BLOCK)
     # see _largest in functional.py
-    LARGEST: tl.constexpr = 1.7976931348623157e308 if WORK == tl.float64 else 3.4028234663852886e38
+    LARGEST: tl.constexpr = 1.7976931348623157e308 if tl.float64 == WORK else 3.4028234663852886e38
     for start in range(begin, full, _BLOCK):
         offsets = tl.multiple_of(start, _BLOCK) + lanes
         g = tl.load(grads + offsets).to(WORK) * factor
