@@ -13,6 +13,7 @@ from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 
 from afor.control import Coefficients, ControlSettings, Sums, advance
 from afor.fused import fused_afor, unavailable_reason
+from afor.triton_path import triton_afor
 
 CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
 ROW = 1 << 24  # elements laid end to end by the foreach path
@@ -49,8 +50,11 @@ def afor(
     if fused is None and foreach is None:
         fused, foreach = default_implementation(params, differentiable=differentiable)
     lists = [params, grads, exp_avgs, exp_avg_sqs, controls, state_steps]
-    if fused:
-        left = fused_afor(
+    if fused and params[0].device.type == "cuda" and torch.compiler.is_compiling():
+        foreach = True  # inductor writes kernels of its own
+    elif fused:
+        fused_step = triton_afor if params[0].device.type == "cuda" else fused_afor
+        left = fused_step(
             params, grads, exp_avgs, exp_avg_sqs, controls, state_steps,
             settings=settings, lr=lr, weight_decay=weight_decay, maximize=maximize,
             grad_scale=grad_scale, found_inf=found_inf,
@@ -283,7 +287,7 @@ def _multi_tensor_afor(
     weights = list(forgetting.unbind())  # a list: dynamo takes a tuple for a number
     torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), weights)
     roots = torch._foreach_sqrt(squares)
-    denominators = torch._foreach_addcmul(shift.unbind(), roots, scale.unbind())
+    denominators = torch._foreach_addcmul(list(shift.unbind()), roots, list(scale.unbind()))
     if weight_decay != 0.0:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
     if isinstance(lr, Tensor) or _scale_update(lr):

@@ -15,6 +15,7 @@ from afor.control import control_settings, initial_control
 from afor.functional import afor
 from afor.fused import GroupPlan, unavailable_reason
 from afor.released import released_afor
+from afor.triton_path import triton_unavailable_reason
 
 CHOICES = {
     "normalization": ("self", "fixed"),
@@ -348,12 +349,18 @@ def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], b
 
 def _check_fused(params: list[Tensor]) -> None:
     for p in params:
-        if p.device.type != "cpu" or not p.is_floating_point():
+        if p.device.type not in ("cpu", "cuda"):
             raise RuntimeError(
-                "`fused=True` requires all parameters to be floating-point tensors on the CPU, "
+                "`fused=True` requires all parameters to be tensors on the CPU or a CUDA device, "
                 f"got {p.dtype} on {p.device.type}; leave fused unset"
             )
-    reason = unavailable_reason()
+    devices = {p.device.type for p in params}
+    if len(devices) > 1:
+        raise RuntimeError(
+            "`fused=True` requires the parameters of a group to be on one kind of device, got "
+            f"{' and '.join(sorted(devices))}; give each its own group"
+        )
+    reason = triton_unavailable_reason() if "cuda" in devices else unavailable_reason()
     if reason is not None:
         raise RuntimeError(f"`fused=True` cannot be used: {reason}")
 
