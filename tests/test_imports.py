@@ -28,7 +28,7 @@ BENCH = [
     ["windows", "window_source", "trial_cache", "array_windows", "data_check"],
     ["splits"],
     ["backbones", "optimizers", "runs", "batches", "traces", "train"],
-    ["plan", "store", "spool", "results", "engine", "engines", "runner", "merge"],
+    ["results", "plan", "store", "spool", "engine", "engines", "runner", "merge"],
     ["statistics", "analysis"],
     ["tables", "figures", "report", "templates"],
     ["doctor", "demo"],

@@ -302,6 +302,8 @@ def update_kernel(
     end = tl.minimum(begin + piece, elements)
     full = begin + (end - begin) // _BLOCK * _BLOCK
     lanes = tl.arange(0, _BLOCK)
+    # see _largest in functional.py
+    LARGEST: tl.constexpr = 1.7976931348623157e308 if WORK == tl.float64 else 3.4028234663852886e38
     for start in range(begin, full, _BLOCK):
         offsets = tl.multiple_of(start, _BLOCK) + lanes
         g = tl.load(grads + offsets).to(WORK) * factor
@@ -309,7 +311,7 @@ def update_kernel(
         m = tl.load(exp_avgs + offsets).to(WORK)
         v = tl.load(exp_avg_sqs + offsets).to(WORK)
         m = _lerp(m, g, weight)
-        v = _lerp(v, g * g, square_weight)
+        v = _lerp(tl.where(v == float("inf"), LARGEST, v), g * g, square_weight)
         p = p * decay - rate * _quotient(m, v, scale, shift)
         tl.store(params + offsets, p.to(PARAM))
         tl.store(exp_avgs + offsets, m.to(MOMENT))
@@ -322,7 +324,7 @@ def update_kernel(
         m = tl.load(exp_avgs + offsets, mask=mask, other=0.0).to(WORK)
         v = tl.load(exp_avg_sqs + offsets, mask=mask, other=0.0).to(WORK)
         m = _lerp(m, g, weight)
-        v = _lerp(v, g * g, square_weight)
+        v = _lerp(tl.where(v == float("inf"), LARGEST, v), g * g, square_weight)
         p = p * decay - rate * _quotient(m, v, scale, shift)
         tl.store(params + offsets, p.to(PARAM), mask=mask)
         tl.store(exp_avgs + offsets, m.to(MOMENT), mask=mask)
