@@ -121,6 +121,24 @@ def test_inductor_gives_the_numbers_of_the_eager_step(implementation):
         )
 
 
+def test_inductor_follows_a_float_lr_that_changes():
+    p, q = (nn.Parameter(torch.ones(3)) for _ in range(2))
+    optimizer, reference = AFOR([p], lr=0.1, foreach=False), AFOR([q], lr=0.1, foreach=False)
+    feed([p], 0)
+    feed([q], 0)
+    optimizer.step()
+    reference.step()
+    step = compiled_step(optimizer, "inductor")
+    for t in range(1, 6):
+        for o in (optimizer, reference):
+            o.param_groups[0]["lr"] *= 0.5
+        feed([p], t)
+        feed([q], t)
+        step()
+        reference.step()
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+
+
 def test_the_first_step_may_be_the_compiled_one(implementation):
     params, plain = parameters(), parameters()
     optimizer, reference = AFOR(params, **implementation), AFOR(plain, foreach=False)

@@ -12,6 +12,7 @@ PUBLIC = [
     "afor.control",
     "afor.functional",
     "afor.fused",
+    "afor.monitor",
     "afor.optimizer",
     "afor.reference",
     "afor.released",
