@@ -141,8 +141,8 @@ def _control(
     wide = sums.residual.dtype
     count = torch.stack(steps) + 1
     stacked = torch.stack(controls, dim=1).to(wide)
-    new, coefficients = advance(stacked, count.to(wide), sums, settings)
-    rows = (*new.to(controls[0].dtype).unbind(dim=1), *count.unbind())
+    new, coefficients = advance(stacked, count.to(wide), sums, settings, controls[0].dtype)
+    rows = (*new.unbind(dim=1), *count.unbind())
     if new.requires_grad:
         for kept, row in zip((*controls, *steps), rows, strict=True):
             kept.copy_(row)
@@ -187,7 +187,7 @@ def _single_tensor_afor(
     columns = Sums(*torch.stack(sums, dim=1).unbind())
     coefficients = _control(controls, state_steps, columns, settings)
 
-    forgetting, scale, shift = (c.to(work).unbind() for c in coefficients)
+    forgetting, scale, shift = (c.unbind() for c in coefficients)
     for i, (param, grad, momentum, exp_avg_sq) in enumerate(
         zip(params, grads, momenta, exp_avg_sqs, strict=True)
     ):
@@ -282,7 +282,7 @@ def _multi_tensor_afor(
     coefficients = _control(controls, state_steps, columns, settings)
 
     torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
-    forgetting, scale, shift = torch.stack(coefficients).to(work).unbind()
+    forgetting, scale, shift = coefficients
     torch._foreach_clamp_max_(squares, _largest(stored[2][0]))
     weights = list(forgetting.unbind())  # a list: dynamo takes a tuple for a number
     torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), weights)
