@@ -174,9 +174,9 @@ def load_study(name_or_path: str) -> Study:
 
 
 def parse_study(text: str, where: str = "study") -> Study:
-    """Check the text of a study; raise ConfigError with the key, its line and the nearest key.
+    r"""Check the text of a study; raise ConfigError with the key, its line and the nearest key.
 
-    >>> parse_study("name = 'x'\\nsede = 1")
+    >>> parse_study("name = 'x'\nsede = 1")
     Traceback (most recent call last):
     afor.bench.errors.ConfigError: study, line 2: unknown key "sede". Did you mean "seed"?
     """
@@ -216,13 +216,11 @@ def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> tupl
     path: list[str | int] = []
     here = content
     for part in loc:
-        if isinstance(here, dict) and part in here:
+        in_table = isinstance(here, dict) and part in here
+        in_list = isinstance(here, list) and isinstance(part, int) and part < len(here)
+        if in_table or in_list:
             here = here[part]
-        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
-            here = here[part]
-        elif missing and part == loc[-1]:
-            pass
-        else:
+        elif not (missing and part == loc[-1]):
             continue
         path.append(part)
     return tuple(path)

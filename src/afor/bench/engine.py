@@ -1,5 +1,6 @@
 """Jobs on local processes that outlive their runs but never their driver."""
 
+import contextlib
 import os
 import pickle
 import queue
@@ -154,10 +155,8 @@ class _Worker:
         self._listener.join()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                try:
+                with contextlib.suppress(OSError):  # unsent bytes for a dead process
                     stream.close()
-                except OSError:
-                    pass  # unsent bytes for a dead process
 
     def _listen(self, inbox: "queue.SimpleQueue[Any]") -> None:
         stream = cast("BinaryIO", self._process.stdout)

@@ -8,59 +8,21 @@ one transaction, synced to the disk before it counts.
 """
 
 import hashlib
-import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from afor.bench.errors import StoreError
 from afor.bench.execute import FinishedRun, decode
 from afor.bench.plan import Cell, Plan, count_expected
 from afor.bench.results import Expected, RunResult
+from afor.bench.store_file import connect, create, damaged, explain
 
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x41464F52  # "AFOR" in the file's header, so that `file` and we know it
-BUSY_S = 30.0
 METRICS = ("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa")
-
-_SCHEMA = f"""
-CREATE TABLE runs (
-    key TEXT PRIMARY KEY,
-    status TEXT NOT NULL CHECK (status IN ('done', 'diverged', 'failed')),
-    reason TEXT NOT NULL,
-    elapsed_s REAL NOT NULL,
-    finished_at TEXT NOT NULL,
-    content BLOB NOT NULL,
-    sha256 TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE studies (
-    name TEXT PRIMARY KEY,
-    toml TEXT NOT NULL,
-    planned_at TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE cells (
-    study TEXT NOT NULL,
-    position INTEGER NOT NULL,
-    dataset TEXT NOT NULL,
-    backbone TEXT NOT NULL,
-    optimizer TEXT NOT NULL,
-    fold INTEGER NOT NULL,
-    draw INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    entry TEXT NOT NULL,
-    rate REAL NOT NULL,
-    is_search INTEGER NOT NULL,
-    PRIMARY KEY (study, dataset, backbone, optimizer, fold, draw)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX cells_by_key ON cells (key);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +38,7 @@ class StoredCell:
     key: str
     entry: str
     rate: float
-    is_search: bool
+    is_search: int  # 1 when the run tries a learning rate
     status: str
     reason: str
     elapsed_s: float
@@ -84,7 +46,7 @@ class StoredCell:
 
 
 class Store:
-    """An open store. Use `open_store` or `create_store`."""
+    """An open store. Use `open_store` or `open_or_create`."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -170,7 +132,7 @@ class Store:
         )
         with self._reading():
             rows = self._connection.execute(query, (study,)).fetchall()
-        return [StoredCell(*row[:9], bool(row[9]), *row[10:]) for row in rows]
+        return [StoredCell(*row) for row in rows]
 
     def run(self, key: str) -> FinishedRun | None:
         """Return one run; StoreError when its content is not what was written."""
@@ -251,17 +213,17 @@ class Store:
         with self._reading():
             (verdict,) = self._connection.execute("PRAGMA integrity_check").fetchone()
         if verdict != "ok":
-            raise _damaged(self.path, verdict)
+            raise damaged(self.path, verdict)
         for _ in self.contents():
             pass
 
     def _checked(self, key: str, content: bytes, digest: str) -> FinishedRun:
         if hashlib.sha256(content).hexdigest() != digest:
-            raise _damaged(self.path, f"run {key[:12]} has other bytes than were written")
+            raise damaged(self.path, f"run {key[:12]} has other bytes than were written")
         try:
             return decode(content)
         except ValueError as error:
-            raise _damaged(self.path, f"run {key[:12]}: {error}") from None
+            raise damaged(self.path, f"run {key[:12]}: {error}") from None
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -270,87 +232,26 @@ class Store:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
         except sqlite3.Error as error:
-            raise _explain(self.path, error) from error
+            raise explain(self.path, error) from error
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise _explain(self.path, error) from error
+            raise explain(self.path, error) from error
 
 
 def open_store(path: Path, *, write: bool = False) -> Store:
     """Open an existing store; StoreError says what is wrong with the file and what to do."""
-    if not path.is_file():
-        raise StoreError(f"There is no store {path}. `afor run` makes one; --store names another.")
-    if path.stat().st_size == 0:
-        raise StoreError(f"{path} is empty, it is not a store. Remove it to begin anew.")
-    if write and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-        raise StoreError(f"{path} is read-only. Make file and folder writable, or name another.")
-    connection = None
-    try:
-        connection = _connect(path, write=write)
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application != APPLICATION_ID:
-            raise StoreError(f"{path} is a database of another program. Name another with --store.")
-        if version != SCHEMA_VERSION:
-            raise StoreError(
-                f"{path} has schema {version}, this version of afor reads {SCHEMA_VERSION}. "
-                f"Use the version of afor that wrote it, or name another store with --store."
-            )
-        if write:
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            connection.execute("PRAGMA synchronous = FULL")
-            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if verdict != "ok":
-                raise _damaged(path, verdict)
-    except sqlite3.Error as error:
-        if connection is not None:
-            connection.close()
-        raise _explain(path, error) from error
-    except StoreError:
-        if connection is not None:
-            connection.close()
-        raise
-    return Store(path, connection)
-
-
-def create_store(path: Path) -> Store:
-    """Make an empty store and open it for writing; the file appears complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    try:
-        connection = sqlite3.connect(temporary, isolation_level=None)
-        try:
-            connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {_SCHEMA} COMMIT;")
-        finally:
-            connection.close()
-        os.replace(temporary, path)
-    except (sqlite3.Error, OSError) as error:
-        temporary.unlink(missing_ok=True)
-        raise _explain(path, error) from error
-    return open_store(path, write=True)
+    return Store(path, connect(path, write=write))
 
 
 def open_or_create(path: Path) -> Store:
     """Open a store for writing and make it first if there is none."""
-    return open_store(path, write=True) if path.exists() else create_store(path)
-
-
-def _connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    address = path.resolve().as_uri()
-    if not write:
-        # A reader of a store nobody writes needs no log; on a read-only disk it could not make one.
-        fixed = (
-            not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
-        )
-        address += "?mode=ro" + ("&immutable=1" if fixed else "")
-    else:
-        address += "?mode=rw"
-    return sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None)
+    if not path.exists():
+        create(path)
+    return open_store(path, write=True)
 
 
 def _place(cell: Cell | StoredCell) -> tuple[str, str, str, int, int]:
@@ -359,7 +260,8 @@ def _place(cell: Cell | StoredCell) -> tuple[str, str, str, int, int]:
 
 def _result(cell: StoredCell, run: FinishedRun) -> RunResult:
     record = run.record
-    assert record is not None and record.test is not None  # done: the trainer tested
+    if record is None or record.test is None:
+        raise ValueError(f"run {cell.key[:12]} is done but was never tested")
     truth = [sum(row) for row in record.test.confusion]
     majority = record.train_class_counts.index(max(record.train_class_counts))
     return RunResult(
@@ -376,34 +278,3 @@ def _result(cell: StoredCell, run: FinishedRun) -> RunResult:
         test_windows=record.test.n,
         key=cell.key,
     )
-
-
-def _damaged(path: Path, what: str) -> StoreError:
-    return StoreError(
-        f"{path} is damaged: {what}. Restore a copy, or move the file away and run the study again."
-    )
-
-
-def _explain(path: Path, error: BaseException) -> StoreError:
-    """Say what an error of SQLite or of the file system means for the user."""
-    text = str(error)
-    if isinstance(error, sqlite3.DatabaseError) and (
-        "not a database" in text or "malformed" in text or "no such table" in text
-    ):
-        return _damaged(path, text)
-    if "full" in text or getattr(error, "errno", None) in (28, 122):  # ENOSPC, EDQUOT
-        return StoreError(
-            f"{path}: the disk is full. All runs written so far are safe; free some space and run "
-            f"the same command again."
-        )
-    if "readonly" in text or "read-only" in text.lower():
-        return StoreError(f"{path} is read-only. Make file and folder writable, or name another.")
-    return StoreError(
-        f"{path} cannot be used ({text}). Check the disk and the permissions, then run the same "
-        f"command again: nothing finished is lost."
-    )
-
-
-def ingest(store: Store, contents: Iterable[bytes]) -> int:
-    """Add finished runs and return how many were new."""
-    return sum(store.add(content) for content in contents)

@@ -11,9 +11,9 @@ _QUOTES = ('"""', "'''")
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
-    """Return the line, counted from 1, of a key or of the nearest table around it.
+    r"""Return the line, counted from 1, of a key or of the nearest table around it.
 
-    >>> line_of("seed = 0\\n[[sets]]\\nname = 'a'\\n[[sets]]\\nnane = 'b'", ("sets", 1, "nane"))
+    >>> line_of("seed = 0\n[[sets]]\nname = 'a'\n[[sets]]\nnane = 'b'", ("sets", 1, "nane"))
     5
     """
     known = _lines(text)
