@@ -206,6 +206,8 @@ def reference_levels(
     if not block:
         return None
     runs = max(block, key=lambda cell: cell.done).runs
+    if any(run.classes < 2 or run.test_windows < 1 for run in runs.values()):
+        return None  # a file of results need not hold them
     majority = mean_of_draws(
         {k: majority_value(metric, run.majority_accuracy, run.classes) for k, run in runs.items()}
     )
