@@ -25,8 +25,8 @@ def p_text(p: float) -> str:
     """Write a p-value with enough digits and never as zero.
 
     >>> p_text(0.0119), p_text(2**-32)
-    ('0.012', '2e-10')
+    ('0.012', '2.3e-10')
     """
     if math.isnan(p):
         return "–"
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}".replace("e-0", "e-")
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}".replace("e-0", "e-")

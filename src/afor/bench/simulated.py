@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from afor.bench.noise_floor import method_of
 from afor.bench.results import Expected, RunResult
 
 # Subjects, classes, level and spread of accuracy between subjects, as in the paper's Table III.
@@ -27,8 +28,8 @@ def simulate_results(
 ) -> tuple[list[RunResult], list[Expected]]:
     """Draw accuracies around a level each fold has for all optimizers.
 
-    An optimizer adds its gain, a liking of its own for each fold (`subject_noise`, none for names
-    that end in `_again`, which repeat their original) and noise per run (`seed_noise`). Shares.
+    An optimizer adds its gain, a liking of its own for each fold (`subject_noise`, the same
+    for names of one method such as `adam` and `adam_again`) and noise per run (`seed_noise`). Shares.
     """
     rng = np.random.default_rng(seed)
     results, expected = [], []
@@ -38,8 +39,7 @@ def simulate_results(
             base = rng.normal(level, spread, folds)
             likings: dict[str, np.ndarray] = {}
             for name, gain in gains.items():
-                original = name.partition("_again")[0]
-                liking = likings.setdefault(original, rng.normal(0, subject_noise, folds))
+                liking = likings.setdefault(method_of(name), rng.normal(0, subject_noise, folds))
                 expected.append(Expected(dataset, backbone, name, folds, draws))
                 for fold in range(folds):
                     for draw in range(draws):

@@ -65,7 +65,7 @@ def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
     from rich import box
     from rich.table import Table as RichTable
 
-    first = max([len(table.label), *(len(printable(r.label)) for r in table.rows if not r.heading)])
+    first = max([len(table.label), *(len(printable(row.label)) for row in table.rows)])
     parts: list[list[int]] = []
     used = 0
     for members in _groups(table.columns):
@@ -91,14 +91,15 @@ def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
             column = table.columns[i]
             heading = f"{column.group}\n{column.label}" if column.group else column.label
             grid.add_column(_text(heading, ""), justify="right", no_wrap=True)
-        for row in table.rows:
+        sections = any(row.heading for row in table.rows)
+        for i, row in enumerate(table.rows):
+            if i and (row.heading or (row.rule and not sections)):
+                grid.add_row()
             if row.heading:
                 grid.add_row(_text(row.label, "bold cyan"))
                 continue
-            if row.rule:
-                grid.add_row()
             grid.add_row(
-                _text(row.label, ""), *(_terminal_cell(row.cells[i], styled) for i in part)
+                _text(row.label, ""), *(_terminal_cell(row.cells[j], styled) for j in part)
             )
         found.append(grid)
     return found

@@ -96,12 +96,12 @@ def comparison_table(
         scale = metric_scale(c.metric)
         low, high = c.interval
         texts = [
-            f"{scale * low:+.2f} to {scale * high:+.2f}",
+            f"{signed(scale * low)} to {signed(scale * high)}",
             "–" if c.floor is None else f"±{scale * c.floor:.2f}",
             p_text(c.p),
             p_text(c.p_holm),
             p_text(c.p_two_sided),
-            "–" if math.isnan(c.effect) else f"{c.effect:+.2f}",
+            "–" if math.isnan(c.effect) else signed(c.effect),
             f"{c.wins}/{c.ties}/{c.losses}",
         ]
         gain = TableCell(
