@@ -183,23 +183,28 @@ class Store:
         with self._writing():
             return self._connection.execute(query, (study,)).rowcount
 
-    def merge(self, other: "Store") -> tuple[int, int]:
-        """Take over the runs and plans of another store; return (new, already here).
+    def merge(self, other: "Store") -> tuple[int, int, int]:
+        """Take over runs and plans of another store: (new, already here, of these different).
 
-        A run done in one store and failed in the other counts as done.
+        A run done in one store and failed in the other counts as done. Of two runs with the same
+        key and other numbers the one that is here stays.
         """
-        new = known = 0
+        new = known = differing = 0
         for content in other.contents():
             if self.add(content, replace_failed=True):
                 new += 1
-            else:
-                known += 1
+                continue
+            known += 1
+            theirs = decode(content)
+            ours = self.run(theirs.key)
+            if ours and ours.record and theirs.record:
+                differing += repr(ours.record.numbers()) != repr(theirs.record.numbers())
         for study, toml in other.studies().items():
             rows = other.raw_cells(study)
             merged = {tuple(row[2:7]): row for row in (*self.raw_cells(study), *rows)}
             ordered = sorted(merged.values(), key=lambda row: row[1])
             self._replace_study(study, toml, ordered)
-        return new, known
+        return new, known, differing
 
     def raw_cells(self, study: str) -> list[tuple[Any, ...]]:
         """Return the rows of a study's plan."""
