@@ -1,0 +1,113 @@
+"""Draw the example figures of the statistics pages from simulated results.
+
+    python docs/figures/result_figures.py
+
+Everything is simulated with known gains, and each picture says so.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from afor.bench.curve_figures import (
+    Sensitivity,
+    convergence_figure,
+    forgetting_figure,
+    sensitivity_figure,
+)
+from afor.bench.figure_style import save_figure
+from afor.bench.figures import folds_figure, gain_figure, rank_figure
+from afor.bench.fold_values import collect_cells
+from afor.bench.simulated import simulate_results
+from afor.bench.statistics import mean_ranks
+
+IMAGES = Path(__file__).parents[1] / "images"
+GAINS = {
+    "adam": 0.0,
+    "adam_again": 0.0,
+    "adamw": 0.002,
+    "radam": 0.006,
+    "adamp": -0.003,
+    "sophia": -0.02,
+    "mars": 0.008,
+    "afor": 0.015,
+}
+GROUPS = ("temporal", "spatial", "separable", "classifier")
+
+
+def simulated_curves(rng):
+    """Return losses that fall to a floor of their own, three runs each."""
+    epochs = np.arange(60)
+    floors = {"adam": 0.30, "radam": 0.28, "mars": 0.26, "afor": 0.20}
+    return {
+        dataset: {
+            name: [
+                scale * (floor + (1 - floor) * np.exp(-epochs / (9 + 2 * run)))
+                * np.exp(rng.normal(0, 0.02, len(epochs)))
+                for run in range(3)
+            ]
+            for name, floor in floors.items()
+        }
+        for dataset, scale in {"deap": 0.69, "bci2a": 1.38}.items()
+    }  # fmt: skip
+
+
+def simulated_traces(rng):
+    """Return traces in which early layers forget faster than the classifier."""
+    runs = []
+    for _ in range(4):
+        run = {}
+        for i, group in enumerate(GROUPS):
+            score = 0.3 + 0.25 * i + rng.normal(0, 0.06, 40).cumsum() * 0.2
+            pull = 1 / (1 + np.exp(-4 * (score - 0.7)))
+            settle = 1 - np.exp(-np.arange(40) / 6)
+            beta2 = 0.99 + 0.009 * (0.5 + (pull - 0.5) * settle)
+            run[group] = {"beta2": beta2, "beta2_sd": 0.0004 + 0 * beta2, "score": score}
+        runs.append(run)
+    return runs
+
+
+def main():
+    rng = np.random.default_rng(1)
+    backbones = ("eegnet", "acrnn", "nsal_dgat", "hslt")
+    results, expected = simulate_results(
+        GAINS, backbones=backbones, seed_noise=0.02, subject_noise=0.012, seed=3
+    )
+    cells = collect_cells(results, expected)
+    tries = {
+        "β₂ min": (0.99, (0.9, 0.95, 0.98, 0.99, 0.995)),
+        "direction weight w": (1.0, (0.0, 0.5, 1.0, 1.5)),
+        "warm-up steps": (100, (0, 50, 100, 200, 500)),
+    }
+    settings = [
+        Sensitivity(
+            label,
+            default,
+            {
+                dataset: [(v, level - 0.4 * abs(values.index(v) - values.index(default))
+                           + rng.normal(0, 0.1), 7.0) for v in values]
+                for dataset, level in {"deap": 62.5, "isruc": 67.0}.items()
+            },
+        )
+        for label, (default, values) in tries.items()
+    ]  # fmt: skip
+    loss = 0.69 * (0.25 + 0.75 * np.exp(-np.arange(40) / 9))
+    figures = {
+        "gain": gain_figure(cells),
+        "folds": folds_figure(cells, "deap", "eegnet"),
+        "ranks": rank_figure(mean_ranks(cells, ["accuracy"])),
+        "convergence": convergence_figure(simulated_curves(rng)),
+        "sensitivity": sensitivity_figure(settings),
+        "forgetting": forgetting_figure(simulated_traces(rng), loss, "one run"),
+    }
+    for name, figure in figures.items():
+        figure.text(
+            0.995, 0.005, "SIMULATED", ha="right", va="bottom", fontsize=6, color="#B00000",
+            fontweight="bold",
+        )  # fmt: skip
+        save_figure(figure, IMAGES / f"figure_{name}.png", dpi=220)
+        print(IMAGES / f"figure_{name}.png")
+
+
+if __name__ == "__main__":
+    main()

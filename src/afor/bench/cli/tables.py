@@ -1,0 +1,324 @@
+"""``afor stats | table | figure``: what the results say, to read, to print and to publish."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from afor.bench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from afor.bench.fold_values import Cells
+    from afor.bench.table_formats import Table
+
+FROM_RESULTS = ("main", "comparisons", "ablation", "ranks", "noise", "datasets", "beside-paper")
+FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method")
+MEASURED = ("learning-rates", "cost", "landscape")
+TABLES = (*FROM_RESULTS, *FROM_PAPER, *MEASURED)
+RESULT_FIGURES = ("gain", "folds", "ranks")
+CURVE_FIGURES = ("convergence", "sensitivity", "forgetting")
+FORMATS = ("terminal", "markdown", "latex", "csv", "json")
+SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".txt": "terminal"}
+PLAIN_WIDTH = 160  # of text that goes into a file or a pipe
+
+Paths = Annotated[list[Path] | None, typer.Argument(help="Stores, or .csv/.json files of results.")]
+Metric = Annotated[
+    list[str] | None,
+    typer.Option("--metric", "-m", help="accuracy, weighted_f1, macro_f1, ... [default: both]"),
+]
+Baseline = Annotated[str, typer.Option(help="The optimizer all others are compared with.")]
+Optimizer = Annotated[
+    list[str] | None,
+    typer.Option("--optimizer", help="Only these; Holm corrects over them."),
+]
+Study = Annotated[list[str] | None, typer.Option(help="Only runs of these studies.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("stats")(stats)
+    app.command("table")(table)
+    app.command("figure")(figure)
+
+
+def stats(
+    paths: Paths = None,
+    metric: Metric = None,
+    baseline: Baseline = "adam",
+    optimizer: Optimizer = None,
+    study: Study = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare all optimizers with the baseline: gains, p-values, effect sizes, ranks, noise."""
+    import json
+
+    from afor.bench.side_tables import noise_table, ranks_table
+    from afor.bench.table_formats import to_json
+    from afor.bench.tables import comparison_table
+
+    cells = _cells(paths, study)
+    metrics = _metrics(metric)
+    found = [
+        comparison_table(cells, metrics, baseline=baseline, optimizers=optimizer),
+        ranks_table(cells, metrics, optimizers=optimizer),
+    ]
+    if _has_controls(cells):
+        found.append(noise_table(cells, metrics))
+    if as_json:
+        typer.echo(json.dumps([json.loads(to_json(t)) for t in found], indent=1))
+        return
+    for one in found:
+        typer.echo(_render(one, "terminal", standalone=False))
+    _next(f"afor table main {_names(paths)}")
+
+
+def table(
+    name: Annotated[str, typer.Argument(help=", ".join(TABLES))],
+    paths: Paths = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}. [default: by --output]"),
+    ] = None,
+    output: Output = None,
+    metric: Metric = None,
+    baseline: Baseline = "adam",
+    optimizer: Optimizer = None,
+    study: Study = None,
+    ours: Annotated[
+        Path | None, typer.Option(help="JSON of measured values, beside the paper's.")
+    ] = None,
+    standalone: Annotated[bool, typer.Option(help="LaTeX: a whole document.")] = False,
+) -> None:
+    """Print one table for reading (terminal), a README, a paper (LaTeX) or a program."""
+    wanted = _choose(form or _by_suffix(output), FORMATS, "--format")
+    built = _build(
+        _choose(name, TABLES, "the table"), paths, metric, baseline, optimizer, study, ours
+    )
+    text = _render(built, wanted, standalone=standalone, to_file=output is not None)
+    if output is None:
+        typer.echo(text.rstrip("\n"))
+    else:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, "utf-8")
+        typer.echo(str(output))
+    if name in FROM_RESULTS:
+        _next(f"afor figure gain {_names(paths)} --output gain.pdf")
+
+
+def figure(
+    name: Annotated[str, typer.Argument(help=", ".join((*RESULT_FIGURES, *CURVE_FIGURES)))],
+    paths: Paths = None,
+    output: Annotated[
+        list[Path] | None, typer.Option("--output", "-o", help=".pdf, .svg or .png; repeatable.")
+    ] = None,
+    metric: Annotated[str, typer.Option("--metric", "-m", help="What is shown.")] = "accuracy",
+    baseline: Baseline = "adam",
+    optimizer: Optimizer = None,
+    dataset: Annotated[str | None, typer.Option(help="Of `folds`. [default: the first]")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Of `folds`. [default: the first]")] = None,
+    study: Study = None,
+    data: Annotated[
+        Path | None, typer.Option(help="JSON of convergence, sensitivity or forgetting.")
+    ] = None,
+) -> None:
+    """Draw one figure, one column (88 mm) wide, as PDF, SVG or PNG."""
+    from afor.bench.figure_style import FORMATS as FIGURE_FORMATS
+    from afor.bench.figure_style import save_figure
+
+    name = _choose(name, (*RESULT_FIGURES, *CURVE_FIGURES), "the figure")
+    targets = output or [Path(f"{name}.pdf")]
+    for target in targets:  # before the work, not after it
+        if target.suffix.lower() not in FIGURE_FORMATS:
+            accepted = ", ".join(FIGURE_FORMATS)
+            raise ConfigError(f"--output {target}: a figure is written as {accepted}.")
+    if name in CURVE_FIGURES:
+        drawn = _draw_curves(name, data)
+    else:
+        cells = _cells(paths, study)
+        drawn = _draw_results(name, cells, metric, baseline, optimizer, dataset, backbone)
+    for target in targets:
+        save_figure(drawn, target)
+        typer.echo(str(target))
+    _next(f"afor report {_names(paths)}")
+
+
+def _build(
+    name: str,
+    paths: list[Path] | None,
+    metric: list[str] | None,
+    baseline: str,
+    optimizer: list[str] | None,
+    study: list[str] | None,
+    ours: Path | None,
+) -> "Table":
+    from afor.bench import paper_tables, side_tables, tables
+
+    measured = _read_json(ours) if ours else None
+    needs_no_results: dict[str, Callable[[], Table]] = {
+        "paper": lambda: paper_tables.published_table("results"),
+        "paper-ablation": lambda: paper_tables.published_table("ablation"),
+        "paper-datasets": paper_tables.paper_datasets_table,
+        "same-method": paper_tables.same_method_table,
+        "learning-rates": lambda: paper_tables.learning_rates_table(measured),
+        "cost": lambda: paper_tables.cost_table(measured),
+        "landscape": lambda: paper_tables.landscape_table(measured),
+    }
+    if name in needs_no_results:
+        return needs_no_results[name]()
+    cells, metrics = _cells(paths, study), _metrics(metric)
+    chosen: dict[str, Any] = {"optimizers": optimizer}
+    from_results: dict[str, Callable[[], Table]] = {
+        "main": lambda: tables.main_table(cells, metrics, baseline=baseline, **chosen),
+        "comparisons": lambda: tables.comparison_table(cells, metrics, baseline=baseline, **chosen),
+        "ablation": lambda: side_tables.ablation_table(cells, metrics),
+        "ranks": lambda: side_tables.ranks_table(cells, metrics, **chosen),
+        "noise": lambda: side_tables.noise_table(cells, metrics),
+        "datasets": lambda: side_tables.datasets_table(cells),
+        "beside-paper": lambda: paper_tables.beside_paper_table(cells, metrics),
+    }
+    return from_results[name]()
+
+
+def _draw_results(
+    name: str,
+    cells: "Cells",
+    metric: str,
+    baseline: str,
+    optimizer: list[str] | None,
+    dataset: str | None,
+    backbone: str | None,
+) -> Any:
+    from afor.bench import figures
+    from afor.bench.statistics import mean_ranks
+
+    if name == "gain":
+        return figures.gain_figure(cells, metric, baseline=baseline, optimizers=optimizer)
+    if name == "ranks":
+        return figures.rank_figure(mean_ranks(cells, [metric], optimizer))
+    place = next(
+        ((d, b) for d, b, _ in cells if dataset in (None, d) and backbone in (None, b)),
+        (dataset or "", backbone or ""),
+    )
+    one = (optimizer or ["afor"])[0]
+    return figures.folds_figure(cells, *place, one, metric, baseline=baseline)
+
+
+def _draw_curves(name: str, data: Path | None) -> Any:
+    from afor.bench import curve_figures
+
+    if data is None:
+        raise ConfigError(
+            f"The figure {name!r} needs --data FILE.json; its form is described in "
+            "docs/howto/tables-and-figures.md."
+        )
+    content = _read_json(data)
+    try:
+        if name == "convergence":
+            return curve_figures.convergence_figure(content)
+        if name == "sensitivity":
+            settings = [curve_figures.Sensitivity(**row) for row in content]
+            return curve_figures.sensitivity_figure(settings)
+        return curve_figures.forgetting_figure(
+            content["runs"], content.get("train_loss"), content.get("title", "")
+        )
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"{data} does not hold what the figure {name!r} needs ({error!r}); the form is "
+            "described in docs/howto/tables-and-figures.md."
+        ) from error
+
+
+def _cells(paths: list[Path] | None, study: list[str] | None) -> "Cells":
+    from afor.bench.fold_values import collect_cells
+    from afor.bench.results_files import load_results
+
+    if not paths:
+        raise ConfigError("Name at least one store, or a .csv or .json file of results.")
+    results, expected = load_results(paths, study or ())
+    cells = collect_cells(results, expected)
+    missing = [c for c in cells.values() if not c.complete]
+    if missing:
+        runs = sum(c.expected - c.done for c in missing)
+        typer.echo(
+            f"Incomplete: {len(missing)} of {len(cells)} cells lack {runs} runs. "
+            "`afor run` goes on.",
+            err=True,
+        )
+    return cells
+
+
+def _render(built: "Table", form: str, *, standalone: bool, to_file: bool = False) -> str:
+    from afor.bench import table_formats as formats
+
+    if form == "markdown":
+        return formats.to_markdown(built)
+    if form == "latex":
+        return formats.to_latex(built, standalone=standalone)
+    if form == "csv":
+        return formats.to_csv(built)
+    if form == "json":
+        return formats.to_json(built)
+    from rich.console import Console
+    from rich.text import Text
+
+    styled = sys.stdout.isatty() and not to_file
+    # Bold and underline carry meaning here and are not colours: NO_COLOR takes the colours only.
+    columns = os.environ.get("COLUMNS")
+    width = None if styled else int(columns) if columns and columns.isdigit() else PLAIN_WIDTH
+    console = Console(force_terminal=styled, width=width, highlight=False)
+    with console.capture() as capture:
+        for grid in formats.to_terminal(built, width=console.width, styled=styled):
+            console.print(grid)
+            console.print()
+        if not styled and any(c.best or c.second for r in built.rows for c in r.cells):
+            console.print("¹ best, ² second", style="dim")
+        for note in built.notes:
+            console.print(Text(formats.printable(note)), style="dim")
+    return "\n".join(line.rstrip() for line in capture.get().split("\n"))
+
+
+def _metrics(metric: list[str] | None) -> list[str]:
+    from afor.bench.names import PAPER_METRICS
+
+    return metric or list(PAPER_METRICS)
+
+
+def _has_controls(cells: "Cells") -> bool:
+    from afor.bench.noise_floor import copy_groups
+
+    return bool(copy_groups(dict.fromkeys(name for _, _, name in cells)))
+
+
+def _by_suffix(output: Path | None) -> str:
+    return SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal"
+
+
+def _choose(given: str, accepted: tuple[str, ...], what: str) -> str:
+    import difflib
+
+    if given in accepted:
+        return given
+    near = difflib.get_close_matches(given, accepted, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(f"{what} cannot be {given!r}.{hint} Accepted: {', '.join(accepted)}.")
+
+
+def _read_json(path: Path) -> Any:
+    import json
+
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as JSON: {error}.") from None
+
+
+def _names(paths: list[Path] | None) -> str:
+    return " ".join(str(path) for path in paths or [Path("STORE")])
+
+
+def _next(command: str) -> None:
+    typer.echo(f"\nNext: {command}", err=True)

@@ -1,0 +1,207 @@
+"""Figures of what happens while training: convergence, sensitivity, forgetting."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from afor.bench.errors import ConfigError
+from afor.bench.figure_style import (
+    BLUE,
+    CYCLE,
+    GREY,
+    SHAPES,
+    VERMILION,
+    color_of,
+    house_style,
+    new_figure,
+    plain,
+)
+from afor.bench.names import dataset_label, optimizer_label
+
+Curves = Mapping[str, Sequence[Sequence[float]]]  # optimizer: one curve per run
+Trace = Mapping[str, Mapping[str, Sequence[float]]]  # layer group: quantity: one value per epoch
+STEADY = 0.25  # the last quarter of the epochs counts as steady state
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 2)))
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """One setting varied: (value, mean, SD) per data set, means and SDs in percent."""
+
+    label: str
+    default: float
+    points: Mapping[str, Sequence[tuple[float, float, float]]]
+
+
+def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training loss") -> Any:
+    """Draw the mean curve over runs per optimizer, with the middle half of the runs as a band."""
+    _need(curves, "curves")
+    with house_style():
+        figure, axes = new_figure(14 + 36 * len(curves), rows=len(curves))
+        for axis, (dataset, by_optimizer) in zip(axes[:, 0], curves.items(), strict=True):
+            for position, (name, runs) in enumerate(by_optimizer.items()):
+                # Runs that ended early leave the average where they end.
+                whole = np.full((len(runs), max(len(run) for run in runs)), np.nan)
+                for i, run in enumerate(runs):
+                    whole[i, : len(run)] = run
+                epochs = np.arange(1, whole.shape[1] + 1)
+                color = color_of(name, position)
+                axis.plot(
+                    epochs, np.nanmean(whole, axis=0), color=color,
+                    linestyle="-" if name == "afor" else DASHES[position % len(DASHES)],
+                    linewidth=1.5 if name == "afor" else 1.0,
+                    zorder=3 if name == "afor" else 2, label=plain(optimizer_label(name)),
+                )  # fmt: skip
+                if len(runs) > 2:
+                    low, high = np.nanquantile(whole, [0.25, 0.75], axis=0)
+                    axis.fill_between(epochs, low, high, color=color, alpha=0.13, linewidth=0)
+            axis.set_yscale("log")
+            _plain_log_ticks(axis)
+            axis.grid(axis="y", which="both")
+            axis.set_ylabel(ylabel)
+            axis.set_title(plain(dataset_label(dataset)))
+        axes[-1, 0].set_xlabel("epoch")
+        _legend_below(figure, axes[0, 0])
+    return figure
+
+
+def sensitivity_figure(settings: Sequence[Sensitivity]) -> Any:
+    """Draw the mean over one setting at a time, default dashed; two data sets have two axes."""
+    _need(settings, "settings")
+    with house_style():
+        figure, axes = new_figure(14 + 36 * len(settings), rows=len(settings))
+        for axis, setting in zip(axes[:, 0], settings, strict=True):
+            sides = [axis, axis.twinx()] if len(setting.points) == 2 else [axis]
+            styles = [(BLUE, "o", "-"), (VERMILION, "s", "-")]
+            values = sorted({point[0] for points in setting.points.values() for point in points})
+            for number, (dataset, points) in enumerate(setting.points.items()):
+                side = sides[min(number, len(sides) - 1)]
+                if len(sides) == 2:
+                    color, marker, dash = styles[number]
+                else:
+                    color, marker = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
+                    dash = DASHES[number % len(DASHES)]
+                # Values are tried in no even steps: they stand at even distances, by rank.
+                places = [values.index(point[0]) for point in points]
+                side.plot(
+                    places, [point[1] for point in points], color=color, marker=marker,
+                    linestyle=dash, markersize=3.6, label=plain(dataset_label(dataset)),
+                )  # fmt: skip
+                side.set_ylabel(plain(f"{dataset_label(dataset)}, Acc (%)"), color=color)
+                side.tick_params(axis="y", colors=color)
+            if len(sides) == 2:
+                sides[1].spines["right"].set_visible(True)
+                _same_span(sides)
+            elif len(setting.points) > 1:
+                axis.set_ylabel("Acc (%)", color="black")
+                axis.tick_params(axis="y", colors="black")
+                axis.legend()
+            if setting.default in values:
+                axis.axvline(values.index(setting.default), color=GREY, linestyle=":", zorder=0)
+            axis.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+            axis.set_xlabel(setting.label)
+            axis.grid(axis="y")
+        note = "dotted: default"
+        if any(len(setting.points) == 2 for setting in settings):
+            note += "; both axes of a panel span the same number of points"
+        figure.supxlabel(note, fontsize=6, color="#444444")
+    return figure
+
+
+def forgetting_figure(
+    runs: Sequence[Trace], train_loss: Sequence[float] | None = None, title: str = ""
+) -> Any:
+    """Draw beta2 per layer group over epochs, score against beta2, and the steady state.
+
+    `runs` are the traces of runs of one backbone; the first panel shows the first of them.
+    """
+    _need(runs, "runs with traces")
+    groups = list(runs[0])
+    with house_style():
+        figure, axes = new_figure(150, rows=3)
+        over, against, steady = axes[:, 0]
+        for i, group in enumerate(groups):
+            trace = runs[0][group]
+            beta2, sd = np.array(trace["beta2"]), np.array(trace["beta2_sd"])
+            epochs = np.arange(1, len(beta2) + 1)
+            color = CYCLE[i % len(CYCLE)]
+            over.plot(
+                epochs, beta2, color=color, label=plain(group), linestyle=DASHES[i % len(DASHES)]
+            )
+            over.fill_between(epochs, beta2 - sd, beta2 + sd, color=color, alpha=0.15, linewidth=0)
+            scores = np.concatenate([np.array(run[group]["score"]) for run in runs if group in run])
+            values = np.concatenate([np.array(run[group]["beta2"]) for run in runs if group in run])
+            against.scatter(
+                scores, values, s=5, color=color, marker=SHAPES[i % len(SHAPES)], linewidth=0,
+                alpha=0.6,
+            )  # fmt: skip
+        if train_loss is not None:
+            side = over.twinx()
+            side.plot(np.arange(1, len(train_loss) + 1), train_loss, color=GREY, linewidth=0.9)
+            side.set_ylabel("training loss (grey)", color="#555555")
+            side.spines["right"].set_visible(True)
+        over.set_xlabel("epoch")
+        over.set_title(plain(f"a  {title}" if title else "a"))
+        over.set_ylabel("β₂ ± SD within the epoch")
+        against.set_xlabel("score")
+        against.set_ylabel("β₂")
+        against.set_title("b  score against β₂, one point per epoch")
+        last = [_steady_values(runs, group) for group in groups]
+        boxes = steady.boxplot(
+            last, widths=0.55, patch_artist=True, medianprops={"color": "black"},
+            flierprops={"marker": ".", "markersize": 2}, boxprops={"linewidth": 0.6},
+            whiskerprops={"linewidth": 0.6}, capprops={"linewidth": 0.6},
+        )  # fmt: skip
+        for i, box in enumerate(boxes["boxes"]):
+            box.set_facecolor(CYCLE[i % len(CYCLE)])
+            box.set_alpha(0.6)
+        steady.set_xticks(
+            range(1, len(groups) + 1), [plain(group) for group in groups],
+            rotation=25 if len(groups) > 4 else 0, ha="right" if len(groups) > 4 else "center",
+        )  # fmt: skip
+        steady.set_ylabel("β₂")
+        steady.set_title("c  steady state: the last quarter of the epochs")
+        for axis in axes[:, 0]:
+            axis.grid(axis="y")
+            axis.ticklabel_format(axis="y", useOffset=False)
+        _legend_below(figure, over)
+    return figure
+
+
+def _steady_values(runs: Sequence[Trace], group: str) -> list[float]:
+    values: list[float] = []
+    for run in runs:
+        if group in run:
+            beta2 = list(run[group]["beta2"])
+            values += beta2[-max(1, round(STEADY * len(beta2))) :]
+    return values
+
+
+def _same_span(sides: Sequence[Any]) -> None:
+    """Let both axes span as many points, so that equal changes look equal."""
+    limits = [side.get_ylim() for side in sides]
+    half = max(high - low for low, high in limits) / 2
+    for side, (low, high) in zip(sides, limits, strict=True):
+        side.set_ylim((low + high) / 2 - half, (low + high) / 2 + half)
+
+
+def _plain_log_ticks(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+
+
+def _legend_below(figure: Any, axis: Any) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(4, len(labels)), handlelength=2.6
+    )
+
+
+def _need(given: Any, what: str) -> None:
+    if not given:
+        raise ConfigError(f"There is nothing to draw: no {what}.")

@@ -1,0 +1,71 @@
+"""How tables and figures print the names of a study, and in which order."""
+
+from collections.abc import Iterable
+
+from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
+
+# The paper's names, in the paper's order (Tables I to III).
+DATASET_LABELS = {
+    "deap": "DEAP",
+    "bci2a": "BCI IV 2a",
+    "isruc": "ISRUC",
+    "physionet_mi": "PhysioNet MI",
+    "synthetic": "Synthetic",
+}
+BACKBONE_LABELS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
+METRIC_LABELS = {
+    "accuracy": "Acc",
+    "weighted_f1": "wF1",
+    "macro_f1": "mF1",
+    "balanced_accuracy": "bAcc",
+    "kappa": "kappa",
+}
+PAPER_METRICS = ("accuracy", "weighted_f1")
+
+
+def optimizer_label(name: str) -> str:
+    """Return the printed name of an optimizer; a name the package does not know stays as it is.
+
+    >>> optimizer_label("adamw"), optimizer_label("adamw_again"), optimizer_label("mine")
+    ('AdamW', 'AdamW again', 'mine')
+    """
+    if name in OPTIMIZERS:
+        return OPTIMIZERS[name].label
+    stem, again, number = name.partition("_again")
+    return f"{OPTIMIZERS[stem].label} again{number}" if again and stem in OPTIMIZERS else name
+
+
+def dataset_label(name: str) -> str:
+    """Return the printed name of a data set."""
+    return DATASET_LABELS.get(name, name)
+
+
+def backbone_label(name: str) -> str:
+    """Return the printed name of a backbone."""
+    return BACKBONE_LABELS.get(name, name)
+
+
+def metric_label(name: str) -> str:
+    """Return the printed name of a metric."""
+    return METRIC_LABELS.get(name, name)
+
+
+def metric_scale(name: str) -> float:
+    """Return what a metric is multiplied with for printing: shares become percent."""
+    return 1.0 if name == "kappa" else 100.0
+
+
+def in_paper_order(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Sort names as in `known`; the others follow in the order of their first appearance.
+
+    >>> in_paper_order(["mine", "afor", "adam"], ["adam", "afor"])
+    ['adam', 'afor', 'mine']
+    """
+    found = list(dict.fromkeys(names))
+    first = [name for name in known if name in found]
+    return first + [name for name in found if name not in first]
+
+
+def order_optimizers(names: Iterable[str]) -> list[str]:
+    """Sort optimizers: the paper's seven, then the package's others, then the rest."""
+    return in_paper_order(names, [*PAPER_OPTIMIZERS, *OPTIMIZERS])

@@ -1,0 +1,119 @@
+"""How far apart two identical methods come out: what a gain must exceed to mean anything.
+
+A study can hold A/A controls: the same optimizer under other seeds, named `adam_again`,
+`adam_again2` and so on, and `afor_fixed_0999`, which is AdamW by another name. Whatever lies
+between such copies is noise of the protocol.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+
+from afor.bench.fold_values import Cell, Cells, mean_of_draws
+
+# AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, bit by bit.
+SAME_METHOD = {"afor_fixed_0999": "adamw"}
+_AGAIN = re.compile(r"^(?P<stem>.+)_again\d*$")
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """The noise between identical methods in one (dataset, backbone, metric)."""
+
+    dataset: str
+    backbone: str
+    metric: str
+    spread: float  # SD of the difference between two copies in one fold
+    folds: int
+    bound: float  # 95 % of mean differences between two copies over the folds lie within ±bound
+    largest: float  # |mean difference| of the two copies furthest apart
+    copies: tuple[tuple[str, ...], ...]  # the groups of names compared
+    identical: tuple[tuple[str, str], ...] = ()  # equal to the last bit: same seeds, no noise seen
+
+
+def is_control(optimizer: str) -> bool:
+    """Say whether a name stands for a copy of another optimizer.
+
+    >>> is_control("adam_again"), is_control("adam_again2"), is_control("adam")
+    (True, True, False)
+    """
+    return _AGAIN.match(optimizer) is not None
+
+
+def method_of(optimizer: str) -> str:
+    """Return the method a name stands for.
+
+    >>> method_of("adam_again2"), method_of("afor_fixed_0999"), method_of("afor")
+    ('adam', 'adamw', 'afor')
+    """
+    again = _AGAIN.match(optimizer)
+    stem = again["stem"] if again else optimizer
+    return SAME_METHOD.get(stem, stem)
+
+
+def copy_groups(optimizers: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the groups of two or more names that stand for one method.
+
+    >>> copy_groups(["adam", "afor", "adam_again"])
+    [('adam', 'adam_again')]
+    """
+    groups: dict[str, list[str]] = {}
+    for name in optimizers:
+        groups.setdefault(method_of(name), []).append(name)
+    return [tuple(names) for names in groups.values() if len(names) > 1]
+
+
+def noise_floor(cells: Cells, dataset: str, backbone: str, metric: str) -> NoiseFloor | None:
+    """Return the noise floor of one block, or None where the store has no control for it.
+
+    All groups of copies are pooled: within each fold, the variance between k copies has k - 1
+    degrees of freedom. Copies that are equal to the last bit ran with the same seeds; they prove
+    an identity and say nothing of noise, so they are listed and left out.
+    """
+    block = {
+        o: cell
+        for (d, b, o), cell in cells.items()
+        if (d, b) == (dataset, backbone) and cell.has(metric)
+    }
+    squares, degrees, folds, largest = 0.0, 0, 0, 0.0
+    used: list[tuple[str, ...]] = []
+    identical: list[tuple[str, str]] = []
+    for names in copy_groups(block):
+        values = _common_fold_values([block[name] for name in names], metric)
+        distinct: list[int] = []
+        for i in range(len(names)):
+            twin = next((j for j in distinct if values[i] == values[j]), None)
+            if twin is None:
+                distinct.append(i)
+            else:
+                identical.append((names[twin], names[i]))
+        n = len(values[0])
+        if len(distinct) < 2 or n == 0:
+            continue
+        for fold in zip(*(values[i] for i in distinct), strict=True):
+            mean = math.fsum(fold) / len(fold)
+            squares += math.fsum((value - mean) ** 2 for value in fold)
+        degrees += n * (len(distinct) - 1)
+        folds = max(folds, n)
+        for i, j in combinations(distinct, 2):
+            largest = max(largest, abs(math.fsum(values[i]) - math.fsum(values[j])) / n)
+        used.append(tuple(names[i] for i in distinct))
+    if not used:
+        return None
+    from scipy.stats import t
+
+    spread = math.sqrt(2 * squares / degrees)  # a difference has the variance of both its sides
+    bound = float(t.ppf(0.975, degrees)) * spread / math.sqrt(folds)
+    return NoiseFloor(
+        dataset, backbone, metric, spread, folds, bound, largest, tuple(used), tuple(identical)
+    )
+
+
+def _common_fold_values(copies: list[Cell], metric: str) -> list[list[float]]:
+    common = set.intersection(*(set(cell.runs) for cell in copies))
+    return [
+        list(mean_of_draws({key: cell.value(key, metric) for key in common}).values())
+        for cell in copies
+    ]

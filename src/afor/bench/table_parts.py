@@ -1,0 +1,41 @@
+"""What several tables print alike: a cell's mean, its missing runs, the notes below."""
+
+from afor.bench.fold_values import Cell, Cells
+from afor.bench.names import metric_scale
+from afor.bench.noise_floor import is_control
+from afor.bench.number_text import mean_sd_text
+from afor.bench.table_formats import TableCell
+
+MISSING = TableCell("–")
+NOISE_NOTE = (
+    "~ within what identical methods differ by in this study (A/A controls, 95 %): "
+    "not distinguishable from noise."
+)
+NO_CONTROLS_NOTE = (
+    "No A/A controls here: how far identical methods come out apart is not known. "
+    "The preset `controls` measures it."
+)
+
+
+def incomplete_note(cells: Cells) -> list[str]:
+    """Return a sentence on what is missing, or nothing."""
+    missing = [c for c in cells.values() if not c.complete and not is_control(c.optimizer)]
+    if not missing:
+        return []
+    runs = sum(c.expected - c.done for c in missing)
+    return [
+        f"Incomplete: {len(missing)} of {len(cells)} cells lack {runs} runs. They are marked "
+        "(done/expected), never starred, and not ranked."
+    ]
+
+
+def partial(cell: Cell) -> str:
+    """Return done/expected of an incomplete cell, and nothing of a complete one."""
+    return "" if cell.complete else f"{cell.done}/{cell.expected}"
+
+
+def cell_text(cell: Cell, metric: str) -> str:
+    """Return mean ± SD over folds, shares as percent."""
+    mean, sd, _ = cell.summary(metric)
+    scale = metric_scale(metric)
+    return mean_sd_text(scale * mean, scale * sd)
