@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,13 +38,15 @@ def export_rows(store: Store, study: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
-def write_export(rows: list[dict[str, Any]], target: Path, kind: Format) -> None:
-    """Write the rows to a file."""
+def write_export(store: Store, target: Path, kind: Format) -> int:
+    """Write the runs of a store to a file and return how many there are."""
+    rows = export_rows(store)
+    target.parent.mkdir(parents=True, exist_ok=True)
     if kind == "parquet":
         _write_parquet(rows, target)
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(to_csv(rows) if kind == "csv" else to_json(rows), "utf-8")
+    else:
+        target.write_text(to_csv(rows) if kind == "csv" else to_json(store, rows), "utf-8")
+    return len(rows)
 
 
 def to_csv(rows: list[dict[str, Any]]) -> str:
@@ -57,13 +60,22 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def to_json(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as a JSON list; a number that is not finite becomes null."""
-    clean = [
-        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
-        for row in rows
-    ]
-    return json.dumps(clean, indent=1) + "\n"
+def to_json(store: Store, rows: list[dict[str, Any]]) -> str:
+    """Return all runs, and what `afor stats`, `table` and `figure` read; not finite means null."""
+    content = {
+        "runs": rows,
+        "results": [{**asdict(r), "metrics": dict(r.metrics)} for r in store.results()],
+        "expected": [asdict(cell) for cell in store.expected()],
+    }
+    return json.dumps(_finite(content), indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def kind_of(target: Path) -> Format:
@@ -81,7 +93,7 @@ def _numbers(run: FinishedRun | None) -> dict[str, Any]:
     history = record.history if record else ()
     best = record.best_epoch if record else None
     return {
-        "test_subjects": " ".join(run.spec["split"]["test"]) if run else None,
+        "test_subjects": ";".join(run.spec["split"]["test"]) if run else None,
         **{name: getattr(test, name) if test else None for name in METRICS},
         **{f"trial_{name}": getattr(trials, name) if trials else None for name in METRICS},
         "test_windows": test.n if test else None,
@@ -98,7 +110,6 @@ def _write_parquet(rows: list[dict[str, Any]], target: Path) -> None:
     try:
         import pandas
 
-        target.parent.mkdir(parents=True, exist_ok=True)
         pandas.DataFrame(rows).to_parquet(target, index=False)
     except ImportError as error:
         raise ConfigError(

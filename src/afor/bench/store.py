@@ -162,9 +162,12 @@ class Store:
             yield content
 
     def results(self, study: str | None = None) -> list[RunResult]:
-        """Return what the statistics need of every done run, in the order of the plan."""
+        """Return what the statistics need of every done run, in the order of the plan.
+
+        A search for learning rates counts only when it is asked for, or when there is nothing else.
+        """
         found = []
-        for cell in self.cells(study):
+        for cell in self._judged(study):
             run = self.run(cell.key) if cell.status == "done" else None
             if run is not None:
                 found.append(_result(cell, run))
@@ -172,7 +175,11 @@ class Store:
 
     def expected(self, study: str | None = None) -> list[Expected]:
         """Count the planned folds and draws of each cell of the tables."""
-        return count_expected([_place(cell) for cell in self.cells(study)])
+        return count_expected([_place(cell) for cell in self._judged(study)])
+
+    def _judged(self, study: str | None) -> list[StoredCell]:
+        cells = self.cells(study)
+        return [cell for cell in cells if not cell.is_search] or cells
 
     def forget_failed(self, study: str | None = None) -> int:
         """Remove failed runs, so that the next `afor run` repeats them; return how many."""

@@ -52,10 +52,9 @@ def export(
 
     kind = kind_of(target) if target else "csv"
     with open_store(find_store(name, store)) as opened:
-        rows = export_rows(opened)
-    if target is None:
-        typer.echo(to_csv(rows), nl=False)
-        return
-    write_export(rows, target, kind)
-    typer.echo(f"{target}: {len(rows)} rows")
+        if target is None:
+            typer.echo(to_csv(export_rows(opened)), nl=False)
+            return
+        count = write_export(opened, target, kind)
+    typer.echo(f"{target}: {count} runs")
     typer.echo(f"\nNext: afor verify {name}", err=True)
