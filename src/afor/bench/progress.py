@@ -36,6 +36,7 @@ class Progress:
         self._started = time.monotonic()
         self._said = self._started
         self._preparing = ""
+        self._last_ended_unsaid = False
 
     def __enter__(self) -> "Progress":
         if self.is_live:
@@ -55,7 +56,7 @@ class Progress:
     ) -> None:
         if self._live is not None:
             self._live.stop()
-        elif self._cells and kind is None:
+        elif self._cells and kind is None and self._last_ended_unsaid:
             self._say(self.line())
 
     def preparing(self, dataset: str) -> Callable[[int, int, str], None]:
@@ -84,12 +85,14 @@ class Progress:
         """Count a run, and tell of one that went wrong in a line that stays."""
         self._running.pop(run.key, None)
         self._status[run.key] = run.status
+        self._last_ended_unsaid = True
         cell = self._cells[run.key][0]
         self._pace.add(cell.dataset, cell.backbone, cell.optimizer, run.elapsed_s)
         if run.status != "done":
             self._say(f"{run.status}: {describe(cell)} ({run.key[:12]}): {run.reason}")
         elif not self.is_live and time.monotonic() - self._said > PLAIN_EVERY_S:
             self._say(self.line())
+            self._last_ended_unsaid = False
 
     def line(self) -> str:
         """Return the state in one line."""

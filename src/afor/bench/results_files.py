@@ -77,6 +77,8 @@ def read_csv(path: Path) -> tuple[list[RunResult], list[Expected]]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             for line, row in enumerate(csv.DictReader(file), start=2):
+                if row.get("status", "done") != "done":  # `afor export` lists the others too
+                    continue
                 metrics = {k: v for k, v in row.items() if k not in COLUMNS and _is_number(v)}
                 given = {k: v for k, v in row.items() if k in COLUMNS and v not in (None, "")}
                 subjects = [s for s in given.pop("test_subjects", "").split(SEPARATOR) if s]

@@ -169,7 +169,7 @@ def run(
     if summary.failed:
         typer.echo(f"\nNext: afor failures {path}", err=True)
         raise typer.Exit(code=1)
-    following = f"afor merge results/{chosen.name}.db {path}" if part else f"afor status {name}"
+    following = f"afor merge results/{chosen.name}.db {path}" if part else f"afor stats {path}"
     typer.echo(f"\nNext: {following}", err=True)
 
 
@@ -194,8 +194,8 @@ def status(
     print_status(found)
     broken = any(study["failed"] for study in found["studies"])
     waiting = any(study["open"] for study in found["studies"])
-    following = "failures" if broken else "run" if waiting else "export"
-    typer.echo(f"\nNext: afor {following} {name}", err=True)
+    following = f"failures {name}" if broken else f"run {name}" if waiting else f"stats {path}"
+    typer.echo(f"\nNext: afor {following}", err=True)
 
 
 def train_study(
