@@ -265,12 +265,15 @@ def _render(built: "Table", form: str, *, standalone: bool, to_file: bool = Fals
     from rich.console import Console
     from rich.text import Text
 
-    styled = sys.stdout.isatty() and not to_file
-    # Bold and underline carry meaning here and are not colours: NO_COLOR takes the colours only.
-    columns = os.environ.get("COLUMNS")
-    width = None if styled else int(columns) if columns and columns.isdigit() else PLAIN_WIDTH
-    console = Console(force_terminal=styled, width=width, highlight=False)
+    on_terminal = sys.stdout.isatty() and not to_file
+    columns = os.environ.get("COLUMNS", "")
+    width = None if on_terminal else int(columns) if columns.isdigit() else PLAIN_WIDTH
+    console = Console(force_terminal=on_terminal, width=width, highlight=False)
+    # Bold and underline are no colours, so NO_COLOR keeps them; a dumb terminal does not.
+    styled = on_terminal and console.color_system is not None
     with console.capture() as capture:
+        console.print(Text(formats.printable(built.title), "bold"))
+        console.print()
         for grid in formats.to_terminal(built, width=console.width, styled=styled):
             console.print(grid)
             console.print()
