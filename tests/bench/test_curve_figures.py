@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from afor.bench.curve_figures import (
-    Sensitivity,
     convergence_figure,
     forgetting_figure,
     sensitivity_figure,
 )
 from afor.bench.errors import ConfigError
+from afor.bench.sensitivity import Sensitivity
 
 
 def test_a_curve_is_the_mean_of_the_runs_that_reached_the_epoch():

@@ -1,11 +1,12 @@
 import json
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from afor.bench.errors import ConfigError, StoreError
-from afor.bench.results_files import load_results, write_results
+from afor.bench.results import Expected
+from afor.bench.results_files import load_records, load_results, write_results
 from afor.bench.simulated import simulate_results
 
 
@@ -34,19 +35,50 @@ def test_several_files_add_up_and_studies_can_be_chosen(simulated, tmp_path):
         load_results(both, ["paper"])
 
 
-def test_any_other_path_is_opened_as_a_store(simulated, tmp_path, monkeypatch):
-    class Store:
-        def results(self):
-            return simulated[0]
+@pytest.fixture
+def store_path(simulated, tmp_path, monkeypatch):
+    """Give a path that opens as a store with one study."""
 
-        def expected(self):
-            return simulated[1]
+    class Store:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def studies(self):
+            return {"simulated": "toml"}
+
+        def results(self, study):
+            return simulated[0] if study in (None, "simulated") else []
+
+        def expected(self, study):
+            return simulated[1] if study in (None, "simulated") else []
+
+        def run(self, key):
+            return SimpleNamespace(record=f"record of {key}")
 
     module = ModuleType("afor.bench.store")
     module.open_store = lambda _: Store()
     monkeypatch.setitem(sys.modules, "afor.bench.store", module)
     (tmp_path / "study.db").touch()
-    assert load_results([tmp_path / "study.db"]) == simulated
+    return tmp_path / "study.db"
+
+
+def test_any_other_path_is_opened_as_a_store(simulated, store_path):
+    assert load_results([store_path]) == simulated
+    assert load_results([store_path], ["simulated"]) == simulated
+    with pytest.raises(ConfigError, match=r"no study is called paper.*Studies here: simulated"):
+        load_results([store_path], ["paper"])
+
+
+def test_records_come_from_stores_only(simulated, store_path, tmp_path):
+    records = load_records([store_path])
+    assert [run for run, _ in records] == simulated[0]
+    assert records[0][1] == "record of "
+    write_results(tmp_path / "r.csv", *simulated)
+    with pytest.raises(ConfigError, match="holds results only"):
+        load_records([tmp_path / "r.csv"])
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path):
@@ -87,6 +119,22 @@ def test_columns_without_numbers_are_no_metrics(tmp_path):
     (tmp_path / "r.csv").write_text(text)
     results, _ = load_results([tmp_path / "r.csv"])
     assert results[0].metrics == {"accuracy": 0.5}
+
+
+def test_an_export_says_what_is_done_and_what_is_expected(tmp_path):
+    text = "dataset,backbone,optimizer,fold,draw,status,accuracy\n"
+    text += "d,b,o,0,0,done,0.5\nd,b,o,1,0,open,\nd,b,o,2,0,diverged,\n"
+    (tmp_path / "r.csv").write_text(text)
+    rows = [
+        {"dataset": "d", "backbone": "b", "optimizer": "o", "fold": i, "draw": 0, "status": status,
+         "accuracy": value}
+        for i, (status, value) in enumerate([("done", 0.5), ("open", None), ("diverged", None)])
+    ]  # fmt: skip
+    (tmp_path / "r.json").write_text(json.dumps(rows))
+    for name in ("r.csv", "r.json"):
+        results, expected = load_results([tmp_path / name])
+        assert [(run.fold, run.metrics) for run in results] == [(0, {"accuracy": 0.5})]
+        assert expected == [Expected("d", "b", "o", folds=3, draws=1)]
 
 
 def test_other_suffixes_are_not_written(simulated, tmp_path):
