@@ -23,7 +23,7 @@ $(BIN)/python:
 # One stamp per set of extras; a set is installed again when what it is made from changes.
 $(VENV)/.ready-%: $(SOURCES) | $(BIN)/python
 	@echo "Installing afor[$*] into $(VENV) (once; a minute or two) ..."
-	@$(PIP) install --quiet --constraint constraints.txt --editable ".[$*]"
+	@$(PIP) install -qq --constraint constraints.txt --editable ".[$*]"
 	@touch $@
 
 demo: $(VENV)/.ready-bench

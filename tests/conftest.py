@@ -11,3 +11,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+IMPLEMENTATIONS: dict[str, dict[str, bool]] = {
+    "for-loop": {"foreach": False},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+}
+
+
+@pytest.fixture(params=list(IMPLEMENTATIONS))
+def implementation(request: pytest.FixtureRequest) -> dict[str, bool]:
+    """Return the arguments that force one implementation of the update."""
+    if request.param == "fused":
+        from afor.fused import unavailable_reason
+
+        if reason := unavailable_reason():
+            pytest.skip(f"the native kernel cannot be used: {reason}")
+    return dict(IMPLEMENTATIONS[request.param])

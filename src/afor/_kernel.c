@@ -5,6 +5,7 @@
  * The result does not depend on the number of threads, nor on the instruction set: sums run over
  * fixed chunks in sixteen fixed lanes, and chunk sums are added in order.
  */
+#include <float.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -110,6 +111,7 @@ INLINE struct average moving(double weight) {
 #define ABS(x) ((f16)((i16)(x) & 0x7fffffff))
 #define LANES 16
 #define NAME(x) x##_f32
+#define LARGEST FLT_MAX
 #define SQRT sqrtf
 #define WIDE d16
 #define WIDE_ABS(x) ((d16)((l16)(x) & 0x7fffffffffffffffLL))
@@ -121,6 +123,7 @@ INLINE struct average moving(double weight) {
 #define ABS(x) ((d8)((l8)(x) & 0x7fffffffffffffffLL))
 #define LANES 8
 #define NAME(x) x##_f64
+#define LARGEST DBL_MAX
 #define SQRT sqrt
 #define WIDE d8
 #define WIDE_ABS(x) ABS(x)

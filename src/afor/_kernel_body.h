@@ -1,6 +1,6 @@
 /* The two loops over the elements, once for each of float and double; included by _kernel.c with
  * REAL, VECTOR, VECTOR_U, ABS, LANES, NAME,
- * SQRT, WIDE and WIDE_ABS defined. */
+ * LARGEST, SQRT, WIDE and WIDE_ABS defined. */
 
 /* Add one vector of gradient and first moment to the lanes of the sums. */
 INLINE void NAME(sum_vector)(VECTOR g, VECTOR m, REAL factor, REAL weight, int from_value,
@@ -123,7 +123,8 @@ INLINE void NAME(update_range)(REAL *restrict p, const REAL *restrict g_, REAL *
   const REAL first_weight = (REAL)first.weight, second_weight = (REAL)second.weight;
   const int first_from = first.from_value, second_from = second.from_value;
   for (int64_t i = 0; i < n; i++) {
-    const REAL g = g_[i] * factor, square = g * g, m = m_[i], v = v_[i];
+    const REAL g = g_[i] * factor, square = g * g, m = m_[i];
+    const REAL v = v_[i] > LARGEST ? LARGEST : v_[i]; /* see _largest in functional.py */
     const REAL moved = (first_from ? g : m) + first_weight * (g - m);
     const REAL moved_sq = (second_from ? square : v) + second_weight * (square - v);
     m_[i] = moved;
@@ -152,6 +153,7 @@ CLONES static void NAME(update_chunk)(REAL *p, const REAL *g, REAL *m, REAL *v, 
 #undef ABS
 #undef LANES
 #undef NAME
+#undef LARGEST
 #undef SQRT
 #undef WIDE
 #undef WIDE_ABS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from afor.control import FIELDS, initial_control
+from afor.control import FIELDS, control_settings, initial_control
 
 if TYPE_CHECKING:
     from afor.optimizer import AFOR
@@ -38,9 +38,10 @@ def load(
 ) -> None:
     """Load ``state_dict`` through torch's own ``load_state_dict`` and keep the dtypes."""
     translated: dict[str, Any] = {}
+    messages: list[str] = []
 
     def translate(_: Any, given: dict[str, Any]) -> dict[str, Any]:
-        translated.update(_translate(optimizer, given))
+        translated.update(_translate(optimizer, given, messages))
         return translated
 
     def restore(_: Any) -> None:
@@ -54,10 +55,12 @@ def load(
     finally:
         before.remove()
         after.remove()
+    for message in messages:
+        warnings.warn(message, UserWarning, stacklevel=3)  # at the line that loads
 
 
-def _translate(optimizer: "AFOR", given: dict[str, Any]) -> dict[str, Any]:
-    """Return the state dict in AFOR's form."""
+def _translate(optimizer: "AFOR", given: dict[str, Any], messages: list[str]) -> dict[str, Any]:
+    """Return the state dict in AFOR's form; what the user should know goes to ``messages``."""
     saved_groups = given["param_groups"]
     if len(saved_groups) != len(optimizer.param_groups):
         return given  # torch says what is wrong
@@ -78,7 +81,7 @@ def _translate(optimizer: "AFOR", given: dict[str, Any]) -> dict[str, Any]:
                 states[key] = _converted_state(state, groups[-1], origin)
                 fresh.add(key)
     if fresh:
-        warnings.warn(_message(origin, len(fresh), saved_groups), UserWarning, stacklevel=5)
+        messages.append(_message(origin, len(fresh), saved_groups))
     return {**given, "state": states, "param_groups": groups}
 
 
@@ -101,8 +104,6 @@ def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> 
 
 def _converted_state(state: dict[str, Any], group: dict[str, Any], origin: str) -> dict[str, Any]:
     """Return a state of Adam or afor-optimizer with a control vector."""
-    from afor.optimizer import control_settings
-
     step = float(state["step"])
     control = dict(zip(FIELDS, initial_control(control_settings(group)), strict=True))
     if origin == "afor-optimizer":

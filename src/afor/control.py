@@ -8,7 +8,7 @@ The control state of a tensor is a vector of nine numbers, in this order.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,6 +47,15 @@ class ControlSettings(NamedTuple):
     statistics: str = "paper"
 
 
+_OPTIONS = ControlSettings._fields[2:]  # what a parameter group calls by the same name
+
+
+def control_settings(group: dict[str, Any]) -> ControlSettings:
+    """Return the controller's settings of a parameter group."""
+    beta1, beta2 = group["betas"]
+    return ControlSettings(beta1, beta2, *[group[name] for name in _OPTIONS])
+
+
 class Sums(NamedTuple):
     """What RASS needs of each tensor, each of shape (tensors,).
 
@@ -80,24 +89,32 @@ def one_minus_power(decay: float, step: Tensor) -> Tensor:
 
 
 def advance(
-    control: Tensor, step: Tensor, sums: Sums, s: ControlSettings
+    control: Tensor,
+    step: Tensor,
+    sums: Sums,
+    s: ControlSettings,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Coefficients]:
     """Return the control state after this step, (9, tensors), and the coefficients of the update.
 
     ``control`` is (9, tensors) and ``step`` (tensors,), already counting this step; both in the
-    dtype of the sums.
+    dtype of the sums. ``dtype`` is that of what is returned, the same unless given.
     """
     noise_fast, noise_slow, agreement, score_mean, score_var, _, _, _, correction = control.unbind()
     slow = 1.0 - s.beta2
+    guarded = s.eps == 0.0 or torch.is_grad_enabled()  # zeros to be divided by or differentiated
 
     # RASS: Eqs. (noise_inst) to (score)
     noise_fast = torch.lerp(noise_fast, sums.residual, 1.0 - s.beta1)
     noise_slow = torch.lerp(noise_slow, sums.residual, slow)
-    norms = (sums.grad_sq * sums.momentum_sq).clamp_min(_TINY).sqrt()
+    norms = sums.grad_sq * sums.momentum_sq
+    if guarded:
+        norms = norms.clamp_min(_TINY)
+    norms = norms.sqrt()
     cosine = (sums.product / (norms + s.eps)).clamp_min(0.0)
     agreement = torch.lerp(agreement, cosine, 1.0 - s.direction_decay)
     noise = torch.maximum(noise_fast, noise_slow) if s.fast_channel else noise_slow
-    if s.eps == 0.0:
+    if guarded:
         noise = noise.clamp_min(_TINY)
     ratio = sums.momentum / (noise + s.eps)  # rho^m
     if s.direction_weight == 1.0:
@@ -118,8 +135,10 @@ def advance(
         score_var = torch.lerp(score_var, delta * delta, slow)
         spread = score_var / weight
     if s.normalization == "self":
-        zscore = delta / (spread + s.eps).clamp_min(_TINY).sqrt()
-        zscore = zscore.clamp(-s.zscore_clip, s.zscore_clip)
+        spread = spread + s.eps
+        if guarded:
+            spread = spread.clamp_min(_TINY)
+        zscore = (delta / spread.sqrt()).clamp(-s.zscore_clip, s.zscore_clip)
     else:
         zscore = (score - s.fixed_mean) / s.fixed_scale
 
@@ -129,13 +148,15 @@ def advance(
     held = torch.where(finite, held, control[:_HELD])
 
     # Eqs. (beta2_raw), (gate), (cumprod), with q = 1 - beta2 built directly
-    openness = torch.sigmoid(-held[6]) * (s.beta2 - s.beta2_min)
+    span: float | Tensor = s.beta2 - s.beta2_min
     if s.warmup_steps > 0:
-        openness = openness * (step / s.warmup_steps).clamp_max(1.0)
-    forgetting = openness + slow  # 1 - beta2
-    correction = correction + forgetting * (1.0 - correction)  # 1 - C
+        span = (step * (span / s.warmup_steps)).clamp_max(span)  # gamma times the range
+    forgetting = torch.sigmoid(-held[6]) * span + slow  # 1 - beta2
+    correction = torch.addcmul(correction + forgetting, correction, forgetting, value=-1.0)  # 1 - C
 
     used = correction if s.correction == "cumulative" else one_minus_power(s.beta2, step)
     bias1 = one_minus_power(s.beta1, step)
-    control = torch.cat((held, forgetting[None], correction[None]))
-    return control, Coefficients(forgetting, bias1 / used.sqrt(), bias1 * s.eps)
+    rest = torch.stack((forgetting, correction, bias1 / used.sqrt(), bias1 * s.eps))
+    table = torch.cat((held, rest)).to(dtype or control.dtype)
+    size = len(FIELDS)
+    return table[:size], Coefficients(table[_HELD], table[size], table[size + 1])

@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 
 from afor.control import Coefficients, ControlSettings, Sums, advance
+from afor.fused import fused_afor, unavailable_reason
+from afor.triton_path import triton_afor
 
 CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
 ROW = 1 << 24  # elements laid end to end by the foreach path
@@ -43,19 +45,25 @@ def afor(
     """
     if not params:
         return
+    if isinstance(lr, Tensor):
+        lr = lr.reshape(())  # foreach takes no other shape
     if fused is None and foreach is None:
         fused, foreach = default_implementation(params, differentiable=differentiable)
-    if fused:
-        from afor.fused import fused_afor
-
-        fused_afor(
+    lists = [params, grads, exp_avgs, exp_avg_sqs, controls, state_steps]
+    if fused and params[0].device.type == "cuda" and torch.compiler.is_compiling():
+        foreach = True  # inductor writes kernels of its own
+    elif fused:
+        fused_step = triton_afor if params[0].device.type == "cuda" else fused_afor
+        left = fused_step(
             params, grads, exp_avgs, exp_avg_sqs, controls, state_steps,
             settings=settings, lr=lr, weight_decay=weight_decay, maximize=maximize,
             grad_scale=grad_scale, found_inf=found_inf,
         )  # fmt: skip
-        return
+        if left is None:
+            return
+        lists, maximize = left, False  # the rest goes through the for-loop
     step = _multi_tensor_afor if foreach else _single_tensor_afor
-    for part in _by_device_and_dtype([params, grads, exp_avgs, exp_avg_sqs, controls, state_steps]):
+    for part in _by_device_and_dtype(lists):
         step(
             *part,
             settings=settings,
@@ -77,8 +85,6 @@ def default_implementation(params: Sequence[Tensor], *, differentiable: bool) ->
     if all(type(p) in (Tensor, torch.nn.Parameter) for p in params):
         devices = {p.device.type for p in params}
         if devices == {"cpu"}:
-            from afor.fused import unavailable_reason
-
             return unavailable_reason() is None, False
         return False, devices <= set(_get_foreach_kernels_supported_devices())
     return False, False
@@ -105,6 +111,15 @@ def _work_dtype(exp_avg: Tensor) -> torch.dtype:
     return torch.float32 if exp_avg.dtype in (torch.float16, torch.bfloat16) else exp_avg.dtype
 
 
+def _largest(square: Tensor) -> float:
+    """Return the largest finite value of a dtype.
+
+    A square that has left the range is brought back before it is averaged: between two infinities
+    lerp gives NaN, where AdamW stays at infinity and takes no step.
+    """
+    return torch.finfo(square.dtype).max
+
+
 def _scale_update(lr: float | Tensor) -> bool:
     """Tell whether the update is multiplied by lr, instead of handing lr to addcdiv.
 
@@ -126,8 +141,8 @@ def _control(
     wide = sums.residual.dtype
     count = torch.stack(steps) + 1
     stacked = torch.stack(controls, dim=1).to(wide)
-    new, coefficients = advance(stacked, count.to(wide), sums, settings)
-    rows = (*new.to(controls[0].dtype).unbind(dim=1), *count.unbind())
+    new, coefficients = advance(stacked, count.to(wide), sums, settings, controls[0].dtype)
+    rows = (*new.unbind(dim=1), *count.unbind())
     if new.requires_grad:
         for kept, row in zip((*controls, *steps), rows, strict=True):
             kept.copy_(row)
@@ -156,7 +171,9 @@ def _single_tensor_afor(
     """Loop over the tensors; only the controller sees them all at once."""
     params, exp_avgs, exp_avg_sqs = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
     work, wide = _work_dtype(exp_avgs[0]), _sum_dtype(params[0].device)
-    grads = [-g.to(work) if maximize else g.to(work) for g in _as_real(grads)]
+    grads = [
+        -g.to(work) if maximize else g.to(work) for g in _as_real([g.resolve_conj() for g in grads])
+    ]
     scale_update = _scale_update(lr)
     keep = differentiable or work != exp_avgs[0].dtype  # write results by copy, not in place
 
@@ -170,12 +187,18 @@ def _single_tensor_afor(
     columns = Sums(*torch.stack(sums, dim=1).unbind())
     coefficients = _control(controls, state_steps, columns, settings)
 
-    forgetting, scale, shift = (c.to(work).unbind() for c in coefficients)
+    forgetting, scale, shift = (c.unbind() for c in coefficients)
     for i, (param, grad, momentum, exp_avg_sq) in enumerate(
         zip(params, grads, momenta, exp_avg_sqs, strict=True)
     ):
+        if not differentiable:
+            exp_avg_sq.clamp_max_(_largest(exp_avg_sq))
         square = _advance_average(exp_avg_sq, grad * grad, forgetting[i], work, keep=keep)
-        denominator = square.sqrt().mul_(scale[i]).add_(shift[i])
+        root = square.sqrt()
+        if differentiable:  # sqrt needs its result for the backward
+            denominator = root * scale[i] + shift[i]
+        else:
+            denominator = root.mul_(scale[i]).add_(shift[i])
         updated = param.to(work, copy=True) if differentiable else param.to(work)
         if weight_decay != 0.0:
             decay = 1.0 - lr * weight_decay
@@ -250,7 +273,7 @@ def _multi_tensor_afor(
     stored = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
     work, wide = _work_dtype(stored[1][0]), _sum_dtype(params[0].device)
     params, momenta, squares = (_converted(tensors, work) for tensors in stored)
-    grads = _converted(_as_real(grads), work)
+    grads = _converted(_as_real([g.resolve_conj() for g in grads]), work)
     if maximize:
         grads = list(torch._foreach_neg(grads))
 
@@ -259,10 +282,12 @@ def _multi_tensor_afor(
     coefficients = _control(controls, state_steps, columns, settings)
 
     torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
-    forgetting, scale, shift = torch.stack(coefficients).to(work).unbind()
-    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), forgetting.unbind())
+    forgetting, scale, shift = coefficients
+    torch._foreach_clamp_max_(squares, _largest(stored[2][0]))
+    weights = list(forgetting.unbind())  # a list: dynamo takes a tuple for a number
+    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), weights)
     roots = torch._foreach_sqrt(squares)
-    denominators = torch._foreach_addcmul(shift.unbind(), roots, scale.unbind())
+    denominators = torch._foreach_addcmul(list(shift.unbind()), roots, list(scale.unbind()))
     if weight_decay != 0.0:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
     if isinstance(lr, Tensor) or _scale_update(lr):

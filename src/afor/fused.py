@@ -64,6 +64,11 @@ def _library() -> ctypes.CDLL | str:
             f"the native kernel {spec.origin} is of another version (interface {found}, expected "
             f"{ABI}); reinstall afor"
         )
+    return _bind(library)
+
+
+def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Declare the arguments of the kernel's functions."""
     library.afor_plan_new.restype = ctypes.c_void_p
     library.afor_plan_new.argtypes = [
         ctypes.c_int64,
@@ -134,6 +139,7 @@ class Plan:
     def step(self, grads: list[Any], settings: tuple[float, ...]) -> None:
         """Take one step with gradients at these addresses."""
         self.grads[:] = grads
+        settings = (*settings, torch.get_num_threads())
         if settings != self._written:
             self.settings[:] = list(settings)
             self._written = settings
@@ -144,13 +150,12 @@ class Plan:
 def _settings(
     s: ControlSettings, lr: float, weight_decay: float, grad_factor: float
 ) -> tuple[float, ...]:
-    """Return the numbers of `struct settings`, in its order."""
+    """Return the numbers of `struct settings`, in its order, but for the threads."""
     return (
         lr, weight_decay, grad_factor,
         s.beta1, s.beta2, s.eps, s.beta2_min, s.direction_weight, s.direction_decay,
         s.warmup_steps, s.fast_channel, s.normalization == "self", s.fixed_mean, s.fixed_scale,
         s.zscore_clip, s.correction == "cumulative", s.statistics == "calibrated",
-        torch.get_num_threads(),
     )  # fmt: skip
 
 
@@ -163,7 +168,11 @@ def _is_native(param: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor) -> bool:
         and exp_avg.dtype == exp_avg_sq.dtype == moments
         and param.layout == torch.strided
         and param.stride() == exp_avg.stride() == exp_avg_sq.stride()
-        and not (param.is_neg() or exp_avg.is_neg() or exp_avg_sq.is_neg())
+        # dynamo cannot trace is_neg, nor does it hand out tensors with a pending negation
+        and (
+            torch.compiler.is_compiling()
+            or not (param.is_neg() or exp_avg.is_neg() or exp_avg_sq.is_neg())
+        )
         and _is_dense(param)
     )
 
@@ -197,17 +206,17 @@ def fused_afor(
     maximize: bool = False,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
-) -> None:
-    """Take one step natively; tensors the kernel cannot take go through the for-loop.
+) -> list[list[Tensor]] | None:
+    """Take one step natively; return the lists of what the kernel cannot take, if anything.
 
     ``grad_scale`` and ``found_inf`` are those of GradScaler: gradients are divided by the first,
-    and nothing happens when the second is not zero.
+    and nothing happens when the second is not zero. The gradients returned are those to descend.
     """
     reason = unavailable_reason()
     if reason is not None:
         raise RuntimeError(f"fused=True cannot be used: {reason}")
     if found_inf is not None and found_inf.item() != 0.0:
-        return
+        return None
     factor = -1.0 if maximize else 1.0
     if grad_scale is not None:
         factor /= grad_scale.item()
@@ -219,12 +228,12 @@ def fused_afor(
         part = [row for row, ok in zip(rows, native, strict=True) if ok and row[0].dtype == dtype]
         torch.ops.afor.step(*map(list, zip(*part, strict=True)), rate, numbers)
     rest = [row for row, ok in zip(rows, native, strict=True) if not ok]
-    if rest:
-        from afor.functional import afor
-
-        p, g, *state = map(list, zip(*rest, strict=True))
-        g = [x * factor for x in g] if factor != 1.0 else g
-        afor(p, g, *state, settings=settings, lr=lr, weight_decay=weight_decay, foreach=False)
+    if not rest:
+        return None
+    left = list(map(list, zip(*rest, strict=True)))
+    if factor != 1.0:
+        left[1] = [grad * factor for grad in left[1]]
+    return left
 
 
 @torch.library.custom_op(
@@ -303,7 +312,9 @@ class GroupPlan:
         if found_inf is not None:  # GradScaler is at work
             if found_inf.item() != 0.0:
                 return True
-            factor /= optimizer.__dict__["grad_scale"].item()
+            grad_scale = optimizer.__dict__.get("grad_scale")
+            if grad_scale is not None:  # None after `unscale_`
+                factor /= grad_scale.item()
         lr = self.group["lr"]
         lr = lr.item() if isinstance(lr, Tensor) else lr
         self.plan.step(addresses, _settings(settings, lr, self.group["weight_decay"], factor))

@@ -11,10 +11,11 @@ from torch.optim import optimizer as torch_optimizer
 from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
-from afor.control import ControlSettings, initial_control
+from afor.control import control_settings, initial_control
 from afor.functional import afor
-from afor.fused import GroupPlan
+from afor.fused import GroupPlan, unavailable_reason
 from afor.released import released_afor
+from afor.triton_path import triton_unavailable_reason
 
 CHOICES = {
     "normalization": ("self", "fixed"),
@@ -23,7 +24,6 @@ CHOICES = {
     "variant": ("paper", "released"),
     "half_moments": ("float32", "parameter"),
 }
-_CONTROL_OPTIONS = tuple(name for name in ControlSettings._fields if name not in ("beta1", "beta2"))
 
 
 class AFOR(Optimizer):
@@ -138,7 +138,6 @@ class AFOR(Optimizer):
         _check_options(defaults)
         self._plans: dict[int, GroupPlan] = {}
         super().__init__(params, defaults)
-        self._declare_amp_support()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -146,18 +145,20 @@ class AFOR(Optimizer):
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
-        self._declare_amp_support()
 
-    def _declare_amp_support(self) -> None:
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
         # GradScaler hands its scale to step() instead of unscaling first, as for torch's fused.
-        if all(group["fused"] for group in self.param_groups):
-            self._step_supports_amp_scaling = True
+        return all(group["fused"] for group in self.param_groups)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a parameter group; options it does not set take the optimizer's defaults."""
         if isinstance(param_group, dict):
             _check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        if group["fused"]:
+            _check_fused(group["params"])
 
     # -------------------------------------------------------------------------------- state
 
@@ -235,7 +236,7 @@ class AFOR(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            plan = self._plans.get(id(group))
+            plan = self._plans.get(id(group)) if self._uses_plan(group) else None
             if plan is not None and plan.group is group:
                 if plan.run(self, control_settings(group)):
                     continue
@@ -245,7 +246,7 @@ class AFOR(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        self._accelerator_graph_capture_health_check()
+        _check_graph_capture(self)
         params: list[Tensor] = []
         grads: list[Tensor] = []
         exp_avgs: list[Tensor] = []
@@ -258,7 +259,7 @@ class AFOR(Optimizer):
             released_afor(*lists, group=group)
             return
         settings = control_settings(group)
-        if self._uses_kernel(group) and not torch.compiler.is_compiling():
+        if self._uses_plan(group):
             plan = GroupPlan.build(self, group)
             if plan is not None and plan.run(self, settings):
                 self._plans[id(group)] = plan
@@ -276,9 +277,14 @@ class AFOR(Optimizer):
             found_inf=getattr(self, "found_inf", None),
         )
 
-    def _uses_kernel(self, group: dict[str, Any]) -> bool:
-        if group["fused"] is None and group["foreach"] is None and not group["differentiable"]:
-            return True
+    def _uses_plan(self, group: dict[str, Any]) -> bool:
+        """Tell whether a plan may run; a compiled or profiled step shows the operator instead."""
+        if group["variant"] != "paper" or torch.compiler.is_compiling():
+            return False
+        if torch._C._autograd._profiler_enabled():
+            return False
+        if group["fused"] is None and group["foreach"] is None:
+            return not group["differentiable"]
         return bool(group["fused"])
 
     # --------------------------------------------------------------------------- state dict
@@ -297,12 +303,11 @@ class AFOR(Optimizer):
 
 
 _watched_step = Optimizer.profile_hook_step(AFOR._step)
-
-
-def control_settings(group: dict[str, Any]) -> ControlSettings:
-    """Return the controller's settings of a parameter group."""
-    beta1, beta2 = group["betas"]
-    return ControlSettings(beta1, beta2, *[group[name] for name in _CONTROL_OPTIONS])
+_check_graph_capture: Callable[[Optimizer], None] = (
+    Optimizer._accelerator_graph_capture_health_check
+    if hasattr(Optimizer, "_accelerator_graph_capture_health_check")
+    else Optimizer._cuda_graph_capture_health_check  # its name in older versions of torch
+)
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -345,6 +350,24 @@ def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], b
         raise ValueError(f"{name} must be a number {rule}, got {value!r}")
     if not math.isfinite(value) or not accepts(value):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
+
+
+def _check_fused(params: list[Tensor]) -> None:
+    for p in params:
+        if p.device.type not in ("cpu", "cuda"):
+            raise RuntimeError(
+                "`fused=True` requires all parameters to be tensors on the CPU or a CUDA device, "
+                f"got {p.dtype} on {p.device.type}; leave fused unset"
+            )
+    devices = {p.device.type for p in params}
+    if len(devices) > 1:
+        raise RuntimeError(
+            "`fused=True` requires the parameters of a group to be on one kind of device, got "
+            f"{' and '.join(sorted(devices))}; give each its own group"
+        )
+    reason = triton_unavailable_reason() if "cuda" in devices else unavailable_reason()
+    if reason is not None:
+        raise RuntimeError(f"`fused=True` cannot be used: {reason}")
 
 
 def _check_implementation(options: dict[str, Any]) -> None:

@@ -26,7 +26,10 @@ def test_each_subject_gets_a_line_and_the_totals_add_up(root, cache_dir):
     assert sum(report.totals.values()) == 36
     assert report.totals["N2"] == sum(line.classes["N2"] for line in report.subjects)
     assert "F3 is not recorded, C3 stands in" in report.subjects[1].notes
-    assert report.notes == ("3 of 100 subjects are here; published totals are for a complete copy",)
+    assert report.notes == (
+        f"{root} holds a synthetic stand-in, not the data set",
+        "3 of 100 subjects are here; published totals are for a complete copy",
+    )
     assert len({line.checksum for line in report.subjects}) == 3
 
 
@@ -62,6 +65,7 @@ def test_totals_of_a_complete_copy_are_compared_with_the_published_ones(
     tmp_path, cache_dir, monkeypatch
 ):
     write_twin("bci2a", tmp_path / "root", ["A01"], trials=8)
+    (tmp_path / "root" / "SYNTHETIC.txt").unlink()  # a stand-in would not be compared
     info = replace(BCI2A.info, subjects=("A01",))
     for published, expected in (({"tongue": 4}, 0), ({"tongue": 5}, 1)):
         dataset = replace(BCI2A, info=info, published=lambda _s, counts=published: counts)

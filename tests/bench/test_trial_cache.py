@@ -99,6 +99,19 @@ def test_samples_without_a_description_are_not_used(tmp_path, stored):
     assert read_subject(tmp_path, KEY) is None
 
 
+def test_the_rest_of_a_killed_writer_is_removed_and_a_living_ones_kept(tmp_path, stored):
+    import os
+
+    name = samples_path(tmp_path, KEY).name
+    for rest, age in (("dead", 7200), ("alive", 10)):
+        path = tmp_path / f"{name}.{rest}.tmp"
+        path.write_bytes(b"half")
+        then = path.stat().st_mtime - age
+        os.utime(path, (then, then))
+    write_subject(tmp_path, KEY, stored[0], SOURCES)
+    assert [path.name for path in tmp_path.glob("*.tmp")] == [f"{name}.alive.tmp"]
+
+
 def test_every_part_of_the_key_counts():
     base = ("demo", 1, "s1", {"x": 1}, SOURCES)
     changed = [

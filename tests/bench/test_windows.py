@@ -39,6 +39,14 @@ def test_a_corrupt_cache_is_rebuilt_and_gives_the_right_windows(cache_dir):
     np.testing.assert_array_equal(again.gather(np.arange(len(again))), expected)
 
 
+def test_a_foreign_checksum_list_in_the_working_folder_does_not_matter(
+    cache_dir, tmp_path, monkeypatch
+):
+    (tmp_path / "SHA256SUMS.txt").write_text("something else\n")
+    monkeypatch.chdir(tmp_path)
+    open_windows("synthetic", options=OPTIONS, cache_dir=cache_dir)
+
+
 def test_progress_is_told_of_every_subject_and_the_end(cache_dir):
     told = []
     open_windows(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from afor.bench.datasets.checksums import Ledger
-from afor.bench.datasets.registry import get_dataset
+from afor.bench.datasets.registry import STAND_IN_NOTE, get_dataset
 from afor.bench.errors import DataError
 from afor.bench.trial_cache import PreparedSubject, default_cache_dir
 from afor.bench.windows import (
@@ -95,11 +95,14 @@ def check_dataset(
     expected = [s for s in dataset.info.subjects if s not in left_out]
     missing = [s for s in expected if s not in chosen]
     published: dict[str, int] = {}
+    is_stand_in = any(STAND_IN_NOTE in subject_data.notes for subject_data in prepared)
+    if is_stand_in:
+        notes.append(f"{place} holds {STAND_IN_NOTE}")
     if missing and subjects is None:
         here = f"{len(expected) - len(missing)} of {len(expected)} subjects are here"
         unknown = "; published totals are for a complete copy" if dataset.published else ""
         notes.append(here + unknown)
-    elif expected and not missing and dataset.published:
+    elif expected and not missing and not is_stand_in and dataset.published:
         published = dataset.published(settings)
         faults += [
             f"{name}: {totals[label]} trials of class {label}, published are {count}."

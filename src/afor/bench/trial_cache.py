@@ -10,6 +10,8 @@ import hashlib
 import json
 import mmap
 import os
+import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from afor.bench.datasets.checksums import sha256_of, write_atomically
 from afor.bench.datasets.recording import Recording, SourceFile, trial_hashes
 
 FORMAT_VERSION = 1
+REST_AGE_S = 3600
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ def write_subject(
     """Store a recording: samples first, then the description that makes them count."""
     trials = np.ascontiguousarray(recording.trials, dtype="<f4")
     target = samples_path(folder, key)
+    _remove_rests(folder, target.name)
     write_atomically(target, trials.data)
     sums, squares = _moments(trials)
     prepared = PreparedSubject(
@@ -138,6 +142,14 @@ def map_samples(folder: Path, prepared: PreparedSubject) -> tuple[NDArray[np.flo
     with samples_path(folder, prepared.key).open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return np.frombuffer(mapped, dtype="<f4").reshape(prepared.shape), mapped
+
+
+def _remove_rests(folder: Path, name: str) -> None:
+    """Remove what a killed process left behind; a living one is done within the hour."""
+    for rest in folder.glob(f"{name}.*.tmp"):
+        with suppress(OSError):  # another process may be quicker
+            if time.time() - rest.stat().st_mtime > REST_AGE_S:
+                rest.unlink()
 
 
 def _moments(trials: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

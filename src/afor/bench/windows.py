@@ -6,12 +6,13 @@ x = source.gather(source.indices_of(["sub-01"]))    # float32 (windows, channels
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from afor.bench.datasets.checksums import Ledger
 from afor.bench.datasets.recording import check_recording
-from afor.bench.datasets.registry import Dataset, get_dataset
+from afor.bench.datasets.registry import STAND_IN_MARK, STAND_IN_NOTE, Dataset, get_dataset
 from afor.bench.datasets.settings import DataSettings
 from afor.bench.errors import ConfigError, DataError, LeakageError
 from afor.bench.trial_cache import (
@@ -163,6 +164,8 @@ def prepare_subject(
     if (known := read_subject(folder, key, verify=verify)) is not None:
         return known
     recording = dataset.load(root, subject, settings)
+    if dataset.needs_root and (root / STAND_IN_MARK).exists():
+        recording = replace(recording, notes=(*recording.notes, STAND_IN_NOTE))
     recording = check_recording(recording, check_unit=dataset.check_unit)
     return write_subject(folder, key, recording, sources)
 

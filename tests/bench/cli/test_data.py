@@ -128,6 +128,7 @@ def test_download_fetches_only_the_missing_runs_of_regular_subjects(tmp_path, mo
     assert {subject for subject, _ in asked}.isdisjoint({88, 92, 100, 104})
     assert len(asked) == 105
     assert (tmp_path / "S109" / "S109R02.edf").is_file()
+    assert not (tmp_path / "download").exists()
 
 
 def test_a_stand_in_is_written_and_never_beside_other_files(call, tmp_path):

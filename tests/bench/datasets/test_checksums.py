@@ -74,7 +74,7 @@ def test_a_file_that_is_not_the_published_one_is_refused(root, cache_dir):
     with pytest.raises(DataError, match="not the published ones"):
         use(root, cache_dir)
     digest = sha256_of(root / "S001" / "a.edf")
-    (root / "SHA256SUMS.txt").write_text(f"\n{digest.upper()} *S001/a.edf\n")
+    (root / "SHA256SUMS.txt").write_text(f"\n{digest.upper()} *./S001/a.edf\n")
     assert use(root, cache_dir).sha256 == digest
 
 

@@ -11,9 +11,10 @@ from afor.bench.backbones.shape import InputShape
 
 Recurrent = Literal["single", "sequence"]
 
+# Sizes of the published model, on every data set alike.
 _ATTENTION_HIDDEN = 15
-_KERNEL = 45
-_POOL, _POOL_STRIDE = 75, 10
+_KERNEL = 45  # samples
+_POOL, _POOL_STRIDE = 75, 10  # samples
 _MAPS = 40
 _HIDDEN = 64
 

@@ -95,8 +95,8 @@ class EEGNet(nn.Module):
         batch, channels, samples = signal.shape
         kernel = self.temporal.kernel_size[1]
         # A replaced norm (synchronised across ranks, say) has statistics of its own.
-        possible = kernel <= samples and type(self.temporal_norm) is nn.BatchNorm2d
-        if self.form == "plain" or not possible:
+        usual = all(type(n) is nn.BatchNorm2d for n in (self.temporal_norm, self.spatial_norm))
+        if self.form == "plain" or kernel > samples or not usual:
             return False
         maps, filters = self.spatial.weight.shape[0], self.temporal.weight.shape[0]
         cost = _TRAINING_COST if self.training else _EVALUATION_COST

@@ -20,8 +20,8 @@ from afor.bench.errors import ConfigError
 NodeFeatures = Literal["de", "raw"]
 
 _SMALLEST_CHANNELS = 3  # the graph layers convolve over three neighbouring electrodes
-_HEAD_WIDTH = 64
-_REDUCTION = 4  # of the channel attention
+_HEAD_WIDTH = 64  # of the published classifier
+_REDUCTION = 4  # of the channel attention, as published
 _COLUMN_FLOOR = 1e-6
 
 

@@ -26,11 +26,13 @@ def same_filter(maps: Tensor, filters: Tensor) -> Tensor:
     [[[5.0, 6.0, 6.0, 3.0]]]
     """
     dtype = autocast_dtype(maps)
-    maps, filters = maps.to(dtype), filters.to(dtype)
+    count, batch, samples = maps.shape
+    # Maps of one filter side by side: fewer and larger matrix products.
+    rows = maps.to(dtype).reshape(filters.shape[0], -1, samples)
     filtered: Tensor
     with without_autocast(maps):
-        filtered, _ = _SameFilter.apply(maps, filters)  # type: ignore[no-untyped-call]
-    return filtered
+        filtered, _ = _SameFilter.apply(rows, filters.to(dtype))  # type: ignore[no-untyped-call]
+    return filtered.view(count, batch, samples)
 
 
 # Outputs per matrix product: short enough that the band, not the window, sets the work; long
@@ -102,16 +104,15 @@ _Index = tuple[slice, slice, slice]
 def _blocks(maps: torch.Size, filters: torch.Size) -> Iterator[tuple[_Index, _Index, slice]]:
     """Yield (outputs, the inputs they need, columns of the Toeplitz rows) for every block."""
     samples, kernel = maps[-1], filters[-1]
-    depth = maps[0] // filters[0]
+    everything = slice(None)
     left, right = same_padding(kernel)
     block = _block_length(samples)
     for start in range(0, samples, block):
         stop = min(start + block, samples)
         first, last = max(start - left, 0), min(stop + right, samples)
         band = slice(first - start + left, last - start + left)
-        for turn in range(depth):
-            chosen, batch = slice(turn, None, depth), slice(None)
-            yield (chosen, batch, slice(start, stop)), (chosen, batch, slice(first, last)), band
+        outputs = (everything, everything, slice(start, stop))
+        yield outputs, (everything, everything, slice(first, last)), band
 
 
 def _length(piece: slice) -> int:

@@ -165,9 +165,10 @@ def twin(
     seed: Annotated[int, typer.Option(help="Another seed, other subjects.")] = 0,
 ) -> None:
     """Write a synthetic stand-in in a data set's real format, to rehearse without the data."""
+    from afor.bench.datasets.registry import STAND_IN_MARK
     from afor.bench.datasets.twins import write_twin
 
-    if root.exists() and any(root.iterdir()) and not (root / "SYNTHETIC.txt").exists():
+    if root.exists() and any(root.iterdir()) and not (root / STAND_IN_MARK).exists():
         raise ConfigError(f"{root} is not empty; a stand-in is never written beside other files.")
     files = write_twin(name, root, subject, trials=trials, seed=seed)
     typer.echo(f"{len(files)} files in {root}: synthetic, in the format of {name}")

@@ -10,6 +10,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def published_checksums(root: Path) -> dict[str, str]:
                 f"{path}, line {number}: expected '<64 hex digits> <path>', found {line[:80]!r}. "
                 "Fetch the list again."
             )
-        known[parts[1].strip().lstrip("*")] = parts[0].lower()
+        known[parts[1].strip().lstrip("*").removeprefix("./")] = parts[0].lower()
     return known
 
 
@@ -68,11 +69,15 @@ class Ledger:
 
     def __init__(self, cache_dir: Path, root: Path) -> None:
         self.root = root
-        self.published = published_checksums(root)
         place = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]
         self.path = cache_dir / "checksums" / f"{place}.json"
         self.seen: dict[str, dict[str, Any]] = self._read()
         self._changed = False
+
+    @cached_property
+    def published(self) -> dict[str, str]:
+        """Return the publisher's checksums; read only when there is a file to compare."""
+        return published_checksums(self.root)
 
     def _read(self) -> dict[str, dict[str, Any]]:
         try:

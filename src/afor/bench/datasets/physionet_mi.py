@@ -6,6 +6,7 @@ and closed.
 """
 
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -226,6 +227,7 @@ def download(root: Path, settings: PhysionetSettings) -> None:
             target = root / subject / Path(path).name
             target.parent.mkdir(parents=True, exist_ok=True)
             Path(path).replace(target)
+    shutil.rmtree(root / "download", ignore_errors=True)  # only empty folders are left in it
 
 
 INFO = DatasetInfo(

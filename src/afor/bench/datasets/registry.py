@@ -54,6 +54,10 @@ class Dataset:
         return parse_settings(self.settings, options, self.info.name)
 
 
+# A folder with this file holds a stand-in written by `afor data twin`, not the data set.
+STAND_IN_MARK = "SYNTHETIC.txt"
+STAND_IN_NOTE = "a synthetic stand-in, not the data set"
+
 NAMES = ("synthetic", "deap", "bci2a", "isruc", "physionet_mi", "folder")
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from afor.bench.datasets import bci2a, deap, isruc
 from afor.bench.datasets.recording import Recording
+from afor.bench.datasets.registry import STAND_IN_MARK
 from afor.bench.datasets.synthetic import SyntheticSettings, load_subject, subject_names
 from afor.bench.datasets.writers import write_edf, write_gdf, write_python2_pickle
 from afor.bench.errors import ConfigError
@@ -37,7 +38,7 @@ def write_twin(
     if unknown := sorted(set(subjects or ()).difference(known)):
         raise ConfigError(f"{name} has no subject {', '.join(unknown)}.")
     root.mkdir(parents=True, exist_ok=True)
-    (root / "SYNTHETIC.txt").write_text(NOTICE)
+    (root / STAND_IN_MARK).write_text(NOTICE)
     files: list[Path] = []
     for subject in subjects or known:
         files += write(root, subject, known.index(subject), trials, seed)

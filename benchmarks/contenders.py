@@ -1,0 +1,144 @@
+"""Who is timed: each contender builds an optimizer over a model, or says why it cannot.
+
+All share the learning rate and the weight decay, and otherwise take the settings this project uses
+them with.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+LR = 1e-3
+WEIGHT_DECAY = 1e-4
+YARDSTICK = "adamw-fused"  # measured beside everything; ratios are against it
+
+StepOf = Callable[[nn.Module, Tensor | None], "Stepper"]
+
+
+class NotAvailableError(Exception):
+    """A contender cannot run here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Stepper:
+    """An optimizer and what the training loop calls once a batch."""
+
+    optimizer: Optimizer
+    step: Callable[[], Any]
+    period: int = 1  # steps after which its work repeats: Sophia does more in one of ten
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A row of the tables."""
+
+    name: str
+    label: str
+    build: StepOf
+    passes: int | None = None  # streams of float32 over memory per step, where it is known
+
+
+def _plain(cls: Callable[..., Optimizer], **options: Any) -> StepOf:
+    def build(model: nn.Module, _: Tensor | None) -> Stepper:
+        optimizer = cls(model.parameters(), lr=LR, weight_decay=WEIGHT_DECAY, **options)
+        return Stepper(optimizer, optimizer.step)
+
+    return build
+
+
+def _from_project(name: str) -> StepOf:
+    """Build an optimizer as the EEG benchmark does; what it does after a step is part of it."""
+
+    def build(model: nn.Module, inputs: Tensor | None) -> Stepper:
+        try:
+            module = importlib.import_module("afor.bench.optimizers")
+        except ImportError as error:
+            raise NotAvailableError(f"afor.bench.optimizers: {error}") from error
+        optimizer = module.build_optimizer(name, model, LR, WEIGHT_DECAY)
+        after = getattr(optimizer, "after_step", None)
+        if after is None or inputs is None:
+            return Stepper(optimizer, optimizer.step)
+
+        def step() -> None:
+            optimizer.step()
+            after(model, inputs)
+
+        return Stepper(optimizer, step, optimizer.param_groups[0].get("interval", 1))
+
+    return build
+
+
+def _released(model: nn.Module, _: Tensor | None) -> Stepper:
+    try:
+        released = importlib.import_module("AFOR").afor
+    except (ImportError, AttributeError) as error:
+        raise NotAvailableError("pip install afor-optimizer==0.1.0") from error
+    optimizer = released(model.parameters(), lr=LR, weight_decay=WEIGHT_DECAY)
+    return Stepper(optimizer, optimizer.step)
+
+
+def _afor(**options: Any) -> StepOf:
+    def build(model: nn.Module, _: Tensor | None) -> Stepper:
+        from afor import AFOR
+        from afor.fused import unavailable_reason
+
+        reason = unavailable_reason() if options.get("fused") else None
+        if reason is not None:
+            raise NotAvailableError(reason)
+        optimizer = AFOR(model.parameters(), lr=LR, weight_decay=WEIGHT_DECAY, **options)
+        return Stepper(optimizer, optimizer.step)
+
+    return build
+
+
+def _compiled(model: nn.Module, _: Tensor | None) -> Stepper:
+    optimizer = _afor(foreach=True)(model, None).optimizer
+    compiled = torch.compile(optimizer.step)
+
+    def step() -> None:
+        try:
+            compiled()
+        except torch._dynamo.exc.TorchDynamoException as error:
+            raise NotAvailableError(f"torch.compile: {str(error).splitlines()[0]}") from error
+
+    return Stepper(optimizer, step)
+
+
+_ADAM, _ADAMW = torch.optim.Adam, torch.optim.AdamW
+CONTENDERS = {
+    c.name: c
+    for c in (
+        Contender("adam", "torch Adam", _plain(_ADAM)),
+        Contender("adam-foreach", "torch Adam foreach", _plain(_ADAM, foreach=True)),
+        Contender("adam-fused", "torch Adam fused", _plain(_ADAM, fused=True), 7),
+        Contender("adamw", "torch AdamW", _plain(_ADAMW)),
+        Contender("adamw-foreach", "torch AdamW foreach", _plain(_ADAMW, foreach=True)),
+        Contender("adamw-fused", "torch AdamW fused", _plain(_ADAMW, fused=True), 7),
+        Contender("radam", "torch RAdam", _plain(torch.optim.RAdam)),
+        Contender("adamp", "AdamP", _from_project("adamp")),
+        Contender("sophia", "Sophia", _from_project("sophia")),
+        Contender("mars", "MARS", _from_project("mars")),
+        Contender("released", "afor-optimizer 0.1.0", _released),
+        Contender("afor-loop", "AFOR for-loop", _afor(foreach=False, fused=False)),
+        Contender("afor-foreach", "AFOR foreach", _afor(foreach=True)),
+        Contender("afor-compiled", "AFOR compiled", _compiled),
+        Contender("afor-fused", "AFOR fused", _afor(fused=True), 9),
+    )
+}
+
+
+def state_bytes(optimizer: Optimizer) -> int:
+    """Return the bytes of all tensors the optimizer keeps, a Python number counting eight."""
+    total = 0
+    for state in optimizer.state.values():
+        for value in state.values():
+            if isinstance(value, Tensor):
+                total += value.numel() * value.element_size()
+            elif isinstance(value, int | float):
+                total += 8
+    return total

@@ -1,0 +1,189 @@
+"""One workload at a time: builds the contenders, lets them take turns, returns their records."""
+
+import copy
+import gc
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from contenders import CONTENDERS, YARDSTICK, Contender, NotAvailableError, Stepper, state_bytes
+from results import Record
+from timing import Effort, Racer, race, warm_up
+from torch import Tensor, nn
+from torch.nn import functional as F
+from workloads import EEGNet, Training, Workload
+
+SCALING_CONTENDERS = ("adam", "adamw-fused", "released", "afor-loop", "afor-fused")
+DATA_SEED, WEIGHT_SEED = 1, 2
+
+
+def measure_set(
+    workload: Workload, threads: int, gradients: str, names: Sequence[str], effort: Effort
+) -> Iterator[Record]:
+    """Time the optimizers alone on a set of parameters.
+
+    Every contender has parameters and state of its own; the gradients are shared. They are `kept`,
+    the same tensors at every step, or `fresh`, new tensor objects at other addresses at every step,
+    as after ``zero_grad(set_to_none=True)``. Attaching them is not timed.
+    """
+    torch.set_num_threads(threads)
+    copies = 2 if gradients == "fresh" else 1
+    shared = [workload.make(DATA_SEED + i) for i in range(copies)]
+
+    def enter(contender: Contender) -> tuple[Racer, Stepper]:
+        model = nn.ParameterList(workload.make(WEIGHT_SEED))
+        stepper = contender.build(model, None)
+        before = _attach(list(model), shared)
+        return Racer(contender.name, before, stepper.step, stepper.period), stepper
+
+    def record(contender: Contender, missing: str = "") -> Record:
+        return Record(
+            workload.name, workload.title, threads, gradients, contender.name, contender.label,
+            workload.parameters, len(workload.shapes), missing=missing,
+        )  # fmt: skip
+
+    chosen = []
+    for name in names:
+        if name in workload.left_out:
+            yield record(CONTENDERS[name], f"left out: {workload.left_out[name]}")
+        else:
+            chosen.append(CONTENDERS[name])
+    run = _race_in_pairs if workload.is_large else _race_together
+    yield from run(chosen, enter, record, effort)
+
+
+_Enter = Callable[[Contender], tuple[Racer, Stepper]]
+_MakeRecord = Callable[..., Record]
+
+
+def _race_together(
+    chosen: Sequence[Contender], enter: _Enter, record: _MakeRecord, effort: Effort
+) -> Iterator[Record]:
+    entered: list[tuple[Contender, Racer, Stepper]] = []
+    for contender in chosen:
+        try:
+            racer, stepper = enter(contender)
+            warm_up(racer)
+        except NotAvailableError as reason:
+            yield record(contender, f"not available: {reason}")
+            continue
+        entered.append((contender, racer, stepper))
+    race([racer for _, racer, _ in entered], effort)
+    yardstick = next(r for c, r, _ in entered if c.name == YARDSTICK)
+    for contender, racer, stepper in entered:
+        filled = record(contender)
+        yield _fill(filled, racer, yardstick, stepper, session="/".join(map(str, filled.place)))
+
+
+def _race_in_pairs(
+    chosen: Sequence[Contender], enter: _Enter, record: _MakeRecord, effort: Effort
+) -> Iterator[Record]:
+    """Race each contender against the yardstick alone, so that two states are alive at a time."""
+    standard = CONTENDERS[YARDSTICK]
+    yardstick, yardstick_stepper = enter(standard)
+    seen: list[float] = []
+    for contender in chosen:
+        if contender is standard:
+            continue
+        try:
+            racer, stepper = enter(contender)
+        except NotAvailableError as reason:
+            yield record(contender, f"not available: {reason}")
+            continue
+        rival = Racer(yardstick.name, yardstick.before, yardstick.step)
+        race([rival, racer], effort)
+        seen += rival.samples_us
+        filled = record(contender)
+        session = "/".join(map(str, (*filled.place, contender.name)))
+        yield _fill(filled, racer, rival, stepper, session)
+        del racer, stepper
+        gc.collect()
+    if not seen:
+        race([yardstick], effort)
+        seen = yardstick.samples_us
+    yardstick.samples_us = seen
+    filled = record(standard)
+    session = "/".join(map(str, filled.place))
+    yield _fill(filled, yardstick, yardstick, yardstick_stepper, session)
+
+
+def _fill(filled: Record, racer: Racer, rival: Racer, stepper: Stepper, session: str) -> Record:
+    filled.session = session
+    filled.samples_us = racer.samples_us
+    filled.yardstick_us = rival.samples_us
+    filled.state_bytes = state_bytes(stepper.optimizer)
+    return filled
+
+
+def _attach(params: Sequence[Tensor], shared: Sequence[Sequence[Tensor]]) -> Callable[[], None]:
+    for param, grad in zip(params, shared[0], strict=True):
+        param.grad = grad
+    if len(shared) == 1:
+        return lambda: None
+    turn = 0
+
+    def attach() -> None:
+        nonlocal turn
+        turn = 1 - turn
+        for param, grad in zip(params, shared[turn], strict=True):
+            param.grad = grad.detach()
+
+    return attach
+
+
+def measure_training(
+    training: Training, threads: int, names: Sequence[str], effort: Effort
+) -> Iterator[Record]:
+    """Time whole training steps of EEGNet, and the optimizer's part of them."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(DATA_SEED)
+    t = training
+    inputs = torch.randn(t.batch, t.channels, t.samples)
+    labels = torch.randint(t.classes, (t.batch,))
+    start = EEGNet(t.channels, t.samples, t.kernel, t.classes)
+    tensors = list(start.parameters())
+
+    def enter(contender: Contender) -> tuple[Racer, Stepper]:
+        model = copy.deepcopy(start)
+        stepper = contender.build(model, inputs)
+
+        def before() -> None:
+            stepper.optimizer.zero_grad()
+            torch.autograd.backward(F.cross_entropy(model(inputs), labels))
+
+        return Racer(contender.name, before, stepper.step, stepper.period), stepper
+
+    racers: dict[str, Racer] = {}
+    steppers: dict[str, Stepper] = {}
+    records = []
+    for name in names:
+        record = Record(
+            t.name, t.title, threads, "backward", name, CONTENDERS[name].label,
+            sum(p.numel() for p in tensors), len(tensors),
+        )  # fmt: skip
+        records.append(record)
+        try:
+            racers[name], steppers[name] = enter(CONTENDERS[name])
+            warm_up(racers[name])
+        except NotAvailableError as reason:
+            racers.pop(name, None)
+            record.missing = f"not available: {reason}"
+    race(list(racers.values()), effort)
+    for record in records:
+        if record.contender in racers:
+            racer = racers[record.contender]
+            session = "/".join(map(str, record.place))
+            _fill(record, racer, racers[YARDSTICK], steppers[racer.name], session)
+            record.whole_us = racer.whole_us
+    yield from records
+
+
+def scaling_workload(parameters: int) -> Workload:
+    """Return one tensor of that size."""
+    return Workload(f"scaling-{parameters}", f"one tensor of {parameters:,}", ((parameters,),))
+
+
+def available_threads(wanted: Sequence[int]) -> list[int]:
+    """Return the thread counts that this machine has cores for."""
+    cores = os.cpu_count() or 1
+    return [threads for threads in wanted if threads <= cores]

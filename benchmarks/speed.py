@@ -1,0 +1,161 @@
+"""Speed of AFOR against the alternatives, as ratios: contenders take turns in one process.
+
+python benchmarks/speed.py                 everything, on an idle machine
+python benchmarks/speed.py --quick         seconds, to see that it works
+python benchmarks/speed.py --workload eegnet --workload train-deap --threads 1
+python benchmarks/speed.py --check         also the project's targets; exit code 1 if missed
+python benchmarks/speed.py --from bench-results/speed.json --markdown table.md
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from contenders import CONTENDERS, YARDSTICK
+from measure import (
+    SCALING_CONTENDERS,
+    available_threads,
+    measure_set,
+    measure_training,
+    scaling_workload,
+)
+from results import Bystanders, Record, Results, describe_machine
+from tables import render, render_targets
+from targets import judge
+from timing import Effort, copy_gb_s
+from workloads import TRAININGS, WORKLOADS
+
+OTHERS = ("scaling", "copy")
+NAMES = (*WORKLOADS, *TRAININGS, *OTHERS)
+QUICK_NAMES = ("eegnet", "scaling", "copy")
+DECADES = range(3, 9)  # of the scaling curve: 10^3 to 10^8 parameters
+
+SMALL = Effort(block_s=0.01, rounds=25, budget_s=15.0, max_rounds=80)
+MEDIUM = Effort(block_s=0.0, rounds=9, budget_s=2.0, max_rounds=15)
+LARGE = Effort(block_s=0.0, rounds=5, budget_s=4.0, max_rounds=9)
+TRAIN = Effort(block_s=0.0, rounds=15, budget_s=30.0, max_rounds=40)
+QUICK = Effort(block_s=0.0005, rounds=3, budget_s=0.0, max_rounds=3)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure or load, then print, save and judge."""
+    options = _parse(arguments)
+    results = Results.load(options.source) if options.source else _measure(options)
+    print(render(results))
+    if options.check:
+        print(render_targets(results))
+    if options.markdown:
+        text = f"{_origin(results)}\n\n{render(results)}\n{render_targets(results)}\n"
+        options.markdown.parent.mkdir(parents=True, exist_ok=True)
+        options.markdown.write_text(text)
+    if options.plots:
+        from plots import draw
+
+        draw(results, options.plots)
+    _say(f"Results: {options.source or options.json}. Next: --from that file --check")
+    missed = any(verdict.word == "NOT REACHED" for verdict in judge(results))
+    return 1 if options.check and missed else 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="few rounds of the smallest workloads")
+    add("--workload", action="append", choices=NAMES, help="only these (repeat the option)")
+    add("--contender", action="append", choices=CONTENDERS, help="only these, and the yardstick")
+    add("--threads", type=int, nargs="+", default=[1, 2], help="thread counts (default: 1 2)")
+    add("--json", type=Path, default=Path("bench-results/speed.json"), help="where results go")
+    add("--markdown", type=Path, help="also write the tables to this file")
+    add("--plots", type=Path, default=Path("bench-results"), help="folder of the pictures")
+    add("--check", action="store_true", help="print the targets; exit code 1 if one is missed")
+    add("--from", dest="source", type=Path, help="show results of an earlier run, measure nothing")
+    options = parser.parse_args(arguments)
+    if options.workload is None:
+        options.workload = QUICK_NAMES if options.quick else NAMES
+    names = set(options.contender or CONTENDERS)
+    if options.quick and options.contender is None:
+        names.remove("afor-compiled")  # compiling takes longer than all the rest
+    options.contender = [name for name in CONTENDERS if name in {*names, YARDSTICK}]
+    return options
+
+
+def _measure(options: argparse.Namespace) -> Results:
+    results = Results(describe_machine())
+    threads = available_threads(options.threads)
+    skipped = set(options.threads) - set(threads)
+    if skipped or not threads:
+        _say(f"Fewer cores than threads: {sorted(skipped)} left out.")
+    began, bystanders = time.perf_counter(), Bystanders()
+    if "copy" in options.workload:
+        _copies(results, threads, quick=options.quick)
+    for record in _records(options, threads):
+        results.records.append(record)
+        if record.missing:
+            _say(f"  {record.label}: {record.missing}")
+        results.save(options.json)  # what is measured stays, whatever ends the run
+    results.machine["cores_used_by_others"] = bystanders.cores()
+    results.machine["quick"] = options.quick
+    results.save(options.json)
+    _say(f"Done in {time.perf_counter() - began:.0f} s.")
+    return results
+
+
+def _records(options: argparse.Namespace, threads: Sequence[int]) -> Iterator[Record]:
+    quick: bool = options.quick
+    for name, workload in WORKLOADS.items():
+        if name not in options.workload:
+            continue
+        effort = SMALL if not workload.is_large else MEDIUM
+        effort = LARGE if workload.parameters > 50_000_000 else effort
+        for count in threads:
+            for gradients in ("kept",) if workload.is_large else ("kept", "fresh"):
+                _say(f"{workload.title}, threads: {count}, gradients {gradients}")
+                yield from measure_set(
+                    workload, count, gradients, options.contender, QUICK if quick else effort
+                )
+    for name, training in TRAININGS.items():
+        if name in options.workload:
+            for count in threads:
+                _say(f"{training.title}, threads: {count}")
+                yield from measure_training(
+                    training, count, options.contender, QUICK if quick else TRAIN
+                )
+    if "scaling" in options.workload:
+        names = [name for name in SCALING_CONTENDERS if name in options.contender]
+        for decade in DECADES[:3] if quick else DECADES:
+            workload = scaling_workload(10**decade)
+            effort = LARGE if decade > 7 else MEDIUM if decade > 6 else SMALL
+            effort = replace(effort, budget_s=3.0)
+            _say(f"{workload.title}, threads: {threads[0]}")
+            yield from measure_set(workload, threads[0], "kept", names, QUICK if quick else effort)
+
+
+def _copies(results: Results, threads: Sequence[int], *, quick: bool) -> None:
+    import torch
+
+    for count in threads:
+        _say(f"copy of memory, threads: {count}")
+        torch.set_num_threads(count)
+        effort = QUICK if quick else MEDIUM
+        results.copy_gb_s[count] = copy_gb_s(effort, megabytes=40 if quick else 400)
+
+
+def _origin(results: Results) -> str:
+    """Return the remark with which the written page begins."""
+    quick = " --quick" if results.machine.get("quick") else ""
+    return f"<!-- Written by `python benchmarks/speed.py{quick} --markdown`; do not edit. -->"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    sys.exit(main())

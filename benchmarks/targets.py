@@ -1,0 +1,66 @@
+"""What the project has set itself to reach, and whether a run did."""
+
+from typing import NamedTuple
+
+from contenders import CONTENDERS
+from results import Results, Spread, ratio
+
+
+class Target(NamedTuple):
+    """At most so many times the time of another contender."""
+
+    workload: str
+    title: str
+    threads: tuple[int, ...]
+    contender: str
+    against: str
+    at_most: float
+
+
+TARGETS = (
+    Target("eegnet", "EEGNet", (1, 2), "afor-fused", "adam", 0.15),
+    Target("eegnet", "EEGNet", (1, 2), "afor-fused", "adamw-fused", 0.45),
+    Target("eegnet", "EEGNet", (1, 2), "afor-fused", "released", 1 / 30),
+    Target("hslt", "HSLT", (1, 2), "afor-fused", "adamw-fused", 0.6),
+    Target("resnet50", "ResNet-50", (1,), "afor-fused", "adamw-fused", 1.2),
+    Target("resnet50", "ResNet-50", (2,), "afor-fused", "adamw-fused", 1.1),
+    Target("gpt2", "GPT-2", (1,), "afor-fused", "adamw-fused", 1.4),
+    Target("gpt2", "GPT-2", (2,), "afor-fused", "adamw-fused", 1.25),
+    Target("single", "one tensor of 100 M", (1, 2), "afor-fused", "adamw-fused", 1.4),
+    Target("train-deap", "in a training step, 32×128", (1, 2), "afor-fused", "adam", 0.2),
+    Target("train-bci2a", "in a training step, 22×250", (1, 2), "afor-fused", "adam", 0.2),
+    Target("eegnet", "EEGNet", (1, 2), "afor-foreach", "adam", 1.1),
+)
+
+
+class Verdict(NamedTuple):
+    """One target at one thread count."""
+
+    target: Target
+    threads: int
+    reached: Spread | None  # None: not measured
+
+    @property
+    def word(self) -> str:
+        """Return the verdict in words."""
+        if self.reached is None:
+            return "not measured"
+        return "reached" if self.reached.median <= self.target.at_most else "NOT REACHED"
+
+
+def judge(results: Results) -> list[Verdict]:
+    """Hold the results against all targets."""
+    verdicts = []
+    for target in TARGETS:
+        gradients = "backward" if target.workload.startswith("train-") else "kept"
+        for threads in target.threads:
+            ours = results.find(target.workload, threads, target.contender, gradients)
+            theirs = results.find(target.workload, threads, target.against, gradients)
+            reached = ratio(ours, theirs) if ours and theirs else None
+            verdicts.append(Verdict(target, threads, reached))
+    return verdicts
+
+
+def label(name: str) -> str:
+    """Return a contender's name as tables print it."""
+    return CONTENDERS[name].label

@@ -1,0 +1,105 @@
+"""How it is timed: contenders take turns within each round, so that they meet the same machine.
+
+A sample is the median over a short block of steps; a round gives every contender one sample, in an
+order that is drawn anew. What slows the machine for a while slows a whole round, and ratios are
+taken within rounds.
+"""
+
+import gc
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+MAX_BLOCK = 200  # steps
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure."""
+
+    block_s: float  # a block takes about this long, one step at least
+    rounds: int  # at least
+    budget_s: float  # go on with rounds until this has passed
+    max_rounds: int
+
+
+@dataclass
+class Racer:
+    """A contender at the start: `before` makes the gradients, `step` is what is timed."""
+
+    name: str
+    before: Callable[[], None]
+    step: Callable[[], object]
+    period: int = 1  # the work of a step depends on its number: average over so many
+    samples_us: list[float] = field(default_factory=list)  # of step alone
+    whole_us: list[float] = field(default_factory=list)  # of before and step
+
+    def run(self, steps: int) -> tuple[float, float]:
+        """Return the median over some steps of the step and of the whole, in microseconds.
+
+        With a period it is the mean, so that work done once in a while counts.
+        """
+        alone, whole = [], []
+        clock = time.perf_counter_ns
+        for _ in range(steps):
+            start = clock()
+            self.before()
+            middle = clock()
+            self.step()
+            end = clock()
+            alone.append((end - middle) / 1e3)
+            whole.append((end - start) / 1e3)
+        average = statistics.fmean if self.period > 1 else statistics.median
+        return average(alone), average(whole)
+
+
+def warm_up(racer: Racer) -> float:
+    """Take the first steps and return the microseconds a step will take."""
+    racer.run(1)  # creates the state
+    return racer.run(1)[1]
+
+
+def race(racers: Sequence[Racer], effort: Effort, seed: int = 0) -> None:
+    """Measure all racers, interleaved; their samples grow by one a round."""
+    turns = random.Random(seed)
+    blocks = {}
+    for racer in racers:
+        steps = effort.block_s * 1e6 / max(warm_up(racer), 1e-3)
+        periods = max(1, min(MAX_BLOCK, round(steps)) // racer.period)
+        blocks[racer.name] = periods * racer.period
+    began = time.perf_counter()
+    with _no_garbage_collection():
+        for done in range(effort.max_rounds):
+            if done >= effort.rounds and time.perf_counter() - began > effort.budget_s:
+                break
+            for racer in turns.sample(racers, len(racers)):
+                steps = blocks[racer.name]
+                if steps > 1:
+                    racer.run(1)  # bring its state back into the cache
+                alone, whole = racer.run(steps)
+                racer.samples_us.append(alone)
+                racer.whole_us.append(whole)
+
+
+def copy_gb_s(effort: Effort, megabytes: int = 400) -> list[float]:
+    """Return samples of the rate at which memory is copied, reads and writes counted, in GB/s."""
+    source = torch.ones(megabytes * 1_000_000 // 4)
+    target = torch.empty_like(source)
+    racer = Racer("copy", lambda: None, lambda: target.copy_(source))
+    race([racer], effort)
+    return [2 * megabytes * 1e6 / (us * 1e3) for us in racer.samples_us]
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

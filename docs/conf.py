@@ -1,0 +1,17 @@
+"""Sphinx settings; `make docs` builds with warnings as errors."""
+
+import afor
+
+project = "AFOR"
+author = "The AFOR developers"
+project_copyright = "2026, The AFOR developers"
+release = version = afor.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build", "explanation/speed-table.md"]
+html_theme = "pydata_sphinx_theme"
+html_title = "AFOR"
+html_show_sourcelink = False
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"

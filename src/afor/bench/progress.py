@@ -1,0 +1,169 @@
+"""A study while it runs, on stderr: a live grid on a terminal, plain lines everywhere else."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from afor.bench.estimate import Pace, clock
+from afor.bench.execute import FinishedRun
+from afor.bench.plan import Cell
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+PLAIN_EVERY_S = 10.0
+BAR_CELLS = 30
+
+
+class Progress:
+    """Shows a study to a person; a `Watcher` of the runner. Use it as a context."""
+
+    def __init__(self, title: str, workers: int) -> None:
+        from rich.console import Console
+
+        self.console = Console(stderr=True, highlight=False)
+        self.is_live = self.console.is_terminal and not self.console.is_dumb_terminal
+        self._title = title
+        self._workers = workers
+        self._live: Any = None
+        self._cells: dict[str, list[Cell]] = {}
+        self._status: dict[str, str] = {}
+        self._running: dict[str, float] = {}
+        self._pace = Pace()
+        self._started = time.monotonic()
+        self._said = self._started
+        self._preparing = ""
+
+    def __enter__(self) -> "Progress":
+        if self.is_live:
+            from rich.live import Live
+
+            self._live = Live(
+                console=self.console, get_renderable=self._picture, refresh_per_second=4
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+        elif self._cells and kind is None:
+            self._say(self.line())
+
+    def preparing(self, dataset: str) -> Callable[[int, int, str], None]:
+        """Show how far a data set has been read."""
+
+        def show(done: int, total: int, subject: str) -> None:
+            self._preparing = f"reading {dataset}: {done} of {total} {subject}" if subject else ""
+            if done == 0 and not self.is_live:
+                self._say(f"{self._title}: reading {dataset}, {total} subjects")
+
+        return show
+
+    def planned(self, cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> None:
+        """Take note of all runs."""
+        for cell in cells:
+            self._cells.setdefault(cell.key, []).append(cell)
+        self._status = {key: statuses[key] for key in self._cells if key in statuses}
+        if not self.is_live:
+            self._say(self.line())
+
+    def started(self, key: str, worker: str) -> None:  # noqa: ARG002
+        """Take note of a run that begins."""
+        self._running[key] = time.monotonic()
+
+    def ended(self, run: FinishedRun) -> None:
+        """Count a run, and tell of one that went wrong in a line that stays."""
+        self._running.pop(run.key, None)
+        self._status[run.key] = run.status
+        cell = self._cells[run.key][0]
+        self._pace.add(cell.dataset, cell.backbone, cell.optimizer, run.elapsed_s)
+        if run.status != "done":
+            self._say(f"{run.status}: {describe(cell)} ({run.key[:12]}): {run.reason}")
+        elif not self.is_live and time.monotonic() - self._said > PLAIN_EVERY_S:
+            self._say(self.line())
+
+    def line(self) -> str:
+        """Return the state in one line."""
+        counts = Counter(self._status.get(key, "open") for key in self._cells)
+        ended = len(self._cells) - counts["open"]
+        parts = [f"{self._title}: {ended} of {len(self._cells)} runs"]
+        parts += [f"{counts[word]} {word}" for word in ("diverged", "failed") if counts[word]]
+        parts.append(f"{clock(time.monotonic() - self._started)} elapsed")
+        if counts["open"] and (left := self._left()) is not None:
+            parts.append(f"about {clock(left)} left")
+        return " · ".join(parts)
+
+    def _left(self) -> float | None:
+        waiting = [cells[0] for key, cells in self._cells.items() if key not in self._status]
+        places = [(cell.dataset, cell.backbone, cell.optimizer) for cell in waiting]
+        seconds = self._pace.total(places)
+        if seconds is None:
+            return None
+        moment = time.monotonic()
+        under_way = sum(moment - since for since in self._running.values())
+        return max(seconds - under_way, 0.0) / self._workers
+
+    def _say(self, text: str) -> None:
+        self._said = time.monotonic()
+        if self.is_live:
+            self.console.print(text, markup=False)
+        else:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    def _picture(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        if not self._cells:
+            return Text(self._preparing or f"{self._title}: planning")
+        ended = len(self._status)
+        filled = BAR_CELLS * ended // len(self._cells)
+        bar = Text("━" * filled, style="green") + Text("━" * (BAR_CELLS - filled), style="dim")
+        head = bar + Text(f"  {self.line()}")
+        first = [cells[0] for cells in self._cells.values()]
+        columns = list(dict.fromkeys(cell.optimizer for cell in first))
+        grid = Table(box=None, padding=(0, 2, 0, 0))
+        grid.add_column("")
+        for name in columns:
+            grid.add_column(name, justify="right", no_wrap=True)
+        for place in dict.fromkeys((cell.dataset, cell.backbone) for cell in first):
+            marks = [self._mark(first, (*place, column)) for column in columns]
+            grid.add_row(" × ".join(place), *marks)
+        # A grid wider than the screen says less than the line above it.
+        if self.console.measure(grid).minimum > self.console.width:
+            return head
+        return Group(grid, head)
+
+    def _mark(self, cells: list[Cell], place: tuple[str, str, str]) -> Any:
+        from rich.text import Text
+
+        keys = [c.key for c in cells if (c.dataset, c.backbone, c.optimizer) == place]
+        states = Counter(self._status.get(key, "open") for key in keys)
+        bad = states["failed"] + states["diverged"]
+        ended = len(keys) - states["open"]
+        style = "red" if bad else "green" if ended == len(keys) and keys else ""
+        if not style and any(key in self._running for key in keys):
+            style = "bold"
+        return Text(f"{ended}/{len(keys)}" if keys else "–", style=style)
+
+
+def describe(cell: Any) -> str:
+    """Name a run as people do.
+
+    >>> from types import SimpleNamespace
+    >>> describe(SimpleNamespace(dataset="deap", backbone="hslt", optimizer="adam", fold=3, draw=0))
+    'deap × hslt × adam, fold 3, draw 0'
+    """
+    place = f"{cell.dataset} × {cell.backbone} × {cell.optimizer}"
+    return f"{place}, fold {cell.fold}, draw {cell.draw}"

@@ -1,0 +1,172 @@
+"""Plan minus store → engine → store, until the study is complete. The only module that knows all.
+
+    summary = run_study(load_study("demo"), text, Path("results/demo.db"), LocalEngine(2))
+
+Called again it goes on where it was stopped, whatever stopped it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from afor.bench.config import Study
+from afor.bench.datasets.checksums import write_atomically
+from afor.bench.execute import FinishedRun, decode
+from afor.bench.jobs import Ended, Engine, Job, Started
+from afor.bench.plan import Cell, FindRate, Plan, make_plan, shard
+from afor.bench.splits import manifest_text
+from afor.bench.spool import leftovers, read_spool
+from afor.bench.store import Store, open_or_create
+from afor.bench.store_lock import locked
+
+if TYPE_CHECKING:
+    from afor.bench.window_source import WindowSource
+
+Prepare = Callable[[int, int, str], None]
+
+
+class Watcher(Protocol):
+    """Sees a study being run; `afor.bench.progress` shows it to people."""
+
+    def preparing(self, dataset: str) -> Prepare:
+        """Return what is called with (done, total, subject) while a data set is read."""
+
+    def planned(self, cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> None:
+        """See all runs, and how those that have ended stand."""
+
+    def started(self, key: str, worker: str) -> None:
+        """See a run begin."""
+
+    def ended(self, run: FinishedRun) -> None:
+        """See a run that is now in the store."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a study stands after a run."""
+
+    planned: int
+    done: int
+    diverged: int
+    failed: int
+    trained: int  # of these, by this call
+
+    @property
+    def open(self) -> int:
+        """Return how many runs are still to do."""
+        return self.planned - self.done - self.diverged - self.failed
+
+
+def open_sources(
+    study: Study, cache_dir: Path | None = None, watch: Watcher | None = None
+) -> dict[str, "WindowSource"]:
+    """Read, check and cache the data of a study, once, before any worker starts."""
+    from afor.bench.windows import open_windows
+
+    return {
+        entry.name: open_windows(
+            entry.use,
+            entry.root or None,
+            options=entry.options,
+            subjects=entry.subjects or ("all" if entry.complete else None),
+            cache_dir=cache_dir,
+            progress=watch.preparing(entry.name) if watch else None,
+        )
+        for entry in study.datasets
+    }
+
+
+def run_study(
+    study: Study,
+    toml: str,
+    path: Path,
+    engine: Engine,
+    *,
+    part: tuple[int, int] | None = None,
+    find_rate: FindRate | None = None,
+    cache_dir: Path | None = None,
+    watch: Watcher | None = None,
+) -> Summary:
+    """Train every run of a study, or of its `part` (i, n), that the store does not hold yet."""
+    sources = open_sources(study, cache_dir, watch)
+    plan = make_plan(study, sources, find_rate)
+    if part is not None:
+        plan = Plan(study, shard(plan.cells, *part), plan.manifests, plan.sources)
+    with locked(path), open_or_create(path) as store:
+        take_leftovers(store)
+        store.set_plan(plan, toml)
+        write_manifests(plan, path)
+        return _complete(plan, store, engine, watch)
+
+
+def spool_folder(store: Path) -> Path:
+    """Return where the workers of a store leave their results."""
+    return store.with_name(f"{store.name}.spool")
+
+
+def take_leftovers(store: Store) -> int:
+    """Write to the store what a killed driver left in the spool; return how many runs."""
+    taken = 0
+    for path in leftovers(spool_folder(store.path)):
+        content = read_spool(path)
+        if content is not None:
+            taken += store.add(content)
+            path.unlink(missing_ok=True)
+    return taken
+
+
+def write_manifests(plan: Plan, store: Path) -> None:
+    """Put the splits beside the store, a file per data set that one can read and share."""
+    for name, manifest in plan.manifests.items():
+        target = store.with_name(f"{store.name}.splits") / f"{name.replace(':', '-')}.json"
+        text = manifest_text(manifest).encode()
+        if not target.is_file() or target.read_bytes() != text:
+            write_atomically(target, text)
+
+
+def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -> Summary:
+    statuses = store.statuses()
+    if watch:
+        watch.planned(plan.cells, statuses)
+    trained = 0
+    jobs = open_jobs(plan.cells, statuses)
+    if jobs:
+        events = engine.run(jobs, plan.sources, spool_folder(store.path))
+        try:
+            trained = _collect(events, store, watch)
+        finally:
+            close = getattr(events, "close", None)
+            if close is not None:
+                close()
+    statuses = store.statuses()
+    # Two cells of one study may share a run: count cells, as the tables do.
+    counts = Counter(statuses.get(cell.key, "open") for cell in plan.cells)
+    return Summary(len(plan.cells), counts["done"], counts["diverged"], counts["failed"], trained)
+
+
+def open_jobs(cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> list[Job]:
+    """Return one job for each run that has not ended, in the order of the plan."""
+    jobs = {
+        cell.key: Job(cell.key, cell.spec, cell.dataset)
+        for cell in cells
+        if cell.key not in statuses
+    }
+    return list(jobs.values())
+
+
+def _collect(events: Iterator[Started | Ended], store: Store, watch: Watcher | None) -> int:
+    trained = 0
+    for event in events:
+        if isinstance(event, Started):
+            if watch:
+                watch.started(event.key, event.worker)
+            continue
+        store.add(event.content)
+        if event.spool is not None:
+            event.spool.unlink(missing_ok=True)  # only now: until here it was the only copy
+        trained += 1
+        if watch:
+            watch.ended(decode(event.content))
+    return trained

@@ -1,0 +1,88 @@
+"""Finished runs on their way to the store: one file each, whole or not there at all.
+
+A worker writes the file under a temporary name, syncs it and renames it. The first line holds the
+length and the SHA-256 of what follows. The driver reads such files when a run ends and, before
+anything else, those that a killed driver left behind; what is not whole is moved to `quarantine`.
+"""
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+MAGIC = b"afor-run-1"
+SUFFIX = ".run"
+QUARANTINE = "quarantine"
+
+
+def write_spool(folder: Path, key: str, content: bytes) -> Path:
+    """Write a finished run so that a reader finds all of it or nothing; OSError if it cannot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{key}{SUFFIX}"
+    temporary = folder / f".{key}.{uuid.uuid4().hex}.tmp"
+    try:
+        with temporary.open("xb") as file:
+            file.write(wrap(content))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(folder)
+    return target
+
+
+def wrap(content: bytes) -> bytes:
+    """Put length and checksum before the content."""
+    digest = hashlib.sha256(content).hexdigest()
+    return b"%s %d %s\n" % (MAGIC, len(content), digest.encode()) + content
+
+
+def unwrap(data: bytes) -> bytes:
+    """Return the content; ValueError when a byte of it is missing or altered.
+
+    >>> unwrap(wrap(b"result"))
+    b'result'
+    """
+    head, newline, content = data.partition(b"\n")
+    if not newline or head != wrap(content).partition(b"\n")[0]:
+        raise ValueError("the file is cut short or altered")
+    return content
+
+
+def read_spool(path: Path) -> bytes | None:
+    """Return the content of a spool file; a torn one is moved to quarantine and gives None."""
+    try:
+        return unwrap(path.read_bytes())
+    except ValueError:
+        folder = path.parent / QUARANTINE
+        folder.mkdir(exist_ok=True)
+        path.replace(folder / f"{path.name}.{uuid.uuid4().hex[:8]}")
+        return None
+    except FileNotFoundError:
+        return None
+
+
+def leftovers(folder: Path) -> Iterator[Path]:
+    """Yield the finished runs in a spool folder and remove what was never finished.
+
+    Only the driver that holds the store's lock may call this.
+    """
+    if not folder.is_dir():
+        return
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+    yield from sorted(folder.glob(f"*{SUFFIX}"))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename last through a power cut, where the system lets a folder be synced."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,173 @@
+"""The speed benchmark runs, and measures what it says."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+CONTENDERS = ("adam", "released", "afor-loop", "afor-foreach")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str, Path]:
+    """Run the command once; return its JSON, what it printed and the folder it wrote to."""
+    folder = tmp_path_factory.mktemp("speed")
+    names = [word for name in CONTENDERS for word in ("--contender", name)]
+    workloads = ["--workload", "eegnet", "--workload", "scaling", "--workload", "copy"]
+    done = _speed(
+        *("--quick", "--threads", "1", *workloads, *names, "--contender", "afor-fused"),
+        *("--json", folder / "out.json", "--markdown", folder / "table.md", "--plots", folder),
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "out.json").read_text()), done.stdout, folder
+
+
+def _speed(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, str(BENCHMARKS / "speed.py"), *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+
+
+@pytest.fixture
+def part(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import a file of the benchmark, which is no package."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+    def load(name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "tensors"),
+    [
+        ("eegnet", 1_746, 12),
+        ("hslt", 373_330, 368),
+        ("resnet50", 25_557_032, 161),
+        ("gpt2", 124_439_808, 148),
+        ("single", 100_000_000, 1),
+    ],
+)
+def test_the_workloads_have_the_shapes_of_the_networks_they_stand_for(
+    name: str, parameters: int, tensors: int, part: Any
+) -> None:
+    workload = part("workloads").WORKLOADS[name]
+    assert (workload.parameters, len(workload.shapes)) == (parameters, tensors)
+
+
+def test_the_trained_network_has_the_tensors_of_its_workload(part: Any) -> None:
+    workloads = part("workloads")
+    for t in workloads.TRAININGS.values():
+        geometry = (t.channels, t.samples, t.kernel, t.classes)
+        model = workloads.EEGNet(*geometry)
+        shapes = tuple(tuple(p.shape) for p in model.parameters())
+        assert shapes == workloads.eegnet_shapes(*geometry)
+
+
+def test_a_training_step_is_measured_with_the_optimizers_part_of_it(part: Any) -> None:
+    workloads, measure, timing = part("workloads"), part("measure"), part("timing")
+    tiny = workloads.Training("tiny", "tiny", batch=2, channels=3, samples=64, kernel=8, classes=2)
+    effort = timing.Effort(block_s=0.0, rounds=2, budget_s=0.0, max_rounds=2)
+    records = list(measure.measure_training(tiny, 1, ["adamw-fused", "afor-loop"], effort))
+    for record in records:
+        assert len(record.samples_us) == len(record.yardstick_us) == 2
+        assert all(a < b for a, b in zip(record.samples_us, record.whole_us, strict=True))
+
+
+def test_large_sets_are_raced_in_pairs_against_the_yardstick(part: Any) -> None:
+    workloads, measure, timing = part("workloads"), part("measure"), part("timing")
+    large = workloads.Workload("large", "large", ((1_000_001,),), {"radam": "left out here"})
+    effort = timing.Effort(block_s=0.0, rounds=2, budget_s=0.0, max_rounds=2)
+    names = ["adam", "adamw", "adamw-fused", "radam"]
+    records = {r.contender: r for r in measure.measure_set(large, 1, "kept", names, effort)}
+    assert records["adam"].session != records["adamw"].session
+    assert len(records["adamw-fused"].samples_us) == 4  # two of each pair
+    assert records["radam"].missing == "left out: left out here"
+
+
+def test_every_contender_has_a_record_with_samples_or_a_reason(
+    run: tuple[dict[str, Any], str, Path],
+) -> None:
+    content, _, _ = run
+    records = [r for r in content["records"] if r["workload"] == "eegnet"]
+    expected = {*CONTENDERS, "adamw-fused", "afor-fused"}
+    for gradients in ("kept", "fresh"):
+        at = {r["contender"]: r for r in records if r["gradients"] == gradients}
+        assert set(at) == expected
+        for record in at.values():
+            assert bool(record["samples_us"]) != bool(record["missing"])
+            if record["samples_us"]:
+                assert record["median_us"] > 0
+                assert len(record["samples_us"]) == len(record["yardstick_us"])
+                assert record["state_bytes"] >= 2 * 4 * 1746
+
+
+def test_the_scaling_curve_and_the_copy_are_measured(
+    run: tuple[dict[str, Any], str, Path],
+) -> None:
+    content, _, _ = run
+    sizes = {r["parameters"] for r in content["records"] if r["workload"].startswith("scaling-")}
+    assert sizes == {1_000, 10_000, 100_000}
+    assert all(rate > 0 for rate in content["copy_gb_s"]["1"])
+
+
+def test_the_machine_and_its_bystanders_are_named(run: tuple[dict[str, Any], str, Path]) -> None:
+    content, printed, _ = run
+    machine = content["machine"]
+    assert machine["cpu"] in printed
+    others = machine["cores_used_by_others"]
+    assert others is None or 0 <= others <= machine["cores"] + 0.1
+
+
+def test_tables_and_pictures_are_written(run: tuple[dict[str, Any], str, Path]) -> None:
+    _, printed, folder = run
+    assert "### EEGNet, 12 tensors, 1 thread (gradients kept)" in printed
+    page = (folder / "table.md").read_text()
+    assert "### Targets" in page
+    assert {p.name for p in folder.glob("*.png")} == {"speed-ratios.png", "speed-scaling.png"}
+
+
+def test_an_earlier_run_can_be_shown_again_and_checked(
+    run: tuple[dict[str, Any], str, Path],
+) -> None:
+    content, printed, folder = run
+    for record in content["records"]:  # a kernel that takes as long as Adam misses its target
+        if record["contender"] in ("adam", "afor-fused"):
+            record.update(samples_us=[100.0] * 3, missing="", session="one")
+            record["yardstick_us"] = [50.0] * 3
+    (folder / "slow.json").write_text(json.dumps(content))
+    done = _speed("--from", folder / "slow.json", "--check", "--plots", folder)
+    assert done.returncode == 1, done.stderr
+    assert "NOT REACHED" in done.stdout
+    again = _speed("--from", folder / "out.json", "--plots", folder)
+    assert again.stdout == printed
+
+
+def test_ratios_are_taken_within_rounds_and_through_the_yardstick(part: Any) -> None:
+    results = part("results")
+
+    def record(name: str, session: str, ours: list[float], yard: list[float]) -> Any:
+        base = results.Record("w", "w", 1, "kept", name, name, 1, 1)
+        base.session, base.samples_us, base.yardstick_us = session, ours, yard
+        return base
+
+    a = record("afor-fused", "s", [1.0, 10.0, 2.0], [2.0, 20.0, 4.0])
+    b = record("adam", "s", [4.0, 40.0, 8.0], [2.0, 20.0, 4.0])
+    assert results.ratio(a, b).median == 0.25  # although the second round was ten times slower
+    c = record("released", "t", [30.0], [3.0])
+    assert results.ratio(a, c).median == pytest.approx(0.05)
