@@ -85,7 +85,7 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
 
     def start(self, *arguments, command="run", study=None, **options):
         return subprocess.Popen(
-            [*DRIVER, command, str(study or self.file), *map(str, arguments)],
+            [*DRIVER, command, str(self.file if study is None else study), *map(str, arguments)],
             cwd=self.folder,
             env={**self.environment, **options.pop("env", {})},
             stdout=subprocess.PIPE,
@@ -158,6 +158,8 @@ def workers_of():
     def find(driver, at_least=1, timeout_s=60.0):
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
+            if driver.poll() is not None:
+                return []
             try:
                 found = psutil.Process(driver.pid).children(recursive=True)
             except psutil.NoSuchProcess:

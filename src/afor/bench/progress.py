@@ -137,7 +137,7 @@ class Progress:
         first = [cells[0] for cells in self._cells.values()]
         columns = list(dict.fromkeys(cell.optimizer for cell in first))
         grid = Table(box=None, padding=(0, 2, 0, 0))
-        grid.add_column("")
+        grid.add_column("", no_wrap=True)
         for name in columns:
             grid.add_column(name, justify="right", no_wrap=True)
         for place in dict.fromkeys((cell.dataset, cell.backbone) for cell in first):
