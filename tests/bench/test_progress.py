@@ -41,7 +41,7 @@ def test_without_a_terminal_it_writes_plain_lines(cells, capsys):
     assert "about 10 s left" in lines[2]  # ten runs of two seconds, two at a time
 
 
-def test_on_a_terminal_it_draws_the_grid(cells, monkeypatch):
+def test_on_a_terminal_it_draws_the_grid(cells):
     from rich.console import Console
 
     with Progress("tiny", workers=1) as progress:
@@ -51,10 +51,17 @@ def test_on_a_terminal_it_draws_the_grid(cells, monkeypatch):
         Console(file=page, width=80).print(progress._picture())
         assert re.search(r"synthetic × tiny +1/6 +0/6", page.getvalue())
         assert "1 of 12 runs" in page.getvalue()
-        progress.console = Console(file=io.StringIO(), width=20)
-        narrow = io.StringIO()
-        Console(file=narrow, width=200).print(progress._picture())
-        assert "1/6" not in narrow.getvalue()  # a grid that does not fit is left out
+        assert "a" in drawn_at(progress, width=29).split()  # stands up where it is too wide
+        assert "1/6" not in drawn_at(progress, width=15)  # and is left out where nothing fits
+
+
+def drawn_at(progress, width):
+    from rich.console import Console
+
+    progress.console = Console(file=io.StringIO(), width=width, height=24)
+    page = io.StringIO()
+    Console(file=page, width=200).print(progress._picture())
+    return page.getvalue()
 
 
 def test_before_the_plan_it_shows_what_is_read(capsys):
