@@ -13,6 +13,7 @@ from afor.bench.plan import Cell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 PLAIN_EVERY_S = 10.0
 BAR_CELLS = 30
@@ -125,7 +126,6 @@ class Progress:
 
     def _picture(self) -> "RenderableType":
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
         if not self._cells:
@@ -134,19 +134,34 @@ class Progress:
         filled = BAR_CELLS * ended // len(self._cells)
         bar = Text("━" * filled, style="green") + Text("━" * (BAR_CELLS - filled), style="dim")
         head = bar + Text(f"  {self.line()}")
+        # The grid lies down or stands up, whichever fits; a piece of one would only confuse.
+        for grid, height in (self._grid(upright=False), self._grid(upright=True)):
+            wide = self.console.options.update(max_width=10_000)
+            fits = self.console.measure(grid, options=wide).maximum <= self.console.width
+            if fits and height < self.console.height:
+                return Group(grid, head)
+        return head
+
+    def _grid(self, *, upright: bool) -> "tuple[Table, int]":
+        """Return runs ended / planned per cell, and its height; `upright`: optimizers downwards."""
+        from rich.table import Table
+
         first = [cells[0] for cells in self._cells.values()]
-        columns = list(dict.fromkeys(cell.optimizer for cell in first))
+        optimizers = list(dict.fromkeys(cell.optimizer for cell in first))
+        places = list(dict.fromkeys((cell.dataset, cell.backbone) for cell in first))
         grid = Table(box=None, padding=(0, 2, 0, 0))
-        grid.add_column("")
-        for name in columns:
-            grid.add_column(name, justify="right", no_wrap=True)
-        for place in dict.fromkeys((cell.dataset, cell.backbone) for cell in first):
-            marks = [self._mark(first, (*place, column)) for column in columns]
-            grid.add_row(" × ".join(place), *marks)
-        # A grid wider than the screen says less than the line above it.
-        if self.console.measure(grid).minimum > self.console.width:
-            return head
-        return Group(grid, head)
+        grid.add_column("", no_wrap=True)
+        headings = [" × ".join(place) for place in places] if upright else optimizers
+        for heading in headings:
+            grid.add_column(heading, justify="right", no_wrap=True)
+        if upright:
+            for name in optimizers:
+                grid.add_row(name, *(self._mark(first, (*place, name)) for place in places))
+        else:
+            for place in places:
+                marks = [self._mark(first, (*place, name)) for name in optimizers]
+                grid.add_row(" × ".join(place), *marks)
+        return grid, grid.row_count + 3
 
     def _mark(self, cells: list[Cell], place: tuple[str, str, str]) -> Any:
         from rich.text import Text

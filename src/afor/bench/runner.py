@@ -140,6 +140,7 @@ def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -
             close = getattr(events, "close", None)
             if close is not None:
                 close()
+        take_leftovers(store)  # a cluster may have finished a run twice
     statuses = store.statuses()
     # Two cells of one study may share a run: count cells, as the tables do.
     counts = Counter(statuses.get(cell.key, "open") for cell in plan.cells)

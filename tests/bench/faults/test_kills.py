@@ -65,12 +65,11 @@ def kill_workers(tiny, kills, seed, workers_of):
     killed = 0
     while killed < kills and driver.poll() is None:
         found = workers_of(driver)
-        time.sleep(rng.uniform(0.0, 0.6))
-        if found and driver.poll() is None:
-            victim = rng.choice(found)
-            if victim.is_running():
-                victim.kill()
-                killed += 1
+        time.sleep(rng.uniform(0.0, 1.2))
+        alive = [worker for worker in found if worker.is_running()]
+        if alive:
+            rng.choice(alive).kill()
+            killed += 1
     out, err = driver.communicate(timeout=600)
     assert driver.returncode == 0, out + err
     return killed
