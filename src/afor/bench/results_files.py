@@ -1,6 +1,7 @@
 """Read finished runs from stores and from CSV or JSON files, and write such files."""
 
 import csv
+import io
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -96,14 +97,34 @@ def write_results(path: Path, results: Sequence[RunResult], expected: Sequence[E
         return
     if path.suffix.lower() != ".csv":
         raise ConfigError(f"{path}: results are written as .csv or .json.")
+    path.write_text(results_csv(results), "utf-8")
+
+
+def results_csv(results: Sequence[RunResult]) -> str:
+    """Return one line per run, every metric a column, floats in full."""
     metrics = list(dict.fromkeys(name for run in results for name in run.metrics))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*COLUMNS, *metrics])
-        for run in results:
-            row: dict[str, Any] = {name: getattr(run, name) for name in COLUMNS}
-            row["test_subjects"] = SEPARATOR.join(run.test_subjects)
-            writer.writerow([*row.values(), *(run.metrics.get(name, "") for name in metrics)])
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*COLUMNS, *metrics])
+    for run in results:
+        row: dict[str, Any] = {name: getattr(run, name) for name in COLUMNS}
+        row["test_subjects"] = SEPARATOR.join(run.test_subjects)
+        writer.writerow([*row.values(), *(run.metrics.get(name, "") for name in metrics)])
+    return file.getvalue()
+
+
+def is_store(path: Path) -> bool:
+    """Say whether a path is read as a store, not as a file of results."""
+    return path.suffix.lower() not in (".csv", ".json")
+
+
+def load_studies(paths: Iterable[Path], studies: Sequence[str] = ()) -> dict[str, str]:
+    """Return the TOML of each study in these stores."""
+    found: dict[str, str] = {}
+    for path in paths:
+        with _open(path) as store:
+            found |= store.studies()
+    return {name: toml for name, toml in found.items() if not studies or name in studies}
 
 
 def load_records(
@@ -112,7 +133,7 @@ def load_records(
     """Return the runs of stores with their whole records: history and traces."""
     found = []
     for path in paths:
-        if path.suffix.lower() in (".csv", ".json"):
+        if not is_store(path):
             raise ConfigError(
                 f"{path} holds results only. Curves are in the store of a study; give that, or "
                 "the curves themselves with --data."

@@ -24,6 +24,7 @@ class TableCell:
     star: bool = False  # significantly better than the baseline
     inside_noise: bool = False  # identical methods come out as far apart
     partial: str = ""  # done/expected where runs are missing
+    link: str = ""  # dataset/backbone/optimizer of the cell it shows
 
 
 @dataclass(frozen=True)

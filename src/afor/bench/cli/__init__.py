@@ -4,7 +4,18 @@ import sys
 
 import typer
 
-from afor.bench.cli import data, demo, doctor, files, models, optimizers, runs, study, tables
+from afor.bench.cli import (
+    data,
+    demo,
+    doctor,
+    files,
+    models,
+    optimizers,
+    report,
+    runs,
+    study,
+    tables,
+)
 from afor.bench.errors import AforError
 
 app = typer.Typer(
@@ -21,7 +32,7 @@ def _root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks of 
     """Hold the options that stand before every command."""
 
 
-for _commands in (demo, doctor, study, runs, files, tables, data, models, optimizers):
+for _commands in (demo, doctor, study, runs, files, tables, report, data, models, optimizers):
     _commands.register(app)
 
 
