@@ -132,8 +132,9 @@ class Progress:
             return Text(self._preparing or f"{self._title}: planning")
         ended = len(self._status)
         filled = BAR_CELLS * ended // len(self._cells)
-        bar = Text("━" * filled, style="green") + Text("━" * (BAR_CELLS - filled), style="dim")
-        head = bar + Text(f"  {self.line()}")
+        head = Text.assemble(
+            ("━" * filled, "green"), ("━" * (BAR_CELLS - filled), "dim"), f"  {self.line()}"
+        )
         # The grid lies down or stands up, whichever fits; a piece of one would only confuse.
         for grid, height in (self._grid(upright=False), self._grid(upright=True)):
             wide = self.console.options.update(max_width=10_000)
