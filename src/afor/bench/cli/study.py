@@ -22,6 +22,12 @@ StorePath = Annotated[Path | None, typer.Option("--store", help="[default: resul
 CachePath = Annotated[Path | None, typer.Option("--cache-dir", help="[default: $AFOR_CACHE]")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Jobs = Annotated[int, typer.Option("-j", "--jobs", help="Runs at the same time. [default: cores]")]
+Roots = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--root", help="NAME=FOLDER: where a data set lies. [default: NAME in $AFOR_DATA]"
+    ),
+]
 LrFrom = Annotated[str, typer.Option(help="A finished search: its study's name or its store.")]
 
 
@@ -55,6 +61,7 @@ def plan(
     store: StorePath = None,
     cache_dir: CachePath = None,
     lr_from: LrFrom = "",
+    root: Roots = None,
     json_: Json = False,
     jobs: Jobs = 0,
 ) -> None:
@@ -69,7 +76,7 @@ def plan(
     from afor.bench.status import remaining_s
     from afor.bench.store import open_store
 
-    chosen = load_study(name)
+    chosen = with_roots(load_study(name), root)
     path = store_path(chosen.name, store)
     made = make_plan(chosen, open_sources(chosen, cache_dir), _rates(chosen, lr_from))
     statuses: dict[str, str] = {}
@@ -133,6 +140,7 @@ def run(
     lr_per_optimizer: Annotated[
         bool, typer.Option("--lr-per-optimizer", help="Search the rate of every optimizer first.")
     ] = False,
+    root: Roots = None,
     cache_dir: CachePath = None,
     json_: Json = False,
 ) -> None:
@@ -143,7 +151,7 @@ def run(
     from afor.bench.config import load_study, study_text
     from afor.bench.places import parse_part, store_path
 
-    chosen, (toml, _) = load_study(name), study_text(name)
+    chosen, (toml, _) = with_roots(load_study(name), root), study_text(name)
     part = parse_part(shard) if shard else None
     path = store_path(chosen.name, store, part)
     if lr_per_optimizer and (lr_from or part):
@@ -224,6 +232,24 @@ def train_study(
             cache_dir=cache_dir,
             watch=progress,
         )
+
+
+def with_roots(chosen: "Study", roots: list[str] | None) -> "Study":
+    """Say where data sets lie on this machine; a place decides no number."""
+    places = dict.fromkeys((entry.name for entry in chosen.datasets), "")
+    for pair in roots or ():
+        name, equals, folder = pair.partition("=")
+        if not equals or name not in places:
+            raise ConfigError(
+                f"--root {pair}: expected NAME=FOLDER with a data set of the study: "
+                f"{', '.join(places)}."
+            )
+        places[name] = folder
+    entries = [
+        entry.model_copy(update={"root": places[entry.name] or entry.root})
+        for entry in chosen.datasets
+    ]
+    return chosen.model_copy(update={"datasets": entries})
 
 
 def make_engine(engine: str, scheduler: str, workers: int, threads: int) -> "Engine":
