@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from afor.bench.cli import data, demo, doctor, files, models, optimizers, runs, study, tables
+from afor.bench.cli import data, demo, doctor, files, models, optimizers, run, runs, study, tables
 from afor.bench.errors import AforError
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ def _root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks of 
     """Hold the options that stand before every command."""
 
 
-for _commands in (demo, doctor, study, runs, files, tables, data, models, optimizers):
+for _commands in (demo, doctor, study, run, runs, files, tables, data, models, optimizers):
     _commands.register(app)
 
 

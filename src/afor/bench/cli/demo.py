@@ -5,16 +5,13 @@ from typing import Annotated
 
 import typer
 
-from afor.bench.cli.study import (
-    CachePath,
-    Jobs,
-    StorePath,
-    cores,
+from afor.bench.cli.run import (
     describe_summary,
     make_engine,
     stopped_by_signals,
     train_study,
 )
+from afor.bench.cli.study import CachePath, Jobs, StorePath, cores
 from afor.bench.cli.tables import table
 
 
