@@ -66,7 +66,7 @@ def cluster(tiny, tmp_path):
 def test_a_cluster_gives_the_same_bits_also_without_the_drivers_files(
     tiny, cluster, tmp_path, monkeypatch
 ):
-    tiny.write(optimizers=("a", "raiser", "killer"), subjects=3, draws=1)
+    tiny.write(optimizers=("a", "raiser"), subjects=3, draws=1)
     local = tmp_path / "results" / "local.db"
     tiny.run_here(local)
     # A path that leads somewhere else in every process: the workers cannot see these files.
@@ -76,14 +76,21 @@ def test_a_cluster_gives_the_same_bits_also_without_the_drivers_files(
         engine=DaskEngine(cluster),
         cache_dir=Path("/proc/self/cwd/hidden-cache"),
     )
-    assert (summary.done, summary.failed) == (3, 6)
+    assert (summary.done, summary.failed) == (3, 3)
     assert tiny.numbers(tmp_path / "results" / "dask.db") == tiny.numbers(local)
     assert list((tmp_path / "cluster" / "cache" / "received").rglob("*.f32"))
-    with open_store(tmp_path / "results" / "dask.db") as store:
+    assert not list((tmp_path / "results" / "dask.db.spool").glob("*.run"))
+
+
+@pytest.mark.slow
+def test_a_run_that_kills_its_worker_again_and_again_fails_and_the_rest_goes_on(tiny, cluster):
+    tiny.write(optimizers=("a", "raiser", "killer"), subjects=3, draws=1)
+    summary = tiny.run_here(engine=DaskEngine(cluster))
+    assert (summary.done, summary.failed) == (3, 6)
+    with open_store(tiny.store) as store:
         reasons = {cell.optimizer: cell.reason for cell in store.cells()}
     assert "died" in reasons["killer"]
     assert "never works" in reasons["raiser"]
-    assert not list((tmp_path / "results" / "dask.db.spool").glob("*.run"))
 
 
 def test_no_scheduler_and_no_address_are_told(tmp_path, monkeypatch):

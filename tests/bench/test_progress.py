@@ -30,6 +30,7 @@ def test_without_a_terminal_it_writes_plain_lines(cells, capsys):
         progress.planned(cells, {})
         progress.started(cells[0].key, "worker 1")
         progress.ended(finish(cells[0]))
+        progress.started(cells[1].key, "worker 1")
         progress.ended(finish(cells[1], "failed", "no luck"))
     out, err = capsys.readouterr()
     assert out == ""

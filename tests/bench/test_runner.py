@@ -2,12 +2,11 @@ import random
 
 import pytest
 
-from afor.bench.config import load_study
 from afor.bench.engine import LocalEngine
-from afor.bench.errors import ConfigError
 from afor.bench.jobs import Ended
-from afor.bench.runner import open_sources
+from afor.bench.runner import spool_folder
 from afor.bench.splits import read_manifest
+from afor.bench.spool import wrap
 from afor.bench.store import open_or_create, open_store
 
 
@@ -110,25 +109,9 @@ def test_runs_that_two_studies_share_are_trained_once(tiny):
         assert len(store.results("second")) == 20
 
 
-def test_workers_die_with_the_iterator_of_their_engine(tiny, assert_gone):
-    import psutil
-
-    tiny.write(delay_s=5.0)
-    study = load_study(str(tiny.file))
-    sources = open_sources(study)
-    from afor.bench.plan import make_plan
-    from afor.bench.runner import open_jobs
-
-    jobs = open_jobs(make_plan(study, sources).cells, {})
-    before = set(psutil.Process().children())
-    events = LocalEngine(2).run(jobs, sources, tiny.folder / "spool")
-    next(events)
-    mine = [p for p in psutil.Process().children() if p not in before]
-    assert len(mine) == 2
-    events.close()
-    assert_gone(mine)
-
-
-def test_no_worker_at_all_is_refused():
-    with pytest.raises(ConfigError, match="-j 0"):
-        LocalEngine(0)
+def test_a_run_of_another_version_in_the_spool_is_put_aside(tiny):
+    tiny.run_here()
+    spool = spool_folder(tiny.store)
+    (spool / "new.run").write_bytes(wrap(b'{"format": 99}'))
+    assert tiny.run_here().trained == 0
+    assert [p.name[:7] for p in (spool / "quarantine").iterdir()] == ["new.run"]

@@ -141,7 +141,7 @@ class _Worker:
     @property
     def was_killed(self) -> bool:
         """Tell whether somebody else ended the process: a person, or a system out of memory."""
-        return self._process.returncode == -signal.SIGKILL
+        return self._process.returncode == -9  # SIGKILL, a name Windows does not have
 
     def cause(self) -> str:
         """Say how the process ended, with the last line it wrote."""
@@ -167,6 +167,9 @@ class _Worker:
             if stream is not None:
                 with contextlib.suppress(OSError):  # unsent bytes for a dead process
                     stream.close()
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size == 0:
+                self.log.unlink()
 
     def _listen(self, inbox: "queue.SimpleQueue[Any]") -> None:
         stream = cast("BinaryIO", self._process.stdout)

@@ -114,7 +114,8 @@ class Progress:
             return None
         moment = time.monotonic()
         under_way = sum(moment - since for since in self._running.values())
-        return max(seconds - under_way, 0.0) / self._workers
+        at_once = len(self._running) or self._workers
+        return max(seconds - under_way, 0.0) / at_once
 
     def _say(self, text: str) -> None:
         self._said = time.monotonic()

@@ -210,7 +210,8 @@ class Store:
             rows = other.raw_cells(study)
             merged = {tuple(row[2:7]): row for row in (*self.raw_cells(study), *rows)}
             ordered = sorted(merged.values(), key=lambda row: row[1])
-            self._replace_study(study, toml, ordered)
+            numbered = [(row[0], n, *row[2:]) for n, row in enumerate(ordered)]
+            self._replace_study(study, toml, numbered)
         return new, known, differing
 
     def raw_cells(self, study: str) -> list[tuple[Any, ...]]:

@@ -103,6 +103,7 @@ def test_shards_run_apart_and_merge_into_one_store(tiny):
         (["--lr-per-optimizer", "--shard", "1/2"], "--lr-from"),
         (["--lr-from", "nothing"], "no results"),
         (["-j", "-1"], "at least one worker"),
+        (["--root", "deap=/data"], "expected NAME=FOLDER with a data set of the study: synthetic"),
     ],
 )
 def test_what_cannot_be_asked_for_is_one_sentence(tiny, monkeypatch, arguments, message):
@@ -112,6 +113,16 @@ def test_what_cannot_be_asked_for_is_one_sentence(tiny, monkeypatch, arguments, 
     result = runner.invoke(app, ["run", str(tiny.file), *arguments])
     assert isinstance(result.exception, AforError)
     assert message in str(result.exception)
+
+
+def test_a_place_given_on_the_command_line_changes_no_run(tiny):
+    from afor.bench.cli.study import with_roots
+    from afor.bench.config import load_study
+
+    study = with_roots(load_study("paper"), ["deap=/data/deap", "isruc=/data/isruc"])
+    assert [entry.root for entry in study.datasets] == ["/data/deap", "", "/data/isruc"]
+    tiny.run()
+    assert "(0 now)" in tiny.run("--root", f"synthetic={tiny.folder}")
 
 
 def test_help_imports_nothing_heavy():

@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from afor.bench.cli.study import CachePath, Jobs, Json, StorePath, StudyName, cores
+from afor.bench.cli.study import (
+    CachePath,
+    Jobs,
+    Json,
+    Roots,
+    StorePath,
+    StudyName,
+    cores,
+    with_roots,
+)
 from afor.bench.errors import ConfigError, StoreError
 
 
@@ -95,6 +104,7 @@ def verify(
     count: Annotated[int, typer.Option(help="Runs to repeat; 0: all.")] = 3,
     key: Annotated[str, typer.Option(help="Repeat this run.")] = "",
     seed: Annotated[int, typer.Option(help="Another seed draws other runs.")] = 0,
+    root: Roots = None,
     jobs: Jobs = 0,
     cache_dir: CachePath = None,
 ) -> None:
@@ -121,7 +131,7 @@ def verify(
         studies = opened.studies()
         sources = {}
         for text in dict.fromkeys(studies[cell.study] for cell in cells):
-            sources.update(open_sources(parse_study(text, str(path)), cache_dir))
+            sources.update(open_sources(with_roots(parse_study(text, str(path)), root), cache_dir))
         for verdict in verify_runs(opened, cells, sources, Path(spool), jobs or cores()):
             word = "same bits" if verdict.is_same else "DIFFERENT"
             what = "" if verdict.is_same else f": {', '.join(verdict.differs_in)}"
