@@ -5,16 +5,8 @@ from typing import Annotated
 
 import typer
 
-<<<<<<< HEAD
 from afor.bench.cli.report import report
-from afor.bench.cli.study import (
-    CachePath,
-    Jobs,
-    StorePath,
-    cores,
-=======
 from afor.bench.cli.run import (
->>>>>>> studies
     describe_summary,
     make_engine,
     stopped_by_signals,
