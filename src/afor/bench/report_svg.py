@@ -26,7 +26,7 @@ def inline_svg(figure: Any, name: str) -> str:
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r' id="[A-Za-z0-9]+_\d+"', "", text)
+    text = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", text)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     return text.replace("#000000", "currentColor").replace("stroke: #e3e3e3", "stroke: #8884")
