@@ -53,7 +53,8 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
             axis.grid(axis="y", which="both")
             axis.set_ylabel(ylabel)
             axis.set_title(plain(dataset_label(dataset)))
-        axes[-1, 0].set_xlabel("epoch")
+        for axis in axes[:, 0]:
+            _whole_epochs(axis)
         _legend_below(figure, axes[0, 0])
     return figure
 
@@ -133,7 +134,7 @@ def forgetting_figure(
             side.plot(np.arange(1, len(train_loss) + 1), train_loss, color=GREY, linewidth=0.9)
             side.set_ylabel("training loss (grey)", color="#555555")
             side.spines["right"].set_visible(True)
-        over.set_xlabel("epoch")
+        _whole_epochs(over)
         over.set_title(plain(f"a  {title}" if title else "a"))
         over.set_ylabel("β₂ ± SD within the epoch")
         against.set_xlabel("score")
@@ -188,9 +189,16 @@ def _plain_log_ticks(axis: Any) -> None:
 
 def _legend_below(figure: Any, axis: Any) -> None:
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(4, len(labels)), handlelength=2.6
-    )
+    # About 60 characters fit across a column; each entry also takes a line and gaps.
+    columns = max(1, min(4, len(labels), 60 // (max(len(label) for label in labels) + 7)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6)
+
+
+def _whole_epochs(axis: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_xlabel("epoch")
 
 
 def _need(given: Any, what: str) -> None:
