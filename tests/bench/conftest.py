@@ -1,9 +1,25 @@
 """Fixtures of the benchmark's tests."""
 
+import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
+
+import afor.bench
+from afor.bench.config import load_study, study_text
+from afor.bench.engine import LocalEngine
+from afor.bench.runner import run_study, spool_folder
+from afor.bench.spool import unwrap
+from afor.bench.store import open_store
+
+FAULTS = Path(__file__).parent / "faults"  # where the trainer of milliseconds lies
+DRIVER = [sys.executable, "-c", "from afor.bench.cli import main; main()"]
 
 
 @pytest.fixture
@@ -22,3 +38,155 @@ def physionet_root():
             "https://physionet.org/content/eegmmidb/1.0.0/"
         )
     return root
+
+
+class TinyStudy:
+    """A study with a trainer of milliseconds, its files and the processes that run it."""
+
+    def __init__(self, folder: Path, cache: Path):
+        self.folder = folder
+        self.file = folder / "tiny.toml"
+        self.store = folder / "results" / "tiny.db"
+        self.log = folder / "trainings.log"
+        self.cache = cache
+        self.write()
+
+    def write(
+        self, *, optimizers=("a", "b"), subjects=5, draws=2, name="tiny", extra="", **settings
+    ):
+        values = ", ".join(f"{key} = {value}" for key, value in settings.items())
+        self.file.write_text(
+            f"""
+name = "{name}"
+trainer = "tiny_trainer:train"
+optimizers = {json.dumps(list(optimizers))}
+{extra}
+[protocol]
+draws = {draws}
+[[backbones]]
+name = "tiny"
+settings = {{ {values} }}
+[[datasets]]
+name = "synthetic"
+options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C3", "C4"] }}
+"""
+        )
+
+    @property
+    def environment(self):
+        package = Path(afor.bench.__file__).parents[2]  # the one that is tested, also elsewhere
+        path = os.pathsep.join([str(FAULTS), str(package)])
+        return {
+            **os.environ,
+            "PYTHONPATH": path,
+            "AFOR_CACHE": str(self.cache),
+            "TINY_LOG": str(self.log),
+        }
+
+    def start(self, *arguments, command="run", study=None, **options):
+        return subprocess.Popen(
+            [*DRIVER, command, str(self.file if study is None else study), *map(str, arguments)],
+            cwd=self.folder,
+            env={**self.environment, **options.pop("env", {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    def run(self, *arguments, code=0, **options):
+        process = self.start(*arguments, **options)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == code, (process.returncode, out, err)
+        return out + err
+
+    def run_here(self, path=None, workers=1, **options):
+        """Run the study from this process; its workers are processes of their own."""
+        text, _ = study_text(str(self.file))
+        study = load_study(str(self.file))
+        engine = options.pop("engine", None) or LocalEngine(workers)
+        return run_study(study, text, path or self.store, engine, **options)
+
+    def trainings(self):
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def finished(self, store=None):
+        """Return the finished runs by place: those in the store and those in the spool."""
+        path = store or self.store
+        if not path.exists():
+            return set()
+        with open_store(path) as opened:
+            opened.check()
+            cells = {cell.key: cell for cell in opened.cells()}
+            keys = set(opened.statuses())
+        for file in spool_folder(path).glob("*.run"):
+            unwrap(file.read_bytes())
+            keys.add(file.name.removesuffix(".run"))
+        return {
+            json.dumps([cells[key].optimizer, cells[key].fold, cells[key].draw]) for key in keys
+        }
+
+    def numbers(self, store=None):
+        """Return every number of every run, as text that shows each bit."""
+        with open_store(store or self.store) as opened:
+            runs = {key: opened.run(key) for key in opened.statuses()}
+        return {
+            key: repr(run.record.numbers()) if run.record else run.status
+            for key, run in runs.items()
+        }
+
+
+@pytest.fixture(scope="session")
+def tiny_cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("tiny-cache")
+
+
+@pytest.fixture
+def tiny(tmp_path, tiny_cache, monkeypatch):
+    monkeypatch.setenv("AFOR_CACHE", str(tiny_cache))
+    monkeypatch.syspath_prepend(str(FAULTS))
+    study = TinyStudy(tmp_path, tiny_cache)
+    for name in ("PYTHONPATH", "TINY_LOG"):  # for workers that a test starts from this process
+        monkeypatch.setenv(name, study.environment[name])
+    return study
+
+
+@pytest.fixture
+def workers_of():
+    """Wait for a driver's workers and return them."""
+
+    def find(driver, at_least=1, timeout_s=60.0):
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            if driver.poll() is not None:
+                return []
+            try:
+                found = psutil.Process(driver.pid).children(recursive=True)
+            except psutil.NoSuchProcess:
+                return []
+            if len(found) >= at_least:
+                return found
+            time.sleep(0.02)
+        raise AssertionError("the driver has started no worker")
+
+    return find
+
+
+@pytest.fixture
+def assert_gone():
+    """Fail unless these processes end within five seconds."""
+
+    def check(processes):
+        _, alive = psutil.wait_procs(processes, timeout=5.0)
+        assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+
+    return check
+
+
+@pytest.fixture
+def kill():
+    def end(process):
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+    return end

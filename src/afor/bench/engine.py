@@ -22,7 +22,8 @@ from afor.bench.worker import receive, send
 if TYPE_CHECKING:
     from afor.bench.window_source import WindowSource
 
-MAX_FALSE_STARTS = 10  # workers in a row that die before they can say a word
+# Workers in a row that end before they can say a word: by themselves, or killed by another.
+MAX_FALSE_STARTS, MAX_KILLED_STARTS = 5, 50
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -45,7 +46,7 @@ class LocalEngine:
         inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
         crew: list[_Worker] = []
         numbers = iter(range(1, sys.maxsize))
-        false_starts = 0
+        false_starts = Counter[bool]()
         try:
             while waiting or any(worker.job for worker in crew):
                 idle = sum(worker.job is None for worker in crew)
@@ -57,7 +58,8 @@ class LocalEngine:
                         worker.give(waiting.popleft(), packed)
                 worker, message = inbox.get()
                 if message is not None and message[0] == "ready":
-                    worker.is_ready, false_starts = True, 0
+                    worker.is_ready = True
+                    false_starts.clear()
                 elif message is not None and message[0] == "started":
                     worker.has_started = True
                     yield Started(message[1], worker.name)
@@ -73,11 +75,13 @@ class LocalEngine:
                     if message is None:  # the line is closed: the worker is gone
                         worker.stop()
                         crew.remove(worker)
-                        false_starts += not worker.is_ready
-                        if false_starts >= MAX_FALSE_STARTS:
+                        false_starts[worker.was_killed] += not worker.is_ready
+                        limits = {False: MAX_FALSE_STARTS, True: MAX_KILLED_STARTS}
+                        if any(false_starts[kind] >= limit for kind, limit in limits.items()):
                             raise EngineError(
-                                f"{false_starts} workers in a row died before their first run "
-                                f"({worker.cause()}). See {worker.log}; `afor doctor` may tell why."
+                                f"{false_starts.total()} workers in a row died before their first "
+                                f"run ({worker.cause()}). `afor doctor` may tell why; all of it is "
+                                f"in {worker.log}."
                             )
                     if job is None:
                         continue
@@ -134,6 +138,11 @@ class _Worker:
         except OSError:
             pass  # it has just died; the listener says so
 
+    @property
+    def was_killed(self) -> bool:
+        """Tell whether somebody else ended the process: a person, or a system out of memory."""
+        return self._process.returncode == -9  # SIGKILL, a name Windows does not have
+
     def cause(self) -> str:
         """Say how the process ended, with the last line it wrote."""
         code = self._process.returncode
@@ -150,13 +159,17 @@ class _Worker:
 
     def stop(self) -> None:
         """End the process, whatever it does, and everything that belongs to it."""
-        self._process.kill()
+        if self._process.poll() is None:
+            self._process.kill()
         self._process.wait()
         self._listener.join()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):  # unsent bytes for a dead process
                     stream.close()
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size == 0:
+                self.log.unlink()
 
     def _listen(self, inbox: "queue.SimpleQueue[Any]") -> None:
         stream = cast("BinaryIO", self._process.stdout)

@@ -6,27 +6,33 @@ where the worker can reach it, so that it survives the driver.
 """
 
 import contextlib
+import copy
+import pickle
 import threading
 import uuid
-from collections import deque
+import zlib
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from afor.bench.errors import ConfigError, EngineError
 from afor.bench.execute import execute, failed_run
 from afor.bench.jobs import MAX_DEATHS, Ended, Job, Started
-from afor.bench.spool import SUFFIX, write_spool
+from afor.bench.spool import SUFFIX, read_spool, write_spool
 
 if TYPE_CHECKING:
     from afor.bench.window_source import WindowSource
 
 CONNECT_S = 15.0
 TOKEN = "driver.token"  # a file that shows whether a worker sees our spool
-JOBS_PER_THREAD = 2  # submitted ahead, so that no worker waits for the driver
+MAX_LOSSES = 10  # results of one job that vanished with the worker that held them
+JOBS_PER_THREAD = 1  # a job that waits behind one that kills its worker would be blamed too
 
 # In a worker: torch's generators and thread count belong to the process, so one run at a time.
 _one_run = threading.Lock()
+_sources: dict[str, "WindowSource"] = {}  # fingerprint → windows, unpacked once per worker
 _received: dict[str, Path] = {}  # fingerprint → folder of the trials that were sent to us
 
 
@@ -76,12 +82,13 @@ class _Session:
         self.sources = sources
         self.spool = spool
         self.token = token
-        self._scattered: dict[str, Any] = {}
+        self._packed: dict[str, bytes] = {}
         self._jobs: dict[Any, Job] = {}
+        self._losses: Counter[str] = Counter()
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Started | Ended]:
         waiting = deque(jobs)
-        done = self.distributed.as_completed(with_results=False)
+        done = self.distributed.as_completed(loop=self.client.loop)
         while waiting or self._jobs:
             while waiting and len(self._jobs) < self._room():
                 job = waiting.popleft()
@@ -96,10 +103,14 @@ class _Session:
                 yield Ended(job.key, failed_run(job.key, job.spec, reason))
                 continue
             except (OSError, TimeoutError, self.distributed.CancelledError) as error:
-                raise EngineError(
-                    f"The dask cluster was lost ({type(error).__name__}: {error}). Start it again "
-                    f"and run the same command: nothing finished is lost."
-                ) from error
+                self._losses[job.key] += 1
+                if self.client.status != "running" or self._losses[job.key] > MAX_LOSSES:
+                    raise EngineError(
+                        f"The dask cluster was lost ({type(error).__name__}: {error}). Start it "
+                        f"again and run the same command: nothing finished is lost."
+                    ) from error
+                waiting.append(job)  # its result was lost with the worker that held it
+                continue
             if kind == "absent":
                 self._ship(job.dataset, content)
                 waiting.appendleft(job)
@@ -112,15 +123,15 @@ class _Session:
         return max(1, JOBS_PER_THREAD * threads)
 
     def _submit(self, job: Job) -> Any:
-        if job.dataset not in self._scattered:
-            source = self.sources[job.dataset]
-            self._scattered[job.dataset] = self.client.scatter(source, hash=False)
+        if job.dataset not in self._packed:
+            self._packed[job.dataset] = pack_source(self.sources[job.dataset])
         future = self.client.submit(
             run_remotely,
             job.key,
             job.spec,
-            self._scattered[job.dataset],
-            str(self.spool),
+            # With the task, not scattered: data held by a worker is gone when the worker is.
+            self._packed[job.dataset],
+            str(self.spool.resolve()),
             self.token,
             key=f"afor-{job.key}-{uuid.uuid4().hex[:8]}",
             pure=False,
@@ -148,21 +159,47 @@ class _Session:
 
 
 def run_remotely(
-    key: str, spec: dict[str, Any], source: "WindowSource", spool: str, token: str
+    key: str, spec: dict[str, Any], packed: bytes, spool: str, token: str
 ) -> tuple[str, Any]:
     """Train one run in a dask worker; ("absent", worker) when the windows are not there."""
     from distributed import get_worker
 
+    folder = Path(spool)
+    sees_spool = _sees(folder, token)
+    if sees_spool and (kept := read_spool(folder / f"{key}{SUFFIX}")) is not None:
+        return "ended", kept  # finished before, by a worker that died with the answer
     with _one_run:
-        located = _locate(source)
+        located = _locate(_unpack(packed, spec["data"]["fingerprint"]))
         if located is None:
             return "absent", get_worker().address
         content = execute(key, spec, located)
-    folder = Path(spool)
-    with contextlib.suppress(OSError):  # the result is on its way back in any case
-        if (folder / TOKEN).read_text("utf-8") == token:
+    if sees_spool:
+        with contextlib.suppress(OSError):  # the result is on its way back in any case
             write_spool(folder, key, content)
     return "ended", content
+
+
+def _sees(spool: Path, token: str) -> bool:
+    """Tell whether this machine sees the driver's spool, and not another folder of that name."""
+    try:
+        return (spool / TOKEN).read_text("utf-8") == token
+    except OSError:
+        return False
+
+
+def pack_source(source: "WindowSource") -> bytes:
+    """Return a description of the windows, small enough to travel with every task."""
+    slim = copy.copy(source)
+    # Needed only to find one person under two names, which has been done.
+    prepared = tuple(replace(p, trial_hashes=()) for p in source.prepared)
+    slim.__dict__.update(source.__getstate__(), prepared=prepared)
+    return zlib.compress(pickle.dumps(slim))
+
+
+def _unpack(packed: bytes, fingerprint: str) -> "WindowSource":
+    if fingerprint not in _sources:
+        _sources[fingerprint] = pickle.loads(zlib.decompress(packed))
+    return _sources[fingerprint]
 
 
 def receive_file(fingerprint: str, name: str, content: bytes) -> None:
@@ -177,8 +214,6 @@ def receive_file(fingerprint: str, name: str, content: bytes) -> None:
 
 def _locate(source: "WindowSource") -> "WindowSource | None":
     """Return the source with a folder that this process can read, or None."""
-    import copy
-
     import numpy as np
 
     from afor.bench.trial_cache import default_cache_dir, samples_path

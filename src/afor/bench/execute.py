@@ -6,6 +6,7 @@ What goes wrong inside a run becomes a record of that run; it never stops the wo
 import importlib
 import json
 import platform
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -141,8 +142,6 @@ def resolve_trainer(spec: Mapping[str, Any]) -> Trainer:
 
 def environment() -> dict[str, str]:
     """Return what may change the last bits of a result from one machine to another."""
-    import sys
-
     import numpy as np
 
     from afor import __version__
@@ -151,11 +150,20 @@ def environment() -> dict[str, str]:
     return {
         "afor": __version__,
         "torch": str(torch.__version__) if torch else "",
+        "kernel": _kernel(),
         "numpy": np.__version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "host": platform.node(),
     }
+
+
+def _kernel() -> str:
+    """Say whether AFOR's native kernel was used: it adds in another order than torch does."""
+    fused = sys.modules.get("afor.fused")
+    if fused is None:
+        return ""
+    return "native" if fused.unavailable_reason() is None else "none"
 
 
 def now() -> str:

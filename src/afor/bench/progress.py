@@ -13,6 +13,7 @@ from afor.bench.plan import Cell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 PLAIN_EVERY_S = 10.0
 BAR_CELLS = 30
@@ -36,6 +37,7 @@ class Progress:
         self._started = time.monotonic()
         self._said = self._started
         self._preparing = ""
+        self._last_ended_unsaid = False
 
     def __enter__(self) -> "Progress":
         if self.is_live:
@@ -55,7 +57,7 @@ class Progress:
     ) -> None:
         if self._live is not None:
             self._live.stop()
-        elif self._cells and kind is None:
+        elif self._cells and kind is None and self._last_ended_unsaid:
             self._say(self.line())
 
     def preparing(self, dataset: str) -> Callable[[int, int, str], None]:
@@ -84,12 +86,14 @@ class Progress:
         """Count a run, and tell of one that went wrong in a line that stays."""
         self._running.pop(run.key, None)
         self._status[run.key] = run.status
+        self._last_ended_unsaid = True
         cell = self._cells[run.key][0]
         self._pace.add(cell.dataset, cell.backbone, cell.optimizer, run.elapsed_s)
         if run.status != "done":
             self._say(f"{run.status}: {describe(cell)} ({run.key[:12]}): {run.reason}")
         elif not self.is_live and time.monotonic() - self._said > PLAIN_EVERY_S:
             self._say(self.line())
+            self._last_ended_unsaid = False
 
     def line(self) -> str:
         """Return the state in one line."""
@@ -110,7 +114,8 @@ class Progress:
             return None
         moment = time.monotonic()
         under_way = sum(moment - since for since in self._running.values())
-        return max(seconds - under_way, 0.0) / self._workers
+        at_once = len(self._running) or self._workers
+        return max(seconds - under_way, 0.0) / at_once
 
     def _say(self, text: str) -> None:
         self._said = time.monotonic()
@@ -122,28 +127,43 @@ class Progress:
 
     def _picture(self) -> "RenderableType":
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
         if not self._cells:
             return Text(self._preparing or f"{self._title}: planning")
         ended = len(self._status)
         filled = BAR_CELLS * ended // len(self._cells)
-        bar = Text("━" * filled, style="green") + Text("━" * (BAR_CELLS - filled), style="dim")
-        head = bar + Text(f"  {self.line()}")
+        head = Text.assemble(
+            ("━" * filled, "green"), ("━" * (BAR_CELLS - filled), "dim"), f"  {self.line()}"
+        )
+        # The grid lies down or stands up, whichever fits; a piece of one would only confuse.
+        for grid, height in (self._grid(upright=False), self._grid(upright=True)):
+            wide = self.console.options.update(max_width=10_000)
+            fits = self.console.measure(grid, options=wide).maximum <= self.console.width
+            if fits and height < self.console.height:
+                return Group(grid, head)
+        return head
+
+    def _grid(self, *, upright: bool) -> "tuple[Table, int]":
+        """Return runs ended / planned per cell, and its height; `upright`: optimizers downwards."""
+        from rich.table import Table
+
         first = [cells[0] for cells in self._cells.values()]
-        columns = list(dict.fromkeys(cell.optimizer for cell in first))
+        optimizers = list(dict.fromkeys(cell.optimizer for cell in first))
+        places = list(dict.fromkeys((cell.dataset, cell.backbone) for cell in first))
         grid = Table(box=None, padding=(0, 2, 0, 0))
-        grid.add_column("")
-        for name in columns:
-            grid.add_column(name, justify="right", no_wrap=True)
-        for place in dict.fromkeys((cell.dataset, cell.backbone) for cell in first):
-            marks = [self._mark(first, (*place, column)) for column in columns]
-            grid.add_row(" × ".join(place), *marks)
-        # A grid wider than the screen says less than the line above it.
-        if self.console.measure(grid).minimum > self.console.width:
-            return head
-        return Group(grid, head)
+        grid.add_column("", no_wrap=True)
+        headings = [" × ".join(place) for place in places] if upright else optimizers
+        for heading in headings:
+            grid.add_column(heading, justify="right", no_wrap=True)
+        if upright:
+            for name in optimizers:
+                grid.add_row(name, *(self._mark(first, (*place, name)) for place in places))
+        else:
+            for place in places:
+                marks = [self._mark(first, (*place, name)) for name in optimizers]
+                grid.add_row(" × ".join(place), *marks)
+        return grid, grid.row_count + 3
 
     def _mark(self, cells: list[Cell], place: tuple[str, str, str]) -> Any:
         from rich.text import Text

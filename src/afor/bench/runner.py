@@ -17,8 +17,9 @@ from afor.bench.execute import FinishedRun, decode
 from afor.bench.jobs import Ended, Engine, Job, Started
 from afor.bench.plan import Cell, FindRate, Plan, make_plan, shard
 from afor.bench.splits import manifest_text
-from afor.bench.spool import leftovers, read_spool
+from afor.bench.spool import leftovers, quarantine, read_spool
 from afor.bench.store import Store, open_or_create
+from afor.bench.store_file import explain
 from afor.bench.store_lock import locked
 
 if TYPE_CHECKING:
@@ -94,11 +95,14 @@ def run_study(
     plan = make_plan(study, sources, find_rate)
     if part is not None:
         plan = Plan(study, shard(plan.cells, *part), plan.manifests, plan.sources)
-    with locked(path), open_or_create(path) as store:
-        take_leftovers(store)
-        store.set_plan(plan, toml)
-        write_manifests(plan, path)
-        return _complete(plan, store, engine, watch)
+    try:
+        with locked(path), open_or_create(path) as store:
+            take_leftovers(store)
+            store.set_plan(plan, toml)
+            write_manifests(plan, path)
+            return _complete(plan, store, engine, watch)
+    except OSError as error:  # a full disk shows in any file that is written
+        raise explain(path, error) from error
 
 
 def spool_folder(store: Path) -> Path:
@@ -111,8 +115,13 @@ def take_leftovers(store: Store) -> int:
     taken = 0
     for path in leftovers(spool_folder(store.path)):
         content = read_spool(path)
-        if content is not None:
+        if content is None:
+            continue
+        try:
             taken += store.add(content)
+        except ValueError:  # whole, but written by another version of afor
+            quarantine(path)
+        else:
             path.unlink(missing_ok=True)
     return taken
 
@@ -140,6 +149,7 @@ def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -
             close = getattr(events, "close", None)
             if close is not None:
                 close()
+        take_leftovers(store)  # a cluster may have finished a run twice
     statuses = store.statuses()
     # Two cells of one study may share a run: count cells, as the tables do.
     counts = Counter(statuses.get(cell.key, "open") for cell in plan.cells)

@@ -57,12 +57,17 @@ def read_spool(path: Path) -> bytes | None:
     try:
         return unwrap(path.read_bytes())
     except ValueError:
-        folder = path.parent / QUARANTINE
-        folder.mkdir(exist_ok=True)
-        path.replace(folder / f"{path.name}.{uuid.uuid4().hex[:8]}")
+        quarantine(path)
         return None
     except FileNotFoundError:
         return None
+
+
+def quarantine(path: Path) -> None:
+    """Put a file aside that cannot be used, for a person to look at."""
+    folder = path.parent / QUARANTINE
+    folder.mkdir(exist_ok=True)
+    path.replace(folder / f"{path.name}.{uuid.uuid4().hex[:8]}")
 
 
 def leftovers(folder: Path) -> Iterator[Path]:

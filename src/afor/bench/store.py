@@ -162,9 +162,12 @@ class Store:
             yield content
 
     def results(self, study: str | None = None) -> list[RunResult]:
-        """Return what the statistics need of every done run, in the order of the plan."""
+        """Return what the statistics need of every done run, in the order of the plan.
+
+        A search for learning rates counts only when it is asked for, or when there is nothing else.
+        """
         found = []
-        for cell in self.cells(study):
+        for cell in self._judged(study):
             run = self.run(cell.key) if cell.status == "done" else None
             if run is not None:
                 found.append(_result(cell, run))
@@ -172,7 +175,11 @@ class Store:
 
     def expected(self, study: str | None = None) -> list[Expected]:
         """Count the planned folds and draws of each cell of the tables."""
-        return count_expected([_place(cell) for cell in self.cells(study)])
+        return count_expected([_place(cell) for cell in self._judged(study)])
+
+    def _judged(self, study: str | None) -> list[StoredCell]:
+        cells = self.cells(study)
+        return [cell for cell in cells if not cell.is_search] or cells
 
     def forget_failed(self, study: str | None = None) -> int:
         """Remove failed runs, so that the next `afor run` repeats them; return how many."""
@@ -183,23 +190,29 @@ class Store:
         with self._writing():
             return self._connection.execute(query, (study,)).rowcount
 
-    def merge(self, other: "Store") -> tuple[int, int]:
-        """Take over the runs and plans of another store; return (new, already here).
+    def merge(self, other: "Store") -> tuple[int, int, int]:
+        """Take over runs and plans of another store: (new, already here, of these different).
 
-        A run done in one store and failed in the other counts as done.
+        A run done in one store and failed in the other counts as done. Of two runs with the same
+        key and other numbers the one that is here stays.
         """
-        new = known = 0
+        new = known = differing = 0
         for content in other.contents():
             if self.add(content, replace_failed=True):
                 new += 1
-            else:
-                known += 1
+                continue
+            known += 1
+            theirs = decode(content)
+            ours = self.run(theirs.key)
+            if ours and ours.record and theirs.record:
+                differing += repr(ours.record.numbers()) != repr(theirs.record.numbers())
         for study, toml in other.studies().items():
             rows = other.raw_cells(study)
             merged = {tuple(row[2:7]): row for row in (*self.raw_cells(study), *rows)}
             ordered = sorted(merged.values(), key=lambda row: row[1])
-            self._replace_study(study, toml, ordered)
-        return new, known
+            numbered = [(row[0], n, *row[2:]) for n, row in enumerate(ordered)]
+            self._replace_study(study, toml, numbered)
+        return new, known, differing
 
     def raw_cells(self, study: str) -> list[tuple[Any, ...]]:
         """Return the rows of a study's plan."""

@@ -4,7 +4,19 @@ import sys
 
 import typer
 
-from afor.bench.cli import data, demo, models, optimizers, report, study, tables
+from afor.bench.cli import (
+    data,
+    demo,
+    doctor,
+    files,
+    models,
+    optimizers,
+    report,
+    run,
+    runs,
+    study,
+    tables,
+)
 from afor.bench.errors import AforError
 
 app = typer.Typer(
@@ -21,7 +33,9 @@ def _root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks of 
     """Hold the options that stand before every command."""
 
 
-for _commands in (demo, study, tables, report, data, models, optimizers):
+for _commands in (
+    demo, doctor, study, run, runs, files, tables, report, data, models, optimizers,
+):  # fmt: skip
     _commands.register(app)
 
 

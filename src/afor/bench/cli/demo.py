@@ -5,16 +5,15 @@ from typing import Annotated
 
 import typer
 
-from afor.bench.cli.study import (
-    CachePath,
-    Jobs,
-    StorePath,
-    cores,
+from afor.bench.cli.report import report
+from afor.bench.cli.run import (
     describe_summary,
     make_engine,
     stopped_by_signals,
     train_study,
 )
+from afor.bench.cli.study import CachePath, Jobs, StorePath, cores
+from afor.bench.cli.tables import table
 
 
 def register(app: typer.Typer) -> None:
@@ -43,11 +42,26 @@ def demo(
     with stopped_by_signals("demo", path):
         engine = make_engine("local", "", workers, chosen.threads)
         summary = train_study(chosen, toml, path, engine, workers, cache_dir=cache_dir)
-    _print_table(path)
-    typer.echo(describe_summary(chosen.name, path, summary))
-    typer.echo("\nNext: afor status demo, afor study paper", err=True)
+    typer.echo(describe_summary(chosen.name, path, summary) + "\n")
+    table("main", [path])
+    typer.echo("\n" + _beta2_lines(path) + "\n")
+    report([path], output=path.with_suffix(".html"), title="The demo: optimizers across subjects")
     if summary.failed:
         raise typer.Exit(code=1)
+
+
+def _beta2_lines(path: Path) -> str:
+    """Say where AFOR held beta2 in each layer group, first and last epoch, mean over its runs."""
+    from afor.bench.results_files import load_records
+
+    traces = [record.traces for run, record in load_records([path]) if run.optimizer == "afor"]
+    lines = ["AFOR's beta2 by layer group, mean of the first and of the last epoch (AdamW: 0.999)"]
+    for group in traces[0] if traces else ():
+        values = [trace[group]["beta2"] for trace in traces]
+        first = sum(v[0] for v in values) / len(values)
+        last = sum(v[-1] for v in values) / len(values)
+        lines.append(f"  {group:24s} {first:.4f} -> {last:.4f}")
+    return "\n".join(lines)
 
 
 def _remove(path: Path) -> None:
@@ -57,30 +71,3 @@ def _remove(path: Path) -> None:
     if path.exists():
         with locked(path):
             path.replace(path.with_name(f"{path.stem}.old.db"))
-
-
-def _print_table(path: Path) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from afor.bench.fold_table import fold_table
-    from afor.bench.store import open_store
-
-    with open_store(path) as store:
-        results = store.results("demo")
-    rows, folds, majority = fold_table(results)
-    table = Table(
-        title=f"Test accuracy and weighted F1 in %, mean ± SD over {folds} folds",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 3, 0, 0),
-    )
-    table.add_column("optimizer", no_wrap=True)
-    for heading in ("accuracy", "weighted F1", "runs"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(row.optimizer, row.accuracy, row.weighted_f1, str(row.runs))
-    table.add_section()
-    table.add_row("majority class", f"{100 * majority:.2f}", "", "")
-    Console(highlight=False).print(table)

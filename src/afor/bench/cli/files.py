@@ -1,0 +1,60 @@
+"""The commands ``afor merge | export``: stores into one, and out into other formats."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afor.bench.cli.study import StorePath, StudyName
+from afor.bench.errors import ConfigError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("merge")(merge)
+    app.command("export")(export)
+
+
+def merge(
+    target: Annotated[Path, typer.Argument(help="The store that takes all; made if missing.")],
+    parts: Annotated[list[Path], typer.Argument(help="The stores to take from.")],
+) -> None:
+    """Bring the stores of several machines or shards together; the parts stay as they are."""
+    from afor.bench.runner import take_leftovers
+    from afor.bench.store import open_or_create, open_store
+    from afor.bench.store_lock import locked
+
+    if target.resolve() in [part.resolve() for part in parts]:
+        raise ConfigError(f"{target} is given as the target and as a part; name another target.")
+    with locked(target), open_or_create(target) as store:
+        take_leftovers(store)
+        for part in parts:
+            with open_store(part) as other:
+                new, known, differing = store.merge(other)
+            note = f"; {differing} of these with OTHER NUMBERS, the first kept" if differing else ""
+            typer.echo(f"{part}: {new} new runs, {known} already here{note}")
+        total = len(store.statuses())
+    typer.echo(f"{target}: {total} runs")
+    typer.echo(f"\nNext: afor status {target}", err=True)
+
+
+def export(
+    name: StudyName,
+    target: Annotated[
+        Path | None, typer.Option("--to", help="A .csv, .json or .parquet file; none: CSV here.")
+    ] = None,
+    store: StorePath = None,
+) -> None:
+    """Write one row per run: place, status, metrics, timings, key."""
+    from afor.bench.export import export_rows, kind_of, to_csv, write_export
+    from afor.bench.places import find_store
+    from afor.bench.store import open_store
+
+    kind = kind_of(target) if target else "csv"
+    with open_store(find_store(name, store)) as opened:
+        if target is None:
+            typer.echo(to_csv(export_rows(opened)), nl=False)
+            return
+        count = write_export(opened, target, kind)
+    typer.echo(f"{target}: {count} runs")
+    typer.echo(f"\nNext: afor verify {name}", err=True)

@@ -1,0 +1,172 @@
+"""The command ``afor run``: from a study to a complete store, whatever happens on the way."""
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from afor.bench.cli.study import (
+    CachePath,
+    Jobs,
+    Json,
+    LrFrom,
+    Roots,
+    StorePath,
+    StudyName,
+    cores,
+    rates_for,
+    with_roots,
+)
+from afor.bench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from afor.bench.config import Study
+    from afor.bench.jobs import Engine
+    from afor.bench.plan import FindRate
+    from afor.bench.runner import Summary
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("run")(run)
+
+
+def run(
+    name: StudyName,
+    jobs: Jobs = 0,
+    store: StorePath = None,
+    shard: Annotated[str, typer.Option(help="Only part i of n, such as 2/8.")] = "",
+    engine: Annotated[str, typer.Option(help="local or dask.")] = "local",
+    scheduler: Annotated[str, typer.Option(help="Address of a dask scheduler.")] = "",
+    lr_from: LrFrom = "",
+    lr_per_optimizer: Annotated[
+        bool, typer.Option("--lr-per-optimizer", help="Search the rate of every optimizer first.")
+    ] = False,
+    root: Roots = None,
+    cache_dir: CachePath = None,
+    json_: Json = False,
+) -> None:
+    """Train what a study still lacks. Safe to stop at any time; run it again to go on."""
+    import json
+    from dataclasses import asdict
+
+    from afor.bench.config import load_study, study_text
+    from afor.bench.places import parse_part, store_path
+
+    chosen, (toml, _) = with_roots(load_study(name), root), study_text(name)
+    part = parse_part(shard) if shard else None
+    path = store_path(chosen.name, store, part)
+    if lr_per_optimizer and (lr_from or part):
+        raise ConfigError(
+            "--lr-per-optimizer makes its own search: leave out --lr-from; with --shard, run the "
+            "search unsharded first and give it with --lr-from."
+        )
+    workers = jobs or cores()
+    with stopped_by_signals(name, path):
+        hands = make_engine(engine, scheduler, workers, chosen.threads)
+        find_rate = (
+            _own_rates(chosen, toml, path, hands, workers, cache_dir)
+            if lr_per_optimizer
+            else rates_for(chosen, lr_from)
+        )
+        summary = train_study(
+            chosen, toml, path, hands, workers, part=part, find_rate=find_rate, cache_dir=cache_dir
+        )
+    if json_:
+        typer.echo(json.dumps({"study": chosen.name, "store": str(path), **asdict(summary)}))
+    else:
+        typer.echo(describe_summary(chosen.name, path, summary))
+    if summary.failed:
+        typer.echo(f"\nNext: afor failures {path}", err=True)
+        raise typer.Exit(code=1)
+    following = f"afor merge results/{chosen.name}.db {path}" if part else f"afor stats {path}"
+    typer.echo(f"\nNext: {following}", err=True)
+
+
+def train_study(
+    chosen: "Study",
+    toml: str,
+    path: Path,
+    engine: "Engine",
+    workers: int,
+    *,
+    part: tuple[int, int] | None = None,
+    find_rate: "FindRate | None" = None,
+    cache_dir: Path | None = None,
+) -> "Summary":
+    """Run a study with its progress on stderr."""
+    from afor.bench.progress import Progress
+    from afor.bench.runner import run_study
+
+    with Progress(chosen.name, workers) as progress:
+        return run_study(
+            chosen,
+            toml,
+            path,
+            engine,
+            part=part,
+            find_rate=find_rate,
+            cache_dir=cache_dir,
+            watch=progress,
+        )
+
+
+def make_engine(engine: str, scheduler: str, workers: int, threads: int) -> "Engine":
+    """Return what runs the jobs; ConfigError for an engine that is not there."""
+    from afor.bench.engine import LocalEngine
+
+    if engine == "dask":
+        from afor.bench.engine_dask import DaskEngine
+
+        return DaskEngine(scheduler)
+    if engine != "local" or scheduler:
+        raise ConfigError(
+            f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "
+            f"Accepted: --engine local, or --engine dask --scheduler tcp://HOST:PORT."
+        )
+    return LocalEngine(workers, threads)
+
+
+def describe_summary(name: str, path: Path, summary: "Summary") -> str:
+    """Say in one line how a study stands."""
+    words = [f"{summary.done} done"]
+    words += [f"{summary.diverged} diverged"] if summary.diverged else []
+    words += [f"{summary.failed} failed"] if summary.failed else []
+    words += [f"{summary.open} open"] if summary.open else []
+    return f"{name}: {summary.planned} runs: {', '.join(words)} ({summary.trained} now) in {path}"
+
+
+class stopped_by_signals:  # noqa: N801  reads as a statement where it is used
+    """Turn Ctrl-C, and the signal batch systems send, into exit code 130 and how to go on."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._name, self._path = name, path
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            typer.echo(
+                f"\nStopped. All finished runs are kept in {self._path}.\n"
+                f"Next: the same command goes on where this one stopped (afor run {self._name})",
+                err=True,
+            )
+            raise SystemExit(130) from None
+
+
+def _own_rates(
+    chosen: "Study", toml: str, path: Path, engine: "Engine", workers: int, cache_dir: Path | None
+) -> "FindRate":
+    from afor.bench.rates import chosen_rates, rate_finder, search_study
+    from afor.bench.store import open_store
+
+    search = search_study(chosen)
+    train_study(search, toml, path, engine, workers, cache_dir=cache_dir)
+    with open_store(path) as store:
+        rates = chosen_rates(store, search.name)
+    for (dataset, backbone, optimizer), rate in rates.items():
+        typer.echo(f"learning rate of {dataset} × {backbone} × {optimizer}: {rate:g}", err=True)
+    return rate_finder(rates)

@@ -1,0 +1,81 @@
+"""Train finished runs once more and compare every number, bit by bit."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from afor.bench.engine import LocalEngine
+from afor.bench.errors import DataError
+from afor.bench.execute import FinishedRun, decode, environment
+from afor.bench.jobs import Ended, Job
+from afor.bench.store import Store, StoredCell
+
+if TYPE_CHECKING:
+    from afor.bench.window_source import WindowSource
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One run, repeated."""
+
+    cell: StoredCell
+    is_same: bool
+    differs_in: tuple[str, ...]
+    note: str  # what differs between the two environments
+
+
+def sample_cells(store: Store, study: str | None, count: int, seed: int) -> list[StoredCell]:
+    """Draw finished runs to repeat, each run once; all of them when count is 0."""
+    cells = {c.key: c for c in store.cells(study) if c.status in ("done", "diverged")}
+    chosen = list(cells.values())
+    if 0 < count < len(chosen):
+        chosen = random.Random(seed).sample(chosen, count)
+    return chosen
+
+
+def verify_runs(
+    store: Store,
+    cells: Sequence[StoredCell],
+    sources: Mapping[str, "WindowSource"],
+    spool: Path,
+    workers: int,
+) -> Iterator[Verdict]:
+    """Yield a verdict per run; the store is only read."""
+    by_key = {cell.key: cell for cell in cells}
+    kept: dict[str, FinishedRun] = {}
+    for key, cell in by_key.items():
+        run = store.run(key)
+        if run is None:
+            continue
+        fingerprint = run.spec["data"]["fingerprint"]
+        if sources[cell.dataset].fingerprint != fingerprint:
+            raise DataError(
+                f"{cell.dataset}: the data here is not the data run {key[:12]} was trained on "
+                f"(fingerprint {sources[cell.dataset].fingerprint[:12]}, then {fingerprint[:12]}). "
+                f"Use the same files and options."
+            )
+        kept[key] = run
+    jobs = [Job(key, run.spec, by_key[key].dataset) for key, run in kept.items()]
+    threads = max((run.spec["threads"] for run in kept.values()), default=1)
+    for event in LocalEngine(workers, threads).run(jobs, sources, spool):
+        if isinstance(event, Ended):
+            if event.spool is not None:
+                event.spool.unlink(missing_ok=True)
+            yield _compare(by_key[event.key], kept[event.key], decode(event.content))
+
+
+def _compare(cell: StoredCell, before: FinishedRun, after: FinishedRun) -> Verdict:
+    if before.record is None or after.record is None:
+        return Verdict(cell, is_same=False, differs_in=(after.reason,), note="")
+    old, new = before.record.numbers(), after.record.numbers()
+    # Text compares NaN with NaN as equal, and every bit of a float.
+    differing = tuple(name for name in old if repr(old[name]) != repr(new[name]))
+    here = {**after.environment, "torch": after.environment["torch"] or environment()["torch"]}
+    changed = [
+        f"{name} {before.environment.get(name, '?')} then, {value} now"
+        for name, value in here.items()
+        if name != "host" and before.environment.get(name) != value
+    ]
+    return Verdict(cell, not differing, differing, "; ".join(changed))

@@ -1,0 +1,37 @@
+from afor.bench.config import load_study
+from afor.bench.optimizers import PAPER_OPTIMIZERS
+from afor.bench.plan import make_plan
+from afor.bench.runner import open_sources
+from afor.bench.store import open_store
+
+
+def test_the_demo_is_a_study_of_seven_optimizers_with_real_folds_and_draws(tiny):
+    study = load_study("demo")
+    plan = make_plan(study, open_sources(study, tiny.cache))
+    assert [o.name for o in study.optimizers] == list(PAPER_OPTIMIZERS)
+    assert {(e.folds, e.draws) for e in plan.expected()} == {(6, 2)}
+    assert len(plan.cells) == 7 * 6 * 2
+
+
+def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
+    monkeypatch.chdir(tiny.folder)
+    # The demo itself takes minutes; here its study is one of milliseconds.
+    tiny.write(name="demo", optimizers=("adam", "afor"), subjects=3, draws=1)
+    script = tiny.folder / "sitecustomize.py"
+    script.write_text(
+        "import afor.bench.config as c\n"
+        f"text = open({str(tiny.file)!r}).read()\n"
+        "c.preset_text = lambda name: text\n"
+    )
+    path = f"{tiny.folder}:{tiny.environment['PYTHONPATH']}"
+    first = tiny.run(command="demo", study="--jobs=2", env={"PYTHONPATH": path})
+    assert "6 done (6 now)" in first
+    assert "Acc" in first
+    assert "AFOR" in first
+    assert "Next: afor" in first
+    again = tiny.run(command="demo", study="--jobs=2", env={"PYTHONPATH": path})
+    assert "(0 now)" in again
+    fresh = tiny.run(command="demo", study="--fresh", env={"PYTHONPATH": path})
+    assert "(6 now)" in fresh
+    with open_store(tiny.folder / "results" / "demo.old.db") as store:
+        assert len(store.results()) == 6

@@ -1,0 +1,67 @@
+import psutil
+import pytest
+
+from afor.bench.config import load_study
+from afor.bench.engine import LocalEngine
+from afor.bench.errors import ConfigError, EngineError
+from afor.bench.execute import decode
+from afor.bench.jobs import Ended, Started
+from afor.bench.plan import make_plan
+from afor.bench.runner import open_jobs, open_sources
+
+
+@pytest.fixture
+def work(tiny):
+    def make(**settings):
+        tiny.write(**settings)
+        study = load_study(str(tiny.file))
+        plan = make_plan(study, open_sources(study))
+        return open_jobs(plan.cells, {}), plan.sources, tiny.folder / "spool"
+
+    return make
+
+
+def test_every_job_starts_and_ends_once_and_leaves_its_file_to_the_driver(work):
+    jobs, sources, spool = work(subjects=3, draws=1)
+    events = list(LocalEngine(2).run(jobs, sources, spool))
+    keys = sorted(job.key for job in jobs)
+    assert sorted(e.key for e in events if isinstance(e, Started)) == keys
+    ended = [e for e in events if isinstance(e, Ended)]
+    assert sorted(e.key for e in ended) == keys
+    assert all(e.spool.exists() for e in ended)
+    assert {decode(e.content).status for e in ended} == {"done"}
+
+
+def test_workers_die_with_the_iterator_of_their_engine(work, assert_gone):
+    jobs, sources, spool = work(delay_s=5.0)
+    before = set(psutil.Process().children())
+    events = LocalEngine(2).run(jobs, sources, spool)
+    next(events)
+    mine = [p for p in psutil.Process().children() if p not in before]
+    assert len(mine) == 2
+    events.close()
+    assert_gone(mine)
+
+
+def test_no_more_workers_than_jobs_are_started(work):
+    jobs, sources, spool = work(delay_s=1.0)
+    before = set(psutil.Process().children())
+    events = LocalEngine(8).run(jobs[:1], sources, spool)
+    next(events)
+    assert len(set(psutil.Process().children()) - before) == 1
+    events.close()
+
+
+def test_workers_that_cannot_start_end_the_study_with_their_last_words(work, monkeypatch):
+    jobs, sources, spool = work()
+    folder = spool.parent / "broken"
+    folder.mkdir()
+    (folder / "pickle.py").write_text("raise RuntimeError('this python is broken')")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    with pytest.raises(EngineError, match=r"5 workers in a row.*this python is broken"):
+        list(LocalEngine(1).run(jobs, sources, spool))
+
+
+def test_no_worker_at_all_is_refused():
+    with pytest.raises(ConfigError, match="-j 0"):
+        LocalEngine(0)

@@ -1,0 +1,117 @@
+import random
+
+import pytest
+
+from afor.bench.engine import LocalEngine
+from afor.bench.jobs import Ended
+from afor.bench.runner import spool_folder
+from afor.bench.splits import read_manifest
+from afor.bench.spool import wrap
+from afor.bench.store import open_or_create, open_store
+
+
+class Shuffled:
+    """An engine that takes the jobs in another order."""
+
+    def run(self, jobs, sources, spool):
+        yield from LocalEngine(2).run(random.Random(0).sample(jobs, len(jobs)), sources, spool)
+
+
+class Interrupted:
+    """An engine that ends after some runs, as a driver that was stopped."""
+
+    def run(self, jobs, sources, spool):
+        ended = 0
+        for event in LocalEngine(1).run(jobs, sources, spool):
+            yield event
+            ended += isinstance(event, Ended)
+            if ended == 7:
+                raise KeyboardInterrupt
+
+
+def test_numbers_are_the_same_across_workers_order_resume_and_shards(tiny):
+    folder = tiny.folder / "results"
+    tiny.run_here(folder / "one.db", workers=1)
+    expected = tiny.numbers(folder / "one.db")
+    assert len(expected) == 20
+    tiny.run_here(folder / "four.db", workers=4)
+    tiny.run_here(folder / "shuffled.db", engine=Shuffled())
+    with pytest.raises(KeyboardInterrupt):
+        tiny.run_here(folder / "resumed.db", engine=Interrupted())
+    assert len(tiny.numbers(folder / "resumed.db")) == 7
+    assert tiny.run_here(folder / "resumed.db").trained == 13
+    with open_or_create(folder / "merged.db") as merged:
+        for number in (1, 2, 3):
+            part = folder / f"part-{number}.db"
+            tiny.run_here(part, part=(number, 3))
+            with open_store(part) as other:
+                merged.merge(other)
+        with open_store(folder / "one.db") as one:
+            assert {c.key for c in merged.cells()} == {c.key for c in one.cells()}
+            assert sorted(map(str, merged.expected())) == sorted(map(str, one.expected()))
+    for name in ("four", "shuffled", "resumed", "merged"):
+        assert tiny.numbers(folder / f"{name}.db") == expected, name
+
+
+def test_real_trainings_give_the_same_bits_in_any_number_of_workers(tiny):
+    tiny.file.write_text("""
+name = "real"
+backbones = ["eegnet"]
+optimizers = ["adam", "sophia", "afor"]
+[training]
+max_epochs = 2
+batch_size = 8
+[protocol]
+draws = 1
+only_folds = [0, 1]
+[[datasets]]
+name = "synthetic"
+options = { n_subjects = 3, trials = 6, rate_hz = 64.0, channels = ["C3", "Cz", "C4"] }
+""")
+    folder = tiny.folder / "results"
+    tiny.run_here(folder / "one.db", workers=1)
+    tiny.run_here(folder / "more.db", engine=Shuffled())
+    numbers = tiny.numbers(folder / "one.db")
+    assert numbers == tiny.numbers(folder / "more.db")
+    assert len(numbers) == 6
+    with open_store(folder / "one.db") as store:
+        histories = {c.optimizer: store.run(c.key).record.history for c in store.cells()}
+        assert store.run(store.cells()[0].key).environment["torch"]
+    assert len({h[0].train_loss for h in histories.values()}) == 3  # three optimizers, not one
+
+
+def test_a_complete_study_trains_nothing_and_the_splits_lie_beside_it(tiny):
+    assert tiny.run_here().trained == 20
+    summary = tiny.run_here()
+    assert (summary.trained, summary.done, summary.open) == (0, 20, 0)
+    manifest = read_manifest(tiny.store.with_name("tiny.db.splits") / "synthetic.json")
+    assert len(manifest.splits) == 10
+
+
+def test_a_study_that_grows_trains_only_what_is_new(tiny):
+    tiny.run_here()
+    tiny.write(optimizers=("a", "b", "c"))
+    summary = tiny.run_here()
+    assert (summary.planned, summary.trained) == (30, 10)
+    tiny.write(optimizers=("a",))
+    assert tiny.run_here().planned == 10
+    with open_store(tiny.store) as store:
+        assert len(store.results()) == 10  # what is no longer planned is kept but not counted
+        assert len(store.statuses()) == 30
+
+
+def test_runs_that_two_studies_share_are_trained_once(tiny):
+    tiny.run_here()
+    tiny.write(name="second", optimizers=("b", "c"))
+    assert tiny.run_here().trained == 10
+    with open_store(tiny.store) as store:
+        assert {r.study for r in store.results()} == {"tiny", "second"}
+        assert len(store.results("second")) == 20
+
+
+def test_a_run_of_another_version_in_the_spool_is_put_aside(tiny):
+    tiny.run_here()
+    spool = spool_folder(tiny.store)
+    (spool / "new.run").write_bytes(wrap(b'{"format": 99}'))
+    assert tiny.run_here().trained == 0
+    assert [p.name[:7] for p in (spool / "quarantine").iterdir()] == ["new.run"]
