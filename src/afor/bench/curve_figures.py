@@ -111,6 +111,7 @@ def forgetting_figure(
     """
     _need(runs, "runs with traces")
     groups = list(runs[0])
+    shade = min(0.15, 0.5 / len(groups))  # many bands on one another stay readable
     with house_style():
         figure, axes = new_figure(150, rows=3)
         over, against, steady = axes[:, 0]
@@ -122,7 +123,7 @@ def forgetting_figure(
             over.plot(
                 epochs, beta2, color=color, label=plain(group), linestyle=DASHES[i % len(DASHES)]
             )
-            over.fill_between(epochs, beta2 - sd, beta2 + sd, color=color, alpha=0.15, linewidth=0)
+            over.fill_between(epochs, beta2 - sd, beta2 + sd, color=color, alpha=shade, linewidth=0)
             scores = np.concatenate([np.array(run[group]["score"]) for run in runs if group in run])
             values = np.concatenate([np.array(run[group]["beta2"]) for run in runs if group in run])
             against.scatter(
@@ -197,7 +198,7 @@ def _legend_below(figure: Any, axis: Any) -> None:
 def _whole_epochs(axis: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.xaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10], integer=True))
     axis.set_xlabel("epoch")
 
 
