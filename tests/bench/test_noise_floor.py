@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from afor.bench.fold_values import collect_cells
-from afor.bench.noise_floor import noise_floor
+from afor.bench.noise_floor import identity_gap, noise_floor
 from afor.bench.simulated import simulate_results
 
 BLOCK = ("bci2a", "eegnet", "accuracy")
@@ -52,20 +52,30 @@ def test_three_copies_give_the_same_spread_with_more_certainty():
     assert noise_floor(two, *BLOCK).folds == 9
 
 
-def test_afor_with_a_fixed_beta2_is_a_copy_of_adamw():
-    floor = noise_floor(simulated({"adamw": 0, "afor_fixed_0999": 0}), *BLOCK)
-    assert floor.copies == (("adamw", "afor_fixed_0999"),)
-
-
-def test_bit_identical_copies_prove_an_identity_and_say_nothing_of_noise():
-    results, expected = simulate_results(
-        {"adamw": 0, "adam": 0, "adam_again": 0}, datasets=["bci2a"]
-    )
+def test_afor_with_a_fixed_beta2_is_adamw_under_the_same_seeds_and_no_measure_of_noise():
+    names = {"adam": 0, "adam_seed_1": 0}
+    alone = noise_floor(simulated(names), *BLOCK)
+    results, expected = simulate_results(names | {"adamw": 0}, datasets=["bci2a"])
     results += [replace(r, optimizer="afor_fixed_0999") for r in results if r.optimizer == "adamw"]
+    cells = collect_cells(results, expected)
+    floor = noise_floor(cells, *BLOCK)
+    assert floor.copies == alone.copies == (("adam", "adam_seed_1"),)
+    assert identity_gap(cells, *BLOCK) == 0
+    assert identity_gap(simulated(names), *BLOCK) is None
+    other = simulated({"adamw": 0, "afor_fixed_0999": 0})
+    assert noise_floor(other, *BLOCK) is None
+    assert identity_gap(other, *BLOCK) > 0
+
+
+def test_bit_identical_copies_say_nothing_of_noise():
+    results, expected = simulate_results(
+        {"afor": 0, "adam": 0, "adam_again": 0}, datasets=["bci2a"]
+    )
+    results += [replace(r, optimizer="afor_seed_1") for r in results if r.optimizer == "afor"]
     floor = noise_floor(collect_cells(results, expected), *BLOCK)
-    assert floor.identical == (("adamw", "afor_fixed_0999"),)
+    assert floor.identical == (("afor", "afor_seed_1"),)
     assert floor.copies == (("adam", "adam_again"),)
-    only = [r for r in results if "adam_" not in r.optimizer and r.optimizer != "adam"]
+    only = [r for r in results if r.optimizer.startswith("afor")]
     assert noise_floor(collect_cells(only), *BLOCK) is None
 
 

@@ -1,8 +1,9 @@
 """How far apart two identical methods come out: what a gain must exceed to mean anything.
 
 A study can hold A/A controls: the same optimizer under other seeds, named `adam_seed_1`,
-`adam_seed_2` or `adam_again`, and `afor_fixed_0999`, which is AdamW by another name. Whatever
-lies between such copies is noise of the protocol.
+`adam_seed_2` or `adam_again`. Whatever lies between such copies is noise of the protocol.
+`afor_fixed_0999` is AdamW by another name, but under AdamW's seeds: what lies between these two is
+rounding, grown by training, and is reported apart.
 """
 
 import math
@@ -13,7 +14,7 @@ from itertools import combinations
 
 from afor.bench.fold_values import Cell, Cells, mean_of_draws
 
-# AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, bit by bit.
+# AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, to rounding.
 SAME_METHOD = {"afor_fixed_0999": "adamw"}
 _COPY = re.compile(r"^(?P<stem>.+)_(?:again\d*|seed_\d+)$")
 
@@ -48,20 +49,19 @@ def method_of(optimizer: str) -> str:
     >>> method_of("adam_seed_2"), method_of("afor_fixed_0999"), method_of("afor")
     ('adam', 'adamw', 'afor')
     """
-    copy = _COPY.match(optimizer)
-    stem = copy["stem"] if copy else optimizer
+    stem = _stem(optimizer)
     return SAME_METHOD.get(stem, stem)
 
 
 def copy_groups(optimizers: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the groups of two or more names that stand for one method.
+    """Return the groups of two or more names that stand for one method under several seeds.
 
     >>> copy_groups(["adam", "afor", "adam_again"])
     [('adam', 'adam_again')]
     """
     groups: dict[str, list[str]] = {}
     for name in optimizers:
-        groups.setdefault(method_of(name), []).append(name)
+        groups.setdefault(_stem(name), []).append(name)
     return [tuple(names) for names in groups.values() if len(names) > 1]
 
 
@@ -69,8 +69,8 @@ def noise_floor(cells: Cells, dataset: str, backbone: str, metric: str) -> Noise
     """Return the noise floor of one block, or None where the store has no control for it.
 
     All groups of copies are pooled: within each fold, the variance between k copies has k - 1
-    degrees of freedom. Copies that are equal to the last bit ran with the same seeds; they prove
-    an identity and say nothing of noise, so they are listed and left out.
+    degrees of freedom. Copies that are equal to the last bit ran with the same seeds; they say
+    nothing of noise, so they are listed and left out.
     """
     block = {
         o: cell
@@ -109,6 +109,26 @@ def noise_floor(cells: Cells, dataset: str, backbone: str, metric: str) -> Noise
     return NoiseFloor(
         dataset, backbone, metric, spread, folds, bound, largest, tuple(used), tuple(identical)
     )
+
+
+def identity_gap(cells: Cells, dataset: str, backbone: str, metric: str) -> float | None:
+    """Return |mean difference| of AdamW and AFOR with beta2 fixed at 0.999: rounding, grown."""
+    pairs = [
+        [cells.get((dataset, backbone, name)) for name in pair] for pair in SAME_METHOD.items()
+    ]
+    gaps = []
+    for pair in pairs:
+        there = [cell for cell in pair if cell is not None and cell.has(metric)]
+        if len(there) == 2:
+            ours, theirs = _common_fold_values(there, metric)
+            if ours:
+                gaps.append(abs(math.fsum(ours) - math.fsum(theirs)) / len(ours))
+    return max(gaps, default=None)
+
+
+def _stem(optimizer: str) -> str:
+    copy = _COPY.match(optimizer)
+    return copy["stem"] if copy else optimizer
 
 
 def _common_fold_values(copies: list[Cell], metric: str) -> list[list[float]]:

@@ -94,6 +94,15 @@ def test_stats_print_comparisons_ranks_and_noise(store):
     assert row["significant"] is True
 
 
+def test_stats_work_while_the_controls_have_not_run_yet(tmp_path):
+    results, expected = simulate_results(GAINS, datasets=["bci2a"], draws=2)
+    path = tmp_path / "r.json"
+    write_results(path, [r for r in results if r.optimizer != "adam_seed_1"], expected)
+    result = call("stats", str(path))
+    assert "No A/A controls here" in result.stdout
+    assert "Noise floor" not in result.stdout
+
+
 def test_another_baseline_and_fewer_optimizers_can_be_chosen(store):
     arguments = ["--baseline", "mars", "--optimizer", "afor", "--optimizer", "adam", "--json"]
     rows = json.loads(call("stats", store, *arguments).stdout)[0]["rows"]

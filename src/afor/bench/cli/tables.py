@@ -66,7 +66,7 @@ def stats(
         comparison_table(cells, metrics, baseline=baseline, optimizers=optimizer),
         ranks_table(cells, metrics, optimizers=optimizer),
     ]
-    if _has_controls(cells):
+    if _has_controls(cells, metrics):
         found.append(noise_table(cells, metrics))
     if as_json:
         typer.echo(json.dumps([json.loads(to_json(t)) for t in found], indent=1))
@@ -322,10 +322,11 @@ def _metrics(metric: list[str] | None) -> list[str]:
     return metric or list(PAPER_METRICS)
 
 
-def _has_controls(cells: "Cells") -> bool:
-    from afor.bench.noise_floor import copy_groups
+def _has_controls(cells: "Cells", metrics: list[str]) -> bool:
+    from afor.bench.noise_floor import noise_floor
+    from afor.bench.statistics import blocks_of
 
-    return bool(copy_groups(dict.fromkeys(name for _, _, name in cells)))
+    return any(noise_floor(cells, *block, m) for block in blocks_of(cells) for m in metrics)
 
 
 def _by_suffix(output: Path | None) -> str:
