@@ -57,7 +57,9 @@ def _beta2_lines(path: Path) -> str:
     traces = [record.traces for run, record in load_records([path]) if run.optimizer == "afor"]
     lines = ["AFOR's beta2 by layer group, mean of the first and of the last epoch (AdamW: 0.999)"]
     for group in traces[0] if traces else ():
-        values = [trace[group]["beta2"] for trace in traces]
+        values = [trace[group]["beta2"] for trace in traces if trace[group]["beta2"]]
+        if not values:
+            continue
         first = sum(v[0] for v in values) / len(values)
         last = sum(v[-1] for v in values) / len(values)
         lines.append(f"  {group:24s} {first:.4f} -> {last:.4f}")
