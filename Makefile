@@ -41,7 +41,10 @@ check: $(VENV)/.ready-dev
 	@$(BIN)/mypy
 
 bench: $(VENV)/.ready-dev
-	@$(BIN)/python benchmarks/speed.py
+	@$(BIN)/python benchmarks/eegnet.py
+	@$(BIN)/python benchmarks/backbones.py
+	@$(BIN)/python benchmarks/training.py
+	@$(BIN)/python benchmarks/speed.py --check
 
 docs: $(VENV)/.ready-docs
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

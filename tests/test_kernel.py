@@ -298,6 +298,7 @@ def test_the_kernel_stays_inside_its_memory(tmp_path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @needs_compiler
 def test_valgrind_finds_nothing_up_to_ten_million_elements(tmp_path) -> None:
     if shutil.which("valgrind") is None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from afor.bench.curve_figures import (
-    Sensitivity,
     convergence_figure,
     forgetting_figure,
     sensitivity_figure,
@@ -18,6 +17,7 @@ from afor.bench.curve_figures import (
 from afor.bench.figure_style import save_figure
 from afor.bench.figures import folds_figure, gain_figure, rank_figure
 from afor.bench.fold_values import collect_cells
+from afor.bench.sensitivity import Sensitivity
 from afor.bench.simulated import simulate_results
 from afor.bench.statistics import mean_ranks
 

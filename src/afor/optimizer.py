@@ -246,7 +246,7 @@ class AFOR(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        self._accelerator_graph_capture_health_check()
+        _check_graph_capture(self)
         params: list[Tensor] = []
         grads: list[Tensor] = []
         exp_avgs: list[Tensor] = []
@@ -303,6 +303,11 @@ class AFOR(Optimizer):
 
 
 _watched_step = Optimizer.profile_hook_step(AFOR._step)
+_check_graph_capture: Callable[[Optimizer], None] = (
+    Optimizer._accelerator_graph_capture_health_check
+    if hasattr(Optimizer, "_accelerator_graph_capture_health_check")
+    else Optimizer._cuda_graph_capture_health_check  # its name in older versions of torch
+)
 
 
 def _check_options(options: dict[str, Any]) -> None:

@@ -65,7 +65,8 @@ int main(int argc, char **argv) {
         if (dtype == FLOAT16 && scales[k] == 1e25) continue;
         for (int64_t n = 0; n <= 40; n++, cases++)
           if (run(&n, 1, dtype, threads, scales[k])) return 1;
-        const int64_t odd[] = {largest, 1023, 1025, 8191, 0, 8193, 65537, 1};
+        const int once = threads == 3 && k == 0; /* the largest takes long under valgrind */
+        const int64_t odd[] = {once ? largest : 9999, 1023, 1025, 8191, 0, 8193, 65537, 1};
         if (run(odd, 8, dtype, threads, scales[k])) return 1;
         cases++;
       }

@@ -1,7 +1,6 @@
 """Figures of what happens while training: convergence, sensitivity, forgetting."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,20 +18,12 @@ from afor.bench.figure_style import (
     plain,
 )
 from afor.bench.names import dataset_label, optimizer_label
+from afor.bench.sensitivity import Sensitivity
 
 Curves = Mapping[str, Sequence[Sequence[float]]]  # optimizer: one curve per run
 Trace = Mapping[str, Mapping[str, Sequence[float]]]  # layer group: quantity: one value per epoch
 STEADY = 0.25  # the last quarter of the epochs counts as steady state
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 2)))
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """One setting varied: (value, mean, SD) per data set, means and SDs in percent."""
-
-    label: str
-    default: float
-    points: Mapping[str, Sequence[tuple[float, float, float]]]
 
 
 def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training loss") -> Any:
@@ -105,7 +96,7 @@ def sensitivity_figure(settings: Sequence[Sensitivity]) -> Any:
             axis.grid(axis="y")
         note = "dotted: default"
         if any(len(setting.points) == 2 for setting in settings):
-            note += "; both axes of a panel span the same number of points"
+            note += "; both axes have the same span"
         figure.supxlabel(note, fontsize=6, color="#444444")
     return figure
 

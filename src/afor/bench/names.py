@@ -26,13 +26,16 @@ PAPER_METRICS = ("accuracy", "weighted_f1")
 def optimizer_label(name: str) -> str:
     """Return the printed name of an optimizer; a name the package does not know stays as it is.
 
-    >>> optimizer_label("adamw"), optimizer_label("adamw_again"), optimizer_label("mine")
-    ('AdamW', 'AdamW again', 'mine')
+    >>> optimizer_label("adamw"), optimizer_label("adamw_seed_1"), optimizer_label("mine")
+    ('AdamW', 'AdamW seed 1', 'mine')
     """
     if name in OPTIMIZERS:
         return OPTIMIZERS[name].label
-    stem, again, number = name.partition("_again")
-    return f"{OPTIMIZERS[stem].label} again{number}" if again and stem in OPTIMIZERS else name
+    for mark in ("_again", "_seed_"):
+        stem, found, number = name.partition(mark)
+        if found and stem in OPTIMIZERS:
+            return f"{OPTIMIZERS[stem].label}{mark.replace('_', ' ')}{number}"
+    return name
 
 
 def dataset_label(name: str) -> str:

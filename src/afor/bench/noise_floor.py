@@ -1,8 +1,8 @@
 """How far apart two identical methods come out: what a gain must exceed to mean anything.
 
-A study can hold A/A controls: the same optimizer under other seeds, named `adam_again`,
-`adam_again2` and so on, and `afor_fixed_0999`, which is AdamW by another name. Whatever lies
-between such copies is noise of the protocol.
+A study can hold A/A controls: the same optimizer under other seeds, named `adam_seed_1`,
+`adam_seed_2` or `adam_again`, and `afor_fixed_0999`, which is AdamW by another name. Whatever
+lies between such copies is noise of the protocol.
 """
 
 import math
@@ -15,7 +15,7 @@ from afor.bench.fold_values import Cell, Cells, mean_of_draws
 
 # AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, bit by bit.
 SAME_METHOD = {"afor_fixed_0999": "adamw"}
-_AGAIN = re.compile(r"^(?P<stem>.+)_again\d*$")
+_COPY = re.compile(r"^(?P<stem>.+)_(?:again\d*|seed_\d+)$")
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class NoiseFloor:
 def is_control(optimizer: str) -> bool:
     """Say whether a name stands for a copy of another optimizer.
 
-    >>> is_control("adam_again"), is_control("adam_again2"), is_control("adam")
+    >>> is_control("adam_seed_1"), is_control("adam_again2"), is_control("adam")
     (True, True, False)
     """
-    return _AGAIN.match(optimizer) is not None
+    return _COPY.match(optimizer) is not None
 
 
 def method_of(optimizer: str) -> str:
     """Return the method a name stands for.
 
-    >>> method_of("adam_again2"), method_of("afor_fixed_0999"), method_of("afor")
+    >>> method_of("adam_seed_2"), method_of("afor_fixed_0999"), method_of("afor")
     ('adam', 'adamw', 'afor')
     """
-    again = _AGAIN.match(optimizer)
-    stem = again["stem"] if again else optimizer
+    copy = _COPY.match(optimizer)
+    stem = copy["stem"] if copy else optimizer
     return SAME_METHOD.get(stem, stem)
 
 

@@ -149,7 +149,7 @@ def same_method_table() -> Table:
         rows=tuple(rows),
         label="Block",
         notes=(
-            "AFOR with a fixed β₂ of 0.999 takes AdamW's steps bit by bit, so `apart` is noise of "
+            "AFOR with a fixed β₂ of 0.999 takes AdamW's steps to rounding, so `apart` is noise of "
             "the protocol. `margin` is AFOR minus fixed 0.999, what adaptation is said to give.",
             "~ a margin no larger than the difference between the two printings of one method.",
         ),

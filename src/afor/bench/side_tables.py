@@ -92,8 +92,15 @@ def ranks_table(
         columns=(Column("mean rank"),),
         rows=tuple(Row(optimizer_label(o), (TableCell(f"{rank:.2f}"),)) for rank, o in order),
         notes=(
-            f"Critical difference (Nemenyi, 5 %): {ranks.critical_difference:.2f}; "
-            f"Friedman p {p_text(ranks.friedman_p)}. Blocks share subjects: both are optimistic.",
+            *(
+                [
+                    f"Critical difference (Nemenyi, 5 %): {ranks.critical_difference:.2f}; "
+                    f"Friedman p {p_text(ranks.friedman_p)}. Blocks share subjects, so both are "
+                    "optimistic."
+                ]
+                if len(ranks.blocks) > 1
+                else []
+            ),
             *incomplete_note(cells),
         ),
         records=tuple({"optimizer": o, "mean_rank": rank} for rank, o in order),

@@ -28,9 +28,8 @@ def simulate_results(
 ) -> tuple[list[RunResult], list[Expected]]:
     """Draw accuracies around a level each fold has for all optimizers.
 
-    An optimizer adds its gain, a liking of its own for each fold (`subject_noise`, the same
-    for names of one method such as `adam` and `adam_again`) and noise per run (`seed_noise`).
-    Shares.
+    An optimizer adds its gain, a liking of its own for each fold (`subject_noise`, the same for
+    names of one method such as `adam` and `adam_again`) and noise per run (`seed_noise`). Shares.
     """
     rng = np.random.default_rng(seed)
     results, expected = [], []

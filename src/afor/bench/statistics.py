@@ -12,7 +12,7 @@ import numpy as np
 from afor.bench.errors import ConfigError
 from afor.bench.fold_values import Cells, mean_of_draws, mean_sd, paired_fold_values
 from afor.bench.noise_floor import is_control, noise_floor
-from afor.bench.optimizers.registry import OPTIMIZERS
+from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
 from afor.bench.paired_tests import (
     bootstrap_interval,
     effect_size,
@@ -21,6 +21,7 @@ from afor.bench.paired_tests import (
     smallest_p,
     two_sided_p,
 )
+from afor.bench.sensitivity import is_varied
 
 LEVEL = 0.05  # Sec. V-A: p < 0.05 after Holm's correction
 BASELINE = "adam"  # Sec. V-A
@@ -100,11 +101,12 @@ def blocks_of(cells: Cells) -> list[tuple[str, str]]:
 def main_optimizers(cells: Cells) -> list[str]:
     """Return what belongs into the main table: the paper's seven and the user's own.
 
-    Copies, ablations and controls have tables of their own; where nothing else is there, all
-    but the copies are shown.
+    Copies, ablations, controls and varied settings have tables of their own; where nothing else
+    is there, all but the copies are shown.
     """
     names = list(dict.fromkeys(o for _, _, o in cells if not is_control(o)))
-    main = [n for n in names if n not in OPTIMIZERS or OPTIMIZERS[n].kind == "paper"]
+    own = [n for n in names if n not in OPTIMIZERS and not is_varied(n)]
+    main = [n for n in names if n in PAPER_OPTIMIZERS] + own
     return main if len(main) > 1 else names
 
 

@@ -24,6 +24,7 @@ class TableCell:
     star: bool = False  # significantly better than the baseline
     inside_noise: bool = False  # identical methods come out as far apart
     partial: str = ""  # done/expected where runs are missing
+    link: str = ""  # dataset/backbone/optimizer of the cell it shows
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,8 @@ def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
         parts[-1] += members
         used += size
     found = []
-    for number, part in enumerate(parts):
+    for part in parts:
         grid = RichTable(
-            title=printable(table.title) if number == 0 else None,
-            title_justify="left",
-            title_style="bold",
             box=box.SIMPLE_HEAD,
             pad_edge=False,
             padding=(0, 2, 0, 0),
@@ -270,7 +268,8 @@ def _width(table: Table, i: int, styled: bool) -> int:
 def _text(text: str, style: str) -> "Text":
     from rich.text import Text
 
-    return Text("\n".join(printable(line) for line in text.split("\n")), style)
+    # The style is on the text alone: a style of the cell would also underline its padding.
+    return Text().append("\n".join(printable(line) for line in text.split("\n")), style or None)
 
 
 def _markdown_cell(cell: TableCell) -> str:

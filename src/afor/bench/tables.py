@@ -151,6 +151,7 @@ def _result_cell(
         star=comparison is not None and comparison.significant,
         inside_noise=comparison is not None and comparison.inside_noise is True,
         partial=partial(cell),
+        link=f"{cell.dataset}/{cell.backbone}/{cell.optimizer}",
     )
 
 

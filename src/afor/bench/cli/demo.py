@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
+<<<<<<< HEAD
+from afor.bench.cli.report import report
+from afor.bench.cli.study import (
+    CachePath,
+    Jobs,
+    StorePath,
+    cores,
+=======
 from afor.bench.cli.run import (
+>>>>>>> studies
     describe_summary,
     make_engine,
     stopped_by_signals,
@@ -42,9 +51,25 @@ def demo(
         engine = make_engine("local", "", workers, chosen.threads)
         summary = train_study(chosen, toml, path, engine, workers, cache_dir=cache_dir)
     typer.echo(describe_summary(chosen.name, path, summary) + "\n")
-    table("main", [path])  # which also names the next command
+    table("main", [path])
+    typer.echo("\n" + _beta2_lines(path) + "\n")
+    report([path], output=path.with_suffix(".html"), title="The demo: optimizers across subjects")
     if summary.failed:
         raise typer.Exit(code=1)
+
+
+def _beta2_lines(path: Path) -> str:
+    """Say where AFOR held beta2 in each layer group, first and last epoch, mean over its runs."""
+    from afor.bench.results_files import load_records
+
+    traces = [record.traces for run, record in load_records([path]) if run.optimizer == "afor"]
+    lines = ["AFOR's beta2 by layer group, mean of the first and of the last epoch (AdamW: 0.999)"]
+    for group in traces[0] if traces else ():
+        values = [trace[group]["beta2"] for trace in traces]
+        first = sum(v[0] for v in values) / len(values)
+        last = sum(v[-1] for v in values) / len(values)
+        lines.append(f"  {group:24s} {first:.4f} -> {last:.4f}")
+    return "\n".join(lines)
 
 
 def _remove(path: Path) -> None:

@@ -18,8 +18,8 @@ FROM_RESULTS = ("main", "comparisons", "ablation", "ranks", "noise", "datasets",
 FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method")
 MEASURED = ("learning-rates", "cost", "landscape")
 TABLES = (*FROM_RESULTS, *FROM_PAPER, *MEASURED)
-RESULT_FIGURES = ("gain", "folds", "ranks")
-CURVE_FIGURES = ("convergence", "sensitivity", "forgetting")
+RESULT_FIGURES = ("gain", "folds", "ranks", "sensitivity")
+CURVE_FIGURES = ("convergence", "forgetting")
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".txt": "terminal"}
 PLAIN_WIDTH = 160  # of text that goes into a file or a pipe
@@ -118,8 +118,8 @@ def figure(
     metric: Annotated[str, typer.Option("--metric", "-m", help="What is shown.")] = "accuracy",
     baseline: Baseline = "adam",
     optimizer: Optimizer = None,
-    dataset: Annotated[str | None, typer.Option(help="Of `folds`. [default: the first]")] = None,
-    backbone: Annotated[str | None, typer.Option(help="Of `folds`. [default: the first]")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only this data set.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Only this backbone.")] = None,
     study: Study = None,
     data: Annotated[
         Path | None, typer.Option(help="JSON of convergence, sensitivity or forgetting.")
@@ -135,8 +135,8 @@ def figure(
         if target.suffix.lower() not in FIGURE_FORMATS:
             accepted = ", ".join(FIGURE_FORMATS)
             raise ConfigError(f"--output {target}: a figure is written as {accepted}.")
-    if name in CURVE_FIGURES:
-        drawn = _draw_curves(name, data)
+    if data is not None or name in CURVE_FIGURES:
+        drawn = _draw_curves(name, data, paths, study, dataset, backbone, optimizer)
     else:
         cells = _cells(paths, study)
         drawn = _draw_results(name, cells, metric, baseline, optimizer, dataset, backbone)
@@ -199,6 +199,12 @@ def _draw_results(
         return figures.gain_figure(cells, metric, baseline=baseline, optimizers=optimizer)
     if name == "ranks":
         return figures.rank_figure(mean_ranks(cells, [metric], optimizer))
+    if name == "sensitivity":
+        from afor.bench.curve_figures import sensitivity_figure
+        from afor.bench.sensitivity import sensitivity_of
+
+        chosen = {key: cell for key, cell in cells.items() if backbone in (None, key[1])}
+        return sensitivity_figure(sensitivity_of(chosen, metric))
     place = next(
         ((d, b) for d, b, _ in cells if dataset in (None, d) and backbone in (None, b)),
         (dataset or "", backbone or ""),
@@ -207,21 +213,47 @@ def _draw_results(
     return figures.folds_figure(cells, *place, one, metric, baseline=baseline)
 
 
-def _draw_curves(name: str, data: Path | None) -> Any:
+def _draw_curves(
+    name: str,
+    data: Path | None,
+    paths: list[Path] | None,
+    study: list[str] | None,
+    dataset: str | None,
+    backbone: str | None,
+    optimizer: list[str] | None,
+) -> Any:
     from afor.bench import curve_figures
 
-    if data is None:
+    if data is not None:
+        return _draw_file(name, data)
+    if not paths:
         raise ConfigError(
-            f"The figure {name!r} needs --data FILE.json; its form is described in "
-            "docs/howto/tables-and-figures.md."
+            f"The figure {name!r} needs a store, or --data FILE.json in the form that is "
+            "described in docs/howto/tables-and-figures.md."
         )
+    from afor.bench.curves import loss_curves, run_traces
+    from afor.bench.results_files import load_records
+
+    records = [
+        (run, record)
+        for run, record in load_records(paths, study or ())
+        if dataset in (None, run.dataset) and backbone in (None, run.backbone)
+    ]
+    if name == "convergence":
+        return curve_figures.convergence_figure(loss_curves(records, optimizer))
+    return curve_figures.forgetting_figure(*run_traces(records, (optimizer or ["afor"])[0]))
+
+
+def _draw_file(name: str, data: Path) -> Any:
+    from afor.bench import curve_figures
+    from afor.bench.sensitivity import Sensitivity
+
     content = _read_json(data)
     try:
         if name == "convergence":
             return curve_figures.convergence_figure(content)
         if name == "sensitivity":
-            settings = [curve_figures.Sensitivity(**row) for row in content]
-            return curve_figures.sensitivity_figure(settings)
+            return curve_figures.sensitivity_figure([Sensitivity(**row) for row in content])
         return curve_figures.forgetting_figure(
             content["runs"], content.get("train_loss"), content.get("title", "")
         )
@@ -265,12 +297,15 @@ def _render(built: "Table", form: str, *, standalone: bool, to_file: bool = Fals
     from rich.console import Console
     from rich.text import Text
 
-    styled = sys.stdout.isatty() and not to_file
-    # Bold and underline carry meaning here and are not colours: NO_COLOR takes the colours only.
-    columns = os.environ.get("COLUMNS")
-    width = None if styled else int(columns) if columns and columns.isdigit() else PLAIN_WIDTH
-    console = Console(force_terminal=styled, width=width, highlight=False)
+    on_terminal = sys.stdout.isatty() and not to_file
+    columns = os.environ.get("COLUMNS", "")
+    width = None if on_terminal else int(columns) if columns.isdigit() else PLAIN_WIDTH
+    console = Console(force_terminal=on_terminal, width=width, highlight=False)
+    # Bold and underline are no colours, so NO_COLOR keeps them; a dumb terminal does not.
+    styled = on_terminal and console.color_system is not None
     with console.capture() as capture:
+        console.print(Text(formats.printable(built.title), "bold"))
+        console.print()
         for grid in formats.to_terminal(built, width=console.width, styled=styled):
             console.print(grid)
             console.print()

@@ -1,0 +1,51 @@
+"""``afor report``: one HTML file with everything a store says."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("report")(report)
+
+
+def report(
+    paths: Annotated[list[Path], typer.Argument(help="Stores, or .csv/.json files of results.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Optimizers across subjects",
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", "-m", help="Repeatable; the first decides. [default: both]"),
+    ] = None,
+    baseline: Annotated[str, typer.Option(help="What all others are compared with.")] = "adam",
+    study: Annotated[list[str] | None, typer.Option(help="Only runs of these studies.")] = None,
+    static: Annotated[bool, typer.Option(help="Leave the script out.")] = False,
+) -> None:
+    """Write one offline HTML file: the answer first, then tables, figures, folds and downloads."""
+    from afor.bench.fold_values import collect_cells
+    from afor.bench.names import PAPER_METRICS
+    from afor.bench.report import ReportInput, render_report
+    from afor.bench.results_files import is_store, load_records, load_results, load_studies
+
+    results, expected = load_results(paths, study or ())
+    stores = [path for path in paths if is_store(path)]
+    given = ReportInput(
+        results=results,
+        sources=[path.name for path in paths],
+        records=load_records(stores, study or ()) if stores else (),
+        studies=load_studies(stores, study or ()),
+    )
+    page = render_report(
+        collect_cells(results, expected),
+        given,
+        title=title,
+        baseline=baseline,
+        metrics=metric or PAPER_METRICS,
+        static=static,
+    )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(page, "utf-8")
+    typer.echo(f"{output}  ({len(page.encode()) / 1e6:.1f} MB, opens in any browser)")
+    typer.echo(f"\nNext: open {output}", err=True)

@@ -1,0 +1,80 @@
+"use strict";
+// Sorting, filtering and tooltips. The page says the same without any of it.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const body = table.tBodies[0];
+  const rows = [...body.rows];
+  table.querySelectorAll("th[data-column]").forEach((head) => {
+    const button = document.createElement("button");
+    button.textContent = head.textContent;
+    button.title = "Sort by this column";
+    head.textContent = "";
+    head.append(button);
+    button.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") !== "descending";
+      table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const column = Number(head.dataset.column);
+      const value = (row) => row.cells[column] ? row.cells[column].dataset.value : undefined;
+      // Rows stay below their heading: only the lines of one section change places.
+      let section = [];
+      const flush = () => {
+        section.sort((a, b) => {
+          const [x, y] = [value(a), value(b)];
+          const [p, q] = [parseFloat(x), parseFloat(y)];
+          const order = Number.isNaN(p) || Number.isNaN(q)
+            ? Number.isNaN(p) - Number.isNaN(q) || String(x).localeCompare(String(y))
+            : (p - q) * (down ? -1 : 1);
+          return order;
+        });
+        body.append(...section);
+        section = [];
+      };
+      for (const row of rows) {
+        if (row.classList.contains("heading")) { flush(); body.append(row); } else section.push(row);
+      }
+      flush();
+    });
+  });
+}
+for (const input of document.querySelectorAll("input.filter")) {
+  input.hidden = false;
+  const rows = [...document.getElementById(input.dataset.table).tBodies[0].rows];
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let heading = null;
+    let shown = false;
+    let prefix = "";
+    for (const row of rows) {
+      if (row.classList.contains("heading")) {
+        if (heading) heading.hidden = !shown;
+        [heading, shown, prefix] = [row, false, row.textContent.toLowerCase()];
+        continue;
+      }
+      const text = prefix + " " + row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+      shown = shown || !row.hidden;
+    }
+    if (heading) heading.hidden = !shown;
+  });
+}
+const tip = document.createElement("div");
+tip.className = "tip";
+tip.hidden = true;
+document.body.append(tip);
+for (const fold of document.querySelectorAll("g.fold")) {
+  const title = fold.querySelector("title");
+  const text = title.textContent;
+  fold.addEventListener("pointerenter", () => { title.textContent = ""; tip.textContent = text; tip.hidden = false; });
+  fold.addEventListener("pointermove", (event) => {
+    tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8) + "px";
+    tip.style.top = event.clientY + 14 + "px";
+  });
+  fold.addEventListener("pointerleave", () => { title.textContent = text; tip.hidden = true; });
+}
+const open = () => {
+  const target = location.hash && document.getElementById(location.hash.slice(1));
+  for (let node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+  if (target) target.scrollIntoView();
+};
+addEventListener("hashchange", open);
+open();

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from afor.bench.curve_figures import (
+    convergence_figure,
+    forgetting_figure,
+    sensitivity_figure,
+)
+from afor.bench.errors import ConfigError
+from afor.bench.sensitivity import Sensitivity
+
+
+def test_a_curve_is_the_mean_of_the_runs_that_reached_the_epoch():
+    figure = convergence_figure({"deap": {"adam": [[1.0, 0.5, 0.25], [3.0, 1.5]], "afor": [[1.0]]}})
+    line = figure.axes[0].lines[0]
+    assert line.get_ydata().tolist() == [2.0, 1.0, 0.25]
+    assert line.get_xdata().tolist() == [1, 2, 3]
+
+
+def test_two_data_sets_get_two_axes_of_the_same_span():
+    points = {
+        "deap": [(0.9, 61.0, 7.0), (0.99, 63.0, 7.0)],
+        "isruc": [(0.9, 66.0, 3), (0.99, 66.5, 3)],
+    }
+    figure = sensitivity_figure([Sensitivity("β₂ min", 0.99, points)])
+    spans = [np.ptp(axis.get_ylim()) for axis in figure.axes]
+    assert len(spans) == 2
+    assert spans[0] == pytest.approx(spans[1])
+
+
+def test_one_or_three_data_sets_share_an_axis():
+    for names in (["deap"], ["deap", "bci2a", "isruc"]):
+        points = {name: [(1.0, 60.0, 1.0), (2.0, 61.0, 1.0)] for name in names}
+        assert len(sensitivity_figure([Sensitivity("w", 1.0, points)]).axes) == 1
+
+
+def test_the_steady_state_is_the_last_quarter():
+    trace = {
+        "conv": {"beta2": [0.999] * 6 + [0.99, 0.991], "beta2_sd": [0.0] * 8, "score": range(8)}
+    }
+    figure = forgetting_figure([trace], [1.0] * 8)
+    box = figure.axes[2].patches[0].get_path().vertices[:, 1]
+    assert box.max() < 0.992
+
+
+@pytest.mark.parametrize("draw", [convergence_figure, sensitivity_figure, forgetting_figure])
+def test_nothing_to_draw_is_an_error(draw):
+    with pytest.raises(ConfigError, match="nothing to draw"):
+        draw({})

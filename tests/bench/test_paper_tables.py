@@ -1,0 +1,73 @@
+import pytest
+
+from afor.bench.errors import ConfigError
+from afor.bench.fold_values import collect_cells
+from afor.bench.paper_tables import (
+    beside_paper_table,
+    cost_table,
+    landscape_table,
+    learning_rates_table,
+    paper_datasets_table,
+    published_table,
+    same_method_table,
+)
+from afor.bench.published import published_cells
+from afor.bench.simulated import simulate_results
+
+
+def rows_of(table):
+    return {row.label: row.cells for row in table.rows if not row.heading}
+
+
+def test_the_papers_main_table_has_all_its_cells_and_stars():
+    table = published_table()
+    cells = [cell for row in table.rows for cell in row.cells]
+    assert len(cells) == 168
+    assert sum(cell.best for cell in cells) == 24
+    stars = [c.star for row in table.rows if row.label == "AFOR" for c in row.cells]
+    assert (sum(stars), len(stars)) == (22, 24)
+    assert len(published_table("ablation").records) == 64
+
+
+def test_ours_stands_beside_the_paper_with_difference_and_both_spreads():
+    cells = collect_cells(*simulate_results({"adam": 0, "afor": 0.02, "mine": 0}))
+    table = beside_paper_table(cells, ["accuracy"])
+    record = next(r for r in table.records if (r["dataset"], r["optimizer"]) == ("deap", "afor"))
+    paper = published_cells()["deap", "eegnet", "afor", "accuracy"]
+    ours = cells["deap", "eegnet", "afor"].summary("accuracy")
+    assert (record["paper_mean"], record["paper_sd"]) == (paper.mean, paper.sd)
+    assert record["ours_sd"] == pytest.approx(100 * ours[1])
+    assert record["difference"] == pytest.approx(100 * ours[0] - paper.mean)
+    assert record["paper_gain_over_adam"] == pytest.approx(2.04)
+    assert "mine" not in {r["optimizer"] for r in table.records}
+    assert len([row for row in table.rows if row.heading]) == 3
+
+
+def test_a_store_without_the_papers_cells_says_so():
+    cells = collect_cells(*simulate_results({"mine": 0, "yours": 0}))
+    with pytest.raises(ConfigError, match="No cell here is also in the paper"):
+        beside_paper_table(cells)
+
+
+def test_the_paper_contradicts_itself_visibly():
+    table = same_method_table()
+    rows = rows_of(table)
+    texts = [cell.text for cell in rows["BCI IV 2a, ACRNN, Acc"]]
+    assert texts == ["36.35", "39.41", "+3.06", "40.26", "+0.85"]
+    assert rows["BCI IV 2a, ACRNN, Acc"][-1].inside_noise
+    assert not rows["BCI IV 2a, EEGNet, Acc"][-1].inside_noise
+    assert sum(row.cells[-1].inside_noise for row in table.rows) == 6
+
+
+def test_measured_values_stand_beside_the_papers():
+    rates = rows_of(learning_rates_table({"deap": {"eegnet": 3e-4}}))
+    assert rates["EEGNet"][0].text == "1e-3 (3e-4)"
+    assert rates["EEGNet"][1].text == "3e-3"
+    cost = cost_table({"state_kb": {"adam": 13.69, "afor": 14.0}})
+    assert [row.label for row in cost.rows if row.heading] == ["paper", "ours"]
+    assert cost.rows[-1].cells[-1].text == "14.00"
+    landscape = landscape_table({"afor": {"minimum_loss": 0.5, "path_length": 40.0}})
+    assert landscape.rows[-1].cells[-1].text == "40.000"
+    assert rows_of(paper_datasets_table())["ISRUC"][-1].text == "10"
+    assert rows_of(landscape_table())["path length"][0].text == "48.947"
+    assert rows_of(cost_table())["state memory (KB)"][-1].text == "14.11"

@@ -1,0 +1,44 @@
+import pytest
+
+from afor.bench.errors import ConfigError
+from afor.bench.fold_values import collect_cells
+from afor.bench.sensitivity import sensitivity_of
+from afor.bench.simulated import simulate_results
+from afor.bench.statistics import main_optimizers
+
+NAMES = [
+    "adam",
+    "afor",
+    "afor_beta2_min_0.9",
+    "afor_beta2_min_0.995",
+    "afor_w_0.0",
+    "afor_warmup_50",
+]
+
+
+def cells(**options):
+    return collect_cells(*simulate_results(dict.fromkeys(NAMES, 0.0), datasets=["deap"], **options))
+
+
+def test_entries_are_read_by_name_with_afor_at_the_default():
+    found = {setting.label: setting for setting in sensitivity_of(cells())}
+    assert list(found) == ["β₂ min", "direction weight w", "warm-up steps"]
+    assert [point[0] for point in found["β₂ min"].points["deap"]] == [0.9, 0.99, 0.995]
+    mean, sd, _ = cells()["deap", "eegnet", "afor"].summary("accuracy")
+    assert found["β₂ min"].points["deap"][1] == (0.99, 100 * mean, 100 * sd)
+    assert found["warm-up steps"].default == 100
+
+
+def test_varied_settings_do_not_enter_the_main_table():
+    assert main_optimizers(cells()) == ["adam", "afor"]
+
+
+def test_a_store_without_varied_settings_says_how_to_run_them():
+    other = collect_cells(*simulate_results({"adam": 0, "afor": 0}))
+    with pytest.raises(ConfigError, match="preset `sensitivity`"):
+        sensitivity_of(other)
+
+
+def test_several_backbones_are_not_mixed():
+    with pytest.raises(ConfigError, match="--backbone"):
+        sensitivity_of(cells(backbones=["eegnet", "acrnn"]))
