@@ -4,7 +4,6 @@ import sys
 
 import typer
 
-<<<<<<< HEAD
 from afor.bench.cli import (
     data,
     demo,
@@ -13,13 +12,11 @@ from afor.bench.cli import (
     models,
     optimizers,
     report,
+    run,
     runs,
     study,
     tables,
 )
-=======
-from afor.bench.cli import data, demo, doctor, files, models, optimizers, run, runs, study, tables
->>>>>>> studies
 from afor.bench.errors import AforError
 
 app = typer.Typer(
@@ -36,11 +33,19 @@ def _root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks of 
     """Hold the options that stand before every command."""
 
 
-<<<<<<< HEAD
-for _commands in (demo, doctor, study, runs, files, tables, report, data, models, optimizers):
-=======
-for _commands in (demo, doctor, study, run, runs, files, tables, data, models, optimizers):
->>>>>>> studies
+for _commands in (
+    demo,
+    doctor,
+    study,
+    run,
+    runs,
+    files,
+    tables,
+    report,
+    data,
+    models,
+    optimizers,
+):
     _commands.register(app)
 
 

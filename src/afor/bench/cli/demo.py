@@ -5,16 +5,8 @@ from typing import Annotated
 
 import typer
 
-<<<<<<< HEAD
 from afor.bench.cli.report import report
-from afor.bench.cli.study import (
-    CachePath,
-    Jobs,
-    StorePath,
-    cores,
-=======
 from afor.bench.cli.run import (
->>>>>>> studies
     describe_summary,
     make_engine,
     stopped_by_signals,
@@ -73,9 +65,14 @@ def _beta2_lines(path: Path) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Move an earlier store out of the way; nothing that was trained is deleted."""
+    """Move an earlier store out of the way, with its log and its spool; nothing is deleted."""
     from afor.bench.store_lock import locked
 
-    if path.exists():
-        with locked(path):
-            path.replace(path.with_name(f"{path.stem}.old.db"))
+    with locked(path):
+        number = 1
+        while (old := path.with_name(f"{path.stem}.old-{number}.db")).exists():
+            number += 1
+        for suffix in ("", "-wal", "-shm", ".spool", ".splits"):
+            part = path.with_name(f"{path.name}{suffix}")
+            if part.exists():
+                part.replace(old.with_name(f"{old.name}{suffix}"))
