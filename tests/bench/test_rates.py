@@ -81,6 +81,8 @@ def test_rates_of_a_search_feed_another_study(tiny):
     tiny.write(name="search", optimizers=("a",), draws=1, extra=SEARCH, best_lr=3e-3)
     found = tiny.run("--store", tiny.folder / "search.db")
     assert "15 done" in found
+    assert "learning rate of synthetic × tiny × a: 0.003" in found
+    assert "--lr-from" in found
     tiny.write(optimizers=("a", "b"), best_lr=3e-3, extra=f'lr_from = "{tiny.folder}/search.db"')
     tiny.run()
     with open_store(tiny.store) as store:

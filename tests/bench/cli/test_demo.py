@@ -37,5 +37,5 @@ def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
     assert "(0 now)" in again
     fresh = tiny.run(command="demo", study="--fresh", env={"PYTHONPATH": path})
     assert "(6 now)" in fresh
-    with open_store(tiny.folder / "results" / "demo.old.db") as store:
+    with open_store(tiny.folder / "results" / "demo.old-1.db") as store:
         assert len(store.results()) == 6

@@ -34,8 +34,18 @@ def _root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks of 
 
 
 for _commands in (
-    demo, doctor, study, run, runs, files, tables, report, data, models, optimizers,
-):  # fmt: skip
+    demo,
+    doctor,
+    study,
+    run,
+    runs,
+    files,
+    tables,
+    report,
+    data,
+    models,
+    optimizers,
+):
     _commands.register(app)
 
 

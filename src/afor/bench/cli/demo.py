@@ -67,9 +67,14 @@ def _beta2_lines(path: Path) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Move an earlier store out of the way; nothing that was trained is deleted."""
+    """Move an earlier store out of the way, with its log and its spool; nothing is deleted."""
     from afor.bench.store_lock import locked
 
-    if path.exists():
-        with locked(path):
-            path.replace(path.with_name(f"{path.stem}.old.db"))
+    with locked(path):
+        number = 1
+        while (old := path.with_name(f"{path.stem}.old-{number}.db")).exists():
+            number += 1
+        for suffix in ("", "-wal", "-shm", ".spool", ".splits"):
+            part = path.with_name(f"{path.name}{suffix}")
+            if part.exists():
+                part.replace(old.with_name(f"{old.name}{suffix}"))

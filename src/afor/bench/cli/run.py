@@ -62,7 +62,7 @@ def run(
             "--lr-per-optimizer makes its own search: leave out --lr-from; with --shard, run the "
             "search unsharded first and give it with --lr-from."
         )
-    workers = jobs or cores()
+    workers = jobs or max(1, cores() // chosen.threads)
     with stopped_by_signals(name, path):
         hands = make_engine(engine, scheduler, workers, chosen.threads)
         find_rate = (
@@ -81,6 +81,10 @@ def run(
         typer.echo(f"\nNext: afor failures {path}", err=True)
         raise typer.Exit(code=1)
     following = f"afor merge results/{chosen.name}.db {path}" if part else f"afor stats {path}"
+    if chosen.search and not part:
+        if not json_:
+            _print_rates(path, chosen.name, err=False)
+        following = f"afor run paper --lr-from {path}"
     typer.echo(f"\nNext: {following}", err=True)
 
 
@@ -160,13 +164,19 @@ class stopped_by_signals:  # noqa: N801  reads as a statement where it is used
 def _own_rates(
     chosen: "Study", toml: str, path: Path, engine: "Engine", workers: int, cache_dir: Path | None
 ) -> "FindRate":
-    from afor.bench.rates import chosen_rates, rate_finder, search_study
-    from afor.bench.store import open_store
+    from afor.bench.rates import rate_finder, search_study
 
     search = search_study(chosen)
     train_study(search, toml, path, engine, workers, cache_dir=cache_dir)
+    return rate_finder(_print_rates(path, search.name, err=True))
+
+
+def _print_rates(path: Path, study: str, *, err: bool) -> dict[tuple[str, str, str], float]:
+    from afor.bench.rates import chosen_rates
+    from afor.bench.store import open_store
+
     with open_store(path) as store:
-        rates = chosen_rates(store, search.name)
+        rates = chosen_rates(store, study)
     for (dataset, backbone, optimizer), rate in rates.items():
-        typer.echo(f"learning rate of {dataset} × {backbone} × {optimizer}: {rate:g}", err=True)
-    return rate_finder(rates)
+        typer.echo(f"learning rate of {dataset} × {backbone} × {optimizer}: {rate:g}", err=err)
+    return rates
