@@ -38,7 +38,9 @@ def train(spec, source):
     # The search for the learning rate looks for this.
     accuracy = 1.0 - abs(spec["optimizer"]["lr"] - settings.get("best_lr", 1e-3))
     size = settings.get("padding", 0)  # a record as large as a test wants it
-    padding = {"padding": {"beta2": rng.random(size).tolist()}} if size else {}
+    zeros = [0.0] * size
+    trace = {"beta2": rng.random(size).tolist(), "beta2_sd": zeros, "score": zeros, "awake": zeros}
+    padding = {"padding": trace} if size else {}
     epoch = Epoch(float(loss), float(loss), float(accuracy), 0.0, 0.0)
     return _record("done", "", (epoch,), test, padding)
 
