@@ -1,12 +1,15 @@
-"""What the ranks of test_sharded.py do: `python sharded_scenarios.py RANK WORLD FOLDER NAME...`.
+"""What the ranks of test_sharded.py do.
 
-Each rank runs the named scenarios one after another in one process group and writes what they
-return, or the traceback, to FOLDER/RANK.json.
+Run as `python sharded_scenarios.py RANK WORLD FOLDER STEPS NAME...`. Each rank runs the named
+scenarios one after another in one process group and writes what they return, or the traceback, to
+FOLDER/RANK.json.
 """
 
 import copy
 import json
+import math
 import sys
+import time
 import traceback
 import warnings
 from pathlib import Path
@@ -23,9 +26,9 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
     set_state_dict,
 )
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -36,9 +39,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from afor import AFOR
 
-STEPS = 160
-SETTLED = 40  # where the checkpoint is taken
-LENGTH = 60  # of the runs that are continued
+STEPS = int(sys.argv[4])
+SETTLED = 25  # where the checkpoint is taken
+LENGTH = 35  # of the runs that are continued
 
 
 class CollectiveCount(TorchDispatchMode):
@@ -58,11 +61,11 @@ class CollectiveCount(TorchDispatchMode):
 # --------------------------------------------------------------------------- what is trained
 
 
-def network(dtype: torch.dtype) -> nn.Sequential:
-    """Return layers that no two or four ranks cut evenly, one with a single row."""
+def network(dtype: torch.dtype, width: int = 7) -> nn.Sequential:
+    """Return layers that two or four ranks cut unevenly, the last one a single row."""
     torch.manual_seed(0)
-    layers = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 6), nn.Tanh(), nn.Linear(6, 1))
-    return layers.to(dtype)
+    first, second = nn.Linear(5, width), nn.Linear(width, 6)
+    return nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), nn.Linear(6, 1)).to(dtype)
 
 
 def optimizer_of(model: nn.Module, **options: Any) -> AFOR:
@@ -70,7 +73,7 @@ def optimizer_of(model: nn.Module, **options: Any) -> AFOR:
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim == 1]
     groups = [{"params": matrices, "weight_decay": 1e-2}, {"params": vectors, "lr": 2e-3}]
-    return AFOR(groups, lr=1e-2, warmup_steps=20, **options)
+    return AFOR(groups, lr=1e-2, warmup_steps=10, **options)
 
 
 def batch(step: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -144,18 +147,17 @@ def fsdp(rank: int, world: int, _: Path) -> Any:
     """FSDP2, every rank on its part of the batch."""
     results = {}
     for dtype in (torch.float64, torch.float32):
-        for foreach in (False, True):
-            alone, model = network(dtype), network(dtype)
-            for layer in (model[0], model[2], model[4]):
-                fully_shard(layer)
-            fully_shard(model)
-            optimizer, other = optimizer_of(model, foreach=foreach), optimizer_of(alone)
-            counts = train(model, optimizer, dtype, halves(rank, world))
-            train(alone, other, dtype)
-            row = differences(model, optimizer, alone, other)
-            row["counts"] = sorted(set(counts))
-            row["smallest_shard"] = min(p.to_local().numel() for p in model.parameters())
-            results[f"{dtype} foreach={foreach}"] = row
+        alone, model = network(dtype), network(dtype)
+        if dtype == torch.float64:
+            fully_shard(model[0])
+        fully_shard(model)
+        optimizer, other = optimizer_of(model), optimizer_of(alone)
+        counts = train(model, optimizer, dtype, halves(rank, world))
+        train(alone, other, dtype)
+        row = differences(model, optimizer, alone, other)
+        row["counts"] = sorted(set(counts))
+        row["smallest_shard"] = min(p.to_local().numel() for p in model.parameters())
+        results[str(dtype)] = row
     return results
 
 
@@ -166,30 +168,40 @@ def distributed_tensors(rank: int, world: int, _: Path) -> Any:
     placements = [Shard(1), Shard(0), Shard(2), Replicate(), Shard(0), None]
     torch.manual_seed(2)
     start = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
-    ours = [
-        nn.Parameter(x.clone() if cut is None else distribute_tensor(x, mesh, [cut]))
-        for x, cut in zip(start, placements, strict=True)
-    ]
+
+    def cut(x: Tensor, i: int) -> Tensor:
+        placement = placements[i]
+        x = x.clone()  # a replicated DTensor would share its memory
+        return x if placement is None else distribute_tensor(x, mesh, [placement])
+
+    lr = torch.tensor(1e-2, dtype=torch.float64)
+    options: dict[str, Any] = {"lr": lr, "maximize": True, "warmup_steps": 10}
     theirs = [nn.Parameter(x.clone()) for x in start]
-    optimizer, other = AFOR(ours, lr=torch.tensor(1e-2), maximize=True), AFOR(theirs, maximize=True)
-    other.param_groups[0]["lr"] = 1e-2
+    other = AFOR(theirs, foreach=False, **options)
+    kinds = {"for-loop": False, "foreach": True}
+    ours = {kind: [nn.Parameter(cut(x, i)) for i, x in enumerate(start)] for kind in kinds}
+    optimizers = {kind: AFOR(ours[kind], foreach=kinds[kind], **options) for kind in kinds}
     sizes = set()
-    for _step in range(STEPS):
-        for p, q, cut in zip(ours, theirs, placements, strict=True):
-            q.grad = torch.randn_like(q) + 0.3
-            p.grad = q.grad.clone() if cut is None else distribute_tensor(q.grad, mesh, [cut])
-        with CollectiveCount() as count:
-            optimizer.step()
-        sizes.add(tuple(count.sizes))
+    for step in range(STEPS):
+        for i, q in enumerate(theirs):
+            q.grad = torch.randn_like(q) + 0.1 * i * math.sin(step / 9)
         other.step()
-    row = differences(nn.ParameterList(ours), optimizer, nn.ParameterList(theirs), other)
-    return {**row, "sizes": [list(s) for s in sizes], "type": type(optimizer.state[ours[0]]["exp_avg"]).__name__}
+        for kind in kinds:
+            for i, (p, q) in enumerate(zip(ours[kind], theirs, strict=True)):
+                assert q.grad is not None
+                p.grad = cut(q.grad, i)
+            with CollectiveCount() as count:
+                optimizers[kind].step()
+            sizes.add(tuple(count.sizes))
+    results: dict[str, Any] = {"sizes": [list(s) for s in sizes]}
+    for kind in kinds:
+        models = nn.ParameterList(ours[kind]), nn.ParameterList(theirs)
+        results[kind] = differences(models[0], optimizers[kind], models[1], other)
+    return results
 
 
 def partial_gradient(rank: int, world: int, _: Path) -> Any:
     """A gradient that is still to be added up, as tensor-parallel layers may leave it."""
-    from torch.distributed.tensor import Partial
-
     mesh = init_device_mesh("cpu", (world,))
     p = nn.Parameter(distribute_tensor(torch.ones(4, dtype=torch.float64), mesh, [Replicate()]))
     q = nn.Parameter(torch.ones(4, dtype=torch.float64))
@@ -226,20 +238,13 @@ def refused(rank: int, world: int, _: Path) -> Any:
     mesh = init_device_mesh("cpu", (world,))
     messages = {}
 
-    def note(name: str, options: dict[str, Any], grad: Any = None) -> None:
+    refused_values = {"fused": True, "differentiable": True, "variant": "released"}
+    for name, value in refused_values.items():
         p = nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))
-        p.grad = torch.ones_like(p) if grad is None else None
         try:
-            optimizer = AFOR([p], **options)
-            if grad is not None:
-                torch.Tensor.grad.__set__(p, grad)  # type: ignore[attr-defined]
-            optimizer.step()
+            AFOR([p], **{name: value})  # type: ignore[arg-type]
         except RuntimeError as error:
             messages[name] = str(error)
-
-    note("fused", {"fused": True})
-    note("differentiable", {"differentiable": True})
-    note("variant", {"variant": "released"})
     return messages
 
 
@@ -263,7 +268,8 @@ def tensor_parallel(rank: int, world: int, _: Path) -> Any:
     dtype = torch.float64
     for name, shape in (("alone", (1, world)), ("with fsdp", (2, world // 2))):
         mesh = init_device_mesh("cpu", shape, mesh_dim_names=("data", "model"))
-        alone, model = network(dtype), network(dtype)
+        # An even width: the plans of torch take no other.
+        alone, model = network(dtype, width=8), network(dtype, width=8)
         plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
         parallelize_module(model, mesh["model"], plan)
         if shape[0] > 1:
@@ -278,15 +284,19 @@ def tensor_parallel(rank: int, world: int, _: Path) -> Any:
 
 
 def replicas(rank: int, world: int, _: Path) -> Any:
-    """DDP: every rank ends with the same bits."""
+    """DDP on two or, of four ranks, three: every rank ends with the same bits."""
+    members = min(world, 3)
+    group = dist.new_group(list(range(members)))
+    if rank >= members:
+        return None
     dtype = torch.float32
-    model = DistributedDataParallel(network(dtype))
+    model = DistributedDataParallel(network(dtype), process_group=group)
     optimizer = optimizer_of(model)
-    counts = train(model, optimizer, dtype, halves(rank, world))
+    counts = train(model, optimizer, dtype, halves(rank, members))
     mine = [*model.parameters(), *(s["control"] for s in optimizer.state.values())]
     flat = torch.cat([t.detach().flatten() for t in mine])
-    everyone = [torch.empty_like(flat) for _ in range(world)]
-    dist.all_gather(everyone, flat)
+    everyone = [torch.empty_like(flat) for _ in range(members)]
+    dist.all_gather(everyone, flat, group=group)
     return {"same": all(torch.equal(flat, x) for x in everyone), "counts": sorted(set(counts))}
 
 
@@ -332,7 +342,8 @@ def save(rank: int, world: int, folder: Path) -> Any:
     saved = [s["control"] for s in kept["state"].values()]
     return {
         "same": all(torch.equal(a, b) for a, b in zip(ended, again, strict=True)),
-        "set": sorted(map(torch.Tensor.tolist, controls)) == sorted(map(torch.Tensor.tolist, saved)),
+        "set": sorted(map(torch.Tensor.tolist, controls))
+        == sorted(map(torch.Tensor.tolist, saved)),
         "types": sorted({type(s["exp_avg"]).__name__ for s in restored.state.values()}),
     }
 
@@ -396,18 +407,20 @@ def destroyed(rank: int, world: int, _: Path) -> Any:
     """Steps after the process group has gone; the last scenario of all."""
     messages = {}
     mesh = init_device_mesh("cpu", (world,))
-    groups = [dist.new_group(list(range(world))) for _ in range(2)]
-    from torch.distributed.device_mesh import DeviceMesh
-
-    small = DeviceMesh.from_group(groups[0], "cpu")
-    for name, used in (("group", small), ("everything", mesh)):
-        p = nn.Parameter(distribute_tensor(torch.ones(4), used, [Shard(0)]))
+    alone = [dist.new_group([r]) for r in range(world)][rank]
+    group = dist.new_group(list(range(world)))
+    square = DeviceMesh.from_group(
+        [alone, group], "cpu", mesh=[list(range(world))], mesh_dim_names=("one", "all")
+    )
+    for name, used in (("group", square), ("everything", mesh)):
+        placements = [Replicate()] * (used.ndim - 1) + [Shard(0)]
+        p = nn.Parameter(distribute_tensor(torch.ones(4), used, placements))
         p.grad = torch.ones_like(p)
         optimizer = AFOR([p])
         optimizer.step()
         before = optimizer.state[p]["exp_avg"].to_local().clone()
         dist.barrier()
-        dist.destroy_process_group(groups[0] if name == "group" else None)
+        dist.destroy_process_group(group if name == "group" else None)
         try:
             optimizer.step()
         except RuntimeError as error:
@@ -420,13 +433,17 @@ def main() -> None:
     rank, world, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world
+    )
     results = {}
-    for name in sys.argv[4:]:
+    for name in sys.argv[5:]:
+        began = time.perf_counter()
         try:
             results[name] = {"value": globals()[name](rank, world, folder.parent)}
-        except Exception:
+        except Exception:  # noqa: BLE001 - the test shows it, and the other scenarios go on
             results[name] = {"error": traceback.format_exc()}
+        print(f"{name}: {time.perf_counter() - began:.1f} s")
     (folder / f"{rank}.json").write_text(json.dumps(results))
     if dist.is_initialized():
         dist.destroy_process_group()

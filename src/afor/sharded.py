@@ -69,6 +69,31 @@ def check_sharded(group: dict[str, Any]) -> None:
             )
 
 
+def gathered(x: Any) -> Tensor:
+    """Return a tensor whole, as every rank holds it."""
+    whole: Tensor = x.full_tensor() if is_sharded(x) else x
+    return whole
+
+
+def cut_like(param: Any, x: Any) -> Tensor:
+    """Return a tensor of a parameter's shape, whole or cut, cut as the parameter is.
+
+    A whole tensor must be the same on every rank: each takes its part without a message.
+    """
+    if not is_sharded(param):
+        return gathered(x)
+    if is_sharded(x) and x.device_mesh == param.device_mesh:
+        cut: Tensor = x.redistribute(placements=param.placements)
+        return cut
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = param.device_mesh
+    everywhere = [Replicate()] * mesh.ndim
+    value = gathered(x).to(mesh.device_type)
+    same = DTensor.from_local(value, mesh, everywhere, run_check=False)
+    return same.redistribute(placements=param.placements)
+
+
 # ---------------------------------------------------------------------------------- the step
 
 
