@@ -443,7 +443,9 @@ def main() -> None:
             results[name] = {"value": globals()[name](rank, world, folder.parent)}
         except Exception:  # noqa: BLE001 - the test shows it, and the other scenarios go on
             results[name] = {"error": traceback.format_exc()}
-        print(f"{name}: {time.perf_counter() - began:.1f} s")
+        if rank == 0:
+            found = results[name].get("value", "failed")
+            print(f"{name}, {time.perf_counter() - began:.1f} s: {found}")
     (folder / f"{rank}.json").write_text(json.dumps(results))
     if dist.is_initialized():
         dist.destroy_process_group()

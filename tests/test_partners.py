@@ -90,6 +90,41 @@ def test_skorch_saves_and_loads_the_control_state(tmp_path) -> None:
     assert_same(first.module_, second.module_)
 
 
+# --------------------------------------------------------------------------------------- MOABB
+
+
+@pytest.mark.slow
+def test_a_moabb_evaluation_takes_a_pipeline_with_afor(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("_MNE_FAKE_HOME_DIR", str(tmp_path))
+    skorch = pytest.importorskip("skorch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("moabb", exc_type=ImportError)
+        from moabb.datasets.fake import FakeDataset
+        from moabb.evaluations import CrossSubjectEvaluation
+        from moabb.paradigms import MotorImagery
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import FunctionTransformer
+
+        torch.manual_seed(0)
+        classifier = skorch.NeuralNetClassifier(
+            nn.Sequential(nn.Flatten(), nn.LazyLinear(2)), criterion=nn.CrossEntropyLoss,
+            optimizer=AFOR, optimizer__beta2_min=0.95, lr=1e-4, max_epochs=2, train_split=None,
+            verbose=0,
+        )  # fmt: skip
+        pipeline = make_pipeline(FunctionTransformer(np.float32), classifier)
+        dataset = FakeDataset(
+            ("left_hand", "right_hand"), n_sessions=1, n_runs=1, n_subjects=2, seed=0
+        )
+        evaluation = CrossSubjectEvaluation(
+            paradigm=MotorImagery(n_classes=2), datasets=[dataset], overwrite=True,
+            hdf5_path=str(tmp_path),
+        )  # fmt: skip
+        results = evaluation.process({"AFOR": pipeline})
+    assert len(results) == 2
+    assert results["score"].between(0, 1).all()
+
+
 # ------------------------------------------------------------------------------------ lightning
 
 
