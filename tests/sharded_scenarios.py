@@ -28,6 +28,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -38,6 +39,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from afor import AFOR
+from afor.control import FIELDS
 
 STEPS = int(sys.argv[4])
 SETTLED = 25  # where the checkpoint is taken
@@ -113,7 +115,8 @@ def whole(x: Tensor) -> Tensor:
 
 def differences(model: nn.Module, optimizer: AFOR, alone: nn.Module, other: AFOR) -> dict[str, Any]:
     """Compare with the run on whole tensors: the largest relative difference of each kind."""
-    result: dict[str, Any] = {"param": 0.0, "control": 0.0, "exp_avg_sq": 0.0, "forgetting": 0.0}
+    kinds = ("param", "exp_avg_sq", "control", "score", "forgetting")
+    result: dict[str, Any] = dict.fromkeys(kinds, 0.0)
 
     def note(name: str, a: Tensor, b: Tensor) -> None:
         a, b = whole(a).detach().double(), whole(b).detach().double()
@@ -128,9 +131,12 @@ def differences(model: nn.Module, optimizer: AFOR, alone: nn.Module, other: AFOR
         note("param", p, q)
         note("exp_avg_sq", ours["exp_avg_sq"], theirs["exp_avg_sq"])
         note("control", ours["control"], theirs["control"])
-        note("forgetting", ours["control"][7], theirs["control"][7])
+        for name in ("score", "forgetting"):
+            note(name, ours["control"][FIELDS.index(name)], theirs["control"][FIELDS.index(name)])
         assert ours["step"] == theirs["step"]
-    forgetting = [optimizer.state[p]["control"][7].item() for p in model.parameters()]
+    forgetting = [
+        optimizer.state[p]["control"][FIELDS.index("forgetting")].item() for p in model.parameters()
+    ]
     result["spread"] = max(forgetting) - min(forgetting)  # the tensors do differ
     return result
 
@@ -245,7 +251,37 @@ def refused(rank: int, world: int, _: Path) -> Any:
             AFOR([p], **{name: value})  # type: ignore[arg-type]
         except RuntimeError as error:
             messages[name] = str(error)
+
+    whole_moment = nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))
+    parts = nn.Parameter(DTensor.from_local(torch.ones(4), mesh, [Partial()], run_check=False))
+    for name, p in (("moment", whole_moment), ("partial", parts)):
+        p.grad = torch.ones_like(p)
+        optimizer = AFOR([p])
+        try:
+            if name == "moment":
+                optimizer.step()
+                optimizer.state[p]["exp_avg"] = torch.zeros(4)
+            optimizer.step()
+        except RuntimeError as error:
+            messages[name] = str(error)
+    try:
+        whole_moment.grad = torch.ones(4)
+        AFOR([whole_moment]).step()
+    except (RuntimeError, TypeError) as error:
+        messages["gradient"] = str(error)
     return messages
+
+
+def zero_redundancy(rank: int, world: int, _: Path) -> Any:
+    """ZeRO stage 1: each rank steps some of the tensors, whole."""
+    dtype = torch.float32
+    alone, model = network(dtype), network(dtype)
+    other = AFOR(alone.parameters(), lr=1e-2)
+    optimizer: Any = ZeroRedundancyOptimizer(model.parameters(), AFOR, lr=1e-2)
+    train(alone, other, dtype, steps=range(10))
+    train(model, optimizer, dtype, steps=range(10))
+    pairs = zip(model.parameters(), alone.parameters(), strict=True)
+    return {"same": all(torch.equal(p, q) for p, q in pairs)}
 
 
 def hybrid(rank: int, world: int, _: Path) -> Any:
@@ -348,10 +384,12 @@ def save(rank: int, world: int, folder: Path) -> Any:
     }
 
 
-def _restored(folder: Path, dtype: torch.dtype) -> tuple[nn.Module, AFOR]:
+def _restored(folder: Path, dtype: torch.dtype, *, fresh: bool = False) -> tuple[nn.Module, AFOR]:
+    """Load the checkpoint into an optimizer that has taken no step, or into a used one."""
     model, optimizer = sharded_network(dtype)
-    train(model, optimizer, dtype, steps=range(1))
-    _forget(optimizer.state)
+    if not fresh:
+        train(model, optimizer, dtype, steps=range(1))
+        _forget(optimizer.state)
     names = dict(zip(("model", "optim"), get_state_dict(model, optimizer), strict=True))
     dcp.load(names, checkpoint_id=folder / "checkpoint")
     set_state_dict(
@@ -366,7 +404,7 @@ def load(rank: int, world: int, folder: Path) -> Any:
     ended = torch.load(folder / "ended.pt")
     differences = []
     for full in (False, True):
-        model, optimizer = _restored(folder, dtype)
+        model, optimizer = _restored(folder, dtype, fresh=not full)
         if full:
             _forget(optimizer.state)
             options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)

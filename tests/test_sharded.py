@@ -76,7 +76,7 @@ def folder(steps: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def two(folder: Path, steps: int) -> Found:
     names = (
         "fsdp", "distributed_tensors", "partial_gradient", "non_finite", "refused", "replicas",
-        "save", "plain_state", "destroyed",
+        "zero_redundancy", "save", "plain_state", "destroyed",
     )  # fmt: skip
     return Found(launch(2, folder, steps, *names))
 
@@ -88,7 +88,7 @@ def four(folder: Path, steps: int, two: Found) -> Found:
 
 
 def assert_equal_to_the_whole(row: dict[str, Any], tolerance: float) -> None:
-    for name in ("param", "exp_avg_sq", "control", "forgetting"):
+    for name in ("param", "exp_avg_sq", "control", "score", "forgetting"):
         assert row[name] <= tolerance, f"{name}: {row}"
     assert row["spread"] > 1e-4, "all tensors have one beta2: the comparison says nothing"
 
@@ -143,6 +143,19 @@ def test_options_that_do_not_go_with_shards_are_refused(two, option) -> None:
         assert f"leave {option} unset" in rank[option]
 
 
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("moment", "must be sharded like it, found a plain tensor of shape (4,)"),
+        ("partial", "make it Shard or Replicate"),
+        ("gradient", "must be a DTensor on the same mesh"),
+    ],
+)
+def test_tensors_that_do_not_go_together_are_named(two, what, words) -> None:
+    for rank in two["refused"]:
+        assert words in rank[what]
+
+
 @pytest.mark.parametrize("gone", ["group", "everything"])
 def test_a_step_after_the_process_group_has_gone_says_so_and_changes_nothing(two, gone) -> None:
     for rank in two["destroyed"]:
@@ -182,6 +195,10 @@ def test_a_checkpoint_of_two_ranks_continues_on_four(four) -> None:
 
 def test_a_state_dict_of_whole_tensors_goes_into_shards_and_back(two) -> None:
     assert two["plain_state"] == [{"same": True}] * 2
+
+
+def test_zero_redundancy_gives_the_numbers_of_one_to_the_bit(two) -> None:
+    assert two["zero_redundancy"] == [{"same": True}] * 2
 
 
 def test_ddp_replicas_on_two_ranks_stay_the_same_to_the_bit(two) -> None:
