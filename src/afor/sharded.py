@@ -100,24 +100,14 @@ def cut_like(param: Any, x: Any) -> Tensor:
 def sharded_afor(steps: list[ShardedStep]) -> None:
     """Take one step on the sharded parameters of all parameter groups, in place."""
     reductions = _reductions([p for step in steps for p in step.lists[0]])
+    local = [_local_lists(step.lists) for step in steps]  # all checked before any is written to
     begun = []
-    for step in steps:
-        params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = step.lists
-        local = list(map(_local, params))
+    for step, columns in zip(steps, local, strict=True):
         foreach = step.foreach
         if foreach is None:
-            foreach = default_implementation(local, differentiable=False)[1]
+            foreach = default_implementation(columns[0], differentiable=False)[1]
         begin = begin_multi_tensor if foreach else begin_single_tensor
-        columns = [
-            local,
-            list(map(_local_grad, params, grads)),
-            list(map(_local, exp_avgs)),
-            list(map(_local, exp_avg_sqs)),
-            controls,
-            state_steps,
-            params,
-        ]
-        for *part, whole in by_device_and_dtype(columns):
+        for *part, whole in by_device_and_dtype([*columns, step.lists[0]]):
             sums, finish = begin(
                 *part,
                 settings=step.settings,
@@ -132,6 +122,19 @@ def sharded_afor(steps: list[ShardedStep]) -> None:
     _complete(rows, reductions)
     for whole, _, finish in begun:
         finish(Sums(*torch.stack([rows[id(p)] for p in whole], dim=1).unbind()))
+
+
+def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
+    """Return the lists with this rank's shards in the place of sharded tensors."""
+    params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
+    return [
+        list(map(_local, params)),
+        list(map(_local_grad, params, grads)),
+        list(map(_local, exp_avgs)),
+        list(map(_local, exp_avg_sqs)),
+        controls,
+        state_steps,
+    ]
 
 
 def _local(x: Any) -> Tensor:
