@@ -16,8 +16,9 @@ ROOT = Path(afor.__file__).parent
 # A name stands for the module and everything under it.
 OPTIMIZER = [
     ["control", "reference"],
-    ["fused", "triton_kernels", "triton_path", "sharded"],
+    ["fused", "triton_kernels", "triton_path"],
     ["functional", "released"],
+    ["sharded"],
     ["checkpoint"],
     ["optimizer"],
     ["monitor"],

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from afor.control import FIELDS, control_settings, initial_control
+from afor.sharded import cut_like, gathered
 
 if TYPE_CHECKING:
     from afor.optimizer import AFOR
@@ -160,5 +161,6 @@ def _restore(optimizer: "AFOR", translated: dict[str, Any]) -> None:
         for name, dtype in dtypes.items():
             value = saved[name]
             value = value if isinstance(value, Tensor) else torch.tensor(float(value))
+            value = cut_like(p, value) if name.startswith("exp_avg") else gathered(value)
             # A copy, so that two optimizers loaded from one dict do not share memory.
             state[name] = value.detach().to(device=p.device, dtype=dtype, copy=True)

@@ -5,7 +5,7 @@ let the controller turn them into a decay coefficient (AFC, `control.py`), updat
 parameter. They differ in how many operators it takes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from afor.triton_path import triton_afor
 CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
 ROW = 1 << 24  # elements laid end to end by the foreach path
 CPU_ROW = 1 << 16  # on CPU only small tensors gain from it
+
+# What is left of a step once its sums are known. Between the two, shards complete their sums.
+Rest = Callable[[Sums], None]
 
 
 def afor(
@@ -62,9 +65,9 @@ def afor(
         if left is None:
             return
         lists, maximize = left, False  # the rest goes through the for-loop
-    step = _multi_tensor_afor if foreach else _single_tensor_afor
-    for part in _by_device_and_dtype(lists):
-        step(
+    begin = begin_multi_tensor if foreach else begin_single_tensor
+    for part in by_device_and_dtype(lists):
+        sums, finish = begin(
             *part,
             settings=settings,
             lr=lr,
@@ -72,6 +75,7 @@ def afor(
             maximize=maximize,
             differentiable=differentiable,
         )
+        finish(sums)
 
 
 def default_implementation(params: Sequence[Tensor], *, differentiable: bool) -> tuple[bool, bool]:
@@ -90,7 +94,7 @@ def default_implementation(params: Sequence[Tensor], *, differentiable: bool) ->
     return False, False
 
 
-def _by_device_and_dtype(lists: list[list[Tensor]]) -> list[list[list[Tensor]]]:
+def by_device_and_dtype(lists: list[list[Tensor]]) -> list[list[list[Tensor]]]:
     """Split parallel lists so that each part has one device and one dtype of each kind."""
     kinds = [(p.device, p.dtype, m.dtype) for p, m in zip(lists[0], lists[2], strict=True)]
     if len(set(kinds)) == 1:
@@ -154,7 +158,7 @@ def _control(
 # ---------------------------------------------------------------------------------- for-loop
 
 
-def _single_tensor_afor(
+def begin_single_tensor(
     params: list[Tensor],
     grads: list[Tensor],
     exp_avgs: list[Tensor],
@@ -167,8 +171,11 @@ def _single_tensor_afor(
     weight_decay: float,
     maximize: bool,
     differentiable: bool,
-) -> None:
-    """Loop over the tensors; only the controller sees them all at once."""
+) -> tuple[Sums, Rest]:
+    """Loop over the tensors; only the controller sees them all at once.
+
+    Returns the sums and the rest of the step: the first moments have advanced, nothing else.
+    """
     params, exp_avgs, exp_avg_sqs = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
     work, wide = _work_dtype(exp_avgs[0]), _sum_dtype(params[0].device)
     grads = [
@@ -177,40 +184,44 @@ def _single_tensor_afor(
     scale_update = _scale_update(lr)
     keep = differentiable or work != exp_avgs[0].dtype  # write results by copy, not in place
 
-    sums, momenta = [], []
+    rows, momenta = [], []
     for grad, exp_avg in zip(grads, exp_avgs, strict=True):
         before = exp_avg.clone() if differentiable else exp_avg
         known = _tensor_sums(grad, before, wide)
         momentum = _advance_average(exp_avg, grad, 1.0 - settings.beta1, work, keep=keep)
-        sums.append(torch.stack([known[0], _absolute_mean(momentum, wide), *known[1:]]))
+        rows.append(torch.stack([known[0], _absolute_mean(momentum, wide), *known[1:]]))
         momenta.append(momentum)
-    columns = Sums(*torch.stack(sums, dim=1).unbind())
-    coefficients = _control(controls, state_steps, columns, settings)
+    columns = Sums(*torch.stack(rows, dim=1).unbind())
 
-    forgetting, scale, shift = (c.unbind() for c in coefficients)
-    for i, (param, grad, momentum, exp_avg_sq) in enumerate(
-        zip(params, grads, momenta, exp_avg_sqs, strict=True)
-    ):
-        if not differentiable:
-            exp_avg_sq.clamp_max_(_largest(exp_avg_sq))
-        square = _advance_average(exp_avg_sq, grad * grad, forgetting[i], work, keep=keep)
-        root = square.sqrt()
-        if differentiable:  # sqrt needs its result for the backward
-            denominator = root * scale[i] + shift[i]
-        else:
-            denominator = root.mul_(scale[i]).add_(shift[i])
-        updated = param.to(work, copy=True) if differentiable else param.to(work)
-        if weight_decay != 0.0:
-            decay = 1.0 - lr * weight_decay
-            updated = updated * decay if differentiable else updated.mul_(decay)
-        if differentiable:
-            updated = updated - lr * (momentum / denominator)
-        elif isinstance(lr, Tensor) or scale_update:
-            updated.sub_((momentum / denominator).mul_(lr))
-        else:
-            updated.addcdiv_(momentum, denominator, value=-lr)
-        if updated is not param:
-            param.copy_(updated)
+    def finish(sums: Sums) -> None:
+        coefficients = _control(controls, state_steps, sums, settings)
+
+        forgetting, scale, shift = (c.unbind() for c in coefficients)
+        for i, (param, grad, momentum, exp_avg_sq) in enumerate(
+            zip(params, grads, momenta, exp_avg_sqs, strict=True)
+        ):
+            if not differentiable:
+                exp_avg_sq.clamp_max_(_largest(exp_avg_sq))
+            square = _advance_average(exp_avg_sq, grad * grad, forgetting[i], work, keep=keep)
+            root = square.sqrt()
+            if differentiable:  # sqrt needs its result for the backward
+                denominator = root * scale[i] + shift[i]
+            else:
+                denominator = root.mul_(scale[i]).add_(shift[i])
+            updated = param.to(work, copy=True) if differentiable else param.to(work)
+            if weight_decay != 0.0:
+                decay = 1.0 - lr * weight_decay
+                updated = updated * decay if differentiable else updated.mul_(decay)
+            if differentiable:
+                updated = updated - lr * (momentum / denominator)
+            elif isinstance(lr, Tensor) or scale_update:
+                updated.sub_((momentum / denominator).mul_(lr))
+            else:
+                updated.addcdiv_(momentum, denominator, value=-lr)
+            if updated is not param:
+                param.copy_(updated)
+
+    return columns, finish
 
 
 def _advance_average(
@@ -254,7 +265,7 @@ def _chunks(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
 # ----------------------------------------------------------------------------------- foreach
 
 
-def _multi_tensor_afor(
+def begin_multi_tensor(
     params: list[Tensor],
     grads: list[Tensor],
     exp_avgs: list[Tensor],
@@ -267,8 +278,11 @@ def _multi_tensor_afor(
     weight_decay: float,
     maximize: bool,
     differentiable: bool,
-) -> None:
-    """Run each operator once for all tensors; no host sync on any device."""
+) -> tuple[Sums, Rest]:
+    """Run each operator once for all tensors; no host sync on any device.
+
+    Returns the sums and the rest of the step: nothing has been written yet.
+    """
     assert not differentiable
     stored = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
     work, wide = _work_dtype(stored[1][0]), _sum_dtype(params[0].device)
@@ -277,29 +291,33 @@ def _multi_tensor_afor(
     if maximize:
         grads = list(torch._foreach_neg(grads))
 
-    sums = [_row_sums(grads[row], momenta[row], settings.beta1, wide) for row in _rows(params)]
-    columns = Sums(*(sums[0] if len(sums) == 1 else torch.cat(sums)).unbind(dim=1))
-    coefficients = _control(controls, state_steps, columns, settings)
+    rows = [_row_sums(grads[row], momenta[row], settings.beta1, wide) for row in _rows(params)]
+    columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows)).unbind(dim=1))
 
-    torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
-    forgetting, scale, shift = coefficients
-    torch._foreach_clamp_max_(squares, _largest(stored[2][0]))
-    weights = list(forgetting.unbind())  # a list: dynamo takes a tuple for a number
-    torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), weights)
-    roots = torch._foreach_sqrt(squares)
-    denominators = torch._foreach_addcmul(list(shift.unbind()), roots, list(scale.unbind()))
-    if weight_decay != 0.0:
-        torch._foreach_mul_(params, 1.0 - lr * weight_decay)
-    if isinstance(lr, Tensor) or _scale_update(lr):
-        updates = torch._foreach_div(momenta, denominators)
-        torch._foreach_mul_(updates, lr)
-        torch._foreach_sub_(params, updates)
-    else:
-        torch._foreach_addcdiv_(params, momenta, denominators, -lr)
+    def finish(sums: Sums) -> None:
+        coefficients = _control(controls, state_steps, sums, settings)
 
-    for kept, used in zip(stored, (params, momenta, squares), strict=True):
-        if kept is not used:
-            torch._foreach_copy_(kept, used)
+        torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
+        forgetting, scale, shift = coefficients
+        torch._foreach_clamp_max_(squares, _largest(stored[2][0]))
+        weights = list(forgetting.unbind())  # a list: dynamo takes a tuple for a number
+        torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), weights)
+        roots = torch._foreach_sqrt(squares)
+        denominators = torch._foreach_addcmul(list(shift.unbind()), roots, list(scale.unbind()))
+        if weight_decay != 0.0:
+            torch._foreach_mul_(params, 1.0 - lr * weight_decay)
+        if isinstance(lr, Tensor) or _scale_update(lr):
+            updates = torch._foreach_div(momenta, denominators)
+            torch._foreach_mul_(updates, lr)
+            torch._foreach_sub_(params, updates)
+        else:
+            torch._foreach_addcdiv_(params, momenta, denominators, -lr)
+
+        for kept, used in zip(stored, (params, momenta, squares), strict=True):
+            if kept is not used:
+                torch._foreach_copy_(kept, used)
+
+    return columns, finish
 
 
 def _converted(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
@@ -343,7 +361,7 @@ def _row_sums(
         ),
         dim=1,
     )
-    lengths = _on_device([g.numel() for g in grads], grad.device)
+    lengths = on_device([g.numel() for g in grads], grad.device)
     sums = torch.segment_reduce(terms.to(wide), "sum", lengths=lengths, axis=0, unsafe=True)
     sums[:, :2].div_(lengths.clamp_min_(1)[:, None])
     return sums
@@ -352,7 +370,7 @@ def _row_sums(
 _flatten = torch._C._nn.flatten_dense_tensors
 
 
-def _on_device(sizes: list[int], device: torch.device) -> Tensor:
+def on_device(sizes: list[int], device: torch.device) -> Tensor:
     """Return the numbers as a vector on the device, without making the host wait."""
     if device.type == "cpu" or torch.compiler.is_compiling():
         return torch.tensor(sizes, device=device)

@@ -15,6 +15,7 @@ from afor.control import control_settings, initial_control
 from afor.functional import afor
 from afor.fused import GroupPlan, unavailable_reason
 from afor.released import released_afor
+from afor.sharded import ShardedStep, check_sharded, is_sharded, sharded_afor, split_sharded
 from afor.triton_path import triton_unavailable_reason
 
 CHOICES = {
@@ -157,6 +158,8 @@ class AFOR(Optimizer):
             _check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
         group = self.param_groups[-1]
+        if any(map(is_sharded, group["params"])):
+            check_sharded(group)
         if group["fused"]:
             _check_fused(group["params"])
 
@@ -235,6 +238,7 @@ class AFOR(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        sharded: list[ShardedStep] = []
         for group in self.param_groups:
             plan = self._plans.get(id(group)) if self._uses_plan(group) else None
             if plan is not None and plan.group is group:
@@ -242,10 +246,14 @@ class AFOR(Optimizer):
                     continue
                 del self._plans[id(group)]
             with torch.set_grad_enabled(group["differentiable"]):
-                self._step_group(group)
+                self._step_group(group, sharded)
+        if sharded:  # of all groups at once: one message
+            with torch.no_grad():
+                sharded_afor(sharded)
         return loss
 
-    def _step_group(self, group: dict[str, Any]) -> None:
+    def _step_group(self, group: dict[str, Any], sharded: list[ShardedStep]) -> None:
+        """Take a step on the plain parameters of a group; note down the sharded ones."""
         _check_graph_capture(self)
         params: list[Tensor] = []
         grads: list[Tensor] = []
@@ -254,11 +262,15 @@ class AFOR(Optimizer):
         controls: list[Tensor] = []
         state_steps: list[Tensor] = []
         self._init_group(group, params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
-        lists = (params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
+        lists, shards = split_sharded((params, grads, exp_avgs, exp_avg_sqs, controls, state_steps))
+        settings = control_settings(group)
+        if shards[0]:
+            check_sharded(group)
+            options = (group[name] for name in ("lr", "weight_decay", "maximize", "foreach"))
+            sharded.append(ShardedStep(shards, settings, *options))
         if group["variant"] == "released":
             released_afor(*lists, group=group)
             return
-        settings = control_settings(group)
         if self._uses_plan(group):
             plan = GroupPlan.build(self, group)
             if plan is not None and plan.run(self, settings):

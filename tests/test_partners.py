@@ -1,0 +1,212 @@
+"""AFOR in training frameworks, each the real library where it is installed."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from afor import AFOR
+from afor.monitor import read
+
+
+def samples() -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.randn(96, 6, generator=torch.Generator().manual_seed(0))
+    return x, (x[:, 0] * x[:, 1] > 0).long()
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def trained_by_hand(epochs: int, batch: int, **options: Any) -> nn.Sequential:
+    """Train without any framework, in the order of the samples."""
+    x, y = samples()
+    model = network()
+    optimizer = AFOR(model.parameters(), lr=1e-2, **options)
+    for _ in range(epochs):
+        for begin in range(0, len(x), batch):
+            optimizer.zero_grad()
+            part = slice(begin, begin + batch)
+            nn.functional.cross_entropy(model(x[part]), y[part]).backward()
+            optimizer.step()
+    return model
+
+
+def assert_same(model: nn.Module, other: nn.Module) -> None:
+    for p, q in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p, q)
+
+
+# ------------------------------------------------------------------------------------- skorch
+
+
+def test_skorch_trains_as_a_loop_by_hand_does() -> None:
+    skorch = pytest.importorskip("skorch")
+    x, y = samples()
+    classifier = skorch.NeuralNetClassifier(
+        network(), criterion=nn.CrossEntropyLoss, optimizer=AFOR, lr=1e-2,
+        optimizer__beta2_min=0.95, optimizer__warmup_steps=10,
+        max_epochs=3, batch_size=32, train_split=None, verbose=0,
+    )  # fmt: skip
+    classifier.fit(x.numpy(), y.numpy())
+    assert_same(classifier.module_, trained_by_hand(3, 32, beta2_min=0.95, warmup_steps=10))
+    assert len({reading.beta2 for reading in read(classifier.optimizer_).values()}) > 1
+
+
+def test_skorch_searches_the_options_of_afor() -> None:
+    skorch = pytest.importorskip("skorch")
+    search = pytest.importorskip("sklearn.model_selection")
+    x, y = samples()
+    classifier = skorch.NeuralNetClassifier(
+        network(), criterion=nn.CrossEntropyLoss, optimizer=AFOR, lr=1e-2, max_epochs=2,
+        train_split=None, verbose=0,
+    )  # fmt: skip
+    grid = search.GridSearchCV(classifier, {"optimizer__beta2_min": [0.9, 0.99]}, cv=2)
+    grid.fit(x.numpy(), y.numpy())
+    assert grid.best_params_["optimizer__beta2_min"] in (0.9, 0.99)
+    assert np.isfinite(grid.cv_results_["mean_test_score"]).all()
+
+
+def test_skorch_saves_and_loads_the_control_state(tmp_path) -> None:
+    skorch = pytest.importorskip("skorch")
+    x, y = samples()
+
+    def fresh() -> Any:
+        return skorch.NeuralNetClassifier(
+            network(), criterion=nn.CrossEntropyLoss, optimizer=AFOR, lr=1e-2, max_epochs=2,
+            batch_size=32, train_split=None, verbose=0,
+        ).initialize()  # fmt: skip
+
+    first, second = fresh(), fresh()
+    first.fit(x.numpy(), y.numpy())
+    first.save_params(tmp_path / "model.pt", tmp_path / "optimizer.pt")
+    second.load_params(tmp_path / "model.pt", tmp_path / "optimizer.pt")
+    first.partial_fit(x.numpy(), y.numpy())
+    second.partial_fit(x.numpy(), y.numpy())
+    assert_same(first.module_, second.module_)
+
+
+# --------------------------------------------------------------------------------------- MOABB
+
+
+@pytest.mark.slow
+def test_a_moabb_evaluation_takes_a_pipeline_with_afor(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("_MNE_FAKE_HOME_DIR", str(tmp_path))
+    skorch = pytest.importorskip("skorch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("moabb", exc_type=ImportError)
+        from moabb.datasets.fake import FakeDataset
+        from moabb.evaluations import CrossSubjectEvaluation
+        from moabb.paradigms import MotorImagery
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import FunctionTransformer
+
+        torch.manual_seed(0)
+        classifier = skorch.NeuralNetClassifier(
+            nn.Sequential(nn.Flatten(), nn.LazyLinear(2)), criterion=nn.CrossEntropyLoss,
+            optimizer=AFOR, optimizer__beta2_min=0.95, lr=1e-4, max_epochs=2, train_split=None,
+            verbose=0,
+        )  # fmt: skip
+        pipeline = make_pipeline(FunctionTransformer(np.float32), classifier)
+        dataset = FakeDataset(
+            ("left_hand", "right_hand"), n_sessions=1, n_runs=1, n_subjects=2, seed=0
+        )
+        evaluation = CrossSubjectEvaluation(
+            paradigm=MotorImagery(n_classes=2), datasets=[dataset], overwrite=True,
+            hdf5_path=str(tmp_path),
+        )  # fmt: skip
+        results = evaluation.process({"AFOR": pipeline})
+    assert len(results) == 2
+    assert results["score"].between(0, 1).all()
+
+
+# ------------------------------------------------------------------------------------ lightning
+
+
+def test_lightning_trains_as_a_loop_by_hand_does(tmp_path) -> None:
+    lightning = pytest.importorskip("lightning")
+
+    class Classifier(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = network()
+
+        def training_step(self, batch: Any, _: int) -> torch.Tensor:
+            x, y = batch
+            return nn.functional.cross_entropy(self.model(x), y)
+
+        def configure_optimizers(self) -> AFOR:
+            return AFOR(self.parameters(), lr=1e-2)
+
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*samples()), batch_size=32)
+    module = Classifier()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # lightning's advice on workers and logging
+        trainer = lightning.Trainer(
+            max_epochs=3, accelerator="cpu", logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+        )  # fmt: skip
+        trainer.fit(module, data)
+    assert_same(module.model, trained_by_hand(3, 32))
+
+
+# ----------------------------------------------------------------------------------- accelerate
+
+
+def test_accelerate_trains_as_a_loop_by_hand_does() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(cpu=True)
+    model = network()
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*samples()), batch_size=32)
+    model, optimizer, data = accelerator.prepare(model, AFOR(model.parameters(), lr=1e-2), data)
+    for _ in range(3):
+        for x, y in data:
+            optimizer.zero_grad()
+            accelerator.backward(nn.functional.cross_entropy(model(x), y))
+            optimizer.step()
+    assert_same(accelerator.unwrap_model(model), trained_by_hand(3, 32))
+
+
+# --------------------------------------------------------------------------------- transformers
+
+
+class _Classifier(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = network()
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        logits = self.model(x)
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+def test_the_hugging_face_trainer_takes_afor(tmp_path) -> None:
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    x, y = samples()
+    rows = [{"x": a, "labels": b} for a, b in zip(x, y, strict=True)]
+    model = _Classifier()
+    start = [p.detach().clone() for p in model.parameters()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        arguments = transformers.TrainingArguments(
+            output_dir=str(tmp_path), num_train_epochs=2, per_device_train_batch_size=32,
+            learning_rate=1e-2, report_to=[], use_cpu=True, save_strategy="no", disable_tqdm=True,
+        )  # fmt: skip
+        trainer = transformers.Trainer(
+            model, arguments, train_dataset=rows,
+            optimizer_cls_and_kwargs=(AFOR, {"lr": 1e-2, "beta2_min": 0.95, "warmup_steps": 2}),
+        )  # fmt: skip
+        trainer.train()
+    optimizer = trainer.optimizer
+    inner = getattr(optimizer, "optimizer", optimizer)
+    assert type(inner) is AFOR
+    assert {state["step"].item() for state in inner.state.values()} == {6.0}
+    assert {group["beta2_min"] for group in inner.param_groups} == {0.95}
+    for p, q in zip(model.parameters(), start, strict=True):
+        assert not torch.equal(p, q)
