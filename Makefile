@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/_kernel*.[ch])
 
-.PHONY: help demo test test-slow check bench docs clean
+.PHONY: help demo test test-slow check bench docs report-picture clean
 
 help:
 	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
@@ -49,6 +49,10 @@ bench: $(VENV)/.ready-dev
 docs: $(VENV)/.ready-docs
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+report-picture: $(VENV)/.ready-dev
+	@$(BIN)/afor demo
+	@$(BIN)/python docs/figures/report_page.py results/demo.db
 
 clean:
 	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/*.so

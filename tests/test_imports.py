@@ -36,15 +36,7 @@ BENCH = [
     ["paired_tests", "noise_floor", "statistics"],
     ["published", "simulated", "results_files", "curves", "analysis"],
     ["table_formats", "table_parts", "tables", "side_tables", "paper_tables"],
-    [
-        "figure_style",
-        "figures",
-        "curve_figures",
-        "report_svg",
-        "report_text",
-        "report",
-        "templates",
-    ],
+    ["figure_style", "figures", "curve_figures", "report", "report_svg", "report_text"],
     ["doctor", "demo"],
     ["cli"],
 ]

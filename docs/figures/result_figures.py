@@ -101,8 +101,10 @@ def main():
         "forgetting": forgetting_figure(simulated_traces(rng), loss, "one run"),
     }
     for name, figure in figures.items():
+        # Where the figure itself leaves room.
+        y, side = (1.0, "top") if name in ("convergence", "forgetting") else (0.005, "bottom")
         figure.text(
-            0.995, 0.005, "SIMULATED", ha="right", va="bottom", fontsize=6, color="#B00000",
+            0.995, y, "SIMULATED", ha="right", va=side, fontsize=6, color="#B00000",
             fontweight="bold",
         )  # fmt: skip
         save_figure(figure, IMAGES / f"figure_{name}.png", dpi=220)

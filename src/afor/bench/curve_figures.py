@@ -53,7 +53,8 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
             axis.grid(axis="y", which="both")
             axis.set_ylabel(ylabel)
             axis.set_title(plain(dataset_label(dataset)))
-        axes[-1, 0].set_xlabel("epoch")
+        for axis in axes[:, 0]:
+            _whole_epochs(axis)
         _legend_below(figure, axes[0, 0])
     return figure
 
@@ -110,6 +111,7 @@ def forgetting_figure(
     """
     _need(runs, "runs with traces")
     groups = list(runs[0])
+    shade = min(0.15, 0.5 / len(groups))  # many bands on one another stay readable
     with house_style():
         figure, axes = new_figure(150, rows=3)
         over, against, steady = axes[:, 0]
@@ -121,7 +123,7 @@ def forgetting_figure(
             over.plot(
                 epochs, beta2, color=color, label=plain(group), linestyle=DASHES[i % len(DASHES)]
             )
-            over.fill_between(epochs, beta2 - sd, beta2 + sd, color=color, alpha=0.15, linewidth=0)
+            over.fill_between(epochs, beta2 - sd, beta2 + sd, color=color, alpha=shade, linewidth=0)
             scores = np.concatenate([np.array(run[group]["score"]) for run in runs if group in run])
             values = np.concatenate([np.array(run[group]["beta2"]) for run in runs if group in run])
             against.scatter(
@@ -133,7 +135,7 @@ def forgetting_figure(
             side.plot(np.arange(1, len(train_loss) + 1), train_loss, color=GREY, linewidth=0.9)
             side.set_ylabel("training loss (grey)", color="#555555")
             side.spines["right"].set_visible(True)
-        over.set_xlabel("epoch")
+        _whole_epochs(over)
         over.set_title(plain(f"a  {title}" if title else "a"))
         over.set_ylabel("β₂ ± SD within the epoch")
         against.set_xlabel("score")
@@ -188,9 +190,16 @@ def _plain_log_ticks(axis: Any) -> None:
 
 def _legend_below(figure: Any, axis: Any) -> None:
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(4, len(labels)), handlelength=2.6
-    )
+    # About 60 characters fit across a column; each entry also takes a line and gaps.
+    columns = max(1, min(4, len(labels), 60 // (max(len(label) for label in labels) + 7)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6)
+
+
+def _whole_epochs(axis: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10], integer=True))
+    axis.set_xlabel("epoch")
 
 
 def _need(given: Any, what: str) -> None:

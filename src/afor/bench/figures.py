@@ -178,7 +178,8 @@ def rank_figure(ranks: Ranks) -> Any:
                 (end - ranks.critical_difference, 0.75), xytext=(4, 0),
                 textcoords="offset points", va="center", color="#444444", fontsize=6,
             )  # fmt: skip
-        note = f"mean rank over {len(ranks.blocks)} blocks, 1 is best"
+        blocks = f"{len(ranks.blocks)} block{'s' * (len(ranks.blocks) > 1)}"
+        note = f"mean rank over {blocks}, 1 is best"
         friedman = (
             "" if math.isnan(ranks.friedman_p) else f"; Friedman p {p_text(ranks.friedman_p)}"
         )

@@ -149,8 +149,8 @@ def same_method_table() -> Table:
         rows=tuple(rows),
         label="Block",
         notes=(
-            "AFOR with a fixed β₂ of 0.999 takes AdamW's steps to rounding, so `apart` is noise of "
-            "the protocol. `margin` is AFOR minus fixed 0.999, what adaptation is said to give.",
+            "AFOR with a fixed β₂ of 0.999 takes AdamW's steps to rounding, so what lies between "
+            "the two is noise of the protocol. Margin: AFOR minus fixed 0.999, the adaptation.",
             "~ a margin no larger than the difference between the two printings of one method.",
         ),
         records=tuple(records),

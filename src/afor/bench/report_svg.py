@@ -10,6 +10,14 @@ from afor.bench.names import metric_label, metric_scale, optimizer_label
 from afor.bench.number_text import signed
 from afor.bench.table_formats import printable
 
+# What is drawn for white paper, in colours that show on a dark page as well.
+PAGE_COLORS = {
+    "#000000": "currentColor",
+    "#444444": "#808790",
+    "#555555": "#808790",
+    "#d9d9d9": "#88888855",
+    "#e3e3e3": "#88888844",
+}
 WIDTH, ROW, TOP, BOTTOM, LEFT, RIGHT = 560, 15, 26, 34, 92, 16
 
 
@@ -26,10 +34,12 @@ def inline_svg(figure: Any, name: str) -> str:
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r' id="[A-Za-z0-9]+_\d+"', "", text)
+    text = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", text)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    return text.replace("#000000", "currentColor").replace("stroke: #e3e3e3", "stroke: #8884")
+    for color, shown in PAGE_COLORS.items():
+        text = text.replace(color, shown)
+    return text
 
 
 def folds_svg(cell: Cell, baseline: Cell, metric: str) -> str:

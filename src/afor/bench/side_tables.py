@@ -88,7 +88,7 @@ def ranks_table(
     order = sorted(zip(ranks.mean_ranks, ranks.optimizers, strict=True))
     return Table(
         name="ranks",
-        title=f"Mean rank over {len(ranks.blocks)} (data set, backbone, metric) blocks; 1 is best",
+        title=f"Mean rank, 1 is best; blocks of data set, backbone and metric: {len(ranks.blocks)}",
         columns=(Column("mean rank"),),
         rows=tuple(Row(optimizer_label(o), (TableCell(f"{rank:.2f}"),)) for rank, o in order),
         notes=(

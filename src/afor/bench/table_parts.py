@@ -13,7 +13,7 @@ NOISE_NOTE = (
 )
 NO_CONTROLS_NOTE = (
     "No A/A controls here: how far identical methods come out apart is not known. "
-    "The preset `controls` measures it."
+    "The preset controls measures it (afor run controls)."
 )
 
 

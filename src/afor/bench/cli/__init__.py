@@ -34,18 +34,8 @@ def _root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks of 
 
 
 for _commands in (
-    demo,
-    doctor,
-    study,
-    run,
-    runs,
-    files,
-    tables,
-    report,
-    data,
-    models,
-    optimizers,
-):
+    demo, doctor, study, run, runs, files, tables, report, data, models, optimizers,
+):  # fmt: skip
     _commands.register(app)
 
 
