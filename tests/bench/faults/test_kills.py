@@ -10,6 +10,7 @@ def kill_drivers(tiny, kills, seed, workers_of, assert_gone, kill):
     """Run a study whose driver is killed at random moments; nothing may be lost or repeated."""
     rng = random.Random(seed)
     finished, seen = tiny.finished(), len(tiny.trainings())
+    killed = 0
     for number in range(kills):
         driver = tiny.start("-j", "2")
         wait_s = rng.uniform(0.0, 0.4)
@@ -21,12 +22,14 @@ def kill_drivers(tiny, kills, seed, workers_of, assert_gone, kill):
         if workers:
             workers = psutil.Process(driver.pid).children(recursive=True)
         kill(driver)
+        killed += 1
         assert_gone(workers)
         begun = tiny.trainings()[seen:]
         assert not finished.intersection(begun), "a finished run was trained again"
         now = tiny.finished()
         assert finished <= now, "a finished run was lost"
         finished, seen = now, len(tiny.trainings())
+    assert killed == kills, f"the study was complete after {killed} kills"
     return finished
 
 
