@@ -40,6 +40,10 @@ def physionet_root():
     return root
 
 
+def _heed_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class TinyStudy:
     """A study with a trainer of milliseconds, its files and the processes that run it."""
 
@@ -84,6 +88,8 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
         }
 
     def start(self, *arguments, command="run", study=None, **options):
+        # A shell that runs the tests in the background lets its children ignore Ctrl-C.
+        options.setdefault("preexec_fn", _heed_interrupts)
         return subprocess.Popen(
             [*DRIVER, command, str(self.file if study is None else study), *map(str, arguments)],
             cwd=self.folder,
