@@ -68,7 +68,7 @@ def kill_workers(tiny, kills, seed, workers_of):
     killed = 0
     while killed < kills and driver.poll() is None:
         found = workers_of(driver)
-        time.sleep(rng.uniform(0.0, 1.2))
+        time.sleep(rng.uniform(0.0, 0.6))
         alive = [worker for worker in found if worker.is_running()]
         if alive:
             rng.choice(alive).kill()
