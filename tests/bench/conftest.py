@@ -14,6 +14,8 @@ import pytest
 import afor.bench
 from afor.bench.config import load_study, study_text
 from afor.bench.engine import LocalEngine
+from afor.bench.execute import execute
+from afor.bench.jobs import Ended, Started
 from afor.bench.runner import run_study, spool_folder
 from afor.bench.spool import unwrap
 from afor.bench.store import open_store
@@ -42,6 +44,15 @@ def physionet_root():
 
 def _heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+class InlineEngine:
+    """An engine without processes, for tests of what comes after the training."""
+
+    def run(self, jobs, sources, spool):  # noqa: ARG002
+        for job in jobs:
+            yield Started(job.key, "here")
+            yield Ended(job.key, execute(job.key, job.spec, sources[job.dataset]))
 
 
 class TinyStudy:
@@ -112,6 +123,10 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
         study = load_study(str(self.file))
         engine = options.pop("engine", None) or LocalEngine(workers)
         return run_study(study, text, path or self.store, engine, **options)
+
+    def run_inline(self, path=None, **options):
+        """Run the study without any worker; for trainings that do not kill their process."""
+        return self.run_here(path, engine=InlineEngine(), **options)
 
     def trainings(self):
         return self.log.read_text().splitlines() if self.log.exists() else []

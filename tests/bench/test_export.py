@@ -14,7 +14,7 @@ from afor.bench.store import open_store
 @pytest.fixture
 def store(tiny):
     tiny.write(optimizers=("a", "diverger"), subjects=3, draws=1)
-    tiny.run_here()
+    tiny.run_inline()
     with open_store(tiny.store) as opened:
         yield opened
 
@@ -69,7 +69,7 @@ def test_parquet_brings_every_row_back_bit_by_bit_with_its_types(store, tmp_path
 def test_columns_keep_their_types_where_every_value_is_missing(tiny, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     tiny.write(optimizers=("raiser",), subjects=3, draws=1)
-    tiny.run_here()
+    tiny.run_inline()
     target = tmp_path / "runs.parquet"
     with open_store(tiny.store) as opened:
         write_export(opened, target, "parquet")

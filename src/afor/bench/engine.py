@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -41,7 +41,7 @@ class LocalEngine:
 
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
-    ) -> Iterator[Started | Ended]:
+    ) -> Generator[Started | Ended, None, None]:
         """Yield what happens until every job has ended once."""
         spool.mkdir(parents=True, exist_ok=True)
         packed = {name: pickle.dumps(source) for name, source in sources.items()}
