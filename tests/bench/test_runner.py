@@ -3,10 +3,11 @@ import random
 import pytest
 
 from afor.bench.engine import LocalEngine
+from afor.bench.errors import EngineError
 from afor.bench.jobs import Ended
 from afor.bench.runner import spool_folder
 from afor.bench.splits import read_manifest
-from afor.bench.spool import wrap
+from afor.bench.spool import wrap, write_spool
 from afor.bench.store import open_or_create, open_store
 
 
@@ -118,3 +119,17 @@ def test_a_run_of_another_version_in_the_spool_is_put_aside(tiny):
     (spool / "new.run").write_bytes(wrap(b'{"format": 99}'))
     assert tiny.run_here().trained == 0
     assert [p.name[:7] for p in (spool / "quarantine").iterdir()] == ["new.run"]
+
+
+class Updated:
+    """An engine whose workers use a newer version of afor than the driver."""
+
+    def run(self, jobs, sources, spool):  # noqa: ARG002
+        content = b'{"format": 99}'
+        yield Ended(jobs[0].key, content, write_spool(spool, jobs[0].key, content))
+
+
+def test_workers_of_another_version_end_the_study_with_a_sentence_and_keep_their_file(tiny):
+    with pytest.raises(EngineError, match=r"another version of afor.*nothing finished is lost"):
+        tiny.run_here(engine=Updated())
+    assert len(list(spool_folder(tiny.store).glob("*.run"))) == 1
