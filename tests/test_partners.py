@@ -12,8 +12,11 @@ from torch import nn
 from afor import AFOR
 from afor.monitor import read
 
-# Lightning advises workers for a loader of 96 samples.
-ADVICE_OF_LIGHTNING = pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many")
+# Lightning advises workers for a loader of 96 samples, and uses what torch 2.13 is to drop.
+quiet_lightning = pytest.mark.filterwarnings(
+    "ignore:The 'train_dataloader' does not have many workers",
+    "ignore:.isinstance.treespec, LeafSpec.. is deprecated:FutureWarning",
+)
 
 
 def samples() -> tuple[torch.Tensor, torch.Tensor]:
@@ -161,13 +164,13 @@ def lightning_fit(folder: Path, epochs: int, **options: Any) -> tuple[Any, nn.Mo
     return trainer, module.model
 
 
-@ADVICE_OF_LIGHTNING
+@quiet_lightning
 def test_lightning_trains_as_a_loop_by_hand_does(tmp_path) -> None:
     _, model = lightning_fit(tmp_path, 3)
     assert_same(model, trained_by_hand(3, 32))
 
 
-@ADVICE_OF_LIGHTNING
+@quiet_lightning
 def test_a_lightning_checkpoint_carries_the_control_state(tmp_path) -> None:
     trainer, _ = lightning_fit(tmp_path, 2)
     trainer.save_checkpoint(tmp_path / "two.ckpt")

@@ -52,18 +52,16 @@ def missing_gradient(rank: int, world: int, _: Path) -> Any:
     mesh = init_device_mesh("cpu", shape)
     placements = [Shard(dim) for dim in range(len(shape))]
 
-    def cut(x: Tensor) -> Tensor:
-        return distribute_tensor(x, mesh, placements)
-
     names = ("first", "second", "third")
-    params = [nn.Parameter(cut(torch.ones(4, 6, dtype=torch.float64))) for _ in names]
+    ones = torch.ones(4, 6, dtype=torch.float64)
+    params = [nn.Parameter(distribute_tensor(ones, mesh, placements)) for _ in names]
     beside = nn.Parameter(torch.ones(3))  # plain
     named = [*zip(names, params, strict=True), ("beside", beside)]
     optimizer = AFOR(named, lr=1e-2)
 
     def give(*given: int) -> None:
         for i, p in enumerate(params):
-            p.grad = cut(torch.full((4, 6), 1.0 + i, dtype=torch.float64)) if i in given else None
+            p.grad = torch.full_like(p, 1.0 + i) if i in given else None
         beside.grad = torch.ones(3)
 
     def attempt() -> dict[str, Any]:
