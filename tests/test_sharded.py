@@ -43,18 +43,17 @@ def launch(folder: Path, worlds: dict[int, tuple[str, ...]]) -> None:
     if sys.platform == "linux":
         environment["GLOO_SOCKET_IFNAME"] = "lo"
     arguments = [f"{world}:{','.join(names)}" for world, names in worlds.items()]
-    run = subprocess.Popen(
-        [sys.executable, SCRIPT, folder, *arguments],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        output, _ = run.communicate(timeout=TIMEOUT_S)
-    finally:
-        if run.poll() is None:
-            os.killpg(run.pid, 9)  # the ranks too
-            run.wait()
-    (folder / "output.txt").write_text(output)
+    with (folder / "output.txt").open("w") as output:
+        run = subprocess.Popen(
+            [sys.executable, SCRIPT, folder, *arguments],
+            env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        try:
+            run.wait(timeout=TIMEOUT_S)
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, 9)  # the ranks too
+                run.wait()
 
 
 class Found:

@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 import warnings
+from datetime import timedelta
 from pathlib import Path
 
 import bad_use
@@ -19,6 +20,8 @@ import compiled
 import same_numbers
 import torch
 import torch.distributed as dist
+
+PATIENCE = timedelta(minutes=5)  # with a rank that has died
 
 SCENARIOS = {
     name: function
@@ -33,7 +36,9 @@ def work(rank: int, world: int, folder: Path, names: list[str]) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     meeting = f"file://{folder}/meeting-{world}"
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world)
+    dist.init_process_group(
+        "gloo", init_method=meeting, rank=rank, world_size=world, timeout=PATIENCE
+    )
     results = {}
     for name in names:
         began = time.perf_counter()
