@@ -228,7 +228,12 @@ def write_landscape(found: Landscape, path: Path) -> None:
 
 def landscape_json(found: Landscape) -> str:
     """Return everything as JSON; a loss that is not finite is null."""
-    return json.dumps({"landscape": FORMAT, **_finite(asdict(found))}, allow_nan=False) + "\n"
+    return json.dumps(content_of(found), allow_nan=False) + "\n"
+
+
+def content_of(found: Landscape) -> dict[str, Any]:
+    """Return the JSON object that `read_landscape` reads."""
+    return {"landscape": FORMAT, **_finite(asdict(found))}
 
 
 def read_landscape(content: Mapping[str, Any], where: str) -> Landscape:

@@ -32,7 +32,8 @@ def grid_axis(points: int, span: float) -> NDArray[np.float64]:
         raise ConfigError(f"a grid of {points} x {points}: at least {LEAST_GRID} are needed.")
     if not 0 < span < float("inf"):
         raise ConfigError(f"span {span}: it must be a number above 0, in units of the directions.")
-    return (np.arange(points) - (points - 1) / 2) * (2 * span / (points - 1))
+    numbers = np.arange(points, dtype=np.float64) - (points - 1) / 2
+    return numbers * np.float64(2 * span / (points - 1))
 
 
 def grid_coordinates(axis: NDArray[np.float64]) -> NDArray[np.float64]:

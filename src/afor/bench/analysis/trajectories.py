@@ -1,7 +1,7 @@
 """The way of an optimizer through the weights: one run trained again, its weights kept on the way.
 
-    trajectory = record_trajectory(find_run(study, optimizer="afor"))
-    trajectory.weights  # (points, weights): as initialised, then after every epoch
+trajectory = record_trajectory(find_run(study, optimizer="afor"))
+trajectory.weights  # (points, weights): as initialised, then after every epoch
 """
 
 import zipfile
