@@ -128,14 +128,10 @@ def landscape(
     Without a `span` the grid just holds all paths.
     """
     started = time.perf_counter()
-    grid_axis(grid, span or 1.0)  # a mistake is told before the work
     by_name = {one.optimizer: one for one in trajectories}
+    center = choose_center([one.optimizer for one in trajectories], center)
+    grid_axis(grid, 1.0 if span is None else span)  # a mistake is told before the work
     _check_pairing(trajectories)
-    center = center or ("afor" if "afor" in by_name else trajectories[-1].optimizer)
-    if center not in by_name:
-        raise ConfigError(
-            f'The center "{center}" is none of the optimizers: {", ".join(by_name)}. Name it too.'
-        )
     middle, run = by_name[center], next(r for r in runs if r.cell.optimizer == center)
     surface = LossSurface(run, windows=windows, seed=seed, batch_norm=batch_norm)
     plane = make_plane(
@@ -188,6 +184,19 @@ def landscape(
         workers=workers,
         grid_s=time.perf_counter() - started,
     )
+
+
+def choose_center(optimizers: Sequence[str], center: str = "") -> str:
+    """Return the optimizer whose solution is the origin. Raises ConfigError."""
+    if not optimizers or len(set(optimizers)) < len(optimizers):
+        names = ", ".join(optimizers) or "(none)"
+        raise ConfigError(f"optimizers {names}: name at least one, and each of them once.")
+    if center and center not in optimizers:
+        raise ConfigError(
+            f'The center "{center}" is none of the optimizers: {", ".join(optimizers)}. '
+            "Name it among them too."
+        )
+    return center or ("afor" if "afor" in optimizers else optimizers[-1])
 
 
 def measure_path(
@@ -254,9 +263,6 @@ def read_landscape(content: Mapping[str, Any], where: str) -> Landscape:
 
 
 def _check_pairing(trajectories: Sequence[Trajectory]) -> None:
-    names = [one.optimizer for one in trajectories]
-    if not names or len(set(names)) < len(names):
-        raise ConfigError(f"optimizers {', '.join(names) or '(none)'}: name each of them once.")
     first = trajectories[0]
     for other in trajectories[1:]:
         if not np.array_equal(first.weights[0], other.weights[0]):

@@ -7,7 +7,7 @@ A surface can be sent to another process, which reads the windows by itself, onc
 """
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # What batch norm normalises with: "fixed" takes the buffers it is given, "recomputed" the
 # statistics of the windows at these very weights.
 BatchNorm = Literal["fixed", "recomputed"]
-WINDOWS = 512  # enough to rank points of the plane; 51 x 51 of them cost a minute per 20 ms each
+WINDOWS = 512  # a grid of 51 x 51 then takes EEGNet a minute or two
 
 
 class LossSurface:
@@ -40,13 +40,8 @@ class LossSurface:
         seed: int = 0,
         batch_norm: BatchNorm = "fixed",
     ) -> None:
-        if windows < 0 or windows == 1:
-            raise ConfigError(f"windows = {windows}: at least 2 are needed; 0 stands for all.")
-        if batch_norm not in get_args(BatchNorm):
-            accepted = ", ".join(get_args(BatchNorm))
-            raise ConfigError(f'batch norm "{batch_norm}" is not known. Accepted: {accepted}.')
         self.chosen = chosen
-        self.batch_norm = batch_norm
+        self.batch_norm = check_loss(windows, batch_norm)
         allowed = chosen.source.indices_of(chosen.settings.split.train)
         self.training_windows = len(allowed)
         if 0 < windows < len(allowed):
@@ -122,6 +117,17 @@ class LossSurface:
         for norm, momentum in zip(norms, usual, strict=True):
             norm.momentum = momentum
             norm.eval()
+
+
+def check_loss(windows: int, batch_norm: str) -> BatchNorm:
+    """Return how batch norm is treated, or raise ConfigError if this makes no loss."""
+    if windows < 0 or windows == 1:
+        raise ConfigError(f"windows = {windows}: at least 2 are needed; 0 stands for all.")
+    for known in get_args(BatchNorm):
+        if batch_norm == known:
+            return cast("BatchNorm", known)
+    accepted = ", ".join(get_args(BatchNorm))
+    raise ConfigError(f'batch norm "{batch_norm}" is not known. Accepted: {accepted}.')
 
 
 def _norms(model: "nn.Module") -> "list[torch.nn.modules.batchnorm._BatchNorm]":

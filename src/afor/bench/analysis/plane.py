@@ -8,7 +8,7 @@ Everything here is geometry on float64 arrays; no network, no loss.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,12 +67,19 @@ def make_plane(
     seed: int,
 ) -> Plane:
     """Return the plane of a kind: `points` decide that of PCA, `seed` the random ones."""
-    if kind not in get_args(Directions):
-        accepted = ", ".join(get_args(Directions))
-        raise ConfigError(f'directions "{kind}" are not known. Accepted: {accepted}.')
+    check_directions(kind)
     if kind == "pca":
         return pca_plane(center, points)
     return random_plane(center, seed) if kind == "random" else filter_plane(center, shapes, seed)
+
+
+def check_directions(kind: str) -> Directions:
+    """Return the kind of a plane, or raise ConfigError with the accepted ones."""
+    for known in get_args(Directions):
+        if kind == known:
+            return cast("Directions", known)
+    accepted = ", ".join(get_args(Directions))
+    raise ConfigError(f'directions "{kind}" are not known. Accepted: {accepted}.')
 
 
 def random_plane(center: NDArray[np.float64], seed: int) -> Plane:

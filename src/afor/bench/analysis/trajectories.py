@@ -144,7 +144,7 @@ def save_trajectories(path: Path, trajectories: Sequence[Trajectory], every_step
 def load_trajectories(path: Path, every_steps: int) -> dict[str, Trajectory]:
     """Read the trajectories of a file by the key of their run. Raises ConfigError."""
     try:
-        with np.load(path, allow_pickle=False) as content:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
             if int(content["format"]) != FORMAT:
                 raise ValueError(f"its format is {content['format']}, not {FORMAT}")
             if int(content["every_steps"]) != every_steps:

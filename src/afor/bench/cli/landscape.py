@@ -75,6 +75,8 @@ def landscape(
     """Train a run once per optimizer and draw the loss around one of the solutions."""
     from afor.bench.analysis import landscape as analysis
     from afor.bench.analysis.loss_grid import grid_axis
+    from afor.bench.analysis.loss_surface import check_loss
+    from afor.bench.analysis.plane import check_directions
     from afor.bench.analysis.replay import find_run
     from afor.bench.config import load_study
     from afor.bench.landscape_text import describe
@@ -84,9 +86,11 @@ def landscape(
         if target.suffix.lower() not in (DATA, *FIGURES):
             accepted = ", ".join((DATA, *FIGURES))
             raise ConfigError(f"--output {target}: a landscape is written as {accepted}.")
+    names = optimizer or ["adam", "afor"]
+    center = analysis.choose_center(names, center)
     grid_axis(grid, 1.0 if span is None else span)
+    kind, norm = check_directions(directions), check_loss(windows, batch_norm)
     study = with_roots(load_study(name), root)
-    names = list(dict.fromkeys(optimizer or ["adam", "afor"]))
     runs = [
         find_run(
             study, dataset=dataset, backbone=backbone, optimizer=one, fold=fold, draw=draw,
@@ -101,12 +105,12 @@ def landscape(
             trajectories,
             study=study.name,
             center=center,
-            directions=directions,  # type: ignore[arg-type]  # checked there
+            directions=kind,
             grid=grid,
             span=span,
             seed=seed,
             windows=windows,
-            batch_norm=batch_norm,  # type: ignore[arg-type]
+            batch_norm=norm,
             every_steps=every_steps,
             workers=jobs or cores(),
             watch=lambda done, total: show("loss at grid and path points", done, total),
