@@ -256,6 +256,7 @@ def bowl():
             projected_loss=losses, true_loss=[loss + 0.5 for loss in losses],
             minimum_loss=min(losses), minimum_true_loss=min(losses) + 0.5, path_length=2.5,
             path_length_full=40.0, explained_share=share, step_share=share / 2,
+            random_length_mean=2.0, random_length_sd=0.75,
         )  # fmt: skip
 
     return Landscape(

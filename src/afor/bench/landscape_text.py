@@ -1,8 +1,11 @@
 """A landscape in words: how it was made, its numbers, and what they cannot say."""
 
+import math
+
 import numpy as np
 
 from afor.bench.analysis.landscape import Landscape
+from afor.bench.analysis.plane import PLANES
 from afor.bench.names import optimizer_label
 from afor.bench.number_text import share_text
 
@@ -64,6 +67,16 @@ def findings(found: Landscape) -> list[str]:
         f"other projected loss is that of {label}'s weights, moved by what the plane keeps of a "
         "path. Compare optimizers by the true loss."
     )
+    spread = [
+        f"{path.random_length_mean:.3g} ± {path.random_length_sd:.2g} ({optimizer_label(name)})"
+        for name, path in found.paths.items()
+        if not math.isnan(path.random_length_mean)
+    ]
+    if spread:
+        texts.append(
+            f"Length in the plane depends on the plane: mean ± SD over {PLANES} random ones "
+            f"{', '.join(spread)}."
+        )
     epochs = {path.epochs for path in found.paths.values()}
     if len(epochs) > 1:
         texts.append(

@@ -97,6 +97,8 @@ def test_both_paths_start_at_one_point_and_hold_their_own_loss(found):
         assert len(path.x) == len(path.true_loss) == len(path.projected_loss) == path.epochs + 1
         assert path.path_length < path.path_length_full
         assert 0 < path.explained_share < 0.05  # two of a thousand random dimensions
+        # Another random plane would show a length of the same order.
+        assert abs(path.path_length - path.random_length_mean) < 4 * path.random_length_sd
 
 
 def test_two_processes_give_the_bits_of_one(found, trained_paths):

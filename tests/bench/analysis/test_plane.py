@@ -10,6 +10,7 @@ from afor.bench.analysis.plane import (
     make_plane,
     path_length,
     pca_plane,
+    random_lengths,
     random_plane,
 )
 from afor.bench.errors import ConfigError
@@ -129,3 +130,14 @@ def test_random_directions_keep_two_of_n_on_average():
     shares = [random_plane(np.zeros(size), seed).explained_share(path) for seed in range(400)]
     # A share of 2 in 200 dimensions: mean 0.01, SD close to 0.01, so 0.0005 for the mean of 400.
     assert np.mean(shares) == pytest.approx(2 / size, abs=0.0025)
+
+
+def test_lengths_over_many_planes_are_those_of_the_planes():
+    step = np.zeros((2, 300))
+    step[1, 7] = 5.0
+    back = np.concatenate([step, step[:1]])
+    lengths = random_lengths([step, back], seed=1, planes=300)
+    assert lengths[1] == pytest.approx(2 * lengths[0])  # both paths meet the same planes
+    # The squared share of a step is Beta(1, (n - 2) / 2): its mean is 2 / n.
+    assert np.mean((lengths[0] / 5) ** 2) == pytest.approx(2 / 300, rel=0.2)
+    assert np.array_equal(lengths, random_lengths([step, back], seed=1, planes=300))

@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,17 @@ from numpy.typing import NDArray
 
 from afor.bench.analysis.loss_grid import Watch, evaluate, grid_axis, grid_coordinates
 from afor.bench.analysis.loss_surface import WINDOWS, BatchNorm, LossSurface
-from afor.bench.analysis.plane import Directions, Plane, make_plane, path_length
+from afor.bench.analysis.plane import (
+    Directions,
+    Plane,
+    make_plane,
+    path_length,
+    random_lengths,
+)
 from afor.bench.analysis.replay import ChosenRun
 from afor.bench.analysis.trajectories import Trajectory
 from afor.bench.errors import ConfigError
+from afor.bench.seeds import derive_substep
 
 FORMAT = 1
 GRID = 51
@@ -47,6 +54,9 @@ class PathInPlane:
     path_length_full: float  # in all dimensions
     explained_share: float  # of the squared displacement from the start
     step_share: float  # of the squared steps
+    # Over many other random planes; nan where the plane is not random.
+    random_length_mean: float = math.nan
+    random_length_sd: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -157,6 +167,10 @@ def landscape(
     grid_loss, *path_losses = np.split(losses, np.cumsum(sizes)[:-1])
     count = len(trajectories)
     cell = run.cell
+    lengths = np.full((count, 2), math.nan)
+    if directions == "random":
+        drawn = random_lengths([one.points for one in trajectories], derive_substep(seed, 2))
+        lengths = np.stack([drawn.mean(axis=1), drawn.std(axis=1, ddof=1)], axis=1)
     return Landscape(
         study=study,
         dataset=cell.dataset,
@@ -176,9 +190,13 @@ def landscape(
         axis=axis.tolist(),
         loss=grid_loss.reshape(grid, grid).tolist(),
         paths={
-            one.optimizer: measure_path(plane, one, projected, true)
-            for one, projected, true in zip(
-                trajectories, path_losses[:count], path_losses[count:], strict=True
+            one.optimizer: replace(
+                measure_path(plane, one, projected, true),
+                random_length_mean=float(length[0]),
+                random_length_sd=float(length[1]),
+            )
+            for one, projected, true, length in zip(
+                trajectories, path_losses[:count], path_losses[count:], lengths, strict=True
             )
         },
         workers=workers,

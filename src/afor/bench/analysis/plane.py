@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.errors import ConfigError
+from afor.bench.seeds import derive_substep
 
 Directions = Literal["random", "filter", "pca"]
 Vectors = NDArray[np.float64]  # (n, weights), or (n, 2) in the plane
 
 # A direction of which less than this remains, once the first is taken off, is the first again.
 DEPENDENT = 1e-9
+PLANES = 200  # random planes over which a projected length is averaged
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,19 @@ def gram_schmidt(vectors: Vectors) -> Vectors:
             )
         found.append(rest / length)
     return np.array(found)
+
+
+def random_lengths(paths: Sequence[Vectors], seed: int, planes: int = PLANES) -> Vectors:
+    """Return the length of each path in each of many random planes, (paths, planes).
+
+    One plane is one draw; this says how far the next one would come out elsewhere.
+    """
+    found = np.empty((len(paths), planes))
+    for number in range(planes):
+        size = paths[0].shape[1]
+        directions = gram_schmidt(_gaussian(size, derive_substep(seed, number))).T
+        found[:, number] = [path_length(points @ directions) for points in paths]
+    return found
 
 
 def path_length(points: Vectors) -> float:
