@@ -37,7 +37,7 @@ def test_one_command_trains_measures_and_draws(small, tmp_path):
     assert "paths: synthetic, eegnet, fold 0, draw 0; center: AFOR's solution" in result.stdout
     assert "16 of" in result.stdout
     assert result.stdout.rstrip().endswith(f"{data}\n{picture}")
-    assert "training adam: 1 of 3" in result.stderr
+    assert "training adam: 0 of 3" in result.stderr
     assert f"Next: afor figure landscape --data {data}" in result.stderr
     assert picture.stat().st_size > 5000
     content = json.loads(data.read_text())

@@ -19,7 +19,7 @@ Function = Callable[[int], float]  # of a point's number; picklable if there are
 Watch = Callable[[int, int], None]  # points done, points in all
 
 LEAST_GRID = 3
-CHUNKS_PER_WORKER = 16  # small enough to end together, large enough to cost nothing
+CHUNK = 4  # points a worker takes at once: Ctrl-C waits for these, sending them costs little
 
 
 def grid_axis(points: int, span: float) -> NDArray[np.float64]:
@@ -62,7 +62,7 @@ def evaluate(
                 if watch is not None:
                     watch(i + 1, count)
         return values
-    parts = np.array_split(np.arange(count), min(count, workers * CHUNKS_PER_WORKER))
+    parts = [np.arange(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
     done = 0
     with _pool(workers, function) as pool:
         waiting = {pool.submit(_evaluate_part, part.tolist()): part for part in parts}

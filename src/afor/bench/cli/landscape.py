@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DATA, FIGURES = ".json", (".pdf", ".svg", ".png")
 PLAIN_EVERY_S = 10.0  # between two lines of progress where there is no terminal
 
-Show = Callable[[str, int, int], None]  # what, done, in all; 0 in all: not known
+Show = Callable[[str, int, int], None]  # what, done, in all
 
 
 def register(app: typer.Typer) -> None:
@@ -155,6 +155,7 @@ def _trajectories(
         cell = run.cell
         if cell.key not in known:
             watch = partial(_show_epoch, show, cell.optimizer, run.settings.max_epochs)
+            watch(0)
             known[cell.key] = record_trajectory(run, every_steps, watch)
             if path is not None:
                 save_trajectories(path, list(known.values()), every_steps)
@@ -185,12 +186,14 @@ def _progress() -> Iterator[Show]:
         return
     with Progress(console=console) as bars:
         tasks: dict[str, TaskID] = {}
+        finished: dict[str, int] = {}
 
         def show(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                for other, task in tasks.items():  # early stopping ends before the last epoch
-                    bars.update(task, total=bars.tasks[list(tasks).index(other)].completed)
+                for earlier, task in tasks.items():  # early stopping leaves epochs out
+                    bars.update(task, total=finished[earlier])
                 tasks[what] = bars.add_task(what, total=total)
+            finished[what] = done
             bars.update(tasks[what], completed=done)
 
         yield show
