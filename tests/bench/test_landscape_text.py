@@ -9,7 +9,7 @@ def test_the_description_says_how_the_numbers_were_made(bowl):
         "made up: deap, eegnet, fold 1, draw 2; center: AFOR's solution",
         "two random directions, made orthonormal, seed 7; 1,724 weights",
         "512 of 9,000 training windows, evaluation mode, batch norm (3 layers): statistics of the",
-        "5 x 5 from -2 to 2; all losses in 61 s with 2 processes",
+        "5 x 5 from -2 to 2; all losses in 61 s on 2 cores",
     ):
         assert words in text
     rows = {line.split()[0]: line.split() for line in text.splitlines() if line}

@@ -25,7 +25,7 @@ def describe(found: Landscape) -> str:
         f"loss: {found.windows:,} of {found.training_windows:,} training windows, evaluation mode, "
         f"batch norm ({found.norm_layers} layers): {norm}",
         f"grid: {points} x {points} from {-found.span:.4g} to {found.span:.4g}; all losses in "
-        f"{found.grid_s:.0f} s with {found.workers} processes",
+        f"{found.grid_s:.0f} s on {found.workers} core{'s' if found.workers > 1 else ''}",
         "",
         f"{'':12s}{'min. loss':>12s}{'min. loss':>12s}{'length':>10s}{'length':>10s}"
         f"{'path in':>12s}{'steps in':>12s}{'epochs':>8s}",
