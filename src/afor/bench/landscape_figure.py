@@ -11,7 +11,7 @@ from afor.bench.names import backbone_label, dataset_label, optimizer_label
 from afor.bench.number_text import share_text
 
 LEVELS = 14
-WIDE = 3.0  # from this ratio of highest to lowest loss on, each band covers as much of the plane
+SKEWED = 0.3  # where half of the plane lies in less of the range, bands cover equal parts of it
 TICKS = 5  # along each direction
 SHOWN_MARKERS = 12  # per path; a marker for each of 200 epochs would hide the line
 HALO = 1.2  # points of white around a path, which keep it visible on every shade
@@ -102,7 +102,7 @@ def contour_levels(losses: NDArray[np.float64]) -> NDArray[np.float64]:
     low, high = float(losses.min()), float(losses.max())
     if high - low <= 1e-9 * max(abs(high), 1.0):
         return np.array([low - 0.5e-6, low + 0.5e-6])
-    if low > 0 and high / low > WIDE:
+    if np.median(losses) - low < SKEWED * (high - low):
         return np.unique(np.quantile(losses, np.linspace(0, 1, LEVELS)))
     levels = np.linspace(low, high, LEVELS)
     levels[0], levels[-1] = low, high  # rounding must not leave a hole at either end
