@@ -1,6 +1,6 @@
 """Draw the pictures of the landscape page from the files that `afor landscape` wrote.
 
-    python docs/figures/landscape.py results/random.json results/pca.json results/filter.json
+python docs/figures/landscape.py results/random.json results/pca.json results/filter.json
 """
 
 import json
