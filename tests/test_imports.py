@@ -37,7 +37,8 @@ BENCH = [
     ["paired_tests", "noise_floor", "statistics"],
     ["published", "simulated", "results_files", "curves", "analysis"],
     ["table_formats", "table_parts", "tables", "side_tables", "paper_tables"],
-    ["figure_style", "figures", "curve_figures", "report", "report_svg", "report_text"],
+    ["figure_style", "figures", "curve_figures", "landscape_figure", "landscape_text"],
+    ["report", "report_svg", "report_text"],
     ["doctor", "demo"],
     ["cli"],
 ]

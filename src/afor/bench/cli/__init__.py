@@ -9,6 +9,7 @@ from afor.bench.cli import (
     demo,
     doctor,
     files,
+    landscape,
     models,
     optimizers,
     report,
@@ -45,6 +46,7 @@ for _commands in (
     data,
     models,
     optimizers,
+    landscape,
 ):
     _commands.register(app)
 

@@ -20,6 +20,8 @@ MEASURED = ("learning-rates", "cost", "landscape")
 TABLES = (*FROM_RESULTS, *FROM_PAPER, *MEASURED)
 RESULT_FIGURES = ("gain", "folds", "ranks", "sensitivity")
 CURVE_FIGURES = ("convergence", "forgetting")
+FILE_FIGURES = ("landscape",)  # from --data alone
+FIGURES = (*RESULT_FIGURES, *CURVE_FIGURES, *FILE_FIGURES)
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".txt": "terminal"}
 PLAIN_WIDTH = 160  # of text that goes into a file or a pipe
@@ -110,7 +112,7 @@ def table(
 
 
 def figure(
-    name: Annotated[str, typer.Argument(help=", ".join((*RESULT_FIGURES, *CURVE_FIGURES)))],
+    name: Annotated[str, typer.Argument(help=", ".join(FIGURES))],
     paths: Paths = None,
     output: Annotated[
         list[Path] | None, typer.Option("--output", "-o", help=".pdf, .svg or .png; repeatable.")
@@ -122,20 +124,23 @@ def figure(
     backbone: Annotated[str | None, typer.Option(help="Only this backbone.")] = None,
     study: Study = None,
     data: Annotated[
-        Path | None, typer.Option(help="JSON of convergence, sensitivity or forgetting.")
+        Path | None,
+        typer.Option(help="JSON of convergence, sensitivity, forgetting or landscape."),
     ] = None,
 ) -> None:
     """Draw one figure, one column (88 mm) wide, as PDF, SVG or PNG."""
     from afor.bench.figure_style import FORMATS as FIGURE_FORMATS
     from afor.bench.figure_style import save_figure
 
-    name = _choose(name, (*RESULT_FIGURES, *CURVE_FIGURES), "the figure")
+    name = _choose(name, FIGURES, "the figure")
     targets = output or [Path(f"{name}.pdf")]
     for target in targets:  # before the work, not after it
         if target.suffix.lower() not in FIGURE_FORMATS:
             accepted = ", ".join(FIGURE_FORMATS)
             raise ConfigError(f"--output {target}: a figure is written as {accepted}.")
-    if data is not None or name in CURVE_FIGURES:
+    if name in FILE_FIGURES:
+        drawn = _draw_landscape(data)
+    elif data is not None or name in CURVE_FIGURES:
         drawn = _draw_curves(name, data, paths, study, dataset, backbone, optimizer)
     else:
         cells = _cells(paths, study)
@@ -242,6 +247,17 @@ def _draw_curves(
     if name == "convergence":
         return curve_figures.convergence_figure(loss_curves(records, optimizer))
     return curve_figures.forgetting_figure(*run_traces(records, (optimizer or ["afor"])[0]))
+
+
+def _draw_landscape(data: Path | None) -> Any:
+    from afor.bench.analysis.landscape import read_landscape
+    from afor.bench.landscape_figure import landscape_figure
+
+    if data is None:
+        raise ConfigError(
+            "The figure 'landscape' needs --data FILE.json; `afor landscape STUDY` writes one."
+        )
+    return landscape_figure(read_landscape(_read_json(data), str(data)))
 
 
 def _draw_file(name: str, data: Path) -> Any:
