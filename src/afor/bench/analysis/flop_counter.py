@@ -7,10 +7,8 @@ convolutions alone, so it sees a network but no optimizer.
 """
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -23,27 +21,29 @@ PER_ELEMENT = {
     "tanh": 1,
 }  # fmt: skip
 FACTORS = ("alpha", "value")
-# Operations of a reduction of n elements to m.
-REDUCTIONS: dict[str, Callable[[int, int], int]] = {
-    "amax": lambda n, m: n - m,
-    "dot": lambda n, m: 2 * n - m,
-    "linalg_vector_norm": lambda n, m: 2 * n,  # n squares, n - m additions, m roots
-    "max": lambda n, m: n - m,
-    "mean": lambda n, m: n,
-    "min": lambda n, m: n - m,
-    "sum": lambda n, m: n - m,
+# A reduction of n elements to m takes a·n - b·m operations: (a, b).
+REDUCTIONS = {
+    "amax": (1, 1),
+    "dot": (2, 1),
+    "linalg_vector_norm": (2, 0),  # n squares, n - m additions, m roots
+    "max": (1, 1),
+    "mean": (1, 0),
+    "min": (1, 1),
+    "sum": (1, 1),
 }
-MOVES = frozenset(
-    "_local_scalar_dense _reshape_alias _to_copy _unsafe_view alias as_strided cat clone copy "
-    "detach empty empty_like expand fill full full_like item lift_fresh new_empty new_zeros ones "
-    "ones_like permute reshape scalar_tensor select slice split squeeze stack t transpose unbind "
-    "unsqueeze view where zero zeros zeros_like".split()
-)
+MOVES = {
+    "_local_scalar_dense", "_reshape_alias", "_to_copy", "_unsafe_view", "alias", "as_strided",
+    "cat", "clone", "copy", "detach", "empty", "empty_like", "expand", "fill", "full", "full_like",
+    "item", "lift_fresh", "new_empty", "new_zeros", "ones", "ones_like", "permute", "reshape",
+    "scalar_tensor", "select", "slice", "split", "squeeze", "stack", "t", "transpose", "unbind",
+    "unsqueeze", "view", "where", "zero", "zeros", "zeros_like",
+}  # fmt: skip
 
 
-class FlopCounter(TorchDispatchMode):
+class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Add up the operations of everything that torch does inside the block.
 
+    >>> import torch
     >>> x = torch.ones(10)
     >>> with FlopCounter() as counter:
     ...     total = (2 * x).sum()
@@ -54,7 +54,7 @@ class FlopCounter(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.by_operator: Counter[str] = Counter()
         self.unknown: set[str] = set()
 
@@ -80,7 +80,9 @@ class FlopCounter(TorchDispatchMode):
             self.by_operator[plain] += sum(b is not None for b in bounds) * _elements(result)
         elif plain in REDUCTIONS:
             values = result[0] if isinstance(result, tuple) else result
-            self.by_operator[plain] += REDUCTIONS[plain](_elements(args[0]), _elements(values))
+            per_input, per_output = REDUCTIONS[plain]
+            count = per_input * _elements(args[0]) - per_output * _elements(values)
+            self.by_operator[plain] += count
         elif plain not in MOVES:
             self.unknown.add(name)
         return result
