@@ -32,7 +32,8 @@ BATCHES = {"deap": 256}  # Sec. IV-C
 OTHER_BATCH = 64  # Sec. IV-C
 LOOP = {"foreach": False, "fused": False}  # AFOR's operators one by one, which can be counted
 ADAM_FUSED, AFOR_LOOP = "adam fused", "afor for-loop"
-# Of AFOR's nine control numbers, these look at the last step and steer no later one.
+# Of AFOR's nine control numbers, these look at the last step. They steer no later one, but for
+# a step with a non-finite gradient, which repeats the standardised score.
 LOOKS_BACK = ("score", "zscore", "forgetting")
 MATRICES: tuple[Condition, ...] = ("decay", "matrix")
 GROWTH_SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -73,7 +74,7 @@ class Cost:
         adam = next((s for s in self.steps if s.name == "adam"), None)
         found: dict[str, dict[str, float]] = {
             "kflops": {s.name: s.flops / 1e3 for s in self.steps},
-            "pass_kflops": {s.name: s.pass_flops / 1e3 for s in self.steps if s.pass_flops},
+            "pass_mflops": {s.name: s.pass_flops / 1e6 for s in self.steps if s.pass_flops},
             "state_kb": {s.name: s.state_bytes / KIB for s in self.steps},
             "needed_state_kb": {s.name: s.needed_bytes / KIB for s in self.steps},
             "step_us": {s.name: s.latency.step_us for s in self.steps},
@@ -86,6 +87,18 @@ class Cost:
             found["extra_kflops"] = {s.name: (s.flops - adam.flops) / 1e3 for s in others}
             found["extra_ms"] = {s.name: s.latency.extra_us / 1e3 for s in others}
         return {measure: values for measure, values in found.items() if values}
+
+    def as_dict(self) -> dict[str, object]:
+        """Return all of it in plain values, for JSON and for the table."""
+        named = {key: value for key, value in vars(self).items() if key != "steps"}
+        return {
+            **named,
+            "formulas": {s.name: str(s.formula) for s in self.steps if s.formula},
+            "unknown_operators": {
+                s.name: list(s.unknown_operators) for s in self.steps if s.unknown_operators
+            },
+            "measures": self.measures(),
+        }
 
 
 def measure_cost(

@@ -124,14 +124,14 @@ class Formula:
     def __str__(self) -> str:
         """Write it with n elements and k tensors."""
         parts = [(self.element, "n"), (self.row, "r"), (self.tensor + self.host, "k")]
-        return " + ".join(f"{number}{letter}" for number, letter in parts if number)
+        return "+".join(f"{number}{letter}" for number, letter in parts if number)
 
 
 def formula(name: str, conditions: Iterable[Condition] = ("decay",)) -> Formula | None:
     """Add up the lines of an optimizer that hold under these conditions; None if it is not known.
 
     >>> str(formula("adam", conditions=()))
-    '13n + 9k'
+    '13n+9k'
     """
     lines = OPERATIONS.get(name)
     if lines is None:

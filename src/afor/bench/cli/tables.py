@@ -151,7 +151,7 @@ def _build(
     study: list[str] | None,
     ours: Path | None,
 ) -> "Table":
-    from afor.bench import paper_tables, side_tables, tables
+    from afor.bench import cost_table, paper_tables, side_tables, tables
 
     measured = _read_json(ours) if ours else None
     needs_no_results: dict[str, Callable[[], Table]] = {
@@ -160,7 +160,7 @@ def _build(
         "paper-datasets": paper_tables.paper_datasets_table,
         "same-method": paper_tables.same_method_table,
         "learning-rates": lambda: paper_tables.learning_rates_table(measured),
-        "cost": lambda: paper_tables.cost_table(measured),
+        "cost": lambda: cost_table.cost_table(measured) if measured else paper_tables.cost_table(),
         "landscape": lambda: paper_tables.landscape_table(measured),
     }
     if name in needs_no_results:
