@@ -37,6 +37,7 @@ BENCH = [
     ["paired_tests", "noise_floor", "statistics"],
     ["published", "simulated", "results_files", "curves", "analysis"],
     ["table_formats", "table_parts", "tables", "side_tables", "paper_tables", "cost_table"],
+    ["theory_table"],
     ["figure_style", "figures", "curve_figures", "report", "report_svg", "report_text"],
     ["cost_figure", "theory_figure"],
     ["doctor", "demo"],

@@ -1,18 +1,15 @@
 """Lemma 1: which past gradients the second moment remembers, from a trace of beta2."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.errors import ConfigError
 
-Trace = Sequence[float] | NDArray[np.float64]
-
 
 def weights(beta2: ArrayLike) -> NDArray[np.float64]:
-    """Return the weight of each step's squared gradient in the corrected second moment, oldest first.
+    """Return the weight of each squared gradient in the corrected second moment, oldest first.
 
     Eq. (afor_convex_form), pi_{t,i} at the last step of the trace. They are not negative and sum
     to 1.
