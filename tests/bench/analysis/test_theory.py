@@ -71,7 +71,7 @@ def test_weight_decay_by_hand():
 def test_drift_enters_twice():
     given = replace(SIMPLE, drift_sq=np.array([0.0, 3.0]))
     assert constants(given).tracking_sq == pytest.approx([2.0, 6.0 + 10 / 9])
-    assert constants(given).growth == pytest.approx(2 * (7 + 10 / 9 + 1))
+    assert constants(given).growth == pytest.approx(2 * (1 + 6 + 10 / 9))
 
 
 def test_the_noise_of_the_first_moment_tends_to_the_papers_limit():

@@ -47,6 +47,7 @@ def report(
 ) -> dict[str, Any]:
     """Evaluate everything of Sec. VI; `beta2` holds each tensor's trace."""
     found = constants(given)
+    needed = steps_to_inform(given, found)
     at_largest = finite_bound(given, found, found.largest_lr)
     lengths = {name: float(memory_length(trace)[-1]) for name, trace in beta2.items()}
     reach = max(float(direction_bound(t, given.beta1).max()) for t in beta2.values())
@@ -77,7 +78,7 @@ def report(
         "bound_at_lr": _terms(finite_bound(given, found, lr)),
         "trivial_bound": given.trivial_bound,
         "orders": orders_of_magnitude(at_largest.total, given.trivial_bound),
-        "steps_to_inform": steps_to_inform(given, found),
+        "steps_to_inform": needed if math.isfinite(needed) else None,
         "measured": measured,
         "update_bound_paper": given.gradient_bound / given.eps,
         "update_bound_weights": reach,
@@ -107,7 +108,7 @@ def verdict(values: Mapping[str, Any]) -> list[str]:
         needed = values["steps_to_inform"]
         said.append(
             f"It would say something after {needed:.2g} steps."
-            if math.isfinite(needed)
+            if needed is not None
             else "No number of steps would change that."
         )
     else:

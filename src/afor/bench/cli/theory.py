@@ -60,7 +60,7 @@ def theory(
     else:
         values, drawn = _run(study, dataset, backbone, optimizer, fold, draw, cache_dir)
     built = theory_table(values)
-    text = json.dumps(values, indent=1, ensure_ascii=False).replace("Infinity", "null")
+    text = json.dumps(values, indent=1, ensure_ascii=False)
     if as_json:
         typer.echo(text)
     elif form or len(pictures) == len(targets):
