@@ -63,6 +63,7 @@ def test_every_form_holds_it():
     table = cost_table(written())
     assert "26n+49k" in to_markdown(table)
     assert "26n+49k" in to_latex(table)
+    assert to_latex(table).isascii()  # what LaTeX does not know stops it
     assert "ours,kflops,afor,45.984" in to_csv(table)
 
 

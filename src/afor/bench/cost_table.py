@@ -92,18 +92,20 @@ def _notes(ours: Mapping[str, Any], names: list[str], *, beside: bool) -> tuple[
     kept = ours["measures"]["state_kb"].get("afor")
     needed = ours["measures"]["needed_state_kb"].get("afor")
     unknown = {n: found for n, found in ours["unknown_operators"].items() if found}
+    threads = ours["threads"]
+    clock = "processor time of one thread" if threads == 1 else f"wall time on {threads} threads"
     notes = [
         *(
             [f"paper: {published()['cost']['place']}; how it counted is not stated."]
             if beside
             else []
         ),
-        "operations: n parameters, r rows of matrices, k tensors; `afor cost --lines afor` shows "
+        "operations: n parameters, r rows of matrices, k tensors; afor cost --lines afor shows "
         "them line by line. AdamP: 7n more for what it projects, included in its FLOPs.",
         f"A forward and backward pass on {ours['batch']} windows takes "
         f"{ours['network_flops'] / 1e6:,.1f} M FLOPs (torch's counter: matrix products and "
         f"convolutions), so the dearest step is {100 * share:.2g} % of it.",
-        f"Time: processor time of {ours['threads']} thread(s), median of {ours['rounds']} rounds "
+        f"Time: {clock}, median of {ours['rounds']} rounds "
         "in which all take turns; ratios are taken within rounds.",
     ]
     if "adam fused" in names:

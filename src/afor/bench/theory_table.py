@@ -56,7 +56,7 @@ def theory_table(values: Mapping[str, Any]) -> Table:
             ("decay", "weight decay"),
             ("curvature", "curvature"),
         ):
-            line(f"  {text}", f"{place}_{term}", terms[term])
+            line(f"… {text}", f"{place}_{term}", terms[term])
     line("without a theorem", "trivial_bound", values["trivial_bound"], "N G²")
     line("what happened", "measured", values["measured"], sources["measured"])
     heading("Memory (Lemma 1), at the last step")
