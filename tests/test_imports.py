@@ -18,7 +18,7 @@ OPTIMIZER = [
     ["control", "reference"],
     ["fused", "triton_kernels", "triton_path"],
     ["functional", "released"],
-    ["sharded"],
+    ["completion", "sharded"],
     ["checkpoint"],
     ["optimizer"],
     ["monitor"],
