@@ -5,6 +5,7 @@ import sys
 import typer
 
 from afor.bench.cli import (
+    cost,
     data,
     demo,
     doctor,
@@ -17,6 +18,7 @@ from afor.bench.cli import (
     runs,
     study,
     tables,
+    theory,
 )
 from afor.bench.errors import AforError
 
@@ -42,6 +44,8 @@ for _commands in (
     runs,
     files,
     tables,
+    cost,
+    theory,
     report,
     data,
     models,
