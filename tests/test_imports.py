@@ -31,7 +31,7 @@ BENCH = [
     ["splits"],
     ["backbones", "optimizers", "runs", "batches", "traces", "train"],
     ["results", "execute", "jobs", "spool", "store_file", "store_lock", "plan", "store"],
-    ["worker", "engine", "engine_dask", "engines", "runner", "merge", "verify"],
+    ["worker", "worker_starts", "engine", "engine_dask", "engines", "runner", "merge", "verify"],
     ["estimate", "progress", "rates", "status", "failures", "show", "export", "fold_table"],
     ["names", "number_text", "fold_values", "sensitivity"],
     ["paired_tests", "noise_floor", "statistics"],

@@ -14,6 +14,8 @@ import pytest
 import afor.bench
 from afor.bench.config import load_study, study_text
 from afor.bench.engine import LocalEngine
+from afor.bench.execute import execute
+from afor.bench.jobs import Ended, Started
 from afor.bench.runner import run_study, spool_folder
 from afor.bench.spool import unwrap
 from afor.bench.store import open_store
@@ -42,6 +44,15 @@ def physionet_root():
 
 def _heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+class InlineEngine:
+    """An engine without processes, for tests of what comes after the training."""
+
+    def run(self, jobs, sources, spool):  # noqa: ARG002
+        for job in jobs:
+            yield Started(job.key, "here")
+            yield Ended(job.key, execute(job.key, job.spec, sources[job.dataset]))
 
 
 class TinyStudy:
@@ -112,6 +123,10 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
         study = load_study(str(self.file))
         engine = options.pop("engine", None) or LocalEngine(workers)
         return run_study(study, text, path or self.store, engine, **options)
+
+    def run_inline(self, path=None, **options):
+        """Run the study without any worker; for trainings that do not kill their process."""
+        return self.run_here(path, engine=InlineEngine(), **options)
 
     def trainings(self):
         return self.log.read_text().splitlines() if self.log.exists() else []
@@ -270,3 +285,72 @@ def bowl():
         },
         workers=2, grid_s=61.0,
     )  # fmt: skip
+
+
+@pytest.fixture
+def real_study(tiny):
+    """Write a study that trains a small EEGNet, six runs of two epochs, instead of the tiny one."""
+
+    def write():
+        tiny.file.write_text("""
+name = "real"
+backbones = ["eegnet"]
+optimizers = ["adam", "sophia", "afor"]
+[training]
+max_epochs = 2
+batch_size = 8
+[protocol]
+draws = 1
+only_folds = [0, 1]
+[[datasets]]
+name = "synthetic"
+options = { n_subjects = 3, trials = 6, rate_hz = 64.0, channels = ["C3", "Cz", "C4"] }
+""")
+
+    return write
+
+
+@pytest.fixture
+def cluster(tiny, tmp_path):
+    """Start a real scheduler and two real workers, in other processes and another folder."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    address_file = folder / "scheduler.json"
+    environment = {
+        **tiny.environment,
+        "AFOR_CACHE": str(folder / "cache"),
+        "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
+    }
+    common = {"cwd": folder, "env": environment, "start_new_session": True}
+    log = (folder / "log").open("wb")
+    python = [sys.executable, "-m", "dask"]
+    quiet = ["--no-dashboard", "--host", "127.0.0.1"]
+    started = [
+        subprocess.Popen(
+            [*python, "scheduler", *quiet, "--port", "0", "--scheduler-file", address_file],
+            stdout=log,
+            stderr=log,
+            **common,
+        )
+    ]
+    end = time.monotonic() + 60
+    while not address_file.exists() or not address_file.read_text().strip():
+        assert time.monotonic() < end, (folder / "log").read_text()
+        time.sleep(0.05)
+    address = json.loads(address_file.read_text())["address"]
+    workers = ["--nthreads", "1", "--nworkers", "2", "--local-directory", folder / "space"]
+    started.append(
+        subprocess.Popen(
+            [*python, "worker", address, *quiet, *workers], stdout=log, stderr=log, **common
+        )
+    )
+    yield address
+    for process in reversed(started):  # with the nannies and workers of its group
+        os.killpg(process.pid, signal.SIGTERM)
+    for process in reversed(started):
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    log.close()
