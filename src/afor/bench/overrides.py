@@ -164,7 +164,7 @@ def _dataset(given: str, there: Sequence[Content], free: bool) -> Content:
     new = _entry("dataset", given, there, (*NAMES, *_catalogue()), free)
     if new in there:
         return new
-    use: str = new.get("use", new["name"])
+    use = str(new.get("use") or new["name"])
     return {**_catalogue().get(use, {}), **new}
 
 
