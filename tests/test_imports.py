@@ -38,7 +38,16 @@ BENCH = [
     ["paired_tests", "statistics"],
     ["published", "simulated", "results_files", "curves", "analysis"],
     ["table_formats", "table_parts", "tables", "side_tables", "paper_tables"],
-    ["figure_style", "figures", "curve_figures", "report", "report_svg", "report_text"],
+    ["variant_tables"],
+    [
+        "figure_style",
+        "figures",
+        "curve_figures",
+        "noise_figure",
+        "report",
+        "report_svg",
+        "report_text",
+    ],
     ["doctor", "demo"],
     ["cli"],
 ]

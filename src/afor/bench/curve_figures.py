@@ -7,11 +7,9 @@ import numpy as np
 
 from afor.bench.errors import ConfigError
 from afor.bench.figure_style import (
-    BLUE,
     CYCLE,
     GREY,
     SHAPES,
-    VERMILION,
     color_of,
     house_style,
     new_figure,
@@ -56,50 +54,89 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
         for axis in axes[:, 0]:
             _whole_epochs(axis)
         _legend_below(figure, axes[0, 0])
+        counts = sorted({len(runs) for panel in curves.values() for runs in panel.values()})
+        number = "–".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
+        note = f"line: mean of {number} run{'s' * (number != '1')}"
+        note += "; band: the middle half of the runs" if counts[-1] > 2 else ""
+        if early := runs_ended_early(curves):
+            note += f"\n{early} runs ended early and leave the mean where they end"
+        figure.supxlabel(note, fontsize=6, color="#444444")
     return figure
 
 
-def sensitivity_figure(settings: Sequence[Sensitivity]) -> Any:
-    """Draw the mean over one setting at a time, default dashed; two data sets have two axes."""
+def runs_ended_early(curves: Mapping[str, Curves]) -> int:
+    """Count the runs with fewer epochs than the longest of their panel."""
+    found = 0
+    for by_optimizer in curves.values():
+        lengths = [len(run) for runs in by_optimizer.values() for run in runs]
+        found += sum(length < max(lengths) for length in lengths)
+    return found
+
+
+def sensitivity_figure(settings: Sequence[Sensitivity], ylabel: str = "Acc (%)") -> Any:
+    """Draw the mean over one setting at a time, default dashed; two data sets have two axes.
+
+    All axes span as many points, so that equal changes look equal in every panel.
+    """
     _need(settings, "settings")
+    sides: list[Any] = []
     with house_style():
         figure, axes = new_figure(14 + 36 * len(settings), rows=len(settings))
         for axis, setting in zip(axes[:, 0], settings, strict=True):
-            sides = [axis, axis.twinx()] if len(setting.points) == 2 else [axis]
-            styles = [(BLUE, "o", "-"), (VERMILION, "s", "-")]
-            values = sorted({point[0] for points in setting.points.values() for point in points})
-            for number, (dataset, points) in enumerate(setting.points.items()):
-                side = sides[min(number, len(sides) - 1)]
-                if len(sides) == 2:
-                    color, marker, dash = styles[number]
-                else:
-                    color, marker = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
-                    dash = DASHES[number % len(DASHES)]
-                # Values are tried in no even steps: they stand at even distances, by rank.
-                places = [values.index(point[0]) for point in points]
-                side.plot(
-                    places, [point[1] for point in points], color=color, marker=marker,
-                    linestyle=dash, markersize=3.6, label=plain(dataset_label(dataset)),
-                )  # fmt: skip
-                side.set_ylabel(plain(f"{dataset_label(dataset)}, Acc (%)"), color=color)
-                side.tick_params(axis="y", colors=color)
-            if len(sides) == 2:
-                sides[1].spines["right"].set_visible(True)
-                _same_span(sides)
-            elif len(setting.points) > 1:
-                axis.set_ylabel("Acc (%)", color="black")
-                axis.tick_params(axis="y", colors="black")
-                axis.legend()
-            if setting.default in values:
-                axis.axvline(values.index(setting.default), color=GREY, linestyle=":", zorder=0)
-            axis.set_xticks(range(len(values)), [f"{value:g}" for value in values])
-            axis.set_xlabel(setting.label)
-            axis.grid(axis="y")
-        note = "dotted: default"
-        if any(len(setting.points) == 2 for setting in settings):
-            note += "; both axes have the same span"
+            sides += _sensitivity_panel(axis, setting, ylabel)
+        _same_span(sides)
+        note = "dashed: default"
+        if any(setting.noise for setting in settings):
+            note += "; bands: noise floor around the default"
+        if len(sides) > 1:
+            note += "\nall axes span as many points"
         figure.supxlabel(note, fontsize=6, color="#444444")
     return figure
+
+
+def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any]:
+    """Draw one setting and return its axes, one per data set when there are two."""
+    sides = [axis, axis.twinx()] if len(setting.points) == 2 else [axis]
+    twin = len(sides) == 2
+    values = sorted({point[0] for points in setting.points.values() for point in points})
+    for number, (dataset, points) in enumerate(setting.points.items()):
+        side = sides[number] if twin else axis
+        color, marker = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
+        # Values are tried in no even steps: they stand at even distances, by rank.
+        places = [values.index(point[0]) for point in points]
+        means = [point[1] for point in points]
+        side.plot(
+            places, means, color=color, marker=marker, markersize=3.6,
+            linestyle=DASHES[number % len(DASHES)], label=plain(dataset_label(dataset)),
+        )  # fmt: skip
+        at_default = [point[1] for point in points if point[0] == setting.default]
+        if at_default:
+            side.plot(
+                values.index(setting.default), at_default[0], marker=marker, markersize=6,
+                markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.3, zorder=4,
+            )  # fmt: skip
+            if bound := setting.noise.get(dataset):
+                side.axhspan(
+                    at_default[0] - bound, at_default[0] + bound, color=color, alpha=0.1,
+                    linewidth=0, zorder=0,
+                )  # fmt: skip
+        if twin or len(setting.points) == 1:
+            side.set_ylabel(plain(f"{dataset_label(dataset)}, {ylabel}"), color=color)
+            side.tick_params(axis="y", colors=color)
+    if twin:
+        sides[1].spines["right"].set_visible(True)
+    elif len(setting.points) > 1:
+        axis.set_ylabel(ylabel)
+        axis.legend()
+    if setting.default in values:
+        axis.axvline(
+            values.index(setting.default), color=GREY, linestyle=(0, (4, 2)), linewidth=0.9,
+            zorder=0,
+        )  # fmt: skip
+    axis.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+    axis.set_xlabel(setting.label)
+    axis.grid(axis="y")
+    return sides
 
 
 def forgetting_figure(
@@ -173,7 +210,7 @@ def _steady_values(runs: Sequence[Trace], group: str) -> list[float]:
 
 
 def _same_span(sides: Sequence[Any]) -> None:
-    """Let both axes span as many points, so that equal changes look equal."""
+    """Let all axes span as many points, so that equal changes look equal."""
     limits = [side.get_ylim() for side in sides]
     half = max(high - low for low, high in limits) / 2
     for side, (low, high) in zip(sides, limits, strict=True):

@@ -14,11 +14,20 @@ if TYPE_CHECKING:
     from afor.bench.fold_values import Cells
     from afor.bench.table_formats import Table
 
-FROM_RESULTS = ("main", "comparisons", "ablation", "ranks", "noise", "datasets", "beside-paper")
+FROM_RESULTS = (
+    "main",
+    "comparisons",
+    "ablation",
+    "sensitivity",
+    "ranks",
+    "noise",
+    "datasets",
+    "beside-paper",
+)
 FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method")
 MEASURED = ("learning-rates", "cost", "landscape")
 TABLES = (*FROM_RESULTS, *FROM_PAPER, *MEASURED)
-RESULT_FIGURES = ("gain", "folds", "ranks", "sensitivity")
+RESULT_FIGURES = ("gain", "folds", "ranks", "ablation", "sensitivity", "noise")
 CURVE_FIGURES = ("convergence", "forgetting")
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".txt": "terminal"}
@@ -106,7 +115,8 @@ def table(
         output.write_text(text, "utf-8")
         typer.echo(str(output))
     if name in FROM_RESULTS:
-        _next(f"afor figure gain {_names(paths)} --output gain.pdf")
+        drawn = name if name in RESULT_FIGURES else "gain"
+        _next(f"afor figure {drawn} {_names(paths)} --output {drawn}.pdf")
 
 
 def figure(
@@ -155,7 +165,7 @@ def _build(
     study: list[str] | None,
     ours: Path | None,
 ) -> "Table":
-    from afor.bench import paper_tables, side_tables, tables
+    from afor.bench import paper_tables, side_tables, tables, variant_tables
 
     measured = _read_json(ours) if ours else None
     needs_no_results: dict[str, Callable[[], Table]] = {
@@ -174,7 +184,8 @@ def _build(
     from_results: dict[str, Callable[[], Table]] = {
         "main": lambda: tables.main_table(cells, metrics, baseline=baseline, **chosen),
         "comparisons": lambda: tables.comparison_table(cells, metrics, baseline=baseline, **chosen),
-        "ablation": lambda: side_tables.ablation_table(cells, metrics),
+        "ablation": lambda: variant_tables.ablation_table(cells, metrics),
+        "sensitivity": lambda: variant_tables.sensitivity_table(cells, metrics),
         "ranks": lambda: side_tables.ranks_table(cells, metrics, **chosen),
         "noise": lambda: side_tables.noise_table(cells, metrics),
         "datasets": lambda: side_tables.datasets_table(cells),
@@ -199,12 +210,32 @@ def _draw_results(
         return figures.gain_figure(cells, metric, baseline=baseline, optimizers=optimizer)
     if name == "ranks":
         return figures.rank_figure(mean_ranks(cells, [metric], optimizer))
+    chosen = {
+        key: cell
+        for key, cell in cells.items()
+        if dataset in (None, key[0]) and backbone in (None, key[1])
+    }
+    if not chosen:
+        there = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in cells))
+        raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {there}.")
     if name == "sensitivity":
         from afor.bench.curve_figures import sensitivity_figure
+        from afor.bench.names import metric_label, metric_scale
         from afor.bench.sensitivity import sensitivity_of
 
-        chosen = {key: cell for key, cell in cells.items() if backbone in (None, key[1])}
-        return sensitivity_figure(sensitivity_of(chosen, metric))
+        unit = " (%)" if metric_scale(metric) != 1 else ""
+        return sensitivity_figure(sensitivity_of(chosen, metric), metric_label(metric) + unit)
+    if name == "ablation":
+        from afor.bench.variant_tables import ablation_table, variants_of
+
+        ablation_table(chosen, [metric])  # says what is missing where there are no variants
+        return figures.gain_figure(
+            chosen, metric, baseline="afor", optimizers=optimizer or variants_of(chosen)
+        )
+    if name == "noise":
+        from afor.bench.noise_figure import noise_figure
+
+        return noise_figure(chosen, metric, baseline=baseline, optimizers=optimizer)
     place = next(
         ((d, b) for d, b, _ in cells if dataset in (None, d) and backbone in (None, b)),
         (dataset or "", backbone or ""),
