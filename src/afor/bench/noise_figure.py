@@ -24,7 +24,7 @@ NO_CONTROLS = (
     "No A/A controls here: no optimizer ran twice under other seeds. "
     "The preset `controls` does that: `afor run controls`."
 )
-DARK, LIGHT = "#9A9A9A", "#DDDDDD"
+DARK, LIGHT = "#4D4D4D", "#DDDDDD"
 
 
 def noise_figure(

@@ -18,7 +18,8 @@ SETTINGS = {
 }
 NOT_VARIED = (
     "No entry here varies a setting of AFOR beside AFOR itself; such entries are named "
-    "afor_beta2_min_0.95, afor_w_0.5 or afor_warmup_50. The preset `sensitivity` runs them: `afor run sensitivity`."
+    "afor_beta2_min_0.95, afor_w_0.5 or afor_warmup_50. The preset `sensitivity` runs them: "
+    "`afor run sensitivity`."
 )
 _ENTRY = re.compile(rf"^afor_(?P<setting>{'|'.join(SETTINGS)})_(?P<value>[0-9.]+)$")
 
