@@ -38,7 +38,7 @@ BENCH = [
     ["paired_tests", "statistics"],
     ["published", "simulated", "results_files", "curves", "analysis"],
     ["table_formats", "table_parts", "tables", "side_tables", "paper_tables"],
-    ["variant_tables"],
+    ["variant_tables", "loss_table"],
     [
         "figure_style",
         "figures",

@@ -51,8 +51,19 @@ def test_the_figure_says_how_many_runs_ended_early():
     assert runs_ended_early(whole) == 0
     cut = {"deap": {"adam": [[1.0, 0.5], [1.0]], "afor": [[1.0]]}, "isruc": {"adam": [[1.0]]}}
     assert runs_ended_early(cut) == 2
-    assert "2 runs ended early" in convergence_figure(cut).get_supxlabel()
-    assert "mean of 1–2 runs" in convergence_figure(whole).get_supxlabel()
+    note = convergence_figure(cut).legends[0].get_title().get_text()
+    assert "2 runs ended early" in note
+    note = convergence_figure(whole).legends[0].get_title().get_text()
+    assert "mean of 1–2 runs" in note
+    assert "early" not in note
+
+
+def test_losses_stand_on_a_logarithmic_axis_when_they_span_a_lot():
+    scales = [
+        convergence_figure({"deap": {"adam": [[1.0, last]]}}).axes[0].get_yscale()
+        for last in (0.5, 0.01, 0.0)
+    ]
+    assert scales == ["linear", "log", "linear"]
 
 
 def test_one_or_three_data_sets_share_an_axis():

@@ -38,7 +38,7 @@ def test_rows_are_the_identical_and_then_the_others_without_copies():
     assert len(mars.get_offsets()) == 9
     ours, base = (cells["bci2a", "eegnet", o].fold_values("accuracy") for o in ("mars", "adam"))
     gains = sorted(100 * (ours[fold] - base[fold]) for fold in ours)
-    assert mars.get_offsets()[:, 0] == pytest.approx(gains)
+    assert mars.get_offsets()[:, 0].tolist() == pytest.approx(gains)
     means = [line.get_xdata()[0] for line in axis.lines[1:]]
     assert means[0] == pytest.approx(np.mean(gains))
 

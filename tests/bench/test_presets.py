@@ -20,7 +20,7 @@ LOOKS = {
     "ablation": [["table", "ablation"], ["figure", "ablation"]],
     "sensitivity": [["table", "sensitivity"], ["figure", "sensitivity"]],
     "controls": [["table", "noise"], ["figure", "noise"]],
-    "convergence": [["figure", "convergence"]],
+    "convergence": [["table", "convergence"], ["figure", "convergence"]],
     "lr-search": [],
 }
 FEW = ["--epochs", "1", "--draws", "1", "--set", "protocol.only_folds=[0]"]

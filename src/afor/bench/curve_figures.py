@@ -20,6 +20,7 @@ from afor.bench.sensitivity import Sensitivity
 
 Curves = Mapping[str, Sequence[Sequence[float]]]  # optimizer: one curve per run
 Trace = Mapping[str, Mapping[str, Sequence[float]]]  # layer group: quantity: one value per epoch
+LOG_FROM = 4.0  # losses that span more than this factor stand on a logarithmic axis
 STEADY = 0.25  # the last quarter of the epochs counts as steady state
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 2)))
 
@@ -39,28 +40,30 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
                 color = color_of(name, position)
                 axis.plot(
                     epochs, np.nanmean(whole, axis=0), color=color,
-                    linestyle="-" if name == "afor" else DASHES[position % len(DASHES)],
-                    linewidth=1.5 if name == "afor" else 1.0,
-                    zorder=3 if name == "afor" else 2, label=plain(optimizer_label(name)),
+                    # The broad line lies below: where curves coincide, both are seen.
+                    linestyle="-" if name == "afor" else DASHES[1 + position % (len(DASHES) - 1)],
+                    linewidth=2.0 if name == "afor" else 1.0,
+                    zorder=2 if name == "afor" else 3, label=plain(optimizer_label(name)),
                 )  # fmt: skip
                 if len(runs) > 2:
                     low, high = np.nanquantile(whole, [0.25, 0.75], axis=0)
                     axis.fill_between(epochs, low, high, color=color, alpha=0.13, linewidth=0)
-            axis.set_yscale("log")
-            _plain_log_ticks(axis)
+            means = [value for line in axis.lines for value in line.get_ydata()]
+            if min(means) > 0 and max(means) > LOG_FROM * min(means):
+                axis.set_yscale("log")
+                _plain_log_ticks(axis)
             axis.grid(axis="y", which="both")
             axis.set_ylabel(ylabel)
             axis.set_title(plain(dataset_label(dataset)))
         for axis in axes[:, 0]:
             _whole_epochs(axis)
-        _legend_below(figure, axes[0, 0])
         counts = sorted({len(runs) for panel in curves.values() for runs in panel.values()})
         number = "–".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
         note = f"line: mean of {number} run{'s' * (number != '1')}"
         note += "; band: the middle half of the runs" if counts[-1] > 2 else ""
         if early := runs_ended_early(curves):
             note += f"\n{early} runs ended early and leave the mean where they end"
-        figure.supxlabel(note, fontsize=6, color="#444444")
+        _legend_below(figure, axes[0, 0], note)
     return figure
 
 
@@ -225,11 +228,15 @@ def _plain_log_ticks(axis: Any) -> None:
     axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
 
 
-def _legend_below(figure: Any, axis: Any) -> None:
+def _legend_below(figure: Any, axis: Any, note: str = "") -> None:
     handles, labels = axis.get_legend_handles_labels()
     # About 60 characters fit across a column; each entry also takes a line and gaps.
     columns = max(1, min(4, len(labels), 60 // (max(len(label) for label in labels) + 7)))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6)
+    legend = figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6,
+        title=note or None, title_fontsize=6,
+    )  # fmt: skip
+    legend.get_title().set_color("#444444")
 
 
 def _whole_epochs(axis: Any) -> None:

@@ -24,9 +24,10 @@ FROM_RESULTS = (
     "datasets",
     "beside-paper",
 )
+FROM_STORES = ("convergence",)  # needs whole records: files of results hold no curves
 FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method")
 MEASURED = ("learning-rates", "cost", "landscape")
-TABLES = (*FROM_RESULTS, *FROM_PAPER, *MEASURED)
+TABLES = (*FROM_RESULTS, *FROM_STORES, *FROM_PAPER, *MEASURED)
 RESULT_FIGURES = ("gain", "folds", "ranks", "ablation", "sensitivity", "noise")
 CURVE_FIGURES = ("convergence", "forgetting")
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
@@ -114,8 +115,8 @@ def table(
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, "utf-8")
         typer.echo(str(output))
-    if name in FROM_RESULTS:
-        drawn = name if name in RESULT_FIGURES else "gain"
+    if name in (*FROM_RESULTS, *FROM_STORES):
+        drawn = name if name in (*RESULT_FIGURES, *CURVE_FIGURES) else "gain"
         _next(f"afor figure {drawn} {_names(paths)} --output {drawn}.pdf")
 
 
@@ -179,6 +180,14 @@ def _build(
     }
     if name in needs_no_results:
         return needs_no_results[name]()
+    if name in FROM_STORES:
+        from afor.bench.curves import loss_curves
+        from afor.bench.loss_table import convergence_table
+        from afor.bench.results_files import load_records
+
+        if not paths:
+            raise ConfigError(f"The table {name!r} needs a store: name one, or several.")
+        return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
     cells, metrics = _cells(paths, study), _metrics(metric)
     chosen: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
