@@ -1,3 +1,4 @@
+import statistics
 from collections import OrderedDict
 
 import pytest
@@ -5,7 +6,8 @@ import torch
 from torch import nn
 
 from afor.bench.optimizers import build_optimizer
-from afor.bench.traces import Traces, layer_group
+from afor.bench.traces import AWAKE, Traces, layer_group
+from afor.control import FIELDS
 
 
 @pytest.fixture
@@ -33,7 +35,9 @@ def run(name: str, model: nn.Module, epochs: int = 2) -> Traces:
 
 
 def test_other_optimizers_leave_no_trace(network) -> None:
-    assert run("adamw", network).result == {}
+    traces = run("adamw", network)
+    assert traces.result == {}
+    assert traces.beta2_by_tensor == {}
 
 
 def test_each_layer_group_has_one_value_per_epoch(network) -> None:
@@ -45,6 +49,42 @@ def test_each_layer_group_has_one_value_per_epoch(network) -> None:
         assert all(0.99 <= value <= 0.999 for value in trace["beta2"])
         assert all(0 <= value <= 1 for value in trace["awake"])
         assert all(value > 0 for value in trace["score"])
+
+
+def test_averages_equal_those_of_a_plain_list(network, monkeypatch) -> None:
+    """A buffer smaller than an epoch, so that sums over several buffers are tested too."""
+    monkeypatch.setattr("afor.bench.traces.BUFFERED_STEPS", 3)
+    optimizer = build_optimizer("afor", network, lr=1e-2, weight_decay=0.0)
+    traces = Traces(optimizer, network)
+    names = [name for name, _ in network.named_parameters()]
+    steps: list[list[dict[str, float]]] = []  # per epoch, step: the controls of every tensor
+    for _ in range(2):
+        for _ in range(7):
+            optimizer.zero_grad()
+            network(torch.randn(4, 3, 32)).square().mean().backward()
+            optimizer.step()
+            traces.after_step()
+            steps.append(
+                [
+                    dict(zip(FIELDS, optimizer.state[p]["control"].tolist(), strict=True))
+                    for p in network.parameters()
+                ]
+            )
+        traces.end_epoch()
+    for group, trace in traces.result.items():
+        of_group = [i for i, name in enumerate(names) if layer_group(name) == group]
+        for epoch in range(2):
+            seen = [row[i] for row in steps[7 * epoch : 7 * epoch + 7] for i in of_group]
+            beta2 = [1 - control["forgetting"] for control in seen]
+            assert trace["beta2"][epoch] == pytest.approx(statistics.fmean(beta2), abs=1e-14)
+            assert trace["beta2_sd"][epoch] == pytest.approx(statistics.pstdev(beta2), abs=1e-7)
+            score = statistics.fmean(control["score"] for control in seen)
+            assert trace["score"][epoch] == pytest.approx(score, rel=1e-12)
+            awake = statistics.fmean(abs(control["zscore"]) > AWAKE for control in seen)
+            assert trace["awake"][epoch] == pytest.approx(awake)
+    for i, name in enumerate(names):
+        mean = statistics.fmean(1 - row[i]["forgetting"] for row in steps)
+        assert traces.beta2_by_tensor[name] == pytest.approx(mean, abs=1e-14)
 
 
 def test_a_fixed_coefficient_shows_as_one(network) -> None:

@@ -88,6 +88,7 @@ class RunRecord:
     traces: Mapping[str, Mapping[str, list[float]]]  # AFOR's controller; {} for the others
     device: str
     elapsed_s: float
+    beta2_by_tensor: Mapping[str, float] = field(default_factory=dict)  # AFOR's mean over all steps
 
     def numbers(self) -> dict[str, object]:
         """Return all that must be the same, bit by bit, when the run is repeated."""
@@ -101,4 +102,5 @@ class RunRecord:
             "test_trials": self.test_trials,
             "steps": self.steps,
             "traces": self.traces,
+            "beta2_by_tensor": self.beta2_by_tensor,
         }

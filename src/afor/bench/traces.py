@@ -8,6 +8,8 @@ if TYPE_CHECKING:
 
 # A tensor whose standardised score is beyond this moves beta2 visibly away from the middle.
 AWAKE = 0.5
+# Control states kept before they are summed: one copy a step instead of a dozen operations.
+BUFFERED_STEPS = 256
 
 
 class Traces:
@@ -24,38 +26,39 @@ class Traces:
 
         self._optimizer = optimizer
         self._named = list(model.named_parameters()) if isinstance(optimizer, AFOR) else []
-        self._groups: list[str] = []  # of each tensor, known from the first step on
-        self._sums: torch.Tensor | None = None
+        self._names: list[str] = []  # of the tensors with a control state
+        self._controls: list[torch.Tensor] = []  # these states, changed in place by every step
+        self._buffer: torch.Tensor | None = None  # (steps, tensors, fields)
+        self._filled = 0
+        self._sums: torch.Tensor | None = None  # (statistics, tensors), of this epoch
         self._steps = 0
+        self._all_beta2: list[float] = []  # per tensor, summed over all steps
+        self._all_steps = 0
         self.result: dict[str, dict[str, list[float]]] = {}
 
     def after_step(self) -> None:
-        """Add the present control state to the sums of this epoch."""
+        """Keep the present control state."""
         if not self._named:
             return
         import torch
 
-        from afor.control import FIELDS
-
-        state = self._optimizer.state
-        if not self._groups:  # tensors that never get a gradient have no control state
-            self._named = [(name, p) for name, p in self._named if "control" in state[p]]
-            self._groups = [layer_group(name) for name, _ in self._named]
-        control = torch.stack([state[p]["control"] for _, p in self._named]).double()
-        beta2 = 1.0 - control[:, FIELDS.index("forgetting")]
-        score = control[:, FIELDS.index("score")]
-        awake = (control[:, FIELDS.index("zscore")].abs() > AWAKE).double()
-        now = torch.stack([beta2, beta2.square(), score, awake])
-        self._sums = now if self._sums is None else self._sums.add_(now)
-        self._steps += 1
+        if self._buffer is None:
+            self._buffer = self._make_buffer()
+        torch.stack(self._controls, out=self._buffer[self._filled])
+        self._filled += 1
+        if self._filled == BUFFERED_STEPS:
+            self._add_up()
 
     def end_epoch(self) -> None:
         """Turn the sums into one value per group and start the next epoch."""
+        self._add_up()
         if self._sums is None:
             return
-        rows = (self._sums / self._steps).tolist()
-        for group in dict.fromkeys(self._groups):
-            members = [i for i, name in enumerate(self._groups) if name == group]
+        totals = self._sums.tolist()
+        rows = [[total / self._steps for total in row] for row in totals]
+        groups = [layer_group(name) for name in self._names]
+        for group in dict.fromkeys(groups):
+            members = [i for i, name in enumerate(groups) if name == group]
             beta2, square, score, awake = (
                 sum(row[i] for i in members) / len(members) for row in rows
             )
@@ -66,7 +69,45 @@ class Traces:
             trace["beta2_sd"].append(max(square - beta2**2, 0.0) ** 0.5)
             trace["score"].append(score)
             trace["awake"].append(awake)
+        before = self._all_beta2 or [0.0] * len(self._names)
+        self._all_beta2 = [old + new for old, new in zip(before, totals[0], strict=True)]
+        self._all_steps += self._steps
         self._sums, self._steps = None, 0
+
+    @property
+    def beta2_by_tensor(self) -> dict[str, float]:
+        """Return each tensor's beta2, averaged over all steps so far; {} for other optimizers."""
+        return {
+            name: total / self._all_steps
+            for name, total in zip(self._names, self._all_beta2, strict=True)
+        }
+
+    def _make_buffer(self) -> "torch.Tensor":
+        """Find the control states; a tensor that got no gradient in the first step has none."""
+        import torch
+
+        state = self._optimizer.state
+        traced = [(name, state[p]["control"]) for name, p in self._named if "control" in state[p]]
+        self._names = [name for name, _ in traced]
+        self._controls = [control for _, control in traced]
+        now = torch.stack(self._controls)
+        return now.new_empty((BUFFERED_STEPS, *now.shape))
+
+    def _add_up(self) -> None:
+        if self._buffer is None or not self._filled:
+            return
+        import torch
+
+        from afor.control import FIELDS
+
+        control = self._buffer[: self._filled].double()
+        beta2 = 1.0 - control[..., FIELDS.index("forgetting")]
+        score = control[..., FIELDS.index("score")]
+        awake = (control[..., FIELDS.index("zscore")].abs() > AWAKE).double()
+        sums = torch.stack([beta2, beta2.square(), score, awake]).sum(dim=1)
+        self._sums = sums if self._sums is None else self._sums + sums
+        self._steps += self._filled
+        self._filled = 0
 
 
 def layer_group(parameter_name: str) -> str:

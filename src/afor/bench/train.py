@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from afor.bench.batches import Side, WindowSource, epoch_batches, make_normalize
+from afor.bench.batches import Batch, Side, WindowSource, epoch_batches, make_normalize
 from afor.bench.devices import pick_device, repeatable
 from afor.bench.errors import TrainingError
 from afor.bench.metrics import measure, vote
@@ -31,6 +31,8 @@ EVALUATION_BATCH = 256  # windows at a time where nothing is learned; part of th
 
 
 Watch = Callable[[Epoch, nn.Module], None]
+# Sees each step once it is taken: the training so far, the batch and its loss, not yet read back.
+WatchStep = Callable[["Fit", Batch, torch.Tensor], None]
 
 
 def train(
@@ -38,12 +40,14 @@ def train(
     source: WindowSource,
     make_model: Callable[[], nn.Module],
     watch: Watch | None = None,
+    watch_step: WatchStep | None = None,
 ) -> RunRecord:
     """Train until validation accuracy stops rising, restore the best weights, test once.
 
     `make_model` builds the network, drawing its weights from torch's global generator; afterwards
     the generator is as it was before the run. `watch` sees each finished epoch and the network as
-    it was judged. Raises ConfigError, DataError or LeakageError.
+    it was judged, `watch_step` each step while the gradients are still in place; neither changes
+    a number. Raises ConfigError, DataError or LeakageError.
     """
     started = time.perf_counter()
     device = pick_device(settings.device)
@@ -61,7 +65,8 @@ def train(
         normalize = make_normalize(settings.normalization, source, split.train, device)
         training = Side("training", source, split.train, normalize, device)
         validation = Side("validation", source, split.validation, normalize, device)
-        fit = Fit(settings, model, optimizer, training, validation, source.n_classes, watch)
+        fit = Fit(settings, model, optimizer, training, validation, source.n_classes)
+        fit.watch, fit.watch_step = watch, watch_step
         reason = fit.run()
         test = trials = None
         if not reason:
@@ -85,6 +90,7 @@ def train(
         traces=fit.traces.result,
         device=str(device),
         elapsed_s=time.perf_counter() - started,
+        beta2_by_tensor=fit.traces.beta2_by_tensor,
     )
 
 
@@ -99,7 +105,6 @@ class Fit:
         training: Side,
         validation: Side,
         n_classes: int,
-        watch: Watch | None = None,
     ) -> None:
         self.settings = settings
         self.model = model
@@ -107,7 +112,8 @@ class Fit:
         self.training = training
         self.validation = validation
         self.n_classes = n_classes
-        self.watch = watch
+        self.watch: Watch | None = None
+        self.watch_step: WatchStep | None = None
         self.traces = Traces(optimizer, model)
         self.history: list[Epoch] = []
         self.best_epoch: int | None = None
@@ -168,9 +174,11 @@ class Fit:
             if after_step is not None:
                 after_step(model, batch.inputs)  # Sophia's second pass, every 10 steps
             self.traces.after_step()
+            if self.watch_step is not None:
+                self.watch_step(self, batch, loss.detach())
             total += loss.detach() * len(indices)
             windows += len(indices)
-        self.steps += len(order)
+            self.steps += 1
         self.traces.end_epoch()
         return (total / windows).item()
 

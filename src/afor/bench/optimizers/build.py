@@ -63,7 +63,7 @@ def build_optimizer(
     >>> type(build_optimizer("mars", model, lr=1e-3, weight_decay=1e-4, gamma=0.05)).__name__
     'MARS'
     """
-    return _construct(name, list(model.parameters()), lr, weight_decay, seed, settings)
+    return _construct(name, list(model.named_parameters()), lr, weight_decay, seed, settings)
 
 
 def check_optimizer(
@@ -72,7 +72,10 @@ def check_optimizer(
     """Raise ConfigError unless `name` can be built with these values, tried on a small tensor."""
     import torch
 
-    _construct(name, [torch.nn.Parameter(torch.zeros(2, 2))], lr, weight_decay, 0, settings)
+    by_tensor = settings.get("beta2_by_tensor")
+    names = list(by_tensor) if isinstance(by_tensor, Mapping) and by_tensor else ["weight"]
+    tensors = [(str(tensor), torch.nn.Parameter(torch.zeros(2, 2))) for tensor in names]
+    _construct(name, tensors, lr, weight_decay, 0, settings)
 
 
 def full_settings(name: str, settings: Mapping[str, object]) -> dict[str, object]:
@@ -131,7 +134,7 @@ def load_class(name: str) -> "type[Optimizer]":
 
 def _construct(
     name: str,
-    params: "list[torch.nn.Parameter]",
+    tensors: "list[tuple[str, torch.nn.Parameter]]",
     lr: float,
     weight_decay: float,
     seed: int,
@@ -151,6 +154,8 @@ def _construct(
             f'optimizer "{name}" takes no weight_decay, but the study asks for {weight_decay:g}. '
             f"Set weight_decay = 0 for it; it would be ignored otherwise."
         )
+    # Only what asks for names gets them: other people's optimizers expect plain tensors.
+    params = tensors if "beta2_by_tensor" in accepted else [tensor for _, tensor in tensors]
     try:
         return cls(params, **arguments)
     except (TypeError, ValueError, AssertionError) as error:

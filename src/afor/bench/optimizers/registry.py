@@ -149,6 +149,17 @@ _ENTRIES = [
         variant_of="adamw",
         reference="ours: is it the adaptation, or the constant?",
     ),
+    OptimizerEntry(
+        name="adamw_per_tensor",
+        label="AdamW β₂ per tensor",
+        kind="control",
+        target="afor.bench.optimizers.per_tensor:PerTensorAdamW",
+        # A study adds beta2_by_tensor; without it this is AdamW.
+        settings=ADAM_FAMILY,
+        decay="decoupled",
+        origin="this package",
+        reference="ours: AFOR's own time average, held constant",
+    ),
     _afor(
         "afor_calibrated",
         "AFOR calibrated",

@@ -1,0 +1,1 @@
+"""What a single training shows: memory, landscape, shift, cost, theory."""
