@@ -27,6 +27,11 @@ def test_two_data_sets_get_two_axes_of_the_same_span():
     spans = [np.ptp(axis.get_ylim()) for axis in figure.axes]
     assert len(spans) == 2
     assert spans[0] == pytest.approx(spans[1])
+    heights = [
+        axis.transAxes.inverted().transform(axis.transData.transform((0, points[name][0][1])))[1]
+        for axis, name in zip(figure.axes, points, strict=True)
+    ]
+    assert heights[0] > 0.5 > heights[1]  # on halves of their own they cannot cross
 
 
 def test_the_default_is_marked_and_its_noise_is_a_band():

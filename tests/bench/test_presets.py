@@ -92,6 +92,7 @@ def test_the_rates_of_a_search_serve_the_study_that_follows(here):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("preset", LOOKS)
 def test_a_preset_runs_on_all_its_data_sets_and_backbones(here, preset, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")

@@ -30,6 +30,18 @@ def test_entries_are_read_by_name_with_afor_at_the_default():
     assert found["warm-up steps"].default == 100
 
 
+def test_an_unfinished_study_compares_the_folds_that_all_values_have():
+    results, expected = simulate_results({"afor": 0, "afor_w_0.5": 0}, datasets=["bci2a"])
+    left = [r for r in results if (r.optimizer, r.fold) not in (("afor_w_0.5", 3), ("afor", 4))]
+    (setting,) = sensitivity_of(collect_cells(left, expected))
+    whole = [r for r in results if r.fold not in (3, 4)]
+    (same,) = sensitivity_of(collect_cells(whole))
+    assert setting.points == same.points
+    apart = [r for r in results if (r.optimizer == "afor") == (r.fold < 4)]
+    with pytest.raises(ConfigError, match="no fold is finished for every value"):
+        sensitivity_of(collect_cells(apart, expected))
+
+
 def test_the_noise_of_each_data_set_comes_with_it():
     assert all(not setting.noise for setting in sensitivity_of(cells()))
     gains = {"afor": 0, "afor_seed_1": 0, "afor_w_0.5": 0}

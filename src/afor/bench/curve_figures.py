@@ -79,15 +79,20 @@ def runs_ended_early(curves: Mapping[str, Curves]) -> int:
 def sensitivity_figure(settings: Sequence[Sensitivity], ylabel: str = "Acc (%)") -> Any:
     """Draw the mean over one setting at a time, default dashed; two data sets have two axes.
 
-    All axes span as many points, so that equal changes look equal in every panel.
+    All axes span as many points, so that equal changes look equal in every panel. Of two data
+    sets the first stands in the upper half: curves on different axes that cross say nothing.
     """
     _need(settings, "settings")
-    sides: list[Any] = []
+    panels: list[list[Any]] = []
     with house_style():
-        figure, axes = new_figure(14 + 36 * len(settings), rows=len(settings))
+        figure, axes = new_figure(14 + 40 * len(settings), rows=len(settings))
         for axis, setting in zip(axes[:, 0], settings, strict=True):
-            sides += _sensitivity_panel(axis, setting, ylabel)
+            panels.append(_sensitivity_panel(axis, setting, ylabel))
+        sides = [side for panel in panels for side in panel]
         _same_span(sides)
+        for panel in panels:
+            if len(panel) == 2:
+                _stack(*panel)
         note = "dashed: default"
         if any(setting.noise for setting in settings):
             note += "; bands: noise floor around the default"
@@ -124,7 +129,7 @@ def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any
                     linewidth=0, zorder=0,
                 )  # fmt: skip
         if twin or len(setting.points) == 1:
-            side.set_ylabel(plain(f"{dataset_label(dataset)}, {ylabel}"), color=color)
+            side.set_ylabel(plain(f"{dataset_label(dataset)}\n{ylabel}"), color=color)
             side.tick_params(axis="y", colors=color)
     if twin:
         sides[1].spines["right"].set_visible(True)
@@ -218,6 +223,17 @@ def _same_span(sides: Sequence[Any]) -> None:
     half = max(high - low for low, high in limits) / 2
     for side, (low, high) in zip(sides, limits, strict=True):
         side.set_ylim((low + high) / 2 - half, (low + high) / 2 + half)
+
+
+def _stack(upper: Any, lower: Any) -> None:
+    """Move one axis to the upper half of their panel and the other to the lower, labels too."""
+    for side, is_upper in ((upper, True), (lower, False)):
+        low, high = side.get_ylim()
+        span = high - low
+        side.set_ylim((low - span, high) if is_upper else (low, high + span))
+        side.set_yticks([tick for tick in side.get_yticks() if low <= tick <= high])
+        side.yaxis.set_label_coords(*((-0.14, 0.75) if is_upper else (1.14, 0.25)))
+        side.grid(axis="y")
 
 
 def _plain_log_ticks(axis: Any) -> None:

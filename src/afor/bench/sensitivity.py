@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afor.bench.errors import ConfigError
-from afor.bench.fold_values import Cells
+from afor.bench.fold_values import Cells, mean_of_draws, mean_sd
 from afor.bench.names import metric_scale
 from afor.bench.noise_floor import noise_floor
 from afor.bench.optimizers.registry import AFOR_DESIGN
@@ -59,30 +59,53 @@ def default_of(setting: str) -> float:
 
 
 def sensitivity_of(cells: Cells, metric: str = "accuracy") -> list[Sensitivity]:
-    """Return each varied setting with its values in order; AFOR itself stands at the default."""
-    found: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
-    scale = metric_scale(metric)
-    for (dataset, _, name), cell in cells.items():
-        varied = varied_setting(name)
-        if varied and cell.has(metric):
-            mean, sd, _ = cell.summary(metric)
-            points = found.setdefault(varied[0], {}).setdefault(dataset, [])
-            points.append((varied[1], scale * mean, scale * sd))
-    if not found:
+    """Return each varied setting with its values in order; AFOR itself stands at the default.
+
+    While a study is incomplete, means are taken over the folds and draws that all entries of a
+    data set have: over others, two values would be compared on different people.
+    """
+    members = {
+        key: cell
+        for key, cell in cells.items()
+        if (is_varied(key[2]) or key[2] == "afor") and cell.has(metric)
+    }
+    if not any(is_varied(name) for _, _, name in members):
         raise ConfigError(NOT_VARIED)
-    several = {d: {b for dd, b, o in cells if dd == d and is_varied(o)} for d, _, _ in cells}
-    crowded = [dataset for dataset, backbones in several.items() if len(backbones) > 1]
-    if crowded:
-        raise ConfigError(f"{crowded[0]} has several backbones; choose one with --backbone.")
-    floors = {d: noise_floor(cells, d, b, metric) for d, bs in several.items() for b in bs}
-    noise = {dataset: scale * floor.bound for dataset, floor in floors.items() if floor}
-    settings = []
-    for key, points_by_dataset in found.items():
-        default = default_of(key)
-        for (dataset, _, name), cell in cells.items():
-            if name == "afor" and dataset in points_by_dataset and cell.has(metric):
-                mean, sd, _ = cell.summary(metric)
-                points_by_dataset[dataset].append((default, scale * mean, scale * sd))
-        ordered = {dataset: tuple(sorted(row)) for dataset, row in points_by_dataset.items()}
-        settings.append(Sensitivity(SETTINGS[key][0], default, ordered, noise))
-    return settings
+    scale = metric_scale(metric)
+    networks: dict[str, str] = {}
+    for dataset, backbone, name in members:
+        if is_varied(name) and networks.setdefault(dataset, backbone) != backbone:
+            raise ConfigError(f"{dataset} has several backbones; choose one with --backbone.")
+    found: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    noise: dict[str, float] = {}
+    for dataset, backbone in networks.items():
+        block = {o: cell for (d, b, o), cell in members.items() if (d, b) == (dataset, backbone)}
+        common = set.intersection(*(set(cell.runs) for cell in block.values()))
+        if not common:
+            raise ConfigError(
+                f"{dataset}: no fold is finished for every value yet. `afor run` goes on."
+            )
+        points = {
+            name: mean_sd([*mean_of_draws({k: cell.value(k, metric) for k in common}).values()])
+            for name, cell in block.items()
+        }
+        for name, (mean, sd, _) in points.items():
+            if varied := varied_setting(name):
+                row = found.setdefault(varied[0], {}).setdefault(dataset, [])
+                row.append((varied[1], scale * mean, scale * sd))
+        if "afor" in points:
+            mean, sd, _ = points["afor"]
+            for setting, rows in found.items():
+                if dataset in rows:
+                    rows[dataset].append((default_of(setting), scale * mean, scale * sd))
+        if floor := noise_floor(cells, dataset, backbone, metric):
+            noise[dataset] = scale * floor.bound
+    return [
+        Sensitivity(
+            SETTINGS[setting][0],
+            default_of(setting),
+            {dataset: tuple(sorted(row)) for dataset, row in rows.items()},
+            noise,
+        )
+        for setting, rows in found.items()
+    ]
