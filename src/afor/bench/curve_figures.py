@@ -129,7 +129,7 @@ def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any
                     linewidth=0, zorder=0,
                 )  # fmt: skip
         if twin or len(setting.points) == 1:
-            side.set_ylabel(plain(f"{dataset_label(dataset)}\n{ylabel}"), color=color)
+            side.set_ylabel(f"{plain(dataset_label(dataset))}\n{plain(ylabel)}", color=color)
             side.tick_params(axis="y", colors=color)
     if twin:
         sides[1].spines["right"].set_visible(True)
@@ -229,11 +229,12 @@ def _stack(upper: Any, lower: Any) -> None:
     """Move one axis to the upper half of their panel and the other to the lower, labels too."""
     for side, is_upper in ((upper, True), (lower, False)):
         low, high = side.get_ylim()
-        span = high - low
-        side.set_ylim((low - span, high) if is_upper else (low, high + span))
+        gap = 0.06 * (high - low)  # to the frame, and between the halves
+        low, high = low - gap, high + gap
+        side.set_ylim((2 * low - high, high) if is_upper else (low, 2 * high - low))
         side.set_yticks([tick for tick in side.get_yticks() if low <= tick <= high])
-        side.yaxis.set_label_coords(*((-0.14, 0.75) if is_upper else (1.14, 0.25)))
-        side.grid(axis="y")
+        side.yaxis.label.set_y(0.75 if is_upper else 0.25)
+        side.grid(visible=True, axis="y")
 
 
 def _plain_log_ticks(axis: Any) -> None:
