@@ -196,3 +196,77 @@ def kill():
         process.communicate()
 
     return end
+
+
+LANDSCAPE_STUDY = """
+name = "paths"
+backbones = ["eegnet"]
+[training]
+max_epochs = 3
+batch_size = 32
+[protocol]
+draws = 1
+[[datasets]]
+name = "synthetic"
+options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
+[[optimizers]]
+name = "adam"
+[[optimizers]]
+name = "adam_seed_1"
+use = "adam"
+seed = 1
+[[optimizers]]
+name = "afor"
+"""
+
+
+@pytest.fixture(scope="session")
+def trained_paths(tmp_path_factory):
+    """Give a study of seconds, its file, its runs of Adam and AFOR, and their trajectories."""
+    from types import SimpleNamespace
+
+    from afor.bench.analysis.replay import find_run
+    from afor.bench.analysis.trajectories import record_trajectory
+
+    folder = tmp_path_factory.mktemp("paths")
+    file = folder / "paths.toml"
+    file.write_text(LANDSCAPE_STUDY)
+    study, cache = load_study(str(file)), folder / "cache"
+    runs = [find_run(study, optimizer=name, cache_dir=cache) for name in ("adam", "afor")]
+    return SimpleNamespace(
+        study=study,
+        file=file,
+        cache=cache,
+        runs=runs,
+        trajectories=[record_trajectory(run) for run in runs],
+    )
+
+
+@pytest.fixture
+def bowl():
+    """Give a landscape by hand: the loss 1 + x² + y², and two paths that know it."""
+    from afor.bench.analysis.landscape import Landscape, PathInPlane
+
+    axis = [-2.0, -1.0, 0.0, 1.0, 2.0]
+
+    def path(x, y, share, epochs):
+        losses = [1 + a * a + b * b for a, b in zip(x, y, strict=True)]
+        return PathInPlane(
+            x=x, y=y, steps=list(range(len(x))), solution=len(x) - 1, epochs=epochs,
+            projected_loss=losses, true_loss=[loss + 0.5 for loss in losses],
+            minimum_loss=min(losses), minimum_true_loss=min(losses) + 0.5, path_length=2.5,
+            path_length_full=40.0, explained_share=share, step_share=share / 2,
+            random_length_mean=2.0, random_length_sd=0.75,
+        )  # fmt: skip
+
+    return Landscape(
+        study="made up", dataset="deap", backbone="eegnet", fold=1, draw=2, center="afor",
+        directions="random", seed=7, weights=1724, span=2.0, windows=512, training_windows=9000,
+        batch_norm="fixed", norm_layers=3, every_steps=0, axis=axis,
+        loss=[[1 + x * x + y * y for x in axis] for y in axis],
+        paths={
+            "adam": path([1.5, 1.0, 1.0], [1.5, 1.0, 0.0], 0.0012, 2),
+            "afor": path([1.5, 0.5, 0.0], [1.5, 1.0, 0.0], 0.0023, 3),
+        },
+        workers=2, grid_s=61.0,
+    )  # fmt: skip
