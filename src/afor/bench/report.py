@@ -10,9 +10,12 @@ from typing import Any
 
 from afor import __version__
 from afor.bench import curve_figures, figures
+from afor.bench.analysis.landscape import Landscape, content_of
 from afor.bench.curves import Records, loss_curves, run_traces
 from afor.bench.errors import ConfigError
 from afor.bench.fold_values import Cell, Cells, mean_of_draws
+from afor.bench.landscape_figure import landscape_figure
+from afor.bench.landscape_text import findings
 from afor.bench.names import (
     PAPER_METRICS,
     backbone_label,
@@ -21,7 +24,7 @@ from afor.bench.names import (
     metric_scale,
     optimizer_label,
 )
-from afor.bench.paper_tables import beside_paper_table, same_method_table
+from afor.bench.paper_tables import beside_paper_table, landscape_table, same_method_table
 from afor.bench.report_svg import folds_svg, inline_svg
 from afor.bench.report_text import verdicts
 from afor.bench.results import RunResult
@@ -43,6 +46,7 @@ class ReportInput:
     sources: Sequence[str]  # names of the stores
     records: Records = ()  # histories and traces, where a store has them
     studies: Mapping[str, str] | None = None  # name: TOML
+    landscape: Landscape | None = None
 
 
 def render_report(
@@ -59,6 +63,8 @@ def render_report(
     from markupsafe import Markup
 
     tables = _tables(cells, metrics, baseline)
+    seen = given.landscape
+    tables["landscape"] = landscape_table(content_of(seen)) if seen else None
     anchors = {_link(cell): f"cell-{i}" for i, cell in enumerate(cells.values()) if cell.runs}
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(printable=printable, sortvalue=_sort_value, groups=_groups)
@@ -87,6 +93,7 @@ def render_report(
             _details(cell, metrics, anchors[_link(cell)]) for cell in cells.values() if cell.runs
         ],
         "studies": list((given.studies or {}).items()),
+        "findings": findings(seen) if seen else [],
         "disjoint": _tested_once(given.results),
         "raw": _data_link("text/csv", results_csv(given.results)),
         "static": static,
@@ -96,9 +103,12 @@ def render_report(
     context["sections"] = [
         (name, text)
         for name, text in _SECTIONS.items()
-        if {"noise": tables["noise"], "training": drawn["training"], "more": tables["more"]}.get(
-            name, True
-        )
+        if {
+            "noise": tables["noise"],
+            "training": drawn["training"],
+            "landscape": seen,
+            "more": tables["more"],
+        }.get(name, True)
     ]
     return environment.from_string(_template("report.html")).render(context)
 
@@ -110,6 +120,7 @@ _SECTIONS = {
     "folds": "Paired folds",
     "ranks": "Ranks",
     "training": "While training",
+    "landscape": "Loss landscape",
     "more": "Variants",
     "paper": "Beside the paper",
     "protocol": "Protocol and data",
@@ -146,7 +157,12 @@ def _flat(tables: Mapping[str, Any]) -> list[Table]:
 def _figures(
     cells: Cells, given: ReportInput, metric: str, baseline: str
 ) -> dict[str, list[tuple[str, str]]]:
-    found: dict[str, list[tuple[str, str]]] = {"gains": [], "training": [], "more": []}
+    found: dict[str, list[tuple[str, str]]] = {
+        "gains": [],
+        "training": [],
+        "landscape": [],
+        "more": [],
+    }
     gain = figures.gain_figure(cells, metric, baseline=baseline)
     found["gains"].append((inline_svg(gain, "gain"), "Gain over the baseline per data set."))
     try:
@@ -155,6 +171,9 @@ def _figures(
         found["gains"].append((inline_svg(ranked, "ranks"), caption))
     except ConfigError:  # no block is complete
         pass
+    if (seen := given.landscape) is not None:
+        caption = f"{seen.place}; {seen.directions} directions. One run, not a mean."
+        found["landscape"].append((inline_svg(landscape_figure(seen), "landscape"), caption))
     main = main_optimizers(cells)
     networks = dict.fromkeys((run.dataset, run.backbone) for run, _ in given.records)
     for number, (dataset, backbone) in enumerate(list(networks)[:MAX_NETWORKS]):

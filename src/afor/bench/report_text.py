@@ -60,7 +60,11 @@ def _verdict(found: list[Comparison], cells: Cells) -> str:
     if any(c.floor is not None for c in rows):
         outside = sum(c.inside_noise is False for c in rows)
         if blocks == 1:
-            text += ", beyond the noise floor" if outside else ", and the gain is within the noise floor"
+            text += (
+                ", beyond the noise floor"
+                if outside
+                else ", and the gain is within the noise floor"
+            )
         else:
             text += f", beyond the noise floor in {outside} of {blocks}"
     else:

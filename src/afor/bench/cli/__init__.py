@@ -5,10 +5,12 @@ import sys
 import typer
 
 from afor.bench.cli import (
+    cost,
     data,
     demo,
     doctor,
     files,
+    landscape,
     models,
     optimizers,
     report,
@@ -16,6 +18,7 @@ from afor.bench.cli import (
     runs,
     study,
     tables,
+    theory,
 )
 from afor.bench.errors import AforError
 
@@ -41,10 +44,13 @@ for _commands in (
     runs,
     files,
     tables,
+    cost,
+    theory,
     report,
     data,
     models,
     optimizers,
+    landscape,
 ):
     _commands.register(app)
 

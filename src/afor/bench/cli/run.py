@@ -63,7 +63,7 @@ def run(
             "search unsharded first and give it with --lr-from."
         )
     workers = jobs or max(1, cores() // chosen.threads)
-    with stopped_by_signals(name, path):
+    with stopped_in_run(f"afor run {name}", path):
         hands = make_engine(engine, scheduler, workers, chosen.threads)
         find_rate = (
             _own_rates(chosen, toml, path, hands, workers, cache_dir)
@@ -138,14 +138,15 @@ def describe_summary(name: str, path: Path, summary: "Summary") -> str:
     words += [f"{summary.diverged} diverged"] if summary.diverged else []
     words += [f"{summary.failed} failed"] if summary.failed else []
     words += [f"{summary.open} open"] if summary.open else []
-    return f"{name}: {summary.planned} runs: {', '.join(words)} ({summary.trained} now) in {path}"
+    counts = f"{', '.join(words)} ({summary.trained} trained now)"
+    return f"{name}: {summary.planned} runs: {counts} in {path}"
 
 
 class stopped_by_signals:  # noqa: N801  reads as a statement where it is used
     """Turn Ctrl-C, and the signal batch systems send, into exit code 130 and how to go on."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        self._name, self._path = name, path
+    def __init__(self, kept: str, following: str) -> None:
+        self._kept, self._following = kept, following
 
     def __enter__(self) -> None:
         self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -153,12 +154,16 @@ class stopped_by_signals:  # noqa: N801  reads as a statement where it is used
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
         signal.signal(signal.SIGTERM, self._before)
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            typer.echo(
-                f"\nStopped. All finished runs are kept in {self._path}.\n"
-                f"Next: the same command goes on where this one stopped (afor run {self._name})",
-                err=True,
-            )
+            typer.echo(f"\nStopped. {self._kept}\nNext: {self._following}", err=True)
             raise SystemExit(130) from None
+
+
+def stopped_in_run(command: str, path: Path) -> stopped_by_signals:
+    """Say, when a study is stopped, where its runs are and how to go on."""
+    return stopped_by_signals(
+        f"All finished runs are kept in {path}.",
+        f"the same command goes on where this one stopped ({command})",
+    )
 
 
 def _own_rates(

@@ -115,8 +115,9 @@ def plan(
             if (c.dataset, c.backbone, c.optimizer) == (row.dataset, row.backbone, row.optimizer)
         )
         typer.echo(
-            f"  {row.dataset} × {row.backbone} × {row.optimizer}: {row.folds} folds × "
-            f"{row.draws} draws, lr {rate:g}"
+            f"  {row.dataset} × {row.backbone} × {row.optimizer}: "
+            f"{_count(row.folds, made.manifests[row.dataset].blocks, 'fold')} × "
+            f"{_count(row.draws, chosen.protocol.draws, 'draw')}, lr {rate:g}"
         )
     typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
     if counts["open"]:
@@ -148,6 +149,16 @@ def status(
     waiting = any(study["open"] for study in found["studies"])
     following = f"failures {name}" if broken else f"run {name}" if waiting else f"stats {path}"
     typer.echo(f"\nNext: afor {following}", err=True)
+
+
+def _count(chosen: int, all_: int, word: str) -> str:
+    """Say how many there are, and of how many when the study takes only some.
+
+    >>> _count(4, 4, "fold"), _count(1, 4, "fold"), _count(1, 1, "draw")
+    ('4 folds', '1 of 4 folds', '1 draw')
+    """
+    noun = word if all_ == 1 else f"{word}s"
+    return f"{all_} {noun}" if chosen == all_ else f"{chosen} of {all_} {noun}"
 
 
 def with_roots(chosen: "Study", roots: list[str] | None) -> "Study":
