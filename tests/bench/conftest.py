@@ -213,75 +213,6 @@ def kill():
     return end
 
 
-@pytest.fixture
-def real_study(tiny):
-    """Write a study that trains a small EEGNet, six runs of two epochs, instead of the tiny one."""
-
-    def write():
-        tiny.file.write_text("""
-name = "real"
-backbones = ["eegnet"]
-optimizers = ["adam", "sophia", "afor"]
-[training]
-max_epochs = 2
-batch_size = 8
-[protocol]
-draws = 1
-only_folds = [0, 1]
-[[datasets]]
-name = "synthetic"
-options = { n_subjects = 3, trials = 6, rate_hz = 64.0, channels = ["C3", "Cz", "C4"] }
-""")
-
-    return write
-
-
-@pytest.fixture
-def cluster(tiny, tmp_path):
-    """Start a real scheduler and two real workers, in other processes and another folder."""
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    address_file = folder / "scheduler.json"
-    environment = {
-        **tiny.environment,
-        "AFOR_CACHE": str(folder / "cache"),
-        "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
-    }
-    common = {"cwd": folder, "env": environment, "start_new_session": True}
-    log = (folder / "log").open("wb")
-    python = [sys.executable, "-m", "dask"]
-    quiet = ["--no-dashboard", "--host", "127.0.0.1"]
-    started = [
-        subprocess.Popen(
-            [*python, "scheduler", *quiet, "--port", "0", "--scheduler-file", address_file],
-            stdout=log,
-            stderr=log,
-            **common,
-        )
-    ]
-    end = time.monotonic() + 60
-    while not address_file.exists() or not address_file.read_text().strip():
-        assert time.monotonic() < end, (folder / "log").read_text()
-        time.sleep(0.05)
-    address = json.loads(address_file.read_text())["address"]
-    workers = ["--nthreads", "1", "--nworkers", "2", "--local-directory", folder / "space"]
-    started.append(
-        subprocess.Popen(
-            [*python, "worker", address, *quiet, *workers], stdout=log, stderr=log, **common
-        )
-    )
-    yield address
-    for process in reversed(started):  # with the nannies and workers of its group
-        os.killpg(process.pid, signal.SIGTERM)
-    for process in reversed(started):
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    log.close()
-
-
 LANDSCAPE_STUDY = """
 name = "paths"
 backbones = ["eegnet"]
@@ -354,3 +285,72 @@ def bowl():
         },
         workers=2, grid_s=61.0,
     )  # fmt: skip
+
+
+@pytest.fixture
+def real_study(tiny):
+    """Write a study that trains a small EEGNet, six runs of two epochs, instead of the tiny one."""
+
+    def write():
+        tiny.file.write_text("""
+name = "real"
+backbones = ["eegnet"]
+optimizers = ["adam", "sophia", "afor"]
+[training]
+max_epochs = 2
+batch_size = 8
+[protocol]
+draws = 1
+only_folds = [0, 1]
+[[datasets]]
+name = "synthetic"
+options = { n_subjects = 3, trials = 6, rate_hz = 64.0, channels = ["C3", "Cz", "C4"] }
+""")
+
+    return write
+
+
+@pytest.fixture
+def cluster(tiny, tmp_path):
+    """Start a real scheduler and two real workers, in other processes and another folder."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    address_file = folder / "scheduler.json"
+    environment = {
+        **tiny.environment,
+        "AFOR_CACHE": str(folder / "cache"),
+        "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
+    }
+    common = {"cwd": folder, "env": environment, "start_new_session": True}
+    log = (folder / "log").open("wb")
+    python = [sys.executable, "-m", "dask"]
+    quiet = ["--no-dashboard", "--host", "127.0.0.1"]
+    started = [
+        subprocess.Popen(
+            [*python, "scheduler", *quiet, "--port", "0", "--scheduler-file", address_file],
+            stdout=log,
+            stderr=log,
+            **common,
+        )
+    ]
+    end = time.monotonic() + 60
+    while not address_file.exists() or not address_file.read_text().strip():
+        assert time.monotonic() < end, (folder / "log").read_text()
+        time.sleep(0.05)
+    address = json.loads(address_file.read_text())["address"]
+    workers = ["--nthreads", "1", "--nworkers", "2", "--local-directory", folder / "space"]
+    started.append(
+        subprocess.Popen(
+            [*python, "worker", address, *quiet, *workers], stdout=log, stderr=log, **common
+        )
+    )
+    yield address
+    for process in reversed(started):  # with the nannies and workers of its group
+        os.killpg(process.pid, signal.SIGTERM)
+    for process in reversed(started):
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    log.close()

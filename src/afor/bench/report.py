@@ -24,16 +24,18 @@ from afor.bench.names import (
     metric_scale,
     optimizer_label,
 )
+from afor.bench.noise_figure import noise_figure
 from afor.bench.paper_tables import beside_paper_table, landscape_table, same_method_table
 from afor.bench.report_svg import folds_svg, inline_svg
 from afor.bench.report_text import verdicts
 from afor.bench.results import RunResult
 from afor.bench.results_files import results_csv
 from afor.bench.sensitivity import sensitivity_of
-from afor.bench.side_tables import ablation_table, datasets_table, noise_table, ranks_table
+from afor.bench.side_tables import datasets_table, noise_table, ranks_table
 from afor.bench.statistics import BASELINE, blocks_of, main_optimizers, mean_ranks
 from afor.bench.table_formats import Column, Table, printable, to_csv, to_latex
 from afor.bench.tables import comparison_table, main_table
+from afor.bench.variant_tables import ablation_table, sensitivity_table
 
 MAX_NETWORKS = 4  # whose training curves are drawn
 
@@ -136,7 +138,7 @@ def _tables(cells: Cells, metrics: Sequence[str], baseline: str) -> dict[str, An
             return None
         return table
 
-    more = [if_there(ablation_table, metrics)]
+    more = [if_there(ablation_table, metrics), if_there(sensitivity_table, metrics)]
     return {
         "main": main_table(cells, metrics, baseline=baseline),
         "comparisons": comparison_table(cells, metrics, baseline=baseline),
@@ -193,6 +195,12 @@ def _figures(
         found["training"].append(
             (inline_svg(drawn, f"beta{number}"), "What AFOR's controller did, by layer group.")
         )
+    try:
+        drawn = noise_figure(cells, metric, baseline=baseline)
+        caption = "Folds of identical methods, and of the others beside them."
+        found["gains"].append((inline_svg(drawn, "noise"), caption))
+    except ConfigError:  # no A/A controls
+        pass
     try:
         drawn = curve_figures.sensitivity_figure(sensitivity_of(cells, metric))
         found["more"].append((inline_svg(drawn, "sensitivity"), "One setting of AFOR at a time."))

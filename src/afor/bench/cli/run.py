@@ -1,11 +1,23 @@
 """The command ``afor run``: from a study to a complete store, whatever happens on the way."""
 
+import shlex
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from afor.bench.cli.changes import (
+    Backbone,
+    DataOption,
+    Dataset,
+    Draws,
+    Epochs,
+    Optimizer,
+    Setting,
+    changed_text,
+    changes_of,
+)
 from afor.bench.cli.study import (
     CachePath,
     Jobs,
@@ -46,15 +58,24 @@ def run(
     root: Roots = None,
     cache_dir: CachePath = None,
     json_: Json = False,
+    dataset: Dataset = None,
+    data_option: DataOption = None,
+    backbone: Backbone = None,
+    optimizer: Optimizer = None,
+    epochs: Epochs = None,
+    draws: Draws = None,
+    setting: Setting = None,
 ) -> None:
     """Train what a study still lacks. Safe to stop at any time; run it again to go on."""
     import json
     from dataclasses import asdict
 
-    from afor.bench.config import load_study, study_text
+    from afor.bench.config import parse_study
     from afor.bench.places import parse_part, store_path
 
-    chosen, (toml, _) = with_roots(load_study(name), root), study_text(name)
+    changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    toml, where = changed_text(name, changes, store)
+    chosen = with_roots(parse_study(toml, where), root)
     part = parse_part(shard) if shard else None
     path = store_path(chosen.name, store, part)
     if lr_per_optimizer and (lr_from or part):
@@ -63,7 +84,9 @@ def run(
             "search unsharded first and give it with --lr-from."
         )
     workers = jobs or max(1, cores() // chosen.threads)
-    with stopped_in_run(f"afor run {name}", path):
+    if changes.words():
+        typer.echo(f"{chosen.description} It is called {chosen.name}, in {path}.", err=True)
+    with stopped_in_run(f"afor run {shlex.join([name, *changes.words()])}", path):
         hands = make_engine(engine, scheduler, workers, chosen.threads)
         find_rate = (
             _own_rates(chosen, toml, path, hands, workers, cache_dir)
@@ -80,12 +103,23 @@ def run(
     if summary.failed:
         typer.echo(f"\nNext: afor failures {path}", err=True)
         raise typer.Exit(code=1)
-    following = f"afor merge results/{chosen.name}.db {path}" if part else f"afor stats {path}"
+    following = f"afor merge results/{chosen.name}.db {path}" if part else _look(chosen.name, path)
     if chosen.search and not part:
         if not json_:
             _print_rates(path, chosen.name, err=False)
         following = f"afor run paper --lr-from {path}"
     typer.echo(f"\nNext: {following}", err=True)
+
+
+def _look(study: str, path: Path) -> str:
+    """Return the command that shows what a study was made for; changed presets keep the start."""
+    looks = {
+        "ablation": f"afor table ablation {path}",
+        "sensitivity": f"afor figure sensitivity {path}",
+        "convergence": f"afor figure convergence {path}",
+        "controls": f"afor table noise {path}",
+    }
+    return looks.get(study.partition("-")[0], f"afor stats {path}")
 
 
 def train_study(

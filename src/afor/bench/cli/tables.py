@@ -13,11 +13,21 @@ if TYPE_CHECKING:
     from afor.bench.fold_values import Cells
     from afor.bench.table_formats import Table
 
-FROM_RESULTS = ("main", "comparisons", "ablation", "ranks", "noise", "datasets", "beside-paper")
+FROM_RESULTS = (
+    "main",
+    "comparisons",
+    "ablation",
+    "sensitivity",
+    "ranks",
+    "noise",
+    "datasets",
+    "beside-paper",
+)
+FROM_STORES = ("convergence",)  # needs whole records: files of results hold no curves
 FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method")
 MEASURED = ("learning-rates", "cost", "landscape")
-TABLES = (*FROM_RESULTS, *FROM_PAPER, *MEASURED)
-RESULT_FIGURES = ("gain", "folds", "ranks", "sensitivity")
+TABLES = (*FROM_RESULTS, *FROM_STORES, *FROM_PAPER, *MEASURED)
+RESULT_FIGURES = ("gain", "folds", "ranks", "ablation", "sensitivity", "noise")
 CURVE_FIGURES = ("convergence", "forgetting")
 FILE_FIGURES = ("landscape",)  # from --data alone
 FIGURES = (*RESULT_FIGURES, *CURVE_FIGURES, *FILE_FIGURES)
@@ -103,8 +113,9 @@ def table(
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, "utf-8")
         typer.echo(str(output))
-    if name in FROM_RESULTS:
-        _next(f"afor figure gain {_names(paths)} --output gain.pdf")
+    if name in (*FROM_RESULTS, *FROM_STORES):
+        drawn = name if name in (*RESULT_FIGURES, *CURVE_FIGURES) else "gain"
+        _next(f"afor figure {drawn} {_names(paths)} --output {drawn}.pdf")
 
 
 def figure(
@@ -156,7 +167,7 @@ def _build(
     study: list[str] | None,
     ours: Path | None,
 ) -> "Table":
-    from afor.bench import cost_table, paper_tables, side_tables, tables
+    from afor.bench import cost_table, paper_tables, side_tables, tables, variant_tables
 
     measured = _read_json(ours) if ours else None
     needs_no_results: dict[str, Callable[[], Table]] = {
@@ -170,12 +181,21 @@ def _build(
     }
     if name in needs_no_results:
         return needs_no_results[name]()
+    if name in FROM_STORES:
+        from afor.bench.curves import loss_curves
+        from afor.bench.loss_table import convergence_table
+        from afor.bench.results_files import load_records
+
+        if not paths:
+            raise ConfigError(f"The table {name!r} needs a store: name one, or several.")
+        return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
     cells, metrics = _cells(paths, study), _metrics(metric)
     chosen: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
         "main": lambda: tables.main_table(cells, metrics, baseline=baseline, **chosen),
         "comparisons": lambda: tables.comparison_table(cells, metrics, baseline=baseline, **chosen),
-        "ablation": lambda: side_tables.ablation_table(cells, metrics),
+        "ablation": lambda: variant_tables.ablation_table(cells, metrics),
+        "sensitivity": lambda: variant_tables.sensitivity_table(cells, metrics),
         "ranks": lambda: side_tables.ranks_table(cells, metrics, **chosen),
         "noise": lambda: side_tables.noise_table(cells, metrics),
         "datasets": lambda: side_tables.datasets_table(cells),
@@ -200,12 +220,32 @@ def _draw_results(
         return figures.gain_figure(cells, metric, baseline=baseline, optimizers=optimizer)
     if name == "ranks":
         return figures.rank_figure(mean_ranks(cells, [metric], optimizer))
+    chosen = {
+        key: cell
+        for key, cell in cells.items()
+        if dataset in (None, key[0]) and backbone in (None, key[1])
+    }
+    if not chosen:
+        there = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in cells))
+        raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {there}.")
     if name == "sensitivity":
         from afor.bench.curve_figures import sensitivity_figure
+        from afor.bench.names import metric_label, metric_scale
         from afor.bench.sensitivity import sensitivity_of
 
-        chosen = {key: cell for key, cell in cells.items() if backbone in (None, key[1])}
-        return sensitivity_figure(sensitivity_of(chosen, metric))
+        unit = " (%)" if metric_scale(metric) != 1 else ""
+        return sensitivity_figure(sensitivity_of(chosen, metric), metric_label(metric) + unit)
+    if name == "ablation":
+        from afor.bench.variant_tables import ablation_table, variants_of
+
+        ablation_table(chosen, [metric])  # says what is missing where there are no variants
+        return figures.gain_figure(
+            chosen, metric, baseline="afor", optimizers=optimizer or variants_of(chosen)
+        )
+    if name == "noise":
+        from afor.bench.noise_figure import noise_figure
+
+        return noise_figure(chosen, metric, baseline=baseline, optimizers=optimizer)
     place = next(
         ((d, b) for d, b, _ in cells if dataset in (None, d) and backbone in (None, b)),
         (dataset or "", backbone or ""),
