@@ -1,4 +1,7 @@
 import itertools
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -93,6 +96,23 @@ def test_a_small_montage_has_no_region_of_one_electrode():
     assert sorted(itertools.chain(*regions)) == sorted(names)
     sets = {frozenset(region) for region in regions}
     assert {frozenset(_mirror(name) for name in region) for region in sets} == sets
+
+
+def test_a_montage_has_the_same_regions_in_every_process():
+    # Regions that are equally small were once dissolved in the order of a set of their names.
+    names = ["Fp1", "Fp2", "F3", "F4", "C3", "C4", "P3", "P4", "O1", "O2"]
+    script = f"from afor.bench.backbones.regions import *; print(derive_regions({names}))"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1")  # with the fault these two differed
+    }
+    assert len(found) == 1, found
 
 
 @settings(deadline=None, max_examples=50)

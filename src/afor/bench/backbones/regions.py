@@ -89,8 +89,10 @@ def derive_regions(channel_names: Sequence[str]) -> Regions:
             return tuple(tuple(members[label]) for label in centres)
         if len(small) == len(centres):
             return (tuple(channel_names),)
-        # The emptiest first: the electrodes it gives away may save its neighbour.
-        worst = min(small & centres.keys(), key=lambda label: len(members[label]))
+        # The emptiest first: the electrodes it gives away may save its neighbour. Of equals the
+        # first in the table: the order of a set differs from process to process.
+        candidates = [label for label in centres if label in small]
+        worst = min(candidates, key=lambda label: len(members[label]))
         for label in {worst, _mirror_label(worst)}:
             del centres[label]
 
