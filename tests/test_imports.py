@@ -24,7 +24,7 @@ OPTIMIZER = [
     ["monitor"],
 ]
 BENCH = [
-    ["errors", "toml_lines", "config", "presets", "places"],
+    ["errors", "toml_lines", "config", "toml_text", "presets", "places"],
     ["seeds", "preprocess", "metrics", "devices"],
     ["datasets"],
     ["trial_cache", "window_source", "windows", "array_windows", "data_check"],
