@@ -38,6 +38,7 @@ BENCH = [
     ["published", "simulated", "results_files", "curves", "analysis"],
     ["table_formats", "table_parts", "tables", "side_tables", "paper_tables"],
     ["figure_style", "figures", "curve_figures", "report", "report_svg", "report_text"],
+    ["memory_figures", "shift_figure"],
     ["doctor", "demo"],
     ["cli"],
 ]
