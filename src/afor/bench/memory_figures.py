@@ -1,6 +1,7 @@
 """Figures of AFOR's memory in one run: when it wakes up, and what each layer forgets."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,9 @@ def wake_figure(memory: Memory) -> Any:
         grid = figure.add_gridspec(5, 2, height_ratios=[1, 1, 0.8, 0.8, 1.15])
         last = max(len(memory.printed), 2)
         rows: list[list[Any]] = []
-        for row in range(4):
-            left = figure.add_subplot(grid[row, 0])
-            rows.append([left, figure.add_subplot(grid[row, 1], sharey=left)])
+        for number in range(4):
+            left = figure.add_subplot(grid[number, 0])
+            rows.append([left, figure.add_subplot(grid[number, 1], sharey=left)])
         forms = ((memory.printed, "AFOR as printed"), (memory.calibrated, "calibrated statistics"))
         for column, (steps, title) in enumerate(forms):
             rows[0][column].set_title(title)
@@ -192,7 +193,7 @@ def log_means(values: FloatArray, bins: int = BINS) -> tuple[NDArray[np.float64]
     [1.5, 5.0]
     """
     edges = np.unique(np.geomspace(1, len(values) + 1, bins + 1).round().astype(np.int64))
-    means = np.stack([values[a - 1 : b - 1].mean(axis=0) for a, b in zip(edges, edges[1:])])
+    means = np.stack([values[a - 1 : b - 1].mean(axis=0) for a, b in pairwise(edges)])
     return np.sqrt(edges[:-1] * (edges[1:] - 1.0)), means
 
 

@@ -40,7 +40,7 @@ def shift_figure(shift: Shift) -> Any:
 
 def _curves(axis: Any, link: Link) -> None:
     scale, unit = _scale(link.quantity, link.beta2_range)
-    arrow = "↑" if link.quantity.direction > 0 else "↓"
+    claim = "rises" if link.quantity.direction > 0 else "falls"
     for response, color, dash, label in (
         (link.shuffled, GREY, "--", "shuffled batches, pseudo-events"),
         (link.blocked, VERMILION, "-", "blocks of subjects"),
@@ -52,8 +52,8 @@ def _curves(axis: Any, link: Link) -> None:
         )  # fmt: skip
     axis.axhline(0, color="black", linewidth=0.5)
     axis.axvline(-0.5, color=BLUE, linewidth=0.8, linestyle=":")
-    axis.set_ylabel(f"{link.quantity.label}\n{unit}")
-    axis.set_title(f"claim {arrow}   found: {link.answer}")
+    axis.set_ylabel(unit)
+    axis.set_title(f"{link.quantity.label}: claimed that it {claim}; {link.answer}")
     axis.margins(x=0.01)
     axis.grid(axis="y")
 

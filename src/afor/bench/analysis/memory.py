@@ -1,4 +1,4 @@
-"""When does AFOR's controller wake up, and from when on is AFOR not AdamW at a constant beta2?
+"""When AFOR's controller wakes up, and when AFOR parts from AdamW at a constant beta2.
 
     memory = watch_memory(find_run(load_study("demo")), steps=6000)
     memory.printed["beta2"]       # (steps, tensors)
@@ -72,7 +72,7 @@ def watch_memory(chosen: ChosenRun, steps: int = 0, progress: Progress | None = 
 
     own = run.cell.spec["optimizer"]
     low, high = printed.beta2_range
-    middle = (low + high) / 2
+    middle = round((low + high) / 2, 12)  # 0.9945 itself, not its neighbour
     beta1 = own["settings"].get("betas", (0.9, 0.999))[0]
     constant = {"betas": (beta1, middle), "eps": own["settings"].get("eps", 1e-8)}
     say(COMPARED["calibrated"])
