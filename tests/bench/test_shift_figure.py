@@ -31,8 +31,8 @@ def test_each_link_has_its_curves_and_its_layer_groups(shift, tmp_path) -> None:
     figure = shift_figure(shift)
     assert len(figure.axes) == 8
     titles = [axis.get_title(loc="left") for axis in figure.axes[::2]]
-    assert titles[0] == "residual: claimed that it rises; not seen"
-    assert titles[3].startswith("β₂: claimed that it falls")
+    assert titles[0] == "residual: the paper says it rises; not seen"
+    assert titles[3].startswith("β₂: the paper says it falls")
     last = figure.axes[6]  # a thousandth of beta2 is a ninth of its range, in percent
     blocked = next(line for line in last.get_lines() if line.get_label() == "blocks of subjects")
     assert blocked.get_ydata()[-1] == pytest.approx(100 / 9, rel=0.1)

@@ -1,5 +1,6 @@
 """The figure of `afor shift`: what follows a change of subject, against shuffled batches."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from afor.bench.figure_style import BLUE, GREY, MM, VERMILION, house_style, plai
 
 PAGE_MM = 180  # two columns of the journals of this field
 ROW_MM = 38
+FOUND = {"as claimed": "so it does", "the opposite": "the opposite", "not seen": "not seen"}
 
 
 def shift_figure(shift: Shift) -> Any:
@@ -39,27 +41,27 @@ def shift_figure(shift: Shift) -> Any:
 
 
 def _curves(axis: Any, link: Link) -> None:
-    scale, unit = _scale(link.quantity, link.beta2_range)
+    show = partial(_shown, link.quantity, link.beta2_range)
     claim = "rises" if link.quantity.direction > 0 else "falls"
     for response, color, dash, label in (
         (link.shuffled, GREY, "--", "shuffled batches, pseudo-events"),
         (link.blocked, VERMILION, "-", "blocks of subjects"),
     ):
-        axis.plot(response.offsets, scale * response.mean, color=color, linestyle=dash, label=label)
+        axis.plot(response.offsets, show(response.mean), color=color, linestyle=dash, label=label)
         axis.fill_between(
-            response.offsets, scale * response.low, scale * response.high, color=color,
+            response.offsets, show(response.low), show(response.high), color=color,
             alpha=0.18, linewidth=0,
         )  # fmt: skip
     axis.axhline(0, color="black", linewidth=0.5)
     axis.axvline(-0.5, color=BLUE, linewidth=0.8, linestyle=":")
-    axis.set_ylabel(unit)
-    axis.set_title(f"{link.quantity.label}: claimed that it {claim}; {link.answer}")
+    axis.set_ylabel(_unit(link.quantity))
+    axis.set_title(f"{link.quantity.label}: the paper says it {claim}; {FOUND[link.answer]}")
     axis.margins(x=0.01)
     axis.grid(axis="y")
 
 
 def _groups(axis: Any, shift: Shift, link: Link) -> None:
-    scale, unit = _scale(link.quantity, link.beta2_range)
+    show = partial(_shown, link.quantity, link.beta2_range)
     names = list(shift.blocked[link.quantity.name])
     for number, name in enumerate(names):
         for found, color, marker, offset in (
@@ -67,10 +69,10 @@ def _groups(axis: Any, shift: Shift, link: Link) -> None:
             (shift.blocked, VERMILION, "o", -0.16),
         ):
             response = found[link.quantity.name][name]
-            low, high = (scale * end for end in response.interval)
+            low, high = show(response.interval)
             axis.plot([low, high], [number + offset] * 2, color=color, linewidth=0.9)
             axis.plot(
-                scale * response.size, number + offset, color=color, marker=marker, markersize=3,
+                show(response.size), number + offset, color=color, marker=marker, markersize=3,
                 markeredgewidth=0,
             )  # fmt: skip
     axis.axvline(0, color="black", linewidth=0.5)
@@ -80,14 +82,18 @@ def _groups(axis: Any, shift: Shift, link: Link) -> None:
     axis.invert_yaxis()
     axis.grid(axis="x")
     axis.text(
-        1.0, 1.02, unit, transform=axis.transAxes, ha="right", va="bottom", fontsize=5.5,
-        color="#444444",
+        1.0, 1.02, _unit(link.quantity), transform=axis.transAxes, ha="right", va="bottom",
+        fontsize=5.5, color="#444444",
     )  # fmt: skip
 
 
-def _scale(quantity: Quantity, beta2_range: tuple[float, float]) -> tuple[float, str]:
+def _shown(quantity: Quantity, beta2_range: tuple[float, float], values: Any) -> Any:
     if quantity.name == "beta2":
-        return 100 / (beta2_range[1] - beta2_range[0]), "% of its range"
-    if quantity.relative:
-        return 100.0, "change (%)"
-    return 1.0, "change"
+        return 100 / (beta2_range[1] - beta2_range[0]) * np.asarray(values)
+    return 100 * np.expm1(values) if quantity.relative else np.asarray(values)
+
+
+def _unit(quantity: Quantity) -> str:
+    if quantity.name == "beta2":
+        return "% of its range"
+    return "change (%)" if quantity.relative else "change"

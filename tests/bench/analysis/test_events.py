@@ -27,12 +27,19 @@ def test_a_known_response_comes_back_from_its_series() -> None:
     assert found.peak == pytest.approx(0.75)
 
 
-def test_a_relative_response_is_a_share_of_the_level_before() -> None:
+def test_a_relative_response_is_the_logarithm_of_the_ratio_to_the_level_before() -> None:
     series = step_response(0.5)
     series[:, 1] = 7 * series[:, 0]  # another scale, the same change
     windows = locked(series, EVENTS, 5, 10, relative=True)
-    np.testing.assert_allclose(windows[..., 0], windows[..., 1])
-    assert windows[0, 5, 0] == pytest.approx(0.25)
+    np.testing.assert_allclose(windows[..., 0], windows[..., 1], atol=1e-12)
+    assert windows[0, 5, 0] == pytest.approx(np.log(1.25))
+
+
+def test_noise_around_a_constant_level_is_no_relative_response() -> None:
+    rng = np.random.default_rng(0)
+    series = np.exp(0.5 * rng.standard_normal((20_000, 2)))
+    found = respond(locked(series, list(range(50, 19_900, 20)), 2, 10, relative=True), 2, 10)
+    assert abs(found.size) < 0.04  # a mean of shares of the level before would be near +0.13
 
 
 def test_a_tensor_without_gradient_has_no_relative_change() -> None:

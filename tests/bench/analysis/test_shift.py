@@ -65,8 +65,10 @@ def test_a_known_effect_is_found_with_its_size(chosen, monkeypatch) -> None:
     found = measure_shift(chosen, batches_per_block=20, rounds=8)
     assert [link.answer for link in found.links] == ["as claimed"] * 4
     sizes = [link.difference for link in found.links]
-    assert sizes == pytest.approx([0.1, -0.1, -0.1, -0.0009], rel=0.05)
-    assert "residual rises: +10." in found.links[0].sentence or "+9.9" in found.links[0].sentence
+    expected = [np.log(1.1), -0.1, np.log(0.9), -0.0009]
+    assert sizes == pytest.approx(expected, rel=0.05)
+    shown = float(found.links[0].sentence.partition("rises: ")[2].partition(" %")[0])
+    assert shown == pytest.approx(10.0, abs=0.5)
     assert "of its range [0.99, 0.999]; as the paper says." in found.links[3].sentence
     assert list(found.blocked["score"]) == [ALL, "a", "b"]
     numbers = describe_shift(found)

@@ -11,6 +11,7 @@ from afor.bench.errors import ConfigError
 
 FloatArray = NDArray[np.float64]
 LEVEL = 0.95
+FLOOR = 1e-3  # of a window's mean: a value of zero must not decide a mean of logarithms
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ def locked(
     """Cut windows around events and take off each one's mean before its event.
 
     `series` is (steps, tensors), an event the position of the first step that follows the change.
-    Returns (events, before + after, tensors); with `relative`, as a share of the mean before.
+    Returns (events, before + after, tensors); with `relative`, the logarithm of the ratio to the
+    geometric mean before, 0 for a tensor that is zero throughout.
     Events whose window leaves the series are left out. Raises ConfigError when none stays.
     """
     kept = [event for event in events if event - before >= 0 and event + after <= len(series)]
@@ -48,11 +50,11 @@ def locked(
             f"{len(series)} steps. Train longer, or make the window or the blocks shorter."
         )
     windows = np.stack([series[event - before : event + after] for event in kept])
-    baseline = windows[:, :before].mean(axis=1, keepdims=True)
-    change: FloatArray = windows - baseline
     if relative:
-        # A tensor whose baseline is zero (no gradient) has no relative change.
-        change = np.divide(change, baseline, out=np.zeros_like(change), where=baseline > 0)
+        # Logarithms: a share of a noisy level is above zero on average even when nothing happens.
+        level = windows.mean(axis=1, keepdims=True)
+        windows = np.log(np.where(level > 0, np.maximum(windows, FLOOR * level), 1.0))
+    change: FloatArray = windows - windows[:, :before].mean(axis=1, keepdims=True)
     return change
 
 

@@ -9,6 +9,7 @@ the memory. One training takes its batches from one subject at a time and change
 so many batches; its control sees the same windows, shuffled, with pseudo-events at the same steps.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -35,7 +36,7 @@ class Quantity:
     name: str  # as in `Steps`
     label: str
     direction: int  # +1: the paper says it rises
-    relative: bool  # as a share of the mean before the change
+    relative: bool  # the logarithm of its ratio to the level before the change
 
 
 # Sec. III-B: a change raises e and lowers rho, also by the agreement; Sec. III-C: beta2 follows.
@@ -81,7 +82,7 @@ class Link:
     def _numbers(self) -> str:
         values = (self.difference, *self.interval)
         if self.quantity.relative:
-            mean, low, high = (f"{100 * v:+.2f}" for v in values)
+            mean, low, high = (f"{100 * math.expm1(v):+.1f}" for v in values)
             return f"{mean} %, 95 % interval {low} to {high}"
         if self.quantity.name != "beta2":
             mean, low, high = (f"{v:+.4f}" for v in values)
@@ -260,7 +261,7 @@ def describe_shift(shift: Shift) -> dict[str, Any]:
         "links": [
             {
                 "quantity": link.quantity.name,
-                "relative": link.quantity.relative,
+                "logarithmic": link.quantity.relative,
                 "claim": "rises" if link.quantity.direction > 0 else "falls",
                 "difference": link.difference,
                 "interval": list(link.interval),
