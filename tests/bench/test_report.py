@@ -157,7 +157,7 @@ def test_a_full_study_stays_small(simulated):
         ({"adam": 0.0, "afor": 0.05}, 9, "its noise floor was not measured."),
         ({"adam": 0.0, "afor": 0.05, "adam_seed_1": 0.0}, 9, "beyond the noise floor."),
         ({"adam": 0.0, "afor": -0.05}, 9, "no optimizer is better than Adam"),
-        ({"adam": 0.0, "afor": 0.05}, 3, "so few folds cannot be significant"),
+        ({"adam": 0.0, "afor": 0.05}, 3, "so few folds cannot show significance"),
     ],
 )
 def test_the_sentence_says_what_was_found(gains, folds, words):

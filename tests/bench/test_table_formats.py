@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from typer.testing import CliRunner
 
+from afor.bench.cli import app
 from afor.bench.table_formats import (
     Column,
     Row,
@@ -141,17 +143,27 @@ def test_latex_is_well_formed_with_any_name_in_it():
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-4}" in text
 
 
-def test_latex_compiles(tmp_path):
+PRINTED = ("paper", "paper-ablation", "paper-datasets", "same-method", "learning-rates", "cost")
+
+
+@pytest.mark.parametrize("name", ["a table full of odd names", *PRINTED])
+def test_latex_compiles(name, tmp_path):
     compiler = next((c for c in ("pdflatex", "tectonic", "lualatex") if shutil.which(c)), None)
     if compiler is None:
         pytest.skip("no LaTeX is installed here; the structure is checked by the test above")
-    (tmp_path / "table.tex").write_text(to_latex(TABLE, standalone=True), "utf-8")
+    if name in PRINTED:
+        arguments = ["table", name, "--standalone", "--output", str(tmp_path / "table.tex")]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+    else:
+        (tmp_path / "table.tex").write_text(to_latex(TABLE, standalone=True), "utf-8")
     command = [compiler, "table.tex"]
     if compiler != "tectonic":
         command[1:1] = ["-interaction=nonstopmode", "-halt-on-error"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
     assert (tmp_path / "table.pdf").stat().st_size > 1000
+    if name in PRINTED:  # the odd names are too long for any page
+        assert "Overfull" not in done.stdout
 
 
 def test_a_standalone_document_loads_what_the_table_needs():

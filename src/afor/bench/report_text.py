@@ -51,7 +51,7 @@ def _verdict(found: list[Comparison], cells: Cells) -> str:
     text = f"{where}: {name} gains most over {base}, {gain}{over}"
     if not any(c.can_be_significant for c in rows):
         smallest = p_text(min(1.0, first.smallest_p * first.family))
-        text += f"; so few folds cannot be significant (smallest corrected p {smallest})"
+        text += f"; so few folds cannot show significance (smallest corrected p {smallest})"
     elif blocks == 1:
         word = "significant" if significant else "not significant"
         text += f", {word} (corrected p {p_text(rows[0].p_holm)})"
@@ -60,7 +60,11 @@ def _verdict(found: list[Comparison], cells: Cells) -> str:
     if any(c.floor is not None for c in rows):
         outside = sum(c.inside_noise is False for c in rows)
         if blocks == 1:
-            text += ", beyond the noise floor" if outside else ", but within the noise floor"
+            text += (
+                ", beyond the noise floor"
+                if outside
+                else ", and the gain is within the noise floor"
+            )
         else:
             text += f", beyond the noise floor in {outside} of {blocks}"
     else:
