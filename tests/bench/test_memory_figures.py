@@ -24,7 +24,7 @@ def memory():
     steps = Steps(names, values, np.linspace(1, 0.2, 400), epochs, (0.99, 0.999), 100)
     marks = np.array([1, 10, 100, 400])
     apart = np.array([0.0, 1e-5, 1e-3, 0.2])
-    distances = dict.fromkeys(("printed", "calibrated", "longest", "nudged"), apart)
+    distances = dict.fromkeys(("printed", "calibrated", "asleep", "longest", "nudged"), apart)
     return Memory("made, $tiny$", steps, steps, marks, distances, 0.9945)
 
 
@@ -44,9 +44,10 @@ def test_the_wake_up_shows_both_forms_and_the_distance(memory, tmp_path) -> None
     assert "AFOR as printed" in titles
     assert "calibrated statistics" in titles
     texts = [text.get_text() for axis in figure.axes for text in axis.texts]
+    texts = [text for text in texts if "awake" in text]
     assert texts == [f"half awake from step {wake_step(memory.printed)}"] * 2
     distance = figure.axes[-1]
-    assert len(distance.get_lines()) == 5  # four trainings and the line at a tenth
+    assert len(distance.get_lines()) == 6  # five trainings and the line at a tenth
     assert np.isnan(distance.get_lines()[0].get_ydata()[0]), "no distance has no logarithm"
     save_figure(figure, tmp_path / "wake.pdf")
     assert (tmp_path / "wake.pdf").stat().st_size > 1000

@@ -15,10 +15,13 @@ from afor.bench.traces import AWAKE
 
 PAGE_MM = 180  # two columns of the journals of this field
 BINS = 48  # means over steps, evenly on a logarithmic scale
+LEAST_SHOWN = 1e-3  # percent: below, two trainings are the same to rounding
+LEAST_SIGMA = 1e-3
 POINTS = 150  # of each layer group in the scatter
 STYLES = {
     "printed": {"color": VERMILION, "linewidth": 1.5},
     "calibrated": {"color": CYCLE[0], "linewidth": 1.2, "linestyle": DASHES[1]},
+    "asleep": {"color": CYCLE[2], "linewidth": 1.2, "linestyle": DASHES[4]},
     "longest": {"color": "#444444", "linewidth": 1.0, "linestyle": DASHES[2]},
     "nudged": {"color": GREY, "linewidth": 0.9, "linestyle": DASHES[3]},
 }
@@ -26,6 +29,8 @@ STYLES = {
 
 def wake_figure(memory: Memory) -> Any:
     """Draw |z|, beta2, sigma and the share awake over steps, and the distance from AdamW."""
+    from matplotlib.ticker import FuncFormatter
+
     with house_style():
         figure = _page(172)
         grid = figure.add_gridspec(5, 2, height_ratios=[1, 1, 0.8, 0.8, 1.15])
@@ -43,12 +48,14 @@ def wake_figure(memory: Memory) -> Any:
                 row[column].set_xlim(1, last)
                 row[column].grid(axis="y")
                 row[column].tick_params(labelleft=column == 0)
+                row[column].xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
             for row in rows[:-1]:
                 row[column].tick_params(labelbottom=False)
             rows[-1][column].set_xlabel("step")
         low, high = memory.printed.beta2_range
         rows[1][0].set_ylim(low, high)
         rows[2][0].set_yscale("log")
+        rows[2][0].set_ylim(LEAST_SIGMA, 1.5)
         rows[3][0].set_ylim(0, 100)
         for axis, label in zip(
             [row[0] for row in rows],
@@ -58,7 +65,10 @@ def wake_figure(memory: Memory) -> Any:
             axis.set_ylabel(label)
         _distances(figure.add_subplot(grid[4, :]), memory, last)
         handles, labels = rows[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, handlelength=2.6)
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=4, handlelength=2.6,
+            title="layer groups; band: range over their tensors", title_fontsize=6.5,
+        )  # fmt: skip
         figure.align_ylabels()
         figure.suptitle(plain(memory.place), fontsize=7, x=0.01, ha="left")
     return figure
@@ -86,6 +96,14 @@ def _wake_column(axes: Sequence[Any], steps: Steps) -> None:
     beta2.axhline((low + high) / 2, color=GREY, linestyle=":", zorder=0)
     for axis in axes:
         axis.axvspan(1, max(steps.warmup_steps, 1), color="#F2F2F2", zorder=-1, linewidth=0)
+    for axis, level in ((zscore, AWAKE), (beta2, (low + high) / 2)):
+        axis.annotate(
+            f"{level:g}", (0.995, level), xycoords=("axes fraction", "data"), ha="right",
+            va="bottom", fontsize=5.5, color="#555555",
+        )  # fmt: skip
+    if steps.warmup_steps > 1:
+        zscore.text(1.15, 0.97, "warm-up", transform=zscore.get_xaxis_transform(), va="top",
+                    fontsize=6, color="#555555")  # fmt: skip
     woke = wake_step(steps)
     words = f"half awake from step {woke}" if woke else "never half awake"
     awake.text(
@@ -95,7 +113,7 @@ def _wake_column(axes: Sequence[Any], steps: Steps) -> None:
 
 
 def _distances(axis: Any, memory: Memory, last: int) -> None:
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator
 
     for name, values in memory.distances.items():
         label = COMPARED[name]
@@ -107,12 +125,15 @@ def _distances(axis: Any, memory: Memory, last: int) -> None:
     axis.axhline(100 * PARTED, color=GREY, linestyle=":", zorder=0)
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for scale in (axis.xaxis, axis.yaxis):
+        scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_major_locator(LogLocator(numticks=9))
     axis.set_xlim(1, last)
     axis.set_xlabel("step")
     axis.set_ylabel("distance (%)")
     axis.set_title(f"parameters: distance from AdamW {memory.middle:g}, of the way it travelled")
-    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axis.set_ylim(bottom=LEAST_SHOWN)
+    axis.legend(loc="lower right", ncols=2, handlelength=2.6)
     axis.grid(axis="y")
 
 
@@ -120,8 +141,8 @@ def policy_figure(steps: Steps, title: str = "") -> Any:
     """Draw the paper's figure of forgetting by layer, from every step of one run."""
     groups = steps.groups
     with house_style():
-        figure = _page(70)
-        over, against, steady = figure.subplots(1, 3)
+        figure = _page(76)
+        over, against, steady = figure.subplots(1, 3, width_ratios=[1.15, 1, 1])
         epochs = np.unique(steps.epochs)
         starts = np.searchsorted(steps.epochs, epochs)
         parts = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(steps)], strict=True)]
@@ -159,7 +180,9 @@ def policy_figure(steps: Steps, title: str = "") -> Any:
         steady.invert_yaxis()
         _label_policy(over, against, steady, steps.beta2_range)
         handles, labels = over.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(8, len(labels)))
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=min(4, len(labels)), handlelength=2.6
+        )
         figure.suptitle(plain(title), fontsize=7, x=0.01, ha="left")
     return figure
 
@@ -171,11 +194,11 @@ def _label_policy(over: Any, against: Any, steady: Any, bounds: tuple[float, flo
     over.set_xlabel("epoch")
     over.set_ylabel("β₂ ± SD within the epoch")
     over.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    against.set_title("b  score against β₂, after warm-up")
+    against.set_title("b  score against β₂")
     against.set_xlabel("score")
     against.set_ylabel("β₂")
-    steady.set_title("c  steady state: last quarter")
-    steady.set_xlabel("β₂: median, quartiles, 95 %")
+    steady.set_title("c  steady state")
+    steady.set_xlabel("β₂, last quarter of the steps")
     steady.set_xlim(*bounds)
     for axis in (over, against):
         axis.set_ylim(*bounds)

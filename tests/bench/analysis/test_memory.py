@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from afor.bench.analysis.memory import (
+    ASLEEP,
     Memory,
     awake_share,
     describe,
@@ -67,7 +68,7 @@ def test_the_numbers_of_a_known_trace_are_its_averages() -> None:
     steps = made_steps(zscore)
     distances = {
         name: np.array([0.01, 0.2, 0.05, 0.3])
-        for name in ("printed", "calibrated", "longest", "nudged")
+        for name in ("printed", "calibrated", "asleep", "longest", "nudged")
     }
     memory = Memory("here", steps, steps, np.array([1, 10, 100, 300]), distances, 0.9945)
     found = describe(memory)
@@ -103,13 +104,23 @@ def test_companions_start_together_and_part(chosen) -> None:
     assert len(memory.printed) == len(memory.calibrated) == 8
     assert memory.marks.tolist() == list(range(1, 9))
     assert memory.middle == 0.9945
-    assert len(said) == 5
+    assert len(said) == 6
     apart = memory.distances
     # The correction for the zero start makes the first step the same whatever beta2 is.
     assert apart["printed"][0] < 1e-4
     assert apart["longest"][-1] > apart["nudged"][-1] > 0
     # In the warm-up AFOR has AdamW's long memory, so it is nearly as far from the middle.
     assert 0 < apart["printed"][-1] < 2 * apart["longest"][-1]
+
+
+def test_a_controller_held_still_does_the_warm_up_and_nothing_else(chosen) -> None:
+    settings = chosen.cell.spec["optimizer"]["settings"]
+    still = with_optimizer(chosen, "afor", {**settings, **ASLEEP})
+    log = StepLog()
+    replay(still, watch_step=log.watch)
+    beta2 = log.result()["beta2"]
+    expected = 0.999 - 0.0045 * np.minimum(1, np.arange(1, len(beta2) + 1) / 100)
+    np.testing.assert_allclose(beta2, np.repeat(expected[:, None], beta2.shape[1], 1), atol=1e-7)
 
 
 def test_a_run_compared_with_itself_is_not_apart(chosen) -> None:

@@ -4,8 +4,8 @@
     memory.printed["beta2"]       # (steps, tensors)
     memory.distances["printed"]   # from AdamW at the middle of the range, at `memory.marks`
 
-The same run is trained with AFOR as printed, with calibrated statistics and with three AdamWs;
-all start from the same weights and see the same batches.
+The same run is trained with AFOR as printed, with calibrated statistics, with its controller held
+still, and with three AdamWs; all start from the same weights and see the same batches.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,6 +32,8 @@ HALF = 0.5  # the share of tensors that must be awake
 SMOOTH_STEPS = 100  # T_w: a share is read over as many steps as the warm-up has
 PARTED = 0.1  # of the way travelled: from here on two trainings count as parted
 NUDGE = 1e-6  # of the learning rate: how far training itself carries a difference of no meaning
+# Any score is then 0 standard deviations off its mean: what is left of AFOR is the warm-up.
+ASLEEP = {"normalization": "fixed", "fixed_scale": 1e30}
 
 Progress = Callable[[str], None]
 
@@ -52,6 +54,7 @@ class Memory:
 COMPARED = {
     "printed": "AFOR",
     "calibrated": "AFOR calibrated",
+    "asleep": "AFOR held at ζ = 0",
     "longest": "AdamW at the longest memory",
     "nudged": "the same AdamW, lr × (1 + 10⁻⁶)",
 }
@@ -81,6 +84,7 @@ def watch_memory(chosen: ChosenRun, steps: int = 0, progress: Progress | None = 
     kept = {"printed": there, "calibrated": elsewhere}
     others = {
         f"AdamW at {middle:g}": with_optimizer(run, "adamw", constant),
+        "asleep": with_optimizer(run, own["name"], {**own["settings"], **ASLEEP}),
         "longest": with_optimizer(run, "adamw", {**constant, "betas": (beta1, high)}),
         "nudged": with_optimizer(run, "adamw", constant, lr_factor=1 + NUDGE),
     }
