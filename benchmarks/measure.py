@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from contenders import CONTENDERS, YARDSTICK, Contender, NotAvailableError, Stepper, state_bytes
 from results import Record
-from timing import Effort, Racer, race, warm_up
 from torch import Tensor, nn
 from torch.nn import functional as F
 from workloads import EEGNet, Training, Workload
+
+from afor.bench.analysis.timing import Effort, Racer, race, warm_up
 
 SCALING_CONTENDERS = ("adam", "adamw-fused", "released", "afor-loop", "afor-fused")
 DATA_SEED, WEIGHT_SEED = 1, 2
@@ -187,3 +188,12 @@ def available_threads(wanted: Sequence[int]) -> list[int]:
     """Return the thread counts that this machine has cores for."""
     cores = os.cpu_count() or 1
     return [threads for threads in wanted if threads <= cores]
+
+
+def copy_gb_s(effort: Effort, megabytes: int = 400) -> list[float]:
+    """Return samples of the rate at which memory is copied, reads and writes counted, in GB/s."""
+    source = torch.ones(megabytes * 1_000_000 // 4)
+    target = torch.empty_like(source)
+    racer = Racer("copy", lambda: None, lambda: target.copy_(source))
+    race([racer], effort)
+    return [2 * megabytes * 1e6 / (us * 1e3) for us in racer.samples_us]

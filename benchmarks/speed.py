@@ -19,6 +19,7 @@ from contenders import CONTENDERS, YARDSTICK
 from measure import (
     SCALING_CONTENDERS,
     available_threads,
+    copy_gb_s,
     measure_set,
     measure_training,
     scaling_workload,
@@ -26,8 +27,9 @@ from measure import (
 from results import Bystanders, Record, Results, describe_machine
 from tables import render, render_targets
 from targets import judge
-from timing import Effort, copy_gb_s
 from workloads import TRAININGS, WORKLOADS
+
+from afor.bench.analysis.timing import Effort
 
 OTHERS = ("scaling", "copy")
 NAMES = (*WORKLOADS, *TRAININGS, *OTHERS)

@@ -6,12 +6,16 @@ project = "AFOR"
 author = "The AFOR developers"
 project_copyright = "2026, The AFOR developers"
 release = version = afor.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx-mathjax-offline"]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "explanation/speed-table.md"]
+exclude_patterns = ["_build", "_templates", "explanation/speed-table.md"]
 html_theme = "pydata_sphinx_theme"
 html_title = "AFOR"
 html_show_sourcelink = False
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
+# The theme puts pages into the header and leaves the side empty; all pages at the side are found.
+templates_path = ["_templates"]
+html_sidebars = {"**": ["sidebar-all-pages.html"]}
+html_theme_options = {"navbar_center": [], "show_toc_level": 2}

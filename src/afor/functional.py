@@ -105,7 +105,7 @@ def by_device_and_dtype(lists: list[list[Tensor]]) -> list[list[list[Tensor]]]:
     ]
 
 
-def _sum_dtype(device: torch.device) -> torch.dtype:
+def sum_dtype(device: torch.device) -> torch.dtype:
     """Return the widest dtype the device adds in."""
     return torch.float32 if device.type == "mps" else torch.float64
 
@@ -177,7 +177,7 @@ def begin_single_tensor(
     Returns the sums and the rest of the step: the first moments have advanced, nothing else.
     """
     params, exp_avgs, exp_avg_sqs = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
-    work, wide = _work_dtype(exp_avgs[0]), _sum_dtype(params[0].device)
+    work, wide = _work_dtype(exp_avgs[0]), sum_dtype(params[0].device)
     grads = [
         -g.to(work) if maximize else g.to(work) for g in _as_real([g.resolve_conj() for g in grads])
     ]
@@ -285,7 +285,7 @@ def begin_multi_tensor(
     """
     assert not differentiable
     stored = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
-    work, wide = _work_dtype(stored[1][0]), _sum_dtype(params[0].device)
+    work, wide = _work_dtype(stored[1][0]), sum_dtype(params[0].device)
     params, momenta, squares = (_converted(tensors, work) for tensors in stored)
     grads = _converted(_as_real([g.resolve_conj() for g in grads]), work)
     if maximize:

@@ -11,11 +11,20 @@ from torch.optim import optimizer as torch_optimizer
 from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
+from afor.completion import Attendance
 from afor.control import control_settings, initial_control
 from afor.functional import afor
 from afor.fused import GroupPlan, unavailable_reason
 from afor.released import released_afor
-from afor.sharded import ShardedStep, check_sharded, is_sharded, sharded_afor, split_sharded
+from afor.sharded import (
+    ShardedStep,
+    check_sharded,
+    is_sharded,
+    sharded_afor,
+    sharded_members,
+    sharding_in_use,
+    split_sharded,
+)
 from afor.triton_path import triton_unavailable_reason
 
 CHOICES = {
@@ -138,11 +147,13 @@ class AFOR(Optimizer):
         }
         _check_options(defaults)
         self._plans: dict[int, GroupPlan] = {}
+        self._attendance = Attendance()
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._plans = {}
+        self._attendance = Attendance()
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
@@ -238,7 +249,8 @@ class AFOR(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        sharded: list[ShardedStep] = []
+        if sharding_in_use():
+            self._step_sharded()
         for group in self.param_groups:
             plan = self._plans.get(id(group)) if self._uses_plan(group) else None
             if plan is not None and plan.group is group:
@@ -246,28 +258,38 @@ class AFOR(Optimizer):
                     continue
                 del self._plans[id(group)]
             with torch.set_grad_enabled(group["differentiable"]):
-                self._step_group(group, sharded)
-        if sharded:  # of all groups at once: one message
-            with torch.no_grad():
-                sharded_afor(sharded)
+                self._step_group(group)
         return loss
 
-    def _step_group(self, group: dict[str, Any], sharded: list[ShardedStep]) -> None:
-        """Take a step on the plain parameters of a group; note down the sharded ones."""
-        _check_graph_capture(self)
-        params: list[Tensor] = []
-        grads: list[Tensor] = []
-        exp_avgs: list[Tensor] = []
-        exp_avg_sqs: list[Tensor] = []
-        controls: list[Tensor] = []
-        state_steps: list[Tensor] = []
+    def _step_sharded(self) -> None:
+        """Take a step on the sharded parameters of all groups: one message for all of them.
+
+        They come first: when ranks do not agree or a process group is gone, nothing has changed.
+        """
+        steps: list[ShardedStep] = []
+        for index, group in enumerate(self.param_groups):
+            members = sharded_members(group, index)
+            if members:
+                check_sharded(group)
+                _, lists = split_sharded(self._lists(group))
+                options = (group[name] for name in ("lr", "weight_decay", "maximize", "foreach"))
+                steps.append(ShardedStep(members, lists, control_settings(group), *options))
+        if steps:
+            with torch.no_grad():
+                sharded_afor(steps, self._attendance)
+
+    def _lists(self, group: dict[str, Any]) -> list[list[Tensor]]:
+        """Return params, grads, exp_avgs, exp_avg_sqs, controls and state_steps of a group."""
+        lists: list[list[Tensor]] = [[], [], [], [], [], []]
+        params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
         self._init_group(group, params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
-        lists, shards = split_sharded((params, grads, exp_avgs, exp_avg_sqs, controls, state_steps))
+        return lists
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        """Take a step on the plain parameters of a group."""
+        _check_graph_capture(self)
+        lists, _ = split_sharded(self._lists(group))
         settings = control_settings(group)
-        if shards[0]:
-            check_sharded(group)
-            options = (group[name] for name in ("lr", "weight_decay", "maximize", "foreach"))
-            sharded.append(ShardedStep(shards, settings, *options))
         if group["variant"] == "released":
             released_afor(*lists, group=group)
             return

@@ -1,17 +1,27 @@
 """The step on sharded parameters (DTensor): shards add up their sums, one small message a step.
 
 Each rank reduces its shard of every tensor to the five sums, one all-reduce per process group
-completes those of all tensors and parameter groups at once, and the controller runs on the
-completed sums on every rank. So beta2 of a tensor is that of the whole tensor, however it is cut.
+completes those of all tensors and parameter groups at once (`completion.py`), and the controller
+runs on the completed sums on every rank. So beta2 of a tensor is that of the whole tensor, however
+it is cut.
 """
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from afor.completion import (
+    WIDTH,
+    Attendance,
+    Expected,
+    Reduction,
+    complete,
+    ranks_sharing,
+    reductions,
+)
 from afor.control import ControlSettings, Sums
 from afor.functional import (
     begin_multi_tensor,
@@ -19,21 +29,20 @@ from afor.functional import (
     by_device_and_dtype,
     default_implementation,
     on_device,
+    sum_dtype,
 )
 
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
-    from torch.distributed.device_mesh import DeviceMesh
-
-_PLAIN = (Tensor, torch.nn.Parameter)
+_PLAIN = {Tensor, torch.nn.Parameter}
 
 
 class ShardedStep(NamedTuple):
     """The sharded parameters of one parameter group and how to step them.
 
-    ``lists`` are parallel: params, grads, exp_avgs, exp_avg_sqs, controls, state_steps.
+    ``members`` are all of them and their names, with or without a gradient. ``lists`` are parallel
+    and hold those with one: params, grads, exp_avgs, exp_avg_sqs, controls, state_steps.
     """
 
+    members: list[tuple[str, Tensor]]
     lists: list[list[Tensor]]
     settings: ControlSettings
     lr: float | Tensor
@@ -42,12 +51,28 @@ class ShardedStep(NamedTuple):
     foreach: bool | None
 
 
+def sharding_in_use() -> bool:
+    """Tell whether there can be a DTensor, without importing what takes a second to import."""
+    return "torch.distributed.tensor" in sys.modules
+
+
 def is_sharded(x: Any) -> bool:
-    """Tell whether a tensor is a DTensor, without importing what takes a second to import."""
+    """Tell whether a tensor is a DTensor."""
     if type(x) in _PLAIN:
         return False
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(x, module.DTensor)
+
+
+def sharded_members(group: dict[str, Any], index: int) -> list[tuple[str, Tensor]]:
+    """Return the sharded parameters of the parameter group with this index, and their names."""
+    params = group["params"]
+    if _PLAIN.issuperset(map(type, params)):
+        return []
+    names = group.get("param_names") or [
+        f"parameter {i} of group {index}" for i in range(len(params))
+    ]
+    return [(name, p) for name, p in zip(names, params, strict=True) if is_sharded(p)]
 
 
 def split_sharded(lists: Sequence[list[Tensor]]) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
@@ -97,12 +122,16 @@ def cut_like(param: Any, x: Any) -> Tensor:
 # ---------------------------------------------------------------------------------- the step
 
 
-def sharded_afor(steps: list[ShardedStep]) -> None:
+def sharded_afor(steps: list[ShardedStep], attendance: Attendance) -> None:
     """Take one step on the sharded parameters of all parameter groups, in place."""
-    reductions = _reductions([p for step in steps for p in step.lists[0]])
+    attendance.check_arrived()
+    members = [member for step in steps for member in step.members]
+    message = reductions([p for _, p in members])
     local = [_local_lists(step.lists) for step in steps]  # all checked before any is written to
     begun = []
     for step, columns in zip(steps, local, strict=True):
+        if not columns[0]:
+            continue
         foreach = step.foreach
         if foreach is None:
             foreach = default_implementation(columns[0], differentiable=False)[1]
@@ -119,9 +148,36 @@ def sharded_afor(steps: list[ShardedStep]) -> None:
             begun.append((whole, _share(sums, part[0], whole), finish))
 
     rows = {id(p): row for whole, sums, _ in begun for p, row in zip(whole, sums, strict=True)}
-    _complete(rows, reductions)
+    given = set(rows)
+    for _, p in members:
+        if id(p) not in given:  # a gradient of zeros, and one rank less that has one
+            rows[id(p)] = torch.zeros(WIDTH, dtype=sum_dtype(p.device), device=p.device)
+    complete(rows, message)
+    _check_agreement(rows, given, members, message, attendance)
     for whole, _, finish in begun:
-        finish(Sums(*torch.stack([rows[id(p)] for p in whole], dim=1).unbind()))
+        completed = torch.stack([rows[id(p)] for p in whole], dim=1)
+        finish(Sums(*completed[: len(Sums._fields)].unbind()))
+
+
+def _check_agreement(
+    rows: dict[int, Tensor],
+    given: set[int],
+    members: list[tuple[str, Tensor]],
+    message: list[Reduction],
+    attendance: Attendance,
+) -> None:
+    """Raise RuntimeError when a tensor that is cut has a gradient on some ranks only."""
+    cut = {key for reduction in message for key in reduction.keys}
+    expected: dict[torch.device, list[Expected]] = {}
+    counts: dict[torch.device, list[Tensor]] = {}
+    for name, p in members:
+        if id(p) in cut:
+            row = rows[id(p)]
+            one = Expected(name, ranks_sharing(p), here=id(p) in given)
+            expected.setdefault(row.device, []).append(one)
+            counts.setdefault(row.device, []).append(row[-1])
+    for device, numbers in counts.items():
+        attendance.check(torch.stack(numbers), expected[device])
 
 
 def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
@@ -163,75 +219,9 @@ def _local_grad(param: Any, grad: Any) -> Tensor:
 
 
 def _share(sums: Sums, local: list[Tensor], params: list[Tensor]) -> Tensor:
-    """Return the sums as rows, (tensors, 5), the means as shares of those of whole tensors."""
-    rows = torch.stack(sums, dim=1)
+    """Return the rows of the message, the means as shares of those of whole tensors."""
+    rows = torch.stack((*sums, torch.ones_like(sums.residual)), dim=1)
     held = on_device([x.numel() for x in local], rows.device)
     whole = on_device([max(p.numel(), 1) for p in params], rows.device)
     rows[:, :2] *= (held.to(rows.dtype) / whole.to(rows.dtype))[:, None]
     return rows
-
-
-# ------------------------------------------------------------------------------- the message
-
-
-class _Reduction(NamedTuple):
-    """One all-reduce: a process group, its device, and the parameters that are cut along it."""
-
-    group: "ProcessGroup"
-    device: str
-    keys: list[int]
-
-
-def _reductions(params: Sequence[Any]) -> list[_Reduction]:
-    """Return what to add up, in an order that is the same on every rank.
-
-    A mesh dimension along which a tensor is replicated holds the same elements again, and adds
-    nothing. A rank outside a mesh holds nothing of its tensors.
-    """
-    found: dict[str, _Reduction] = {}
-    for p in params:
-        mesh = p.device_mesh
-        outside = mesh.get_coordinate() is None
-        for dim, placement in enumerate(p.placements):
-            if placement.is_partial():
-                raise RuntimeError(
-                    f"AFOR cannot update a parameter with placements {p.placements}: each rank "
-                    "holds a part of every sum; make it Shard or Replicate"
-                )
-            if outside or placement.is_replicate() or mesh.size(dim) == 1:
-                continue
-            group = _process_group(mesh, dim)
-            name = group.group_name
-            found.setdefault(name, _Reduction(group, mesh.device_type, [])).keys.append(id(p))
-    return list(found.values())
-
-
-def _process_group(mesh: "DeviceMesh", dim: int) -> "ProcessGroup":
-    """Return the process group of a mesh dimension, or say that it is gone."""
-    import torch.distributed as dist
-
-    try:
-        if not dist.is_initialized():
-            raise RuntimeError("torch.distributed is not initialized")
-        group = mesh.get_group(dim)
-        dist.get_backend(group)  # raises when the group was destroyed
-    except (RuntimeError, ValueError, KeyError, AssertionError) as error:
-        raise RuntimeError(
-            f"AFOR holds a parameter sharded over {mesh}, whose process group does "
-            "not exist any more; take the last step before "
-            "torch.distributed.destroy_process_group(), or make the model and optimizer anew"
-        ) from error
-    return group
-
-
-def _complete(rows: dict[int, Tensor], reductions: list[_Reduction]) -> None:
-    """Add up the row of each tensor over the ranks that hold a part of it, in place."""
-    import torch.distributed as dist
-
-    for group, device, keys in reductions:
-        matrix = torch.stack([rows[key] for key in keys])
-        home = matrix.device
-        # Offloaded parameters live on the CPU, the process group of their mesh may not.
-        matrix = matrix if home.type == device else matrix.to(device)
-        dist.all_reduce(matrix, group=group)
-        rows.update(zip(keys, matrix.to(home).unbind(), strict=True))

@@ -14,6 +14,8 @@ import pytest
 import afor.bench
 from afor.bench.config import load_study, study_text
 from afor.bench.engine import LocalEngine
+from afor.bench.execute import execute
+from afor.bench.jobs import Ended, Started
 from afor.bench.runner import run_study, spool_folder
 from afor.bench.spool import unwrap
 from afor.bench.store import open_store
@@ -42,6 +44,15 @@ def physionet_root():
 
 def _heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+class InlineEngine:
+    """An engine without processes, for tests of what comes after the training."""
+
+    def run(self, jobs, sources, spool):  # noqa: ARG002
+        for job in jobs:
+            yield Started(job.key, "here")
+            yield Ended(job.key, execute(job.key, job.spec, sources[job.dataset]))
 
 
 class TinyStudy:
@@ -112,6 +123,10 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
         study = load_study(str(self.file))
         engine = options.pop("engine", None) or LocalEngine(workers)
         return run_study(study, text, path or self.store, engine, **options)
+
+    def run_inline(self, path=None, **options):
+        """Run the study without any worker; for trainings that do not kill their process."""
+        return self.run_here(path, engine=InlineEngine(), **options)
 
     def trainings(self):
         return self.log.read_text().splitlines() if self.log.exists() else []
@@ -196,3 +211,146 @@ def kill():
         process.communicate()
 
     return end
+
+
+LANDSCAPE_STUDY = """
+name = "paths"
+backbones = ["eegnet"]
+[training]
+max_epochs = 3
+batch_size = 32
+[protocol]
+draws = 1
+[[datasets]]
+name = "synthetic"
+options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
+[[optimizers]]
+name = "adam"
+[[optimizers]]
+name = "adam_seed_1"
+use = "adam"
+seed = 1
+[[optimizers]]
+name = "afor"
+"""
+
+
+@pytest.fixture(scope="session")
+def trained_paths(tmp_path_factory):
+    """Give a study of seconds, its file, its runs of Adam and AFOR, and their trajectories."""
+    from types import SimpleNamespace
+
+    from afor.bench.analysis.replay import find_run
+    from afor.bench.analysis.trajectories import record_trajectory
+
+    folder = tmp_path_factory.mktemp("paths")
+    file = folder / "paths.toml"
+    file.write_text(LANDSCAPE_STUDY)
+    study, cache = load_study(str(file)), folder / "cache"
+    runs = [find_run(study, optimizer=name, cache_dir=cache) for name in ("adam", "afor")]
+    return SimpleNamespace(
+        study=study,
+        file=file,
+        cache=cache,
+        runs=runs,
+        trajectories=[record_trajectory(run) for run in runs],
+    )
+
+
+@pytest.fixture
+def bowl():
+    """Give a landscape by hand: the loss 1 + x² + y², and two paths that know it."""
+    from afor.bench.analysis.landscape import Landscape, PathInPlane
+
+    axis = [-2.0, -1.0, 0.0, 1.0, 2.0]
+
+    def path(x, y, share, epochs):
+        losses = [1 + a * a + b * b for a, b in zip(x, y, strict=True)]
+        return PathInPlane(
+            x=x, y=y, steps=list(range(len(x))), solution=len(x) - 1, epochs=epochs,
+            projected_loss=losses, true_loss=[loss + 0.5 for loss in losses],
+            minimum_loss=min(losses), minimum_true_loss=min(losses) + 0.5, path_length=2.5,
+            path_length_full=40.0, explained_share=share, step_share=share / 2,
+            random_length_mean=2.0, random_length_sd=0.75,
+        )  # fmt: skip
+
+    return Landscape(
+        study="made up", dataset="deap", backbone="eegnet", fold=1, draw=2, center="afor",
+        directions="random", seed=7, weights=1724, span=2.0, windows=512, training_windows=9000,
+        batch_norm="fixed", norm_layers=3, every_steps=0, axis=axis,
+        loss=[[1 + x * x + y * y for x in axis] for y in axis],
+        paths={
+            "adam": path([1.5, 1.0, 1.0], [1.5, 1.0, 0.0], 0.0012, 2),
+            "afor": path([1.5, 0.5, 0.0], [1.5, 1.0, 0.0], 0.0023, 3),
+        },
+        workers=2, grid_s=61.0,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def real_study(tiny):
+    """Write a study that trains a small EEGNet, six runs of two epochs, instead of the tiny one."""
+
+    def write():
+        tiny.file.write_text("""
+name = "real"
+backbones = ["eegnet"]
+optimizers = ["adam", "sophia", "afor"]
+[training]
+max_epochs = 2
+batch_size = 8
+[protocol]
+draws = 1
+only_folds = [0, 1]
+[[datasets]]
+name = "synthetic"
+options = { n_subjects = 3, trials = 6, rate_hz = 64.0, channels = ["C3", "Cz", "C4"] }
+""")
+
+    return write
+
+
+@pytest.fixture
+def cluster(tiny, tmp_path):
+    """Start a real scheduler and two real workers, in other processes and another folder."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    address_file = folder / "scheduler.json"
+    environment = {
+        **tiny.environment,
+        "AFOR_CACHE": str(folder / "cache"),
+        "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
+    }
+    common = {"cwd": folder, "env": environment, "start_new_session": True}
+    log = (folder / "log").open("wb")
+    python = [sys.executable, "-m", "dask"]
+    quiet = ["--no-dashboard", "--host", "127.0.0.1"]
+    started = [
+        subprocess.Popen(
+            [*python, "scheduler", *quiet, "--port", "0", "--scheduler-file", address_file],
+            stdout=log,
+            stderr=log,
+            **common,
+        )
+    ]
+    end = time.monotonic() + 60
+    while not address_file.exists() or not address_file.read_text().strip():
+        assert time.monotonic() < end, (folder / "log").read_text()
+        time.sleep(0.05)
+    address = json.loads(address_file.read_text())["address"]
+    workers = ["--nthreads", "1", "--nworkers", "2", "--local-directory", folder / "space"]
+    started.append(
+        subprocess.Popen(
+            [*python, "worker", address, *quiet, *workers], stdout=log, stderr=log, **common
+        )
+    )
+    yield address
+    for process in reversed(started):  # with the nannies and workers of its group
+        os.killpg(process.pid, signal.SIGTERM)
+    for process in reversed(started):
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    log.close()

@@ -13,7 +13,7 @@ optimizers = ["adam"]
 
 
 def test_the_presets_are_those_the_documentation_names():
-    wanted = "ablation controls demo lr-search paper physionet sensitivity smoke"
+    wanted = "ablation controls convergence demo lr-search paper physionet sensitivity smoke"
     assert preset_names() == wanted.split()
     for name in preset_names():
         assert load_study(name).name == name

@@ -4,6 +4,7 @@ import pytest
 from afor.bench.curve_figures import (
     convergence_figure,
     forgetting_figure,
+    runs_ended_early,
     sensitivity_figure,
 )
 from afor.bench.errors import ConfigError
@@ -26,6 +27,48 @@ def test_two_data_sets_get_two_axes_of_the_same_span():
     spans = [np.ptp(axis.get_ylim()) for axis in figure.axes]
     assert len(spans) == 2
     assert spans[0] == pytest.approx(spans[1])
+    heights = [
+        axis.transAxes.inverted().transform(axis.transData.transform((0, points[name][0][1])))[1]
+        for axis, name in zip(figure.axes, points, strict=True)
+    ]
+    assert heights[0] > 0.5 > heights[1]  # on halves of their own they cannot cross
+
+
+def test_the_default_is_marked_and_its_noise_is_a_band():
+    points = {"deap": [(0.5, 61.0, 7.0), (1.0, 63.0, 7.0)]}
+    axis = sensitivity_figure([Sensitivity("w", 1.0, points, {"deap": 0.5})]).axes[0]
+    assert any(list(line.get_xdata()) == [1, 1] for line in axis.lines)  # the dashed line
+    box = axis.patches[0].get_bbox()
+    assert (box.y0, box.y1) == pytest.approx((62.5, 63.5))
+
+
+def test_all_panels_span_as_many_points():
+    few = {"deap": [(0.5, 61.0, 7.0), (1.0, 61.1, 7.0)]}
+    many = {"deap": [(0, 51.0, 7.0), (100, 61.1, 7.0)]}
+    figure = sensitivity_figure([Sensitivity("w", 1.0, few), Sensitivity("warm-up", 100, many)])
+    spans = [np.ptp(axis.get_ylim()) for axis in figure.axes]
+    assert spans[0] == pytest.approx(spans[1])
+    assert spans[0] > 10
+
+
+def test_the_figure_says_how_many_runs_ended_early():
+    whole = {"deap": {"adam": [[1.0, 0.5], [1.0, 0.4]], "afor": [[1.0, 0.5]]}}
+    assert runs_ended_early(whole) == 0
+    cut = {"deap": {"adam": [[1.0, 0.5], [1.0]], "afor": [[1.0]]}, "isruc": {"adam": [[1.0]]}}
+    assert runs_ended_early(cut) == 2
+    note = convergence_figure(cut).legends[0].get_title().get_text()
+    assert "2 runs ended early" in note
+    note = convergence_figure(whole).legends[0].get_title().get_text()
+    assert "mean of 1–2 runs" in note
+    assert "early" not in note
+
+
+def test_losses_stand_on_a_logarithmic_axis_when_they_span_a_lot():
+    scales = [
+        convergence_figure({"deap": {"adam": [[1.0, last]]}}).axes[0].get_yscale()
+        for last in (0.5, 0.01, 0.0)
+    ]
+    assert scales == ["linear", "log", "linear"]
 
 
 def test_one_or_three_data_sets_share_an_axis():

@@ -1,3 +1,8 @@
+import contextlib
+import sys
+import threading
+import time
+
 import psutil
 import pytest
 
@@ -58,8 +63,66 @@ def test_workers_that_cannot_start_end_the_study_with_their_last_words(work, mon
     folder.mkdir()
     (folder / "pickle.py").write_text("raise RuntimeError('this python is broken')")
     monkeypatch.setenv("PYTHONPATH", str(folder))
-    with pytest.raises(EngineError, match=r"5 workers in a row.*this python is broken"):
+    with pytest.raises(
+        EngineError, match=r"5 workers in a row.*exit code 1.*this python is broken"
+    ):
         list(LocalEngine(1).run(jobs, sources, spool))
+
+
+class Poison:
+    """A window source that no worker can read."""
+
+    def __reduce__(self):
+        return sys.exit, ("these windows are broken",)
+
+
+def test_workers_that_end_before_their_first_run_end_the_study_too(work):
+    jobs, sources, spool = work()
+    with pytest.raises(EngineError, match=r"5 workers in a row.*these windows are broken"):
+        list(LocalEngine(1).run(jobs, dict.fromkeys(sources, Poison()), spool))
+
+
+def kill_new_workers(stop, kills, count):
+    """Kill each worker of this process as soon as it is seen, `count` of them."""
+    before = set(psutil.Process().children())
+    while len(kills) < count and not stop.is_set():
+        for process in set(psutil.Process().children()) - before:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+                kills.append(process.pid)
+                before.add(process)
+        time.sleep(0.002)
+
+
+def test_workers_killed_before_they_can_start_count_against_nothing(work, monkeypatch):
+    monkeypatch.setattr("afor.bench.worker_starts.LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr("afor.bench.worker_starts.FIRST_PAUSE_S", 0.01)
+    jobs, sources, spool = work(subjects=3, draws=1)
+    stop, kills = threading.Event(), []
+    killer = threading.Thread(target=kill_new_workers, args=(stop, kills, 60))
+    killer.start()
+    try:
+        ended = [e for e in LocalEngine(2).run(jobs, sources, spool) if isinstance(e, Ended)]
+    finally:
+        stop.set()
+        killer.join()
+    assert len(kills) == 60
+    assert sorted(e.key for e in ended) == sorted(job.key for job in jobs)
+    assert {decode(e.content).status for e in ended} == {"done"}
+
+
+def test_workers_that_are_killed_for_good_end_the_study_after_a_while(work, monkeypatch):
+    monkeypatch.setattr("afor.bench.worker_starts.GIVE_UP_AFTER_S", 1.0)
+    jobs, sources, spool = work(subjects=3, draws=1)
+    stop = threading.Event()
+    killer = threading.Thread(target=kill_new_workers, args=(stop, [], 10_000))
+    killer.start()
+    try:
+        with pytest.raises(EngineError, match=r"were killed before their first.*the same command"):
+            list(LocalEngine(1).run(jobs, sources, spool))
+    finally:
+        stop.set()
+        killer.join()
 
 
 def test_no_worker_at_all_is_refused():

@@ -1,8 +1,4 @@
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,54 +8,6 @@ from afor.bench.errors import ConfigError, EngineError
 from afor.bench.store import open_store
 
 pytest.importorskip("distributed")
-
-
-@pytest.fixture
-def cluster(tiny, tmp_path):
-    """Start a real scheduler and two real workers, in other processes and another folder."""
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    address_file = folder / "scheduler.json"
-    environment = {
-        **tiny.environment,
-        "AFOR_CACHE": str(folder / "cache"),
-        "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
-    }
-    common = {"cwd": folder, "env": environment, "start_new_session": True}
-    log = (folder / "log").open("wb")
-    python = [sys.executable, "-m", "dask"]
-    quiet = ["--no-dashboard", "--host", "127.0.0.1"]
-    started = [
-        subprocess.Popen(
-            [*python, "scheduler", *quiet, "--port", "0", "--scheduler-file", address_file],
-            stdout=log,
-            stderr=log,
-            **common,
-        )
-    ]
-    import json
-
-    end = time.monotonic() + 60
-    while not address_file.exists() or not address_file.read_text().strip():
-        assert time.monotonic() < end, (folder / "log").read_text()
-        time.sleep(0.05)
-    address = json.loads(address_file.read_text())["address"]
-    workers = ["--nthreads", "1", "--nworkers", "2", "--local-directory", folder / "space"]
-    started.append(
-        subprocess.Popen(
-            [*python, "worker", address, *quiet, *workers], stdout=log, stderr=log, **common
-        )
-    )
-    yield address
-    for process in reversed(started):  # with the nannies and workers of its group
-        os.killpg(process.pid, signal.SIGTERM)
-    for process in reversed(started):
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    log.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="hides a folder behind /proc/self/cwd")
@@ -80,6 +28,15 @@ def test_a_cluster_gives_the_same_bits_also_without_the_drivers_files(
     assert tiny.numbers(tmp_path / "results" / "dask.db") == tiny.numbers(local)
     assert list((tmp_path / "cluster" / "cache" / "received").rglob("*.f32"))
     assert not list((tmp_path / "results" / "dask.db.spool").glob("*.run"))
+
+
+def test_a_cluster_trains_a_real_network_to_the_same_bits(tiny, real_study, cluster):
+    real_study()
+    local = tiny.folder / "results" / "local.db"
+    tiny.run_here(local)
+    tiny.run_here(engine=DaskEngine(cluster))
+    assert len(tiny.numbers()) == 6
+    assert tiny.numbers() == tiny.numbers(local)
 
 
 @pytest.mark.slow

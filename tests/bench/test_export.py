@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from afor.bench.errors import ConfigError
-from afor.bench.export import export_rows, kind_of, to_csv, write_export
+from afor.bench.export import FLOATING, WHOLE, export_rows, kind_of, to_csv, write_export
 from afor.bench.results_files import load_results
 from afor.bench.store import open_store
 
@@ -14,7 +14,7 @@ from afor.bench.store import open_store
 @pytest.fixture
 def store(tiny):
     tiny.write(optimizers=("a", "diverger"), subjects=3, draws=1)
-    tiny.run_here()
+    tiny.run_inline()
     with open_store(tiny.store) as opened:
         yield opened
 
@@ -45,12 +45,46 @@ def test_what_is_exported_is_what_the_tables_read(store, tmp_path, kind):
         assert len(json.loads(target.read_text())["runs"]) == 6
 
 
-def test_parquet_without_pyarrow_says_what_to_install(store, tmp_path, monkeypatch):
-    target = tmp_path / "runs.parquet"
+def test_parquet_without_pyarrow_names_the_extra_and_writes_nothing(store, tmp_path, monkeypatch):
+    target = tmp_path / "deep" / "runs.parquet"
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "fastparquet", None)
-    with pytest.raises(ConfigError, match="pip install pyarrow"):
+    with pytest.raises(ConfigError, match=r"pip install 'afor\[parquet\]'.*\.csv or \.json"):
         write_export(store, target, "parquet")
+    assert not target.parent.exists()
+
+
+def test_parquet_brings_every_row_back_bit_by_bit_with_its_types(store, tmp_path):
+    reason = "pyarrow is not installed: the extra afor[parquet]"
+    parquet = pytest.importorskip("pyarrow.parquet", reason=reason)
+    target = tmp_path / "runs.parquet"
+    assert write_export(store, target, kind_of(target)) == 6
+    table = parquet.read_table(target)
+    assert table.to_pylist() == export_rows(store)
+    types = {field.name: str(field.type) for field in table.schema}
+    assert (types["steps"], types["accuracy"], types["reason"]) == ("int64", "double", "string")
+    assert {name for name, kind in types.items() if kind == "int64"} == set(WHOLE)
+    assert {name for name, kind in types.items() if kind == "double"} == set(FLOATING)
+
+
+def test_columns_keep_their_types_where_every_value_is_missing(tiny, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    tiny.write(optimizers=("raiser",), subjects=3, draws=1)
+    tiny.run_inline()
+    target = tmp_path / "runs.parquet"
+    with open_store(tiny.store) as opened:
+        write_export(opened, target, "parquet")
+    table = parquet.read_table(target)
+    assert str(table.schema.field("accuracy").type) == "double"
+    assert table["accuracy"].null_count == 3
+
+
+def test_an_export_that_fails_leaves_the_old_file(store, tmp_path, monkeypatch):
+    target = tmp_path / "runs.json"
+    target.write_text("old")
+    monkeypatch.setattr("afor.bench.export.to_json", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_export(store, target, "json")
+    assert target.read_text() == "old"
 
 
 def test_another_ending_is_refused(tmp_path):

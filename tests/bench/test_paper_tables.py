@@ -1,5 +1,6 @@
 import pytest
 
+from afor.bench.analysis.landscape import content_of
 from afor.bench.errors import ConfigError
 from afor.bench.fold_values import collect_cells
 from afor.bench.paper_tables import (
@@ -71,3 +72,16 @@ def test_measured_values_stand_beside_the_papers():
     assert rows_of(paper_datasets_table())["ISRUC"][-1].text == "10"
     assert rows_of(landscape_table())["path length"][0].text == "48.947"
     assert rows_of(cost_table())["state memory (KB)"][-1].text == "14.11"
+
+
+def test_a_landscape_of_ours_stands_below_the_papers_with_what_the_plane_keeps(bowl):
+    table = landscape_table(content_of(bowl))
+    assert [row.label for row in table.rows if row.heading] == ["paper", "ours"]
+    rows = {row.label: [cell.text for cell in row.cells] for row in table.rows[3:]}
+    assert rows["minimum projected loss"] == ["2.000", "1.000"]
+    assert rows["minimum true loss"] == ["2.500", "1.500"]
+    assert rows["path in the plane (%)"] == ["0.120", "0.230"]
+    assert rows["path length, all dimensions"] == ["40.000", "40.000"]
+    assert "deap, eegnet, fold 1, draw 2; random directions" in table.notes[0]
+    with pytest.raises(ConfigError, match="does not hold a landscape"):
+        landscape_table({"landscape": 1})

@@ -3,10 +3,11 @@ import random
 import pytest
 
 from afor.bench.engine import LocalEngine
+from afor.bench.errors import EngineError
 from afor.bench.jobs import Ended
 from afor.bench.runner import spool_folder
 from afor.bench.splits import read_manifest
-from afor.bench.spool import wrap
+from afor.bench.spool import wrap, write_spool
 from afor.bench.store import open_or_create, open_store
 
 
@@ -20,13 +21,26 @@ class Shuffled:
 class Interrupted:
     """An engine that ends after some runs, as a driver that was stopped."""
 
+    def __init__(self, after):
+        self.after = after
+
     def run(self, jobs, sources, spool):
         ended = 0
         for event in LocalEngine(1).run(jobs, sources, spool):
             yield event
             ended += isinstance(event, Ended)
-            if ended == 7:
+            if ended == self.after:
                 raise KeyboardInterrupt
+
+
+def merge_shards(tiny, target, of):
+    """Run a study in parts, a store each, and bring them together."""
+    with open_or_create(target) as merged:
+        for number in range(1, of + 1):
+            part = target.with_name(f"part-{number}.db")
+            tiny.run_here(part, part=(number, of))
+            with open_store(part) as other:
+                merged.merge(other)
 
 
 def test_numbers_are_the_same_across_workers_order_resume_and_shards(tiny):
@@ -37,47 +51,37 @@ def test_numbers_are_the_same_across_workers_order_resume_and_shards(tiny):
     tiny.run_here(folder / "four.db", workers=4)
     tiny.run_here(folder / "shuffled.db", engine=Shuffled())
     with pytest.raises(KeyboardInterrupt):
-        tiny.run_here(folder / "resumed.db", engine=Interrupted())
+        tiny.run_here(folder / "resumed.db", engine=Interrupted(7))
     assert len(tiny.numbers(folder / "resumed.db")) == 7
     assert tiny.run_here(folder / "resumed.db").trained == 13
-    with open_or_create(folder / "merged.db") as merged:
-        for number in (1, 2, 3):
-            part = folder / f"part-{number}.db"
-            tiny.run_here(part, part=(number, 3))
-            with open_store(part) as other:
-                merged.merge(other)
-        with open_store(folder / "one.db") as one:
-            assert {c.key for c in merged.cells()} == {c.key for c in one.cells()}
-            assert sorted(map(str, merged.expected())) == sorted(map(str, one.expected()))
+    merge_shards(tiny, folder / "merged.db", 3)
+    with open_store(folder / "merged.db") as merged, open_store(folder / "one.db") as one:
+        assert {c.key for c in merged.cells()} == {c.key for c in one.cells()}
+        assert sorted(map(str, merged.expected())) == sorted(map(str, one.expected()))
     for name in ("four", "shuffled", "resumed", "merged"):
         assert tiny.numbers(folder / f"{name}.db") == expected, name
 
 
-def test_real_trainings_give_the_same_bits_in_any_number_of_workers(tiny):
-    tiny.file.write_text("""
-name = "real"
-backbones = ["eegnet"]
-optimizers = ["adam", "sophia", "afor"]
-[training]
-max_epochs = 2
-batch_size = 8
-[protocol]
-draws = 1
-only_folds = [0, 1]
-[[datasets]]
-name = "synthetic"
-options = { n_subjects = 3, trials = 6, rate_hz = 64.0, channels = ["C3", "Cz", "C4"] }
-""")
+def test_a_real_network_gives_the_same_bits_across_workers_order_resume_and_shards(
+    tiny, real_study
+):
+    real_study()
     folder = tiny.folder / "results"
     tiny.run_here(folder / "one.db", workers=1)
-    tiny.run_here(folder / "more.db", engine=Shuffled())
-    numbers = tiny.numbers(folder / "one.db")
-    assert numbers == tiny.numbers(folder / "more.db")
-    assert len(numbers) == 6
+    expected = tiny.numbers(folder / "one.db")
+    assert len(expected) == 6
     with open_store(folder / "one.db") as store:
         histories = {c.optimizer: store.run(c.key).record.history for c in store.cells()}
         assert store.run(store.cells()[0].key).environment["torch"]
     assert len({h[0].train_loss for h in histories.values()}) == 3  # three optimizers, not one
+    tiny.run_here(folder / "two-shuffled.db", engine=Shuffled())
+    tiny.run_here(folder / "four.db", workers=4)
+    with pytest.raises(KeyboardInterrupt):
+        tiny.run_here(folder / "resumed.db", engine=Interrupted(2))
+    assert tiny.run_here(folder / "resumed.db", workers=2).trained == 4
+    merge_shards(tiny, folder / "merged.db", 2)
+    for name in ("two-shuffled", "four", "resumed", "merged"):
+        assert tiny.numbers(folder / f"{name}.db") == expected, name
 
 
 def test_a_complete_study_trains_nothing_and_the_splits_lie_beside_it(tiny):
@@ -115,3 +119,17 @@ def test_a_run_of_another_version_in_the_spool_is_put_aside(tiny):
     (spool / "new.run").write_bytes(wrap(b'{"format": 99}'))
     assert tiny.run_here().trained == 0
     assert [p.name[:7] for p in (spool / "quarantine").iterdir()] == ["new.run"]
+
+
+class Updated:
+    """An engine whose workers use a newer version of afor than the driver."""
+
+    def run(self, jobs, sources, spool):  # noqa: ARG002
+        content = b'{"format": 99}'
+        yield Ended(jobs[0].key, content, write_spool(spool, jobs[0].key, content))
+
+
+def test_workers_of_another_version_end_the_study_with_a_sentence_and_keep_their_file(tiny):
+    with pytest.raises(EngineError, match=r"another version of afor.*nothing finished is lost"):
+        tiny.run_here(engine=Updated())
+    assert len(list(spool_folder(tiny.store).glob("*.run"))) == 1

@@ -2,10 +2,10 @@ import pytest
 
 from afor.bench.errors import ConfigError
 from afor.bench.fold_values import collect_cells
-from afor.bench.side_tables import ablation_table, datasets_table, noise_table, ranks_table
+from afor.bench.side_tables import datasets_table, noise_table, ranks_table
 from afor.bench.simulated import simulate_results
 
-GAINS = {"adam": 0.0, "adam_again": 0.0, "afor": 0.0, "afor_no_dc": -0.05, "afor_no_fc": 0.0}
+GAINS = {"adam": 0.0, "adam_again": 0.0, "afor": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -15,24 +15,6 @@ def cells():
 
 def rows_of(table):
     return {row.label: row.cells for row in table.rows}
-
-
-def test_the_ablation_shows_the_change_against_the_whole_and_what_is_noise(cells):
-    table = ablation_table(cells, ["accuracy"])
-    rows = rows_of(table)
-    assert list(rows) == ["AFOR", "AFOR w/o DC", "AFOR w/o FC"]
-    record = next(r for r in table.records if r["variant"] == "afor_no_dc")
-    assert record["change"] == pytest.approx(-0.05, abs=0.01)
-    assert record["p_lower"] == 2**-9
-    assert rows["AFOR w/o DC"][0].text.endswith(f"({100 * record['change']:.2f})".replace("-", "−"))
-    assert not rows["AFOR w/o DC"][0].inside_noise
-    assert rows["AFOR w/o FC"][0].inside_noise
-
-
-def test_an_ablation_without_variants_says_how_to_run_them():
-    cells = collect_cells(*simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"]))
-    with pytest.raises(ConfigError, match="afor run ablation"):
-        ablation_table(cells)
 
 
 def test_the_noise_table_lists_the_copies(cells):

@@ -80,9 +80,9 @@ def test_the_trained_network_has_the_tensors_of_its_workload(part: Any) -> None:
 
 
 def test_a_training_step_is_measured_with_the_optimizers_part_of_it(part: Any) -> None:
-    workloads, measure, timing = part("workloads"), part("measure"), part("timing")
+    workloads, measure = part("workloads"), part("measure")
     tiny = workloads.Training("tiny", "tiny", batch=2, channels=3, samples=64, kernel=8, classes=2)
-    effort = timing.Effort(block_s=0.0, rounds=2, budget_s=0.0, max_rounds=2)
+    effort = measure.Effort(block_s=0.0, rounds=2, budget_s=0.0, max_rounds=2)
     records = list(measure.measure_training(tiny, 1, ["adamw-fused", "afor-loop"], effort))
     for record in records:
         assert len(record.samples_us) == len(record.yardstick_us) == 2
@@ -90,9 +90,9 @@ def test_a_training_step_is_measured_with_the_optimizers_part_of_it(part: Any) -
 
 
 def test_large_sets_are_raced_in_pairs_against_the_yardstick(part: Any) -> None:
-    workloads, measure, timing = part("workloads"), part("measure"), part("timing")
+    workloads, measure = part("workloads"), part("measure")
     large = workloads.Workload("large", "large", ((1_000_001,),), {"radam": "left out here"})
-    effort = timing.Effort(block_s=0.0, rounds=2, budget_s=0.0, max_rounds=2)
+    effort = measure.Effort(block_s=0.0, rounds=2, budget_s=0.0, max_rounds=2)
     names = ["adam", "adamw", "adamw-fused", "radam"]
     records = {r.contender: r for r in measure.measure_set(large, 1, "kept", names, effort)}
     assert records["adam"].session != records["adamw"].session

@@ -184,6 +184,11 @@ def parse_study(text: str, where: str = "study") -> Study:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not valid TOML: {error}.") from None
+    return check_study(content, where, text)
+
+
+def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
+    """Check a study's content; lines are named where `text`, its TOML, is given."""
     try:
         study = Study.model_validate(content)
     except ValidationError as error:
@@ -198,8 +203,7 @@ def _explain(error: ValidationError, content: dict[str, Any], text: str, where: 
     first = faults[0]
     path = _real_path(first["loc"], content, missing=first["type"] == "missing")
     key = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
-    line = line_of(text, path)
-    place = f"{where}, line {line}" if line else where
+    place = _place(where, text, path)
     if first["type"] == "extra_forbidden":
         accepted = _fields_at(path[:-1])
         near = difflib.get_close_matches(str(path[-1]), accepted, n=1, cutoff=0.5)
@@ -238,6 +242,11 @@ def _fields_at(path: Sequence[str | int]) -> list[str]:
     return list((tables[str(path[0])] if path else Study).model_fields)
 
 
+def _place(where: str, text: str, path: Sequence[str | int]) -> str:
+    line = line_of(text, path)
+    return f"{where}, line {line}" if line else where
+
+
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -249,9 +258,9 @@ def _check_names(study: Study, text: str, where: str) -> None:
         names = [entry.name for entry in getattr(study, kind)]
         for number, name in enumerate(names):
             if name in names[:number]:
-                line = line_of(text, (kind, number))
+                place = _place(where, text, (kind, number))
                 raise ConfigError(
-                    f'{where}, line {line}: {kind} has "{name}" twice. Give the second another '
+                    f'{place}: {kind} has "{name}" twice. Give the second another '
                     f'name and say what it is with use = "{name}".'
                 )
     backbones = [backbone.name for backbone in study.backbones]
@@ -260,10 +269,10 @@ def _check_names(study: Study, text: str, where: str) -> None:
     for number, dataset in enumerate(study.datasets):
         for name in dataset.lr:
             if name not in backbones:
-                line = line_of(text, ("datasets", number, "lr", name))
+                place = _place(where, text, ("datasets", number, "lr", name))
                 near = difflib.get_close_matches(name, backbones, n=1, cutoff=0.5)
                 hint = f' Did you mean "{near[0]}"?' if near else ""
                 raise ConfigError(
-                    f'{where}, line {line}: datasets.{number + 1}.lr has "{name}", which is no '
+                    f'{place}: datasets.{number + 1}.lr has "{name}", which is no '
                     f"backbone of this study.{hint} Accepted: {', '.join(backbones)}."
                 )

@@ -7,11 +7,9 @@ import numpy as np
 
 from afor.bench.errors import ConfigError
 from afor.bench.figure_style import (
-    BLUE,
     CYCLE,
     GREY,
     SHAPES,
-    VERMILION,
     color_of,
     house_style,
     new_figure,
@@ -22,6 +20,7 @@ from afor.bench.sensitivity import Sensitivity
 
 Curves = Mapping[str, Sequence[Sequence[float]]]  # optimizer: one curve per run
 Trace = Mapping[str, Mapping[str, Sequence[float]]]  # layer group: quantity: one value per epoch
+LOG_FROM = 4.0  # losses that span more than this factor stand on a logarithmic axis
 STEADY = 0.25  # the last quarter of the epochs counts as steady state
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 2)))
 
@@ -41,65 +40,111 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
                 color = color_of(name, position)
                 axis.plot(
                     epochs, np.nanmean(whole, axis=0), color=color,
-                    linestyle="-" if name == "afor" else DASHES[position % len(DASHES)],
-                    linewidth=1.5 if name == "afor" else 1.0,
-                    zorder=3 if name == "afor" else 2, label=plain(optimizer_label(name)),
+                    # The broad line lies below: where curves coincide, both are seen.
+                    linestyle="-" if name == "afor" else DASHES[1 + position % (len(DASHES) - 1)],
+                    linewidth=2.0 if name == "afor" else 1.0,
+                    zorder=2 if name == "afor" else 3, label=plain(optimizer_label(name)),
                 )  # fmt: skip
                 if len(runs) > 2:
                     low, high = np.nanquantile(whole, [0.25, 0.75], axis=0)
                     axis.fill_between(epochs, low, high, color=color, alpha=0.13, linewidth=0)
-            axis.set_yscale("log")
-            _plain_log_ticks(axis)
+            means = [value for line in axis.lines for value in line.get_ydata()]
+            if min(means) > 0 and max(means) > LOG_FROM * min(means):
+                axis.set_yscale("log")
+                _plain_log_ticks(axis)
             axis.grid(axis="y", which="both")
             axis.set_ylabel(ylabel)
             axis.set_title(plain(dataset_label(dataset)))
         for axis in axes[:, 0]:
             _whole_epochs(axis)
-        _legend_below(figure, axes[0, 0])
+        counts = sorted({len(runs) for panel in curves.values() for runs in panel.values()})
+        number = "–".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
+        note = f"line: mean of {number} run{'s' * (number != '1')}"
+        note += "; band: the middle half of the runs" if counts[-1] > 2 else ""
+        if early := runs_ended_early(curves):
+            note += f"\n{early} runs ended early and leave the mean where they end"
+        _legend_below(figure, axes[0, 0], note)
     return figure
 
 
-def sensitivity_figure(settings: Sequence[Sensitivity]) -> Any:
-    """Draw the mean over one setting at a time, default dashed; two data sets have two axes."""
+def runs_ended_early(curves: Mapping[str, Curves]) -> int:
+    """Count the runs with fewer epochs than the longest of their panel."""
+    found = 0
+    for by_optimizer in curves.values():
+        lengths = [len(run) for runs in by_optimizer.values() for run in runs]
+        found += sum(length < max(lengths) for length in lengths)
+    return found
+
+
+def sensitivity_figure(settings: Sequence[Sensitivity], ylabel: str = "Acc (%)") -> Any:
+    """Draw the mean over one setting at a time, default dashed; two data sets have two axes.
+
+    All axes span as many points, so that equal changes look equal in every panel. Of two data
+    sets the first stands in the upper half: curves on different axes that cross say nothing.
+    """
     _need(settings, "settings")
+    panels: list[list[Any]] = []
     with house_style():
-        figure, axes = new_figure(14 + 36 * len(settings), rows=len(settings))
+        figure, axes = new_figure(14 + 40 * len(settings), rows=len(settings))
         for axis, setting in zip(axes[:, 0], settings, strict=True):
-            sides = [axis, axis.twinx()] if len(setting.points) == 2 else [axis]
-            styles = [(BLUE, "o", "-"), (VERMILION, "s", "-")]
-            values = sorted({point[0] for points in setting.points.values() for point in points})
-            for number, (dataset, points) in enumerate(setting.points.items()):
-                side = sides[min(number, len(sides) - 1)]
-                if len(sides) == 2:
-                    color, marker, dash = styles[number]
-                else:
-                    color, marker = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
-                    dash = DASHES[number % len(DASHES)]
-                # Values are tried in no even steps: they stand at even distances, by rank.
-                places = [values.index(point[0]) for point in points]
-                side.plot(
-                    places, [point[1] for point in points], color=color, marker=marker,
-                    linestyle=dash, markersize=3.6, label=plain(dataset_label(dataset)),
-                )  # fmt: skip
-                side.set_ylabel(plain(f"{dataset_label(dataset)}, Acc (%)"), color=color)
-                side.tick_params(axis="y", colors=color)
-            if len(sides) == 2:
-                sides[1].spines["right"].set_visible(True)
-                _same_span(sides)
-            elif len(setting.points) > 1:
-                axis.set_ylabel("Acc (%)", color="black")
-                axis.tick_params(axis="y", colors="black")
-                axis.legend()
-            if setting.default in values:
-                axis.axvline(values.index(setting.default), color=GREY, linestyle=":", zorder=0)
-            axis.set_xticks(range(len(values)), [f"{value:g}" for value in values])
-            axis.set_xlabel(setting.label)
-            axis.grid(axis="y")
-        note = "dotted: default"
-        if any(len(setting.points) == 2 for setting in settings):
-            note += "; both axes have the same span"
+            panels.append(_sensitivity_panel(axis, setting, ylabel))
+        sides = [side for panel in panels for side in panel]
+        _same_span(sides)
+        for panel in panels:
+            if len(panel) == 2:
+                _stack(*panel)
+        note = "dashed: default"
+        if any(setting.noise for setting in settings):
+            note += "; bands: noise floor around the default"
+        if len(sides) > 1:
+            note += "\nall axes span as many points"
         figure.supxlabel(note, fontsize=6, color="#444444")
     return figure
+
+
+def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any]:
+    """Draw one setting and return its axes, one per data set when there are two."""
+    sides = [axis, axis.twinx()] if len(setting.points) == 2 else [axis]
+    twin = len(sides) == 2
+    values = sorted({point[0] for points in setting.points.values() for point in points})
+    for number, (dataset, points) in enumerate(setting.points.items()):
+        side = sides[number] if twin else axis
+        color, marker = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
+        # Values are tried in no even steps: they stand at even distances, by rank.
+        places = [values.index(point[0]) for point in points]
+        means = [point[1] for point in points]
+        side.plot(
+            places, means, color=color, marker=marker, markersize=3.6,
+            linestyle=DASHES[number % len(DASHES)], label=plain(dataset_label(dataset)),
+        )  # fmt: skip
+        at_default = [point[1] for point in points if point[0] == setting.default]
+        if at_default:
+            side.plot(
+                values.index(setting.default), at_default[0], marker=marker, markersize=6,
+                markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.3, zorder=4,
+            )  # fmt: skip
+            if bound := setting.noise.get(dataset):
+                side.axhspan(
+                    at_default[0] - bound, at_default[0] + bound, color=color, alpha=0.1,
+                    linewidth=0, zorder=0,
+                )  # fmt: skip
+        if twin or len(setting.points) == 1:
+            side.set_ylabel(f"{plain(dataset_label(dataset))}\n{plain(ylabel)}", color=color)
+            side.tick_params(axis="y", colors=color)
+    if twin:
+        sides[1].spines["right"].set_visible(True)
+    elif len(setting.points) > 1:
+        axis.set_ylabel(ylabel)
+        axis.legend()
+    if setting.default in values:
+        axis.axvline(
+            values.index(setting.default), color=GREY, linestyle=(0, (4, 2)), linewidth=0.9,
+            zorder=0,
+        )  # fmt: skip
+    axis.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+    axis.set_xlabel(setting.label)
+    axis.grid(axis="y")
+    return sides
 
 
 def forgetting_figure(
@@ -173,11 +218,23 @@ def _steady_values(runs: Sequence[Trace], group: str) -> list[float]:
 
 
 def _same_span(sides: Sequence[Any]) -> None:
-    """Let both axes span as many points, so that equal changes look equal."""
+    """Let all axes span as many points, so that equal changes look equal."""
     limits = [side.get_ylim() for side in sides]
     half = max(high - low for low, high in limits) / 2
     for side, (low, high) in zip(sides, limits, strict=True):
         side.set_ylim((low + high) / 2 - half, (low + high) / 2 + half)
+
+
+def _stack(upper: Any, lower: Any) -> None:
+    """Move one axis to the upper half of their panel and the other to the lower, labels too."""
+    for side, is_upper in ((upper, True), (lower, False)):
+        low, high = side.get_ylim()
+        gap = 0.06 * (high - low)  # to the frame, and between the halves
+        low, high = low - gap, high + gap
+        side.set_ylim((2 * low - high, high) if is_upper else (low, 2 * high - low))
+        side.set_yticks([tick for tick in side.get_yticks() if low <= tick <= high])
+        side.yaxis.label.set_y(0.75 if is_upper else 0.25)
+        side.grid(visible=True, axis="y")
 
 
 def _plain_log_ticks(axis: Any) -> None:
@@ -188,11 +245,15 @@ def _plain_log_ticks(axis: Any) -> None:
     axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
 
 
-def _legend_below(figure: Any, axis: Any) -> None:
+def _legend_below(figure: Any, axis: Any, note: str = "") -> None:
     handles, labels = axis.get_legend_handles_labels()
     # About 60 characters fit across a column; each entry also takes a line and gaps.
     columns = max(1, min(4, len(labels), 60 // (max(len(label) for label in labels) + 7)))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6)
+    legend = figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6,
+        title=note or None, title_fontsize=6,
+    )  # fmt: skip
+    legend.get_title().set_color("#444444")
 
 
 def _whole_epochs(axis: Any) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -18,13 +18,16 @@ from afor.bench.execute import failed_run
 from afor.bench.jobs import MAX_DEATHS, Ended, Job, Started
 from afor.bench.spool import SUFFIX, read_spool
 from afor.bench.worker import receive, send
+from afor.bench.worker_starts import WorkerStarts
 
 if TYPE_CHECKING:
     from afor.bench.window_source import WindowSource
 
-# Workers in a row that end before they can say a word: by themselves, or killed by another.
-MAX_FALSE_STARTS, MAX_KILLED_STARTS = 5, 50
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# A process that ends closes its lines first: wait that long for its exit code, which tells why.
+CLOSING_S = 2.0
+# The signals that come from outside; those of a crash (SIGSEGV, SIGABRT) are the worker's own.
+OUTSIDE_SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 
 
 class LocalEngine:
@@ -38,7 +41,7 @@ class LocalEngine:
 
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
-    ) -> Iterator[Started | Ended]:
+    ) -> Generator[Started | Ended, None, None]:
         """Yield what happens until every job has ended once."""
         spool.mkdir(parents=True, exist_ok=True)
         packed = {name: pickle.dumps(source) for name, source in sources.items()}
@@ -46,22 +49,26 @@ class LocalEngine:
         inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
         crew: list[_Worker] = []
         numbers = iter(range(1, sys.maxsize))
-        false_starts = Counter[bool]()
+        starts = WorkerStarts()
         try:
             while waiting or any(worker.job for worker in crew):
                 idle = sum(worker.job is None for worker in crew)
-                while len(crew) < self.workers and idle < len(waiting):
+                pause_s = starts.pause_s()  # once: the wait below must know why nothing was started
+                while len(crew) < self.workers and idle < len(waiting) and not pause_s:
                     crew.append(_Worker(next(numbers), spool, self.threads, inbox))
                     idle += 1
                 for worker in crew:
                     if waiting and worker.is_ready and worker.job is None:
                         worker.give(waiting.popleft(), packed)
-                worker, message = inbox.get()
+                try:
+                    worker, message = inbox.get(timeout=pause_s or None)
+                except queue.Empty:
+                    continue  # the pause is over
                 if message is not None and message[0] == "ready":
                     worker.is_ready = True
-                    false_starts.clear()
                 elif message is not None and message[0] == "started":
-                    worker.has_started = True
+                    worker.has_started = worker.has_worked = True
+                    starts.began_run()
                     yield Started(message[1], worker.name)
                 elif message is not None and message[0] == "unwritable":
                     raise StoreError(
@@ -73,16 +80,15 @@ class LocalEngine:
                     job, started = worker.job, worker.has_started
                     worker.job = None
                     if message is None:  # the line is closed: the worker is gone
-                        worker.stop()
+                        worker.stop(grace_s=CLOSING_S)
                         crew.remove(worker)
-                        false_starts[worker.was_killed] += not worker.is_ready
-                        limits = {False: MAX_FALSE_STARTS, True: MAX_KILLED_STARTS}
-                        if any(false_starts[kind] >= limit for kind, limit in limits.items()):
-                            raise EngineError(
-                                f"{false_starts.total()} workers in a row died before their first "
-                                f"run ({worker.cause()}). `afor doctor` may tell why; all of it is "
-                                f"in {worker.log}."
-                            )
+                        if not worker.has_worked:
+                            starts.ended_early(was_killed=worker.was_killed)
+                            if verdict := starts.verdict():
+                                raise EngineError(
+                                    f"{verdict} ({worker.cause()}). `afor doctor` may tell why. "
+                                    f"Nothing finished is lost: the same command goes on."
+                                )
                     if job is None:
                         continue
                     # A worker killed just after its rename has finished the run all the same.
@@ -91,6 +97,7 @@ class LocalEngine:
                     if content is not None:
                         yield Ended(job.key, content, path)
                         continue
+                    # A worker that never began the run tells nothing about the run.
                     deaths[job.key] += started
                     if deaths[job.key] < MAX_DEATHS:
                         waiting.append(job)  # at the end: the others first
@@ -111,7 +118,8 @@ class _Worker:
         self.name = f"worker {number}"
         self.job: Job | None = None
         self.is_ready = False
-        self.has_started = False
+        self.has_started = False  # with the job it has
+        self.has_worked = False  # has begun any run at all
         self.log = spool / f"worker-{number}.log"
         self._sources: set[str] = set()
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
@@ -141,13 +149,12 @@ class _Worker:
     @property
     def was_killed(self) -> bool:
         """Tell whether somebody else ended the process: a person, or a system out of memory."""
-        return self._process.returncode == -9  # SIGKILL, a name Windows does not have
+        return _signal_name(self._process.returncode) in OUTSIDE_SIGNALS
 
     def cause(self) -> str:
         """Say how the process ended, with the last line it wrote."""
         code = self._process.returncode
-        if code is not None and code < 0:
-            name = signal.Signals(-code).name if -code in list(signal.Signals) else str(-code)
+        if name := _signal_name(code):
             text = f"killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
         else:
             text = f"exit code {code}"
@@ -155,13 +162,15 @@ class _Worker:
             lines = self.log.read_text("utf-8", "replace").strip().splitlines()
         except OSError:
             lines = []
-        return f"{text}; its last words: {lines[-1][:200]}" if lines else text
+        return f"{text}; its last words in {self.log}: {lines[-1][:200]}" if lines else text
 
-    def stop(self) -> None:
+    def stop(self, grace_s: float = 0.0) -> None:
         """End the process, whatever it does, and everything that belongs to it."""
-        if self._process.poll() is None:
+        try:
+            self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
             self._process.kill()
-        self._process.wait()
+            self._process.wait()
         self._listener.join()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
@@ -178,3 +187,13 @@ class _Worker:
                 inbox.put((self, receive(stream)))
         except (EOFError, OSError, pickle.UnpicklingError, ValueError):
             inbox.put((self, None))
+
+
+def _signal_name(code: int | None) -> str:
+    """Return the signal behind the exit code of a process; empty when it ended by itself."""
+    if code is None or code >= 0:
+        return ""
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

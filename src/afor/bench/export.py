@@ -1,19 +1,30 @@
 """The results of a store as a flat table, one row per planned run, for other programs."""
 
 import csv
+import importlib
 import io
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+from afor.bench.datasets.checksums import write_atomically
 from afor.bench.errors import ConfigError
 from afor.bench.execute import FinishedRun
 from afor.bench.store import METRICS, Store
 
 Format = Literal["csv", "json", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
+# Columns that are not text. A format with types keeps them also where every value is missing, so
+# that the files of two stores can be put together.
+WHOLE = ("fold", "draw", "test_windows", "epochs", "best_epoch", "steps", "parameters")
+FLOATING = (
+    *("lr", "elapsed_s", "best_validation_accuracy"),
+    *METRICS,
+    *(f"trial_{name}" for name in METRICS),
+)
 
 
 def export_rows(store: Store, study: str | None = None) -> list[dict[str, Any]]:
@@ -40,12 +51,13 @@ def export_rows(store: Store, study: str | None = None) -> list[dict[str, Any]]:
 
 def write_export(store: Store, target: Path, kind: Format) -> int:
     """Write the runs of a store to a file and return how many there are."""
+    encode = _parquet_encoder() if kind == "parquet" else None
     rows = export_rows(store)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if kind == "parquet":
-        _write_parquet(rows, target)
+    if encode is not None:
+        content = encode(rows)
     else:
-        target.write_text(to_csv(rows) if kind == "csv" else to_json(store, rows), "utf-8")
+        content = (to_csv(rows) if kind == "csv" else to_json(store, rows)).encode()
+    write_atomically(target, content)
     return len(rows)
 
 
@@ -106,12 +118,23 @@ def _numbers(run: FinishedRun | None) -> dict[str, Any]:
     }
 
 
-def _write_parquet(rows: list[dict[str, Any]], target: Path) -> None:
+def _parquet_encoder() -> Callable[[list[dict[str, Any]]], bytes]:
+    """Return what turns rows into a Parquet file; ConfigError, before any work, without pyarrow."""
     try:
-        import pandas
-
-        pandas.DataFrame(rows).to_parquet(target, index=False)
+        arrow = importlib.import_module("pyarrow")
+        parquet = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise ConfigError(
-            "Parquet needs the package pyarrow (pip install pyarrow). CSV and JSON need nothing."
+            "Parquet needs the package pyarrow: pip install 'afor[parquet]'. "
+            "A target that ends in .csv or .json needs nothing more."
         ) from error
+
+    def encode(rows: list[dict[str, Any]]) -> bytes:
+        kinds = dict.fromkeys(WHOLE, arrow.int64()) | dict.fromkeys(FLOATING, arrow.float64())
+        names = list(rows[0]) if rows else []
+        schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in names])
+        file = io.BytesIO()
+        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), file)
+        return file.getvalue()
+
+    return encode

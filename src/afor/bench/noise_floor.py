@@ -111,6 +111,20 @@ def noise_floor(cells: Cells, dataset: str, backbone: str, metric: str) -> Noise
     )
 
 
+def copy_differences(cells: Cells, dataset: str, backbone: str, metric: str) -> list[float]:
+    """Return the differences between identical methods, one per fold and pair of copies.
+
+    Which of two copies comes first is arbitrary, so every difference stands here with both signs.
+    """
+    floor = noise_floor(cells, dataset, backbone, metric)
+    found: list[float] = []
+    for names in floor.copies if floor else ():
+        copies = [cells[dataset, backbone, name] for name in names]
+        for one, other in combinations(_common_fold_values(copies, metric), 2):
+            found += [a - b for a, b in zip(one, other, strict=True)]
+    return found + [-difference for difference in found]
+
+
 def identity_gap(cells: Cells, dataset: str, backbone: str, metric: str) -> float | None:
     """Return |mean difference| of AdamW and AFOR with beta2 fixed at 0.999: rounding, grown."""
     pairs = [

@@ -30,3 +30,15 @@ def p_text(p: float) -> str:
     if math.isnan(p):
         return "–"
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}".replace("e-0", "e-")
+
+
+def share_text(share: float) -> str:
+    """Write a share in percent, with two digits that say something where it is small.
+
+    >>> share_text(0.9304), share_text(0.00023), share_text(0.0)
+    ('93.0 %', '0.023 %', '0 %')
+    """
+    if math.isnan(share):
+        return "–"
+    percent = 100 * share
+    return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2g} %"

@@ -10,9 +10,12 @@ from typing import Any
 
 from afor import __version__
 from afor.bench import curve_figures, figures
+from afor.bench.analysis.landscape import Landscape, content_of
 from afor.bench.curves import Records, loss_curves, run_traces
 from afor.bench.errors import ConfigError
 from afor.bench.fold_values import Cell, Cells, mean_of_draws
+from afor.bench.landscape_figure import landscape_figure
+from afor.bench.landscape_text import findings
 from afor.bench.names import (
     PAPER_METRICS,
     backbone_label,
@@ -21,16 +24,18 @@ from afor.bench.names import (
     metric_scale,
     optimizer_label,
 )
-from afor.bench.paper_tables import beside_paper_table, same_method_table
+from afor.bench.noise_figure import noise_figure
+from afor.bench.paper_tables import beside_paper_table, landscape_table, same_method_table
 from afor.bench.report_svg import folds_svg, inline_svg
 from afor.bench.report_text import verdicts
 from afor.bench.results import RunResult
 from afor.bench.results_files import results_csv
 from afor.bench.sensitivity import sensitivity_of
-from afor.bench.side_tables import ablation_table, datasets_table, noise_table, ranks_table
+from afor.bench.side_tables import datasets_table, noise_table, ranks_table
 from afor.bench.statistics import BASELINE, blocks_of, main_optimizers, mean_ranks
 from afor.bench.table_formats import Column, Table, printable, to_csv, to_latex
 from afor.bench.tables import comparison_table, main_table
+from afor.bench.variant_tables import ablation_table, sensitivity_table
 
 MAX_NETWORKS = 4  # whose training curves are drawn
 
@@ -43,6 +48,7 @@ class ReportInput:
     sources: Sequence[str]  # names of the stores
     records: Records = ()  # histories and traces, where a store has them
     studies: Mapping[str, str] | None = None  # name: TOML
+    landscape: Landscape | None = None
 
 
 def render_report(
@@ -59,6 +65,8 @@ def render_report(
     from markupsafe import Markup
 
     tables = _tables(cells, metrics, baseline)
+    seen = given.landscape
+    tables["landscape"] = landscape_table(content_of(seen)) if seen else None
     anchors = {_link(cell): f"cell-{i}" for i, cell in enumerate(cells.values()) if cell.runs}
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(printable=printable, sortvalue=_sort_value, groups=_groups)
@@ -87,6 +95,7 @@ def render_report(
             _details(cell, metrics, anchors[_link(cell)]) for cell in cells.values() if cell.runs
         ],
         "studies": list((given.studies or {}).items()),
+        "findings": findings(seen) if seen else [],
         "disjoint": _tested_once(given.results),
         "raw": _data_link("text/csv", results_csv(given.results)),
         "static": static,
@@ -96,9 +105,12 @@ def render_report(
     context["sections"] = [
         (name, text)
         for name, text in _SECTIONS.items()
-        if {"noise": tables["noise"], "training": drawn["training"], "more": tables["more"]}.get(
-            name, True
-        )
+        if {
+            "noise": tables["noise"],
+            "training": drawn["training"],
+            "landscape": seen,
+            "more": tables["more"],
+        }.get(name, True)
     ]
     return environment.from_string(_template("report.html")).render(context)
 
@@ -110,6 +122,7 @@ _SECTIONS = {
     "folds": "Paired folds",
     "ranks": "Ranks",
     "training": "While training",
+    "landscape": "Loss landscape",
     "more": "Variants",
     "paper": "Beside the paper",
     "protocol": "Protocol and data",
@@ -125,7 +138,7 @@ def _tables(cells: Cells, metrics: Sequence[str], baseline: str) -> dict[str, An
             return None
         return table
 
-    more = [if_there(ablation_table, metrics)]
+    more = [if_there(ablation_table, metrics), if_there(sensitivity_table, metrics)]
     return {
         "main": main_table(cells, metrics, baseline=baseline),
         "comparisons": comparison_table(cells, metrics, baseline=baseline),
@@ -146,7 +159,12 @@ def _flat(tables: Mapping[str, Any]) -> list[Table]:
 def _figures(
     cells: Cells, given: ReportInput, metric: str, baseline: str
 ) -> dict[str, list[tuple[str, str]]]:
-    found: dict[str, list[tuple[str, str]]] = {"gains": [], "training": [], "more": []}
+    found: dict[str, list[tuple[str, str]]] = {
+        "gains": [],
+        "training": [],
+        "landscape": [],
+        "more": [],
+    }
     gain = figures.gain_figure(cells, metric, baseline=baseline)
     found["gains"].append((inline_svg(gain, "gain"), "Gain over the baseline per data set."))
     try:
@@ -155,6 +173,9 @@ def _figures(
         found["gains"].append((inline_svg(ranked, "ranks"), caption))
     except ConfigError:  # no block is complete
         pass
+    if (seen := given.landscape) is not None:
+        caption = f"{seen.place}; {seen.directions} directions. One run, not a mean."
+        found["landscape"].append((inline_svg(landscape_figure(seen), "landscape"), caption))
     main = main_optimizers(cells)
     networks = dict.fromkeys((run.dataset, run.backbone) for run, _ in given.records)
     for number, (dataset, backbone) in enumerate(list(networks)[:MAX_NETWORKS]):
@@ -174,6 +195,12 @@ def _figures(
         found["training"].append(
             (inline_svg(drawn, f"beta{number}"), "What AFOR's controller did, by layer group.")
         )
+    try:
+        drawn = noise_figure(cells, metric, baseline=baseline)
+        caption = "Folds of identical methods, and of the others beside them."
+        found["gains"].append((inline_svg(drawn, "noise"), caption))
+    except ConfigError:  # no A/A controls
+        pass
     try:
         drawn = curve_figures.sensitivity_figure(sensitivity_of(cells, metric))
         found["more"].append((inline_svg(drawn, "sensitivity"), "One setting of AFOR at a time."))

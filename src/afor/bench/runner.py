@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from afor.bench.config import Study
 from afor.bench.datasets.checksums import write_atomically
+from afor.bench.errors import EngineError
 from afor.bench.execute import FinishedRun, decode
 from afor.bench.jobs import Ended, Engine, Job, Started
 from afor.bench.plan import Cell, FindRate, Plan, make_plan, shard
@@ -173,7 +174,14 @@ def _collect(events: Iterator[Started | Ended], store: Store, watch: Watcher | N
             if watch:
                 watch.started(event.key, event.worker)
             continue
-        store.add(event.content)
+        try:
+            store.add(event.content)
+        except ValueError as error:  # afor was updated under a study that runs
+            raise EngineError(
+                f"A worker returned a run that this process cannot read ({error}): it uses another "
+                f"version of afor. Run the same command again, with one version everywhere; "
+                f"nothing finished is lost."
+            ) from error
         if event.spool is not None:
             event.spool.unlink(missing_ok=True)  # only now: until here it was the only copy
         trained += 1

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from afor.bench.errors import ConfigError
-from afor.bench.fold_values import Cells
+from afor.bench.fold_values import Cells, mean_of_draws, mean_sd
 from afor.bench.names import metric_scale
+from afor.bench.noise_floor import noise_floor
 from afor.bench.optimizers.registry import AFOR_DESIGN
 
 # The paper's three settings (Sec. V-D): in the name of an entry, as printed, of the optimizer.
@@ -15,6 +16,11 @@ SETTINGS = {
     "w": ("direction weight w", "direction_weight"),
     "warmup": ("warm-up steps", "warmup_steps"),
 }
+NOT_VARIED = (
+    "No entry here varies a setting of AFOR beside AFOR itself; such entries are named "
+    "afor_beta2_min_0.95, afor_w_0.5 or afor_warmup_50. The preset `sensitivity` runs them: "
+    "`afor run sensitivity`."
+)
 _ENTRY = re.compile(rf"^afor_(?P<setting>{'|'.join(SETTINGS)})_(?P<value>[0-9.]+)$")
 
 
@@ -25,44 +31,81 @@ class Sensitivity:
     label: str
     default: float
     points: Mapping[str, Sequence[tuple[float, float, float]]]
+    noise: Mapping[str, float] = field(default_factory=dict)  # noise floor per data set, percent
+
+
+def varied_setting(optimizer: str) -> tuple[str, float] | None:
+    """Return which setting a name varies and its value.
+
+    >>> varied_setting("afor_w_0.5"), varied_setting("afor")
+    (('w', 0.5), None)
+    """
+    match = _ENTRY.match(optimizer)
+    return (match["setting"], float(match["value"])) if match else None
 
 
 def is_varied(optimizer: str) -> bool:
-    """Say whether a name stands for AFOR with one setting varied.
+    """Say whether a name stands for AFOR with one setting varied."""
+    return varied_setting(optimizer) is not None
 
-    >>> is_varied("afor_w_0.5"), is_varied("afor")
-    (True, False)
+
+def default_of(setting: str) -> float:
+    """Return the design value of a setting.
+
+    >>> default_of("w")
+    1.0
     """
-    return _ENTRY.match(optimizer) is not None
+    return float(str(AFOR_DESIGN[SETTINGS[setting][1]]))
 
 
 def sensitivity_of(cells: Cells, metric: str = "accuracy") -> list[Sensitivity]:
-    """Return each varied setting with its values in order; AFOR itself stands at the default."""
-    found: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    """Return each varied setting with its values in order; AFOR itself stands at the default.
+
+    While a study is incomplete, means are taken over the folds and draws that all entries of a
+    data set have: over others, two values would be compared on different people.
+    """
+    members = {
+        key: cell
+        for key, cell in cells.items()
+        if (is_varied(key[2]) or key[2] == "afor") and cell.has(metric)
+    }
+    if not any(is_varied(name) for _, _, name in members):
+        raise ConfigError(NOT_VARIED)
     scale = metric_scale(metric)
-    for (dataset, _, name), cell in cells.items():
-        match = _ENTRY.match(name)
-        if match and cell.has(metric):
-            mean, sd, _ = cell.summary(metric)
-            points = found.setdefault(match["setting"], {}).setdefault(dataset, [])
-            points.append((float(match["value"]), scale * mean, scale * sd))
-    if not found:
-        raise ConfigError(
-            "No entry here varies a setting of AFOR; they are named afor_beta2_min_0.95, "
-            "afor_w_0.5 or afor_warmup_50. The preset `sensitivity` runs them."
+    networks: dict[str, str] = {}
+    for dataset, backbone, name in members:
+        if is_varied(name) and networks.setdefault(dataset, backbone) != backbone:
+            raise ConfigError(f"{dataset} has several backbones; choose one with --backbone.")
+    found: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    noise: dict[str, float] = {}
+    for dataset, backbone in networks.items():
+        block = {o: cell for (d, b, o), cell in members.items() if (d, b) == (dataset, backbone)}
+        common = set.intersection(*(set(cell.runs) for cell in block.values()))
+        if not common:
+            raise ConfigError(
+                f"{dataset}: no fold is finished for every value yet. `afor run` goes on."
+            )
+        points = {
+            name: mean_sd([*mean_of_draws({k: cell.value(k, metric) for k in common}).values()])
+            for name, cell in block.items()
+        }
+        for name, (mean, sd, _) in points.items():
+            if varied := varied_setting(name):
+                row = found.setdefault(varied[0], {}).setdefault(dataset, [])
+                row.append((varied[1], scale * mean, scale * sd))
+        if "afor" in points:
+            mean, sd, _ = points["afor"]
+            for setting, rows in found.items():
+                if dataset in rows:
+                    rows[dataset].append((default_of(setting), scale * mean, scale * sd))
+        if floor := noise_floor(cells, dataset, backbone, metric):
+            noise[dataset] = scale * floor.bound
+    return [
+        Sensitivity(
+            SETTINGS[setting][0],
+            default_of(setting),
+            {dataset: tuple(sorted(row)) for dataset, row in rows.items()},
+            noise,
         )
-    several = {d: {b for dd, b, o in cells if dd == d and is_varied(o)} for d, _, _ in cells}
-    crowded = [dataset for dataset, backbones in several.items() if len(backbones) > 1]
-    if crowded:
-        raise ConfigError(f"{crowded[0]} has several backbones; choose one with --backbone.")
-    settings = []
-    for key, points_by_dataset in found.items():
-        label, argument = SETTINGS[key]
-        default = float(str(AFOR_DESIGN[argument]))
-        for (dataset, _, name), cell in cells.items():
-            if name == "afor" and dataset in points_by_dataset and cell.has(metric):
-                mean, sd, _ = cell.summary(metric)
-                points_by_dataset[dataset].append((default, scale * mean, scale * sd))
-        ordered = {dataset: tuple(sorted(row)) for dataset, row in points_by_dataset.items()}
-        settings.append(Sensitivity(label, default, ordered))
-    return settings
+        for setting, rows in found.items()
+    ]

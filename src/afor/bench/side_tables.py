@@ -1,11 +1,11 @@
-"""The tables that stand beside the main one: variants, ranks, noise floor, data sets."""
+"""The tables that stand beside the main one: ranks, noise floor, data sets."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from afor.bench.errors import ConfigError
-from afor.bench.fold_values import Cell, Cells, paired_fold_values
+from afor.bench.fold_values import Cells
 from afor.bench.names import (
     PAPER_METRICS,
     backbone_label,
@@ -15,66 +15,10 @@ from afor.bench.names import (
     optimizer_label,
 )
 from afor.bench.noise_floor import identity_gap, noise_floor
-from afor.bench.number_text import p_text, signed
-from afor.bench.optimizers.registry import OPTIMIZERS
-from afor.bench.paired_tests import sign_flip_p, two_sided_p
+from afor.bench.number_text import p_text
 from afor.bench.statistics import blocks_of, mean_ranks
 from afor.bench.table_formats import Column, Row, Table, TableCell
-from afor.bench.table_parts import (
-    MISSING,
-    NO_CONTROLS_NOTE,
-    NOISE_NOTE,
-    cell_text,
-    incomplete_note,
-    partial,
-)
-
-
-def ablation_table(
-    cells: Cells, metrics: Sequence[str] = PAPER_METRICS, *, reference: str = "afor"
-) -> Table:
-    """Return the variants of one optimizer with their change against it, as Table IV."""
-    variants = [
-        name
-        for name in dict.fromkeys(o for _, _, o in cells)
-        if name in OPTIMIZERS and OPTIMIZERS[name].variant_of == reference
-    ]
-    blocks = [(d, b) for d, b in blocks_of(cells) if (d, b, reference) in cells]
-    if not variants or not blocks:
-        raise ConfigError(
-            f"No variant of {reference!r} stands beside it here. The preset `ablation` runs them: "
-            "`afor run ablation`."
-        )
-    columns = [(d, b, m) for d, b in blocks for m in metrics]
-    rows, records = [], []
-    for name in [reference, *variants]:
-        texts = []
-        for dataset, backbone, metric in columns:
-            cell, base = cells.get((dataset, backbone, name)), cells[dataset, backbone, reference]
-            if cell is None or not cell.has(metric):
-                texts.append(MISSING)
-                continue
-            change = _change(cells, cell, base, metric)
-            text = cell_text(cell, metric)
-            if name != reference and change["folds"]:
-                text += f" ({signed(metric_scale(metric) * float(str(change['change'])))})"
-            inside = name != reference and change["inside_noise"] is True
-            texts.append(TableCell(text, inside_noise=inside, partial=partial(cell)))
-            records.append(change)
-        rows.append(Row(optimizer_label(name), tuple(texts), rule=name == variants[0]))
-    floors = [noise_floor(cells, d, b, m) for d, b, m in columns]
-    return Table(
-        name="ablation",
-        title=f"Variants of {optimizer_label(reference)}: mean ± SD (change)",
-        columns=tuple(
-            Column(metric_label(m), f"{dataset_label(d)}, {backbone_label(b)}")
-            for d, b, m in columns
-        ),
-        rows=tuple(rows),
-        label="Variant",
-        notes=(NOISE_NOTE if any(floors) else NO_CONTROLS_NOTE, *incomplete_note(cells)),
-        records=tuple(records),
-    )
+from afor.bench.table_parts import incomplete_note
 
 
 def ranks_table(
@@ -194,27 +138,3 @@ def datasets_table(cells: Cells) -> Table:
         label="Data set",
         records=tuple(records),
     )
-
-
-def _change(cells: Cells, cell: Cell, base: Cell, metric: str) -> dict[str, object]:
-    folds, ours, theirs = paired_fold_values(cell, base, metric)
-    mean, sd, _ = cell.summary(metric)
-    d = ours - theirs
-    floor = noise_floor(cells, cell.dataset, cell.backbone, metric)
-    change = float(d.mean()) if folds else math.nan
-    return {
-        "dataset": cell.dataset,
-        "backbone": cell.backbone,
-        "variant": cell.optimizer,
-        "metric": metric,
-        "mean": mean,
-        "sd": sd,
-        "change": change,
-        "p_lower": sign_flip_p(-d) if folds else math.nan,
-        "p_two_sided": two_sided_p(d) if folds else math.nan,
-        "noise_floor": floor.bound if floor else None,
-        "inside_noise": abs(change) <= floor.bound if floor and folds else None,
-        "folds": len(folds),
-        "done": cell.done,
-        "expected": cell.expected,
-    }

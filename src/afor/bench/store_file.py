@@ -1,5 +1,6 @@
 """The file behind a store: its schema, how it is opened, and what is said when it cannot be."""
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -85,7 +86,8 @@ def create(path: Path) -> None:
             connection.close()
         temporary.replace(path)
     except (sqlite3.Error, OSError) as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the folder itself may be what is wrong
+            temporary.unlink(missing_ok=True)
         raise explain(path, error) from error
 
 

@@ -1,4 +1,4 @@
-"""Write a study as TOML: what `tomllib` reads, nothing in the standard library writes."""
+"""Write a study's content as TOML: the standard library reads TOML and does not write it."""
 
 import json
 import re
@@ -6,13 +6,39 @@ from collections.abc import Mapping
 from typing import Any
 
 from afor.bench.config import Study
+from afor.bench.errors import ConfigError
 
 _BARE = re.compile(r"^[A-Za-z0-9_-]+$")
-_ENTRIES = ("datasets", "backbones", "optimizers")
+
+
+def toml_text(content: Mapping[str, Any]) -> str:
+    r"""Return TOML that reads back as `content`: values first, then tables, then lists of tables.
+
+    Knows what a study holds: text, numbers, truth values, lists and tables of these.
+
+    >>> print(toml_text({"name": "x", "training": {"lr": 1e-3}, "datasets": [{"name": "deap"}]}))
+    name = "x"
+    <BLANKLINE>
+    [training]
+    lr = 0.001
+    <BLANKLINE>
+    [[datasets]]
+    name = "deap"
+    <BLANKLINE>
+    """
+    values = {k: v for k, v in content.items() if not _is_table(v) and not _is_tables(v)}
+    lines = [_assignment(key, value) for key, value in values.items()]
+    for key, value in content.items():
+        if _is_table(value):
+            lines += ["", f"[{_key(key)}]", *(_assignment(k, v) for k, v in value.items())]
+    for key, value in content.items():
+        for entry in value if _is_tables(value) else ():
+            lines += ["", f"[[{_key(key)}]]", *(_assignment(k, v) for k, v in entry.items())]
+    return "\n".join(lines).lstrip("\n") + "\n"
 
 
 def study_toml(study: Study, remarks: str = "") -> str:
-    r"""Return the file of a study; what is left at its default is left out.
+    """Return the file of a study; what is left at its default is left out.
 
     `remarks` becomes the comment on top. The text reads back as the same study.
 
@@ -21,50 +47,49 @@ def study_toml(study: Study, remarks: str = "") -> str:
     True
     """
     content = study.model_dump(exclude_defaults=True)
-    lines = [f"# {line}".rstrip() for line in remarks.splitlines()]
-    plain = {key: value for key, value in content.items() if key not in _ENTRIES}
-    tables = {key: plain.pop(key) for key in list(plain) if isinstance(plain[key], Mapping)}
-    lines += [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
-    for key, table in tables.items():
-        lines += ["", f"[{_key(key)}]"]
-        lines += [f"{_key(name)} = {_value(value)}" for name, value in table.items()]
-    for kind in _ENTRIES:
-        for entry in content[kind]:
-            lines += ["", f"[[{kind}]]", *_entry(kind, entry)]
-    return "\n".join(lines) + "\n"
+    for kind in ("datasets", "backbones", "optimizers"):
+        content[kind] = [
+            {key: value for key, value in entry.items() if key != "use" or value != entry["name"]}
+            for entry in content[kind]
+        ]
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())
+    return comment + toml_text(content)
 
 
-def _entry(kind: str, entry: Mapping[str, Any]) -> list[str]:
-    """Write one entry; tables with several keys get a header of their own."""
-    inline = {key: value for key, value in entry.items() if value not in ({}, None)}
-    if inline.get("use") == inline["name"]:
-        del inline["use"]
-    wide = [key for key, value in inline.items() if isinstance(value, Mapping) and len(value) > 2]
-    lines = [f"{_key(key)} = {_value(value)}" for key, value in inline.items() if key not in wide]
-    for key in wide:
-        lines.append(f"[{kind}.{_key(key)}]")
-        lines += [f"{_key(name)} = {_value(value)}" for name, value in inline[key].items()]
-    return lines
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping)
 
 
-def _key(name: str) -> str:
-    return name if _BARE.match(name) else _value(name)
+def _is_tables(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_table, value))
 
 
-def _value(value: Any) -> str:
+def _assignment(key: str, value: object) -> str:
+    return f"{_key(key)} = {_value(value)}"
+
+
+def _key(key: str) -> str:
+    return key if _BARE.match(key) else _quoted(key)
+
+
+def _value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)  # TOML spells 1e-05, inf and nan as Python does
     if isinstance(value, str):
-        # JSON escapes as TOML does, but for the one control character it leaves as it is.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, float):
-        text = repr(value)
-        return text if any(c in text for c in ".enai") else f"{text}.0"
-    if isinstance(value, int):
-        return str(value)
+        return _quoted(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items())
-        return f"{{ {inner} }}" if inner else "{}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_value(item) for item in value)}]"
-    raise TypeError(f"TOML has no way to write {value!r}")
+        pairs = ", ".join(_assignment(k, v) for k, v in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    raise ConfigError(
+        f"{value!r} ({type(value).__name__}) cannot be written into a study. Accepted: text, "
+        "numbers, true or false, lists and tables of these."
+    )
+
+
+def _quoted(text: str) -> str:
+    # JSON escapes as TOML does; TOML also wants the delete character escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,8 @@
 """Train finished runs once more and compare every number, bit by bit."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,8 +42,8 @@ def verify_runs(
     sources: Mapping[str, "WindowSource"],
     spool: Path,
     workers: int,
-) -> Iterator[Verdict]:
-    """Yield a verdict per run; the store is only read."""
+) -> Generator[Verdict, None, None]:
+    """Yield a verdict per run; the store is only read. Closing it ends the workers."""
     by_key = {cell.key: cell for cell in cells}
     kept: dict[str, FinishedRun] = {}
     for key, cell in by_key.items():
@@ -59,11 +60,12 @@ def verify_runs(
         kept[key] = run
     jobs = [Job(key, run.spec, by_key[key].dataset) for key, run in kept.items()]
     threads = max((run.spec["threads"] for run in kept.values()), default=1)
-    for event in LocalEngine(workers, threads).run(jobs, sources, spool):
-        if isinstance(event, Ended):
-            if event.spool is not None:
-                event.spool.unlink(missing_ok=True)
-            yield _compare(by_key[event.key], kept[event.key], decode(event.content))
+    with closing(LocalEngine(workers, threads).run(jobs, sources, spool)) as events:
+        for event in events:
+            if isinstance(event, Ended):
+                if event.spool is not None:
+                    event.spool.unlink(missing_ok=True)
+                yield _compare(by_key[event.key], kept[event.key], decode(event.content))
 
 
 def _compare(cell: StoredCell, before: FinishedRun, after: FinishedRun) -> Verdict:

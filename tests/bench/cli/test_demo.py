@@ -27,15 +27,15 @@ def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
     )
     path = f"{tiny.folder}:{tiny.environment['PYTHONPATH']}"
     first = tiny.run(command="demo", study="--jobs=2", env={"PYTHONPATH": path})
-    assert "6 done (6 now)" in first
+    assert "6 done (6 trained now)" in first
     assert "Acc" in first
     assert "AFOR's beta2 by layer group" in first
     assert (tiny.folder / "results" / "demo.html").exists()
     assert "AFOR" in first
     assert "Next: afor" in first
     again = tiny.run(command="demo", study="--jobs=2", env={"PYTHONPATH": path})
-    assert "(0 now)" in again
+    assert "(0 trained now)" in again
     fresh = tiny.run(command="demo", study="--fresh", env={"PYTHONPATH": path})
-    assert "(6 now)" in fresh
+    assert "(6 trained now)" in fresh
     with open_store(tiny.folder / "results" / "demo.old-1.db") as store:
         assert len(store.results()) == 6

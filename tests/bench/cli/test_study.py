@@ -13,7 +13,7 @@ runner = CliRunner()
 
 def test_study_lists_the_presets_and_prints_each_as_toml():
     listing = runner.invoke(app, ["study"])
-    assert listing.stdout.count("\n") == 8
+    assert listing.stdout.count("\n") == 9
     for name in ("demo", "paper", "lr-search"):
         assert name in listing.stdout
         printed = runner.invoke(app, ["study", name])
@@ -31,7 +31,7 @@ def test_a_study_goes_from_nothing_to_results_one_command_after_another(tiny):
     content = json.loads(tiny.run("--json", command="plan"))
     assert (content["open"], len(content["runs"])) == (12, 12)
     done = tiny.run("-j", "2")
-    assert "12 done (12 now) in results/tiny.db" in done
+    assert "12 done (12 trained now) in results/tiny.db" in done
     status = json.loads(tiny.run("--json", command="status"))
     assert status["studies"][0]["done"] == 12
     assert "12 done" in tiny.run(command="status")
@@ -83,12 +83,12 @@ def test_shards_run_apart_and_merge_into_one_store(tiny):
     tiny.write(draws=2)
     for number in (1, 2):
         text = tiny.run("--shard", f"{number}/2")
-        assert f"10 now) in results/tiny.part-{number}-of-2.db" in text
+        assert f"10 trained now) in results/tiny.part-{number}-of-2.db" in text
         assert "Next: afor merge results/tiny.db" in text
     parts = ["results/tiny.part-1-of-2.db", "results/tiny.part-2-of-2.db"]
     merged = tiny.run(*parts, command="merge", study="results/tiny.db")
     assert "results/tiny.db: 20 runs" in merged
-    assert "(0 now)" in tiny.run()
+    assert "(0 trained now)" in tiny.run()
     assert "target and as a part" in tiny.run(
         "results/tiny.db", command="merge", study="results/tiny.db", code=2
     )
@@ -122,7 +122,7 @@ def test_a_place_given_on_the_command_line_changes_no_run(tiny):
     study = with_roots(load_study("paper"), ["deap=/data/deap", "isruc=/data/isruc"])
     assert [entry.root for entry in study.datasets] == ["/data/deap", "", "/data/isruc"]
     tiny.run()
-    assert "(0 now)" in tiny.run("--root", f"synthetic={tiny.folder}")
+    assert "(0 trained now)" in tiny.run("--root", f"synthetic={tiny.folder}")
 
 
 def test_help_imports_nothing_heavy():

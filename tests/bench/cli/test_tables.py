@@ -6,7 +6,13 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli import app
-from afor.bench.cli.tables import CURVE_FIGURES, FROM_RESULTS, RESULT_FIGURES, TABLES
+from afor.bench.cli.tables import (
+    CURVE_FIGURES,
+    FROM_RESULTS,
+    FROM_STORES,
+    RESULT_FIGURES,
+    TABLES,
+)
 from afor.bench.errors import ConfigError, StoreError
 from afor.bench.results_files import write_results
 from afor.bench.simulated import simulate_results
@@ -49,7 +55,7 @@ def refuse(kind, *arguments):
     return str(result.exception)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in FROM_STORES])
 @pytest.mark.parametrize("form", ["terminal", "markdown", "latex", "csv", "json"])
 def test_every_table_comes_in_every_form(store, name, form):
     paths = [store] if name in FROM_RESULTS else []
@@ -152,3 +158,8 @@ def test_the_papers_contradiction_is_one_command_away():
     text = call("table", "same-method").stdout
     assert "36.35" in text
     assert "+3.06" in text
+
+
+def test_a_table_of_curves_needs_a_store(store):
+    assert "needs a store" in refuse(ConfigError, "table", "convergence")
+    assert "holds results only" in refuse(ConfigError, "table", "convergence", store)

@@ -5,10 +5,12 @@ import sys
 import typer
 
 from afor.bench.cli import (
+    cost,
     data,
     demo,
     doctor,
     files,
+    landscape,
     matched,
     memory,
     models,
@@ -19,6 +21,7 @@ from afor.bench.cli import (
     shift,
     study,
     tables,
+    theory,
 )
 from afor.bench.errors import AforError
 
@@ -44,6 +47,8 @@ for _commands in (
     runs,
     files,
     tables,
+    cost,
+    theory,
     report,
     matched,
     memory,
@@ -51,6 +56,7 @@ for _commands in (
     data,
     models,
     optimizers,
+    landscape,
 ):
     _commands.register(app)
 

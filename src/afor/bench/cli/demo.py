@@ -9,7 +9,7 @@ from afor.bench.cli.report import report
 from afor.bench.cli.run import (
     describe_summary,
     make_engine,
-    stopped_by_signals,
+    stopped_in_run,
     train_study,
 )
 from afor.bench.cli.study import CachePath, Jobs, StorePath, cores
@@ -39,7 +39,7 @@ def demo(
     typer.echo(
         f"{chosen.description}\nSafe to stop with Ctrl-C; run again, it goes on.\n", err=True
     )
-    with stopped_by_signals("demo", path):
+    with stopped_in_run("afor demo", path):
         engine = make_engine("local", "", workers, chosen.threads)
         summary = train_study(chosen, toml, path, engine, workers, cache_dir=cache_dir)
     typer.echo(describe_summary(chosen.name, path, summary) + "\n")

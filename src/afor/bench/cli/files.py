@@ -26,6 +26,8 @@ def merge(
 
     if target.resolve() in [part.resolve() for part in parts]:
         raise ConfigError(f"{target} is given as the target and as a part; name another target.")
+    for part in parts:
+        open_store(part).close()  # all of them, before a target is made
     with locked(target), open_or_create(target) as store:
         take_leftovers(store)
         for part in parts:

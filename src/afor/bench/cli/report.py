@@ -1,9 +1,14 @@
 """``afor report``: one HTML file with everything a store says."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from afor.bench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from afor.bench.analysis.landscape import Landscape
 
 
 def register(app: typer.Typer) -> None:
@@ -21,6 +26,9 @@ def report(
     ] = None,
     baseline: Annotated[str, typer.Option(help="What all others are compared with.")] = "adam",
     study: Annotated[list[str] | None, typer.Option(help="Only runs of these studies.")] = None,
+    landscape: Annotated[
+        Path | None, typer.Option(help="JSON of `afor landscape`, shown with its figure.")
+    ] = None,
     static: Annotated[bool, typer.Option(help="Leave the script out.")] = False,
 ) -> None:
     """Write one offline HTML file: the answer first, then tables, figures, folds and downloads."""
@@ -36,6 +44,7 @@ def report(
         sources=[path.name for path in paths],
         records=load_records(stores, study or ()) if stores else (),
         studies=load_studies(stores, study or ()),
+        landscape=_landscape(landscape),
     )
     page = render_report(
         collect_cells(results, expected),
@@ -49,3 +58,16 @@ def report(
     output.write_text(page, "utf-8")
     typer.echo(f"{output}  ({len(page.encode()) / 1e6:.1f} MB, opens in any browser)")
     typer.echo(f"\nNext: open {output}", err=True)
+
+
+def _landscape(path: Path | None) -> "Landscape | None":
+    import json
+
+    from afor.bench.analysis.landscape import read_landscape
+
+    if path is None:
+        return None
+    try:
+        return read_landscape(json.loads(path.read_text("utf-8")), str(path))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--landscape {path} cannot be read as JSON: {error}.") from None

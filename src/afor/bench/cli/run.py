@@ -1,11 +1,23 @@
 """The command ``afor run``: from a study to a complete store, whatever happens on the way."""
 
+import shlex
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from afor.bench.cli.changes import (
+    Backbone,
+    DataOption,
+    Dataset,
+    Draws,
+    Epochs,
+    Optimizer,
+    Setting,
+    changed_text,
+    changes_of,
+)
 from afor.bench.cli.study import (
     CachePath,
     Jobs,
@@ -46,15 +58,24 @@ def run(
     root: Roots = None,
     cache_dir: CachePath = None,
     json_: Json = False,
+    dataset: Dataset = None,
+    data_option: DataOption = None,
+    backbone: Backbone = None,
+    optimizer: Optimizer = None,
+    epochs: Epochs = None,
+    draws: Draws = None,
+    setting: Setting = None,
 ) -> None:
     """Train what a study still lacks. Safe to stop at any time; run it again to go on."""
     import json
     from dataclasses import asdict
 
-    from afor.bench.config import load_study, study_text
+    from afor.bench.config import parse_study
     from afor.bench.places import parse_part, store_path
 
-    chosen, (toml, _) = with_roots(load_study(name), root), study_text(name)
+    changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    toml, where = changed_text(name, changes, store)
+    chosen = with_roots(parse_study(toml, where), root)
     part = parse_part(shard) if shard else None
     path = store_path(chosen.name, store, part)
     if lr_per_optimizer and (lr_from or part):
@@ -63,7 +84,9 @@ def run(
             "search unsharded first and give it with --lr-from."
         )
     workers = jobs or max(1, cores() // chosen.threads)
-    with stopped_by_signals(name, path):
+    if changes.words():
+        typer.echo(f"{chosen.description} It is called {chosen.name}, in {path}.", err=True)
+    with stopped_in_run(f"afor run {shlex.join([name, *changes.words()])}", path):
         hands = make_engine(engine, scheduler, workers, chosen.threads)
         find_rate = (
             _own_rates(chosen, toml, path, hands, workers, cache_dir)
@@ -80,12 +103,23 @@ def run(
     if summary.failed:
         typer.echo(f"\nNext: afor failures {path}", err=True)
         raise typer.Exit(code=1)
-    following = f"afor merge results/{chosen.name}.db {path}" if part else f"afor stats {path}"
+    following = f"afor merge results/{chosen.name}.db {path}" if part else _look(chosen.name, path)
     if chosen.search and not part:
         if not json_:
             _print_rates(path, chosen.name, err=False)
         following = f"afor run paper --lr-from {path}"
     typer.echo(f"\nNext: {following}", err=True)
+
+
+def _look(study: str, path: Path) -> str:
+    """Return the command that shows what a study was made for; changed presets keep the start."""
+    looks = {
+        "ablation": f"afor table ablation {path}",
+        "sensitivity": f"afor figure sensitivity {path}",
+        "convergence": f"afor figure convergence {path}",
+        "controls": f"afor table noise {path}",
+    }
+    return looks.get(study.partition("-")[0], f"afor stats {path}")
 
 
 def train_study(
@@ -138,14 +172,15 @@ def describe_summary(name: str, path: Path, summary: "Summary") -> str:
     words += [f"{summary.diverged} diverged"] if summary.diverged else []
     words += [f"{summary.failed} failed"] if summary.failed else []
     words += [f"{summary.open} open"] if summary.open else []
-    return f"{name}: {summary.planned} runs: {', '.join(words)} ({summary.trained} now) in {path}"
+    counts = f"{', '.join(words)} ({summary.trained} trained now)"
+    return f"{name}: {summary.planned} runs: {counts} in {path}"
 
 
 class stopped_by_signals:  # noqa: N801  reads as a statement where it is used
     """Turn Ctrl-C, and the signal batch systems send, into exit code 130 and how to go on."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        self._name, self._path = name, path
+    def __init__(self, kept: str, following: str) -> None:
+        self._kept, self._following = kept, following
 
     def __enter__(self) -> None:
         self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -153,12 +188,16 @@ class stopped_by_signals:  # noqa: N801  reads as a statement where it is used
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
         signal.signal(signal.SIGTERM, self._before)
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            typer.echo(
-                f"\nStopped. All finished runs are kept in {self._path}.\n"
-                f"Next: the same command goes on where this one stopped (afor run {self._name})",
-                err=True,
-            )
+            typer.echo(f"\nStopped. {self._kept}\nNext: {self._following}", err=True)
             raise SystemExit(130) from None
+
+
+def stopped_in_run(command: str, path: Path) -> stopped_by_signals:
+    """Say, when a study is stopped, where its runs are and how to go on."""
+    return stopped_by_signals(
+        f"All finished runs are kept in {path}.",
+        f"the same command goes on where this one stopped ({command})",
+    )
 
 
 def _own_rates(

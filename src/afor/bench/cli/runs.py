@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from afor.bench.cli.run import stopped_by_signals
 from afor.bench.cli.study import (
     CachePath,
     Jobs,
@@ -110,6 +111,7 @@ def verify(
 ) -> None:
     """Check the store, train a sample of its runs again and compare every number bit by bit."""
     import tempfile
+    from contextlib import closing
 
     from afor.bench.config import parse_study
     from afor.bench.places import find_store
@@ -118,9 +120,12 @@ def verify(
     from afor.bench.store import open_store
     from afor.bench.verify import sample_cells, verify_runs
 
+    if count < 0:
+        raise ConfigError(f"--count {count}: expected how many runs to repeat, or 0 for all.")
     path = find_store(name, store)
-    different = 0
-    with open_store(path) as opened, tempfile.TemporaryDirectory() as spool:
+    different, first = 0, ""
+    stopped = stopped_by_signals(f"{path} was only read.", f"afor verify {name}")
+    with stopped, open_store(path) as opened, tempfile.TemporaryDirectory() as spool:
         opened.check()
         typer.echo(f"{path}: every page and every run is as it was written.")
         cells = sample_cells(opened, None, 0 if key else count, seed)
@@ -132,13 +137,18 @@ def verify(
         sources = {}
         for text in dict.fromkeys(studies[cell.study] for cell in cells):
             sources.update(open_sources(with_roots(parse_study(text, str(path)), root), cache_dir))
-        for verdict in verify_runs(opened, cells, sources, Path(spool), jobs or cores()):
-            word = "same bits" if verdict.is_same else "DIFFERENT"
-            what = "" if verdict.is_same else f": {', '.join(verdict.differs_in)}"
-            note = f" ({verdict.note})" if verdict.note else ""
-            typer.echo(f"{word}  {verdict.cell.key[:12]}  {describe(verdict.cell)}{what}{note}")
-            different += not verdict.is_same
+        workers = jobs or cores()
+        typer.echo(f"Training {len(cells)} of its runs again, {workers} at once.", err=True)
+        with closing(verify_runs(opened, cells, sources, Path(spool), workers)) as verdicts:
+            for verdict in verdicts:
+                word = "same bits" if verdict.is_same else "DIFFERENT"
+                what = "" if verdict.is_same else f": {', '.join(verdict.differs_in)}"
+                note = f" ({verdict.note})" if verdict.note else ""
+                typer.echo(f"{word}  {verdict.cell.key[:12]}  {describe(verdict.cell)}{what}{note}")
+                different += not verdict.is_same
+                first = first or ("" if verdict.is_same else verdict.cell.key)
     typer.echo(f"{len(cells) - different} of {len(cells)} repeated runs gave the same bits.")
     if different:
+        typer.echo(f"\nNext: afor show {first[:12]} --store {path}", err=True)
         raise typer.Exit(code=1)
     typer.echo(f"\nNext: afor export {name}", err=True)

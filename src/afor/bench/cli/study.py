@@ -6,6 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from afor.bench.cli.changes import (
+    Backbone,
+    DataOption,
+    Dataset,
+    Draws,
+    Epochs,
+    Optimizer,
+    Setting,
+    changed_text,
+    changes_of,
+)
 from afor.bench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,16 +48,28 @@ def register(app: typer.Typer) -> None:
 
 def study(
     name: Annotated[str | None, typer.Argument(help="A preset; none: list them all.")] = None,
+    dataset: Dataset = None,
+    data_option: DataOption = None,
+    backbone: Backbone = None,
+    optimizer: Optimizer = None,
+    epochs: Epochs = None,
+    draws: Draws = None,
+    setting: Setting = None,
 ) -> None:
     """Print a study as TOML to edit, each value with its place in the paper."""
-    from afor.bench.config import load_study, preset_names, preset_text
+    import shlex
 
+    from afor.bench.config import load_study, preset_names
+
+    changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     if name is not None:
-        typer.echo(preset_text(name), nl=False)
-        typer.echo(
-            f"Next: afor study {name} > my-study.toml, edit it, afor run my-study.toml", err=True
-        )
+        text, _ = changed_text(name, changes)
+        typer.echo(text, nl=False)
+        command = shlex.join(["afor", "study", name, *changes.words()])
+        typer.echo(f"Next: {command} > my-study.toml, edit it, afor run my-study.toml", err=True)
         return
+    if changes.words():
+        raise ConfigError("Name the study to change, such as `afor study ablation --epochs 12`.")
     for preset in preset_names():
         typer.echo(f"{preset:<12}{load_study(preset).description}")
     typer.echo("\nNext: afor study demo", err=True)
@@ -60,11 +83,19 @@ def plan(
     root: Roots = None,
     json_: Json = False,
     jobs: Jobs = 0,
+    dataset: Dataset = None,
+    data_option: DataOption = None,
+    backbone: Backbone = None,
+    optimizer: Optimizer = None,
+    epochs: Epochs = None,
+    draws: Draws = None,
+    setting: Setting = None,
 ) -> None:
     """Show what a study consists of, what is done, and how long the rest will take."""
     import json
+    import shlex
 
-    from afor.bench.config import load_study
+    from afor.bench.config import parse_study
     from afor.bench.estimate import clock
     from afor.bench.places import store_path
     from afor.bench.plan import make_plan
@@ -72,7 +103,8 @@ def plan(
     from afor.bench.status import remaining_s
     from afor.bench.store import open_store
 
-    chosen = with_roots(load_study(name), root)
+    changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    chosen = with_roots(parse_study(*changed_text(name, changes, store)), root)
     path = store_path(chosen.name, store)
     made = make_plan(chosen, open_sources(chosen, cache_dir), rates_for(chosen, lr_from))
     statuses: dict[str, str] = {}
@@ -101,12 +133,12 @@ def plan(
         typer.echo(json.dumps({"study": chosen.name, **counts, "seconds": seconds, "runs": cells}))
         return
     typer.echo(f"{chosen.name}: {len(made.cells)} runs. {chosen.description}")
-    for dataset, manifest in made.manifests.items():
+    for title, manifest in made.manifests.items():
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
         typer.echo(
-            f"  {dataset}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
-            f"{sizes} to train / validate / test; {len(made.sources[dataset])} windows"
+            f"  {title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
+            f"{sizes} to train / validate / test; {len(made.sources[title])} windows"
         )
     for row in made.expected():
         rate = next(
@@ -115,14 +147,15 @@ def plan(
             if (c.dataset, c.backbone, c.optimizer) == (row.dataset, row.backbone, row.optimizer)
         )
         typer.echo(
-            f"  {row.dataset} × {row.backbone} × {row.optimizer}: {row.folds} folds × "
-            f"{row.draws} draws, lr {rate:g}"
+            f"  {row.dataset} × {row.backbone} × {row.optimizer}: "
+            f"{_count(row.folds, made.manifests[row.dataset].blocks, 'fold')} × "
+            f"{_count(row.draws, chosen.protocol.draws, 'draw')}, lr {rate:g}"
         )
     typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
     if counts["open"]:
         left = "not known before the first run" if seconds is None else clock(seconds / workers)
         typer.echo(f"time left with {workers} at once: {left}")
-    typer.echo(f"\nNext: afor run {name}", err=True)
+    typer.echo(f"\nNext: {shlex.join(['afor', 'run', name, *changes.words()])}", err=True)
 
 
 def status(
@@ -148,6 +181,16 @@ def status(
     waiting = any(study["open"] for study in found["studies"])
     following = f"failures {name}" if broken else f"run {name}" if waiting else f"stats {path}"
     typer.echo(f"\nNext: afor {following}", err=True)
+
+
+def _count(chosen: int, all_: int, word: str) -> str:
+    """Say how many there are, and of how many when the study takes only some.
+
+    >>> _count(4, 4, "fold"), _count(1, 4, "fold"), _count(1, 1, "draw")
+    ('4 folds', '1 of 4 folds', '1 draw')
+    """
+    noun = word if all_ == 1 else f"{word}s"
+    return f"{all_} {noun}" if chosen == all_ else f"{chosen} of {all_} {noun}"
 
 
 def with_roots(chosen: "Study", roots: list[str] | None) -> "Study":

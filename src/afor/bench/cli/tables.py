@@ -1,28 +1,36 @@
 """``afor stats | table | figure``: what the results say, to read, to print and to publish."""
 
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
 from afor.bench.errors import ConfigError
 
 if TYPE_CHECKING:
     from afor.bench.fold_values import Cells
     from afor.bench.table_formats import Table
 
-FROM_RESULTS = ("main", "comparisons", "ablation", "ranks", "noise", "datasets", "beside-paper")
+FROM_RESULTS = (
+    "main",
+    "comparisons",
+    "ablation",
+    "sensitivity",
+    "ranks",
+    "noise",
+    "datasets",
+    "beside-paper",
+)
+FROM_STORES = ("convergence",)  # needs whole records: files of results hold no curves
 FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method")
 MEASURED = ("learning-rates", "cost", "landscape")
-TABLES = (*FROM_RESULTS, *FROM_PAPER, *MEASURED)
-RESULT_FIGURES = ("gain", "folds", "ranks", "sensitivity")
+TABLES = (*FROM_RESULTS, *FROM_STORES, *FROM_PAPER, *MEASURED)
+RESULT_FIGURES = ("gain", "folds", "ranks", "ablation", "sensitivity", "noise")
 CURVE_FIGURES = ("convergence", "forgetting")
-FORMATS = ("terminal", "markdown", "latex", "csv", "json")
-SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".txt": "terminal"}
-PLAIN_WIDTH = 160  # of text that goes into a file or a pipe
+FILE_FIGURES = ("landscape",)  # from --data alone
+FIGURES = (*RESULT_FIGURES, *CURVE_FIGURES, *FILE_FIGURES)
 
 Paths = Annotated[list[Path] | None, typer.Argument(help="Stores, or .csv/.json files of results.")]
 Metric = Annotated[
@@ -72,7 +80,7 @@ def stats(
         typer.echo(json.dumps([json.loads(to_json(t)) for t in found], indent=1))
         return
     for one in found:
-        typer.echo(_render(one, "terminal", standalone=False))
+        typer.echo(render(one, "terminal", standalone=False))
     _next(f"afor table main {_names(paths)}")
 
 
@@ -94,23 +102,24 @@ def table(
     standalone: Annotated[bool, typer.Option(help="LaTeX: a whole document.")] = False,
 ) -> None:
     """Print one table for reading (terminal), a README, a paper (LaTeX) or a program."""
-    wanted = _choose(form or _by_suffix(output), FORMATS, "--format")
+    wanted = choose(form or by_suffix(output), FORMATS, "--format")
     built = _build(
-        _choose(name, TABLES, "the table"), paths, metric, baseline, optimizer, study, ours
+        choose(name, TABLES, "the table"), paths, metric, baseline, optimizer, study, ours
     )
-    text = _render(built, wanted, standalone=standalone, to_file=output is not None)
+    text = render(built, wanted, standalone=standalone, to_file=output is not None)
     if output is None:
         typer.echo(text.rstrip("\n"))
     else:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, "utf-8")
         typer.echo(str(output))
-    if name in FROM_RESULTS:
-        _next(f"afor figure gain {_names(paths)} --output gain.pdf")
+    if name in (*FROM_RESULTS, *FROM_STORES):
+        drawn = name if name in (*RESULT_FIGURES, *CURVE_FIGURES) else "gain"
+        _next(f"afor figure {drawn} {_names(paths)} --output {drawn}.pdf")
 
 
 def figure(
-    name: Annotated[str, typer.Argument(help=", ".join((*RESULT_FIGURES, *CURVE_FIGURES)))],
+    name: Annotated[str, typer.Argument(help=", ".join(FIGURES))],
     paths: Paths = None,
     output: Annotated[
         list[Path] | None, typer.Option("--output", "-o", help=".pdf, .svg or .png; repeatable.")
@@ -122,20 +131,23 @@ def figure(
     backbone: Annotated[str | None, typer.Option(help="Only this backbone.")] = None,
     study: Study = None,
     data: Annotated[
-        Path | None, typer.Option(help="JSON of convergence, sensitivity or forgetting.")
+        Path | None,
+        typer.Option(help="JSON of convergence, sensitivity, forgetting or landscape."),
     ] = None,
 ) -> None:
     """Draw one figure, one column (88 mm) wide, as PDF, SVG or PNG."""
     from afor.bench.figure_style import FORMATS as FIGURE_FORMATS
     from afor.bench.figure_style import save_figure
 
-    name = _choose(name, (*RESULT_FIGURES, *CURVE_FIGURES), "the figure")
+    name = choose(name, FIGURES, "the figure")
     targets = output or [Path(f"{name}.pdf")]
     for target in targets:  # before the work, not after it
         if target.suffix.lower() not in FIGURE_FORMATS:
             accepted = ", ".join(FIGURE_FORMATS)
             raise ConfigError(f"--output {target}: a figure is written as {accepted}.")
-    if data is not None or name in CURVE_FIGURES:
+    if name in FILE_FIGURES:
+        drawn = _draw_landscape(data)
+    elif data is not None or name in CURVE_FIGURES:
         drawn = _draw_curves(name, data, paths, study, dataset, backbone, optimizer)
     else:
         cells = _cells(paths, study)
@@ -155,7 +167,7 @@ def _build(
     study: list[str] | None,
     ours: Path | None,
 ) -> "Table":
-    from afor.bench import paper_tables, side_tables, tables
+    from afor.bench import cost_table, paper_tables, side_tables, tables, variant_tables
 
     measured = _read_json(ours) if ours else None
     needs_no_results: dict[str, Callable[[], Table]] = {
@@ -164,17 +176,26 @@ def _build(
         "paper-datasets": paper_tables.paper_datasets_table,
         "same-method": paper_tables.same_method_table,
         "learning-rates": lambda: paper_tables.learning_rates_table(measured),
-        "cost": lambda: paper_tables.cost_table(measured),
+        "cost": lambda: cost_table.cost_table(measured) if measured else paper_tables.cost_table(),
         "landscape": lambda: paper_tables.landscape_table(measured),
     }
     if name in needs_no_results:
         return needs_no_results[name]()
+    if name in FROM_STORES:
+        from afor.bench.curves import loss_curves
+        from afor.bench.loss_table import convergence_table
+        from afor.bench.results_files import load_records
+
+        if not paths:
+            raise ConfigError(f"The table {name!r} needs a store: name one, or several.")
+        return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
     cells, metrics = _cells(paths, study), _metrics(metric)
     chosen: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
         "main": lambda: tables.main_table(cells, metrics, baseline=baseline, **chosen),
         "comparisons": lambda: tables.comparison_table(cells, metrics, baseline=baseline, **chosen),
-        "ablation": lambda: side_tables.ablation_table(cells, metrics),
+        "ablation": lambda: variant_tables.ablation_table(cells, metrics),
+        "sensitivity": lambda: variant_tables.sensitivity_table(cells, metrics),
         "ranks": lambda: side_tables.ranks_table(cells, metrics, **chosen),
         "noise": lambda: side_tables.noise_table(cells, metrics),
         "datasets": lambda: side_tables.datasets_table(cells),
@@ -199,12 +220,32 @@ def _draw_results(
         return figures.gain_figure(cells, metric, baseline=baseline, optimizers=optimizer)
     if name == "ranks":
         return figures.rank_figure(mean_ranks(cells, [metric], optimizer))
+    chosen = {
+        key: cell
+        for key, cell in cells.items()
+        if dataset in (None, key[0]) and backbone in (None, key[1])
+    }
+    if not chosen:
+        there = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in cells))
+        raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {there}.")
     if name == "sensitivity":
         from afor.bench.curve_figures import sensitivity_figure
+        from afor.bench.names import metric_label, metric_scale
         from afor.bench.sensitivity import sensitivity_of
 
-        chosen = {key: cell for key, cell in cells.items() if backbone in (None, key[1])}
-        return sensitivity_figure(sensitivity_of(chosen, metric))
+        unit = " (%)" if metric_scale(metric) != 1 else ""
+        return sensitivity_figure(sensitivity_of(chosen, metric), metric_label(metric) + unit)
+    if name == "ablation":
+        from afor.bench.variant_tables import ablation_table, variants_of
+
+        ablation_table(chosen, [metric])  # says what is missing where there are no variants
+        return figures.gain_figure(
+            chosen, metric, baseline="afor", optimizers=optimizer or variants_of(chosen)
+        )
+    if name == "noise":
+        from afor.bench.noise_figure import noise_figure
+
+        return noise_figure(chosen, metric, baseline=baseline, optimizers=optimizer)
     place = next(
         ((d, b) for d, b, _ in cells if dataset in (None, d) and backbone in (None, b)),
         (dataset or "", backbone or ""),
@@ -242,6 +283,17 @@ def _draw_curves(
     if name == "convergence":
         return curve_figures.convergence_figure(loss_curves(records, optimizer))
     return curve_figures.forgetting_figure(*run_traces(records, (optimizer or ["afor"])[0]))
+
+
+def _draw_landscape(data: Path | None) -> Any:
+    from afor.bench.analysis.landscape import read_landscape
+    from afor.bench.landscape_figure import landscape_figure
+
+    if data is None:
+        raise ConfigError(
+            "The figure 'landscape' needs --data FILE.json; `afor landscape STUDY` writes one."
+        )
+    return landscape_figure(read_landscape(_read_json(data), str(data)))
 
 
 def _draw_file(name: str, data: Path) -> Any:
@@ -283,39 +335,6 @@ def _cells(paths: list[Path] | None, study: list[str] | None) -> "Cells":
     return cells
 
 
-def _render(built: "Table", form: str, *, standalone: bool, to_file: bool = False) -> str:
-    from afor.bench import table_formats as formats
-
-    if form == "markdown":
-        return formats.to_markdown(built)
-    if form == "latex":
-        return formats.to_latex(built, standalone=standalone)
-    if form == "csv":
-        return formats.to_csv(built)
-    if form == "json":
-        return formats.to_json(built)
-    from rich.console import Console
-    from rich.text import Text
-
-    on_terminal = sys.stdout.isatty() and not to_file
-    columns = os.environ.get("COLUMNS", "")
-    width = None if on_terminal else int(columns) if columns.isdigit() else PLAIN_WIDTH
-    console = Console(force_terminal=on_terminal, width=width, highlight=False)
-    # Bold and underline are no colours, so NO_COLOR keeps them; a dumb terminal does not.
-    styled = on_terminal and console.color_system is not None
-    with console.capture() as capture:
-        console.print(Text(formats.printable(built.title), "bold"))
-        console.print()
-        for grid in formats.to_terminal(built, width=console.width, styled=styled):
-            console.print(grid)
-            console.print()
-        if not styled and any(c.best or c.second for r in built.rows for c in r.cells):
-            console.print("¹ best, ² second", style="dim")
-        for note in built.notes:
-            console.print(Text(formats.printable(note)), style="dim")
-    return "\n".join(line.rstrip() for line in capture.get().split("\n"))
-
-
 def _metrics(metric: list[str] | None) -> list[str]:
     from afor.bench.names import PAPER_METRICS
 
@@ -327,20 +346,6 @@ def _has_controls(cells: "Cells", metrics: list[str]) -> bool:
     from afor.bench.statistics import blocks_of
 
     return any(noise_floor(cells, *block, m) for block in blocks_of(cells) for m in metrics)
-
-
-def _by_suffix(output: Path | None) -> str:
-    return SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal"
-
-
-def _choose(given: str, accepted: tuple[str, ...], what: str) -> str:
-    import difflib
-
-    if given in accepted:
-        return given
-    near = difflib.get_close_matches(given, accepted, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ConfigError(f"{what} cannot be {given!r}.{hint} Accepted: {', '.join(accepted)}.")
 
 
 def _read_json(path: Path) -> Any:

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import torch
-
 MAX_BLOCK = 200  # steps
 
 
@@ -36,6 +34,7 @@ class Racer:
     before: Callable[[], None]
     step: Callable[[], object]
     period: int = 1  # the work of a step depends on its number: average over so many
+    clock: Callable[[], int] = time.perf_counter_ns  # process_time_ns: what this process does alone
     samples_us: list[float] = field(default_factory=list)  # of step alone
     whole_us: list[float] = field(default_factory=list)  # of before and step
 
@@ -45,7 +44,7 @@ class Racer:
         With a period it is the mean, so that work done once in a while counts.
         """
         alone, whole = [], []
-        clock = time.perf_counter_ns
+        clock = self.clock
         for _ in range(steps):
             start = clock()
             self.before()
@@ -84,15 +83,6 @@ def race(racers: Sequence[Racer], effort: Effort, seed: int = 0) -> None:
                 alone, whole = racer.run(steps)
                 racer.samples_us.append(alone)
                 racer.whole_us.append(whole)
-
-
-def copy_gb_s(effort: Effort, megabytes: int = 400) -> list[float]:
-    """Return samples of the rate at which memory is copied, reads and writes counted, in GB/s."""
-    source = torch.ones(megabytes * 1_000_000 // 4)
-    target = torch.empty_like(source)
-    racer = Racer("copy", lambda: None, lambda: target.copy_(source))
-    race([racer], effort)
-    return [2 * megabytes * 1e6 / (us * 1e3) for us in racer.samples_us]
 
 
 @contextmanager

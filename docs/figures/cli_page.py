@@ -1,0 +1,122 @@
+"""Write the page of all commands: `python docs/figures/cli_page.py [FILE]`.
+
+The page is read off the command line itself. `tests/test_cli_page.py` fails when the two differ.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import typer
+
+from afor.bench.cli import app
+
+PAGE = Path(__file__).parents[1] / "reference" / "cli.md"
+KINDS = {int: "NUMBER", float: "NUMBER", Path: "PATH"}
+UNSAID = {"store": "File of the results.", "cache_dir": "Folder of prepared trials."}
+OPENING = """# Commands
+
+Results go to stdout, progress and the next command to stderr. `NO_COLOR` is honoured, `--json` is
+for programs, and `afor --debug COMMAND` shows the traceback of an error.
+
+| exit code | meaning |
+|---:|---|
+| 0 | done |
+| 1 | some runs failed, or a repeated run gave other bits |
+| 2 | usage or settings |
+| 3 | data |
+| 4 | store |
+| 130 | interrupted; the same command goes on |
+
+| variable | what it names | when it is not set |
+|---|---|---|
+| `AFOR_DATA` | the folder with a folder per data set | `./data` |
+| `AFOR_CACHE` | the folder of prepared trials | `~/.cache/afor` |
+
+*This page is written by `python docs/figures/cli_page.py`.*
+"""
+
+
+def page() -> str:
+    """Return the whole page as Markdown."""
+    root = typer.main.get_command(app)
+    sections = list(_sections("afor", root))
+    links = "\n".join(
+        f"| [`{name}`](#{name.replace(' ', '-')}) | {_escape(_summary(command))} |"
+        for name, command in sections
+    )
+    return "\n".join(
+        [OPENING, "| command | what it does |", "|---|---|", links, ""]
+        + [_section(name, command) for name, command in sections]
+    )
+
+
+def _sections(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every command that does something, with its full name, in the order of `--help`."""
+    children = getattr(command, "commands", None)
+    if not children:
+        yield name, command
+        return
+    for child, inner in children.items():
+        yield from _sections(f"{name} {child}", inner)
+
+
+def _section(name: str, command: Any) -> str:
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    usage = " ".join([name, *map(_placeholder, arguments), *(["[OPTIONS]"] if options else [])])
+    lines = [f"## {name}", "", command.help, "", "```text", usage, "```", ""]
+    rows = [(_placeholder(p), p) for p in arguments] + [(_flags(p), p) for p in options]
+    if rows:
+        lines += ["| | meaning | default |", "|---|---|---|"]
+        lines += [f"| `{left}` | {_meaning(p)} | {_default(p)} |" for left, p in rows]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _summary(command: Any) -> str:
+    return str(command.help).split("\n")[0]
+
+
+def _placeholder(parameter: Any) -> str:
+    word = parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
+    return word if parameter.required else f"[{word}]"
+
+
+def _flags(parameter: Any) -> str:
+    names = ", ".join(parameter.opts)
+    if parameter.is_flag:
+        return names
+    annotation = parameter.type_descriptor.annotation
+    element = next(iter(get_args(annotation)), annotation)
+    return f"{names} {KINDS.get(element, 'TEXT')}"
+
+
+def _meaning(parameter: Any) -> str:
+    words = (parameter.help or "").split("[default:")[0].strip() or UNSAID.get(parameter.name, "")
+    repeatable = getattr(parameter, "multiple", False) and "epeatable" not in words
+    return _escape(words + (" Repeatable." if repeatable else ""))
+
+
+def _default(parameter: Any) -> str:
+    """Return what the help says, else the value; nothing where leaving it out means "none"."""
+    _, said, rest = (parameter.help or "").partition("[default:")
+    if said:
+        return _escape(rest.rstrip("] ").strip())
+    value = parameter.default
+    if parameter.required or value in (None, "", ()) or getattr(parameter, "is_flag", False):
+        return ""
+    return f"`{value}`"
+
+
+def _escape(text: str) -> str:
+    for sign in ("|", "<", ">", "[", "]", "$", "*"):
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
+    target.write_text(page(), encoding="utf-8")
+    print(target)

@@ -1,0 +1,26 @@
+"""Draw the pictures of the landscape page from the files that `afor landscape` wrote.
+
+python docs/figures/landscape.py results/random.json results/pca.json results/filter.json
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from afor.bench.analysis.landscape import read_landscape
+from afor.bench.figure_style import save_figure
+from afor.bench.landscape_figure import landscape_figure
+
+IMAGES = Path(__file__).parents[1] / "images"
+
+
+def main():
+    for name in sys.argv[1:]:
+        found = read_landscape(json.loads(Path(name).read_text()), name)
+        target = IMAGES / f"landscape_{found.directions}.png"
+        save_figure(landscape_figure(found), target, dpi=220)
+        print(target)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""The page of commands says what the command line says."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "docs" / "figures" / "cli_page.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("cli_page", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_what_the_command_line_says_today(script) -> None:
+    written = script.PAGE.read_text(encoding="utf-8")
+    assert written == script.page(), "write it anew: python docs/figures/cli_page.py"
+
+
+def test_a_command_stands_there_with_its_help_arguments_and_options(script) -> None:
+    section = script.page().split("## afor verify\n")[1].split("## ")[0]
+    assert "train a sample of its runs again" in section
+    for word in ("`NAME`", "`--count NUMBER`", "`--root TEXT`", "`-j, --jobs NUMBER`", "`3`"):
+        assert word in section
+
+
+def test_commands_of_a_group_stand_under_their_full_name(script) -> None:
+    assert "## afor data twin\n" in script.page()
+
+
+def test_signs_that_markdown_would_take_for_itself_are_escaped(script) -> None:
+    assert r"moabb:\<Name\>" in script.page()
+    assert r"\$AFOR_CACHE" in script.page()
