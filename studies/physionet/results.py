@@ -30,7 +30,6 @@ def commands(store: Path, folder: Path) -> list[list[str]]:
         ["table", "noise", *of_study, "--output", str(folder / "noise.md")],
         ["figure", "gain", *of_study, "--output", str(folder / "gain.png")],
         ["figure", "folds", *of_study, *controls[:2], "--output", str(folder / "folds.png")],
-        ["figure", "forgetting", *of_study, "--output", str(folder / "forgetting.png")],
     ]
 
 
