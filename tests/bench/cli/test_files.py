@@ -74,7 +74,7 @@ def test_a_missing_part_or_one_that_is_the_target_is_refused(parts):
     assert isinstance(missing.exception, StoreError)
     assert "no store absent.db" in str(missing.exception)
     assert not Path("all.db").exists()
-    same = merge(parts[0], parts[1], f"./{parts[0]}")
+    same = merge(parts[0], parts[1], parts[0].resolve())
     assert isinstance(same.exception, ConfigError)
     assert "target and as a part" in str(same.exception)
 

@@ -116,12 +116,23 @@ def test_a_summary_leaves_out_what_is_zero():
     )
 
 
-def test_a_signal_ends_the_command_with_130_and_the_handlers_are_put_back(capsys):
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.fixture
+def handler():
+    """Put a handler of our own in place, and the former one back."""
+
+    def mine(*_):
+        raise AssertionError("the command does not heed the signal")
+
+    former = signal.signal(signal.SIGTERM, mine)
+    yield mine
+    signal.signal(signal.SIGTERM, former)
+
+
+def test_a_signal_ends_the_command_with_130_and_the_handlers_are_put_back(handler, capsys):
     with pytest.raises(SystemExit) as ended, stopped_in_run("afor demo", Path("results/demo.db")):
         signal.raise_signal(signal.SIGTERM)
     assert ended.value.code == 130
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGTERM) is handler
     told = capsys.readouterr()
     assert told.out == ""
     assert "All finished runs are kept in results/demo.db." in told.err
