@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/_kernel*.[ch])
 
-.PHONY: help demo test test-slow check bench docs report-picture clean
+.PHONY: help demo test test-slow check bench docs report-picture physionet shift-study clean
 
 help:
 	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
@@ -15,6 +15,8 @@ help:
 	@echo "make bench      speed against the alternatives, as ratios"
 	@echo "make docs       the documentation as HTML"
 	@echo "make test-slow  the long versions of the tests"
+	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
+	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
 
 $(BIN)/python:
 	@echo "Creating $(VENV) ..."
@@ -53,6 +55,18 @@ docs: $(VENV)/.ready-docs
 report-picture: $(VENV)/.ready-dev
 	@$(BIN)/afor demo
 	@$(BIN)/python docs/figures/report_page.py results/demo.db
+
+DATA ?= data/physionet_mi
+physionet: $(VENV)/.ready-bench
+	@$(BIN)/afor run studies/physionet/lr-search.toml --root physionet_mi=$(DATA)
+	@$(BIN)/afor run physionet --root physionet_mi=$(DATA)
+	@$(BIN)/afor matched physionet --study physionet --output studies/physionet/matched.toml
+	@$(BIN)/afor run studies/physionet/matched.toml --root physionet_mi=$(DATA) --store results/physionet.db
+	@$(BIN)/python studies/physionet/results.py results/physionet.db docs/results/physionet
+
+shift-study: $(VENV)/.ready-bench
+	@$(BIN)/afor run studies/shift/study.toml
+	@$(BIN)/python studies/shift/figure.py results/shift.db docs/results/shift
 
 clean:
 	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/*.so

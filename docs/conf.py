@@ -6,10 +6,10 @@ project = "AFOR"
 author = "The AFOR developers"
 project_copyright = "2026, The AFOR developers"
 release = version = afor.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx-mathjax-offline"]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "_templates", "explanation/speed-table.md"]
+exclude_patterns = ["_build", "_templates", "explanation/speed-table.md", "results/*/*"]
 html_theme = "pydata_sphinx_theme"
 html_title = "AFOR"
 html_show_sourcelink = False

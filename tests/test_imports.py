@@ -40,7 +40,7 @@ BENCH = [
     ["table_formats", "table_parts", "tables", "side_tables", "paper_tables"],
     ["cost_table", "theory_table", "variant_tables", "loss_table"],
     ["figure_style", "figures", "curve_figures", "landscape_figure", "landscape_text"],
-    ["cost_figure", "theory_figure", "noise_figure"],
+    ["cost_figure", "theory_figure", "noise_figure", "memory_figures", "shift_figure"],
     ["report", "report_svg", "report_text"],
     ["doctor", "demo"],
     ["cli"],

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from afor.bench.config import Study
 from afor.bench.errors import ConfigError
 
 _BARE = re.compile(r"^[A-Za-z0-9_-]+$")
@@ -34,6 +35,25 @@ def toml_text(content: Mapping[str, Any]) -> str:
         for entry in value if _is_tables(value) else ():
             lines += ["", f"[[{_key(key)}]]", *(_assignment(k, v) for k, v in entry.items())]
     return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def study_toml(study: Study, remarks: str = "") -> str:
+    """Return the file of a study; what is left at its default is left out.
+
+    `remarks` becomes the comment on top. The text reads back as the same study.
+
+    >>> from afor.bench.config import load_study, parse_study
+    >>> parse_study(study_toml(load_study("demo"))) == load_study("demo")
+    True
+    """
+    content = study.model_dump(exclude_defaults=True)
+    for kind in ("datasets", "backbones", "optimizers"):
+        content[kind] = [
+            {key: value for key, value in entry.items() if key != "use" or value != entry["name"]}
+            for entry in content[kind]
+        ]
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())
+    return comment + toml_text(content)
 
 
 def _is_table(value: object) -> bool:

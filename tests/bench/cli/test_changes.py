@@ -18,7 +18,7 @@ def test_a_changed_study_has_its_own_store_that_describes_it(tiny):
     assert "--optimizer a --draws 1" in planned.split("Next: ")[1]
     done = tiny.run(*changes)
     assert "It is called tiny-changed, in results/tiny-changed.db" in done
-    assert "3 done (3 now)" in done
+    assert "3 done (3 trained now)" in done
     assert not tiny.store.exists()
     with open_store(tiny.folder / "results" / "tiny-changed.db") as store:
         content = tomllib.loads(store.studies()["tiny-changed"])
@@ -26,7 +26,7 @@ def test_a_changed_study_has_its_own_store_that_describes_it(tiny):
     assert content["datasets"][0]["options"]["trials"] == 6
     assert [entry["name"] for entry in content["optimizers"]] == ["a"]
     # From here on the name is enough: the store holds the study.
-    assert "(0 now)" in tiny.run(study="tiny-changed")
+    assert "(0 trained now)" in tiny.run(study="tiny-changed")
     assert "2 of 2 repeated runs gave the same bits" in tiny.run(
         "--count", "2", command="verify", study="tiny-changed"
     )
