@@ -1,7 +1,5 @@
-import contextlib
+import os
 import sys
-import threading
-import time
 
 import psutil
 import pytest
@@ -82,47 +80,51 @@ def test_workers_that_end_before_their_first_run_end_the_study_too(work):
         list(LocalEngine(1).run(jobs, dict.fromkeys(sources, Poison()), spool))
 
 
-def kill_new_workers(stop, kills, count):
-    """Kill each worker of this process as soon as it is seen, `count` of them."""
-    before = set(psutil.Process().children())
-    while len(kills) < count and not stop.is_set():
-        for process in set(psutil.Process().children()) - before:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-                kills.append(process.pid)
-                before.add(process)
-        time.sleep(0.002)
+KILLED_AT_BIRTH = """
+import os, signal
+with open({log!r}, "a") as file:
+    file.write("x")
+if os.path.getsize({log!r}) <= {count}:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
-def test_workers_killed_before_they_can_start_count_against_nothing(work, monkeypatch):
+@pytest.fixture
+def kill_first_workers(tmp_path, monkeypatch):
+    """Let the next processes be killed before their first line; the file given has one x each."""
+
+    def arrange(count):
+        folder, log = tmp_path / "killers", tmp_path / "births.txt"
+        folder.mkdir()
+        text = KILLED_AT_BIRTH.format(log=str(log), count=count)
+        (folder / "sitecustomize.py").write_text(text)  # python runs it at its start
+        monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        return log
+
+    return arrange
+
+
+def test_workers_killed_before_they_can_start_count_against_nothing(
+    work, monkeypatch, kill_first_workers
+):
     monkeypatch.setattr("afor.bench.worker_starts.LONGEST_PAUSE_S", 0.02)
     monkeypatch.setattr("afor.bench.worker_starts.FIRST_PAUSE_S", 0.01)
     jobs, sources, spool = work(subjects=3, draws=1)
-    stop, kills = threading.Event(), []
-    killer = threading.Thread(target=kill_new_workers, args=(stop, kills, 60))
-    killer.start()
-    try:
-        ended = [e for e in LocalEngine(2).run(jobs, sources, spool) if isinstance(e, Ended)]
-    finally:
-        stop.set()
-        killer.join()
-    assert len(kills) == 60
+    births = kill_first_workers(60)
+    ended = [e for e in LocalEngine(2).run(jobs, sources, spool) if isinstance(e, Ended)]
+    assert births.stat().st_size > 60
     assert sorted(e.key for e in ended) == sorted(job.key for job in jobs)
     assert {decode(e.content).status for e in ended} == {"done"}
 
 
-def test_workers_that_are_killed_for_good_end_the_study_after_a_while(work, monkeypatch):
+def test_workers_that_are_killed_for_good_end_the_study_after_a_while(
+    work, monkeypatch, kill_first_workers
+):
     monkeypatch.setattr("afor.bench.worker_starts.GIVE_UP_AFTER_S", 1.0)
     jobs, sources, spool = work(subjects=3, draws=1)
-    stop = threading.Event()
-    killer = threading.Thread(target=kill_new_workers, args=(stop, [], 10_000))
-    killer.start()
-    try:
-        with pytest.raises(EngineError, match=r"were killed before their first.*the same command"):
-            list(LocalEngine(1).run(jobs, sources, spool))
-    finally:
-        stop.set()
-        killer.join()
+    kill_first_workers(10_000)
+    with pytest.raises(EngineError, match=r"were killed before their first.*the same command"):
+        list(LocalEngine(1).run(jobs, sources, spool))
 
 
 def test_no_worker_at_all_is_refused():
