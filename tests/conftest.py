@@ -1,6 +1,11 @@
 """Fixtures for all tests."""
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no fault of the code: no test asserts on wall time.
+settings.register_profile("afor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("afor")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
