@@ -63,6 +63,10 @@ physionet: $(VENV)/.ready-bench
 	@$(BIN)/afor matched physionet --study physionet --output studies/physionet/matched.toml
 	@$(BIN)/afor run studies/physionet/matched.toml --root physionet_mi=$(DATA) --store results/physionet.db
 	@$(BIN)/python studies/physionet/results.py results/physionet.db docs/results/physionet
+	@$(BIN)/afor memory physionet --root physionet_mi=$(DATA) --steps 4000 \
+		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt
+	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --epochs 10 \
+		--output docs/results/physionet/shift.png > docs/results/physionet/shift.txt
 
 shift-study: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/shift/study.toml

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from importlib import import_module
 from pathlib import Path
@@ -38,15 +38,7 @@ def load_results(
         if reader is None:
             found, planned = _read_store(path, studies)
         else:
-            found, planned = reader(path)
-            there = dict.fromkeys(run.study for run in found)
-            if studies and not any(name in there for name in studies):
-                raise ConfigError(
-                    f"{path}: no run belongs to {', '.join(studies)}. "
-                    f"Studies here: {', '.join(there) or 'none'}."
-                )
-            # A file does not say which study expects a cell.
-            found = [run for run in found if not studies or run.study in studies]
+            found, planned = reader(path, studies)
         results += found
         expected += planned
     if not results:
@@ -55,8 +47,11 @@ def load_results(
     return results, expected
 
 
-def read_json(path: Path) -> tuple[list[RunResult], list[Expected]]:
-    """Read {"results": [...], "expected": [...]}, or a list of runs as `afor export` gives."""
+def read_json(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
+    """Read {"results": [...], "expected": [...]}, or a list of runs as `afor export` gives.
+
+    The list of what is expected does not say of which study: it is kept whole.
+    """
     try:
         content = json.loads(path.read_text("utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -65,14 +60,14 @@ def read_json(path: Path) -> tuple[list[RunResult], list[Expected]]:
     rows, planned = whole.get("results"), whole.get("expected", [])
     if not isinstance(rows, list) or not isinstance(planned, list):
         raise StoreError(f'{path}: expected {{"results": [...], "expected": [...]}}.')
-    results, expected = _read_rows(rows, lambda i: f"{path}, result {i + 1}")
+    results, expected = _read_rows(rows, path, "result", 1, studies)
     try:
         return results, expected + [Expected(**row) for row in planned]
     except TypeError as error:
         raise StoreError(f'{path}, "expected": {error}.') from None
 
 
-def read_csv(path: Path) -> tuple[list[RunResult], list[Expected]]:
+def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
     """Read one run per line; columns that are not fields of a run are metrics if they hold numbers.
 
     A column `status`, as `afor export` writes it, says which lines are done and which are only
@@ -83,7 +78,7 @@ def read_csv(path: Path) -> tuple[list[RunResult], list[Expected]]:
             rows = [{k: v for k, v in row.items() if v} for row in csv.DictReader(file)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise StoreError(f"{path} is not a CSV file of results: {error}.") from None
-    return _read_rows(rows, lambda i: f"{path}, line {i + 2}")
+    return _read_rows(rows, path, "line", 2, studies)
 
 
 def write_results(path: Path, results: Sequence[RunResult], expected: Sequence[Expected]) -> None:
@@ -169,18 +164,28 @@ def _open(path: Path) -> Any:
 
 
 def _read_rows(
-    rows: Sequence[object], place: Callable[[int], str]
+    rows: Sequence[object], path: Path, kind: str, first: int, studies: Sequence[str]
 ) -> tuple[list[RunResult], list[Expected]]:
+    """Return the runs of these studies, or of all; `kind` and `first` number rows in messages."""
     results: list[RunResult] = []
     planned: dict[tuple[str, str, str], set[tuple[int, int]]] = {}
-    for i, row in enumerate(rows):
-        result = _result(row, place(i))
+    there: dict[str, None] = {}
+    for number, row in enumerate(rows, first):
+        result = _result(row, f"{path}, {kind} {number}")
+        there[result.study] = None
+        if studies and result.study not in studies:
+            continue
         status = row.get("status") if isinstance(row, dict) else None
         if status is not None:
             cell = (result.dataset, result.backbone, result.optimizer)
             planned.setdefault(cell, set()).add((result.fold, result.draw))
         if status in (None, "done"):
             results.append(result)
+    if studies and not any(name in there for name in studies):
+        raise ConfigError(
+            f"{path}: no run belongs to {', '.join(studies)}. "
+            f"Studies here: {', '.join(there) or 'none'}."
+        )
     expected = [
         Expected(*cell, folds=len({f for f, _ in places}), draws=len({d for _, d in places}))
         for cell, places in planned.items()
