@@ -22,8 +22,8 @@
 #define ABI 1                 /* raised whenever the layout of struct plan or settings changes */
 #define CHUNK 8192            /* elements reduced to one row of partial sums */
 #define BLOCK 1024            /* elements added in float before the lanes are emptied into double */
-#define GROUP (1 << 19)       /* elements whose second pass still finds them in cache */
-#define THREADED (1 << 16)    /* below this many elements one thread is faster */
+#define UNIT (1 << 15)        /* elements whose second pass finds them in a core's own cache */
+#define THREADED (1 << 16)    /* up to this many elements one thread is faster */
 #define MAX_THREADS 64
 
 #if defined(__has_attribute) && defined(__x86_64__) && defined(__linux__) && !defined(AFOR_SCALAR)
@@ -72,8 +72,11 @@ struct plan {
   uint64_t *param, *grad, *exp_avg, *exp_avg_sq, *control, *step; /* addresses, one per tensor */
   struct settings *settings;
   launcher parallel;
-  struct chunk *chunk;         /* all chunks, tensor by tensor */
-  int64_t *first;              /* first chunk of each tensor, and one past the last */
+  int64_t *order;              /* tensors in order of work: those up to THREADED elements first */
+  struct chunk *chunk;         /* all chunks, in that order */
+  int64_t *first;              /* first chunk of each place in the order, and one past the last */
+  int64_t *unit;               /* first place of each unit of small tensors, one past the last */
+  int64_t units, small;        /* number of units, and of elements in them */
   double (*partial)[SUMS];     /* sums of each chunk */
   struct coefficients *coefficients;
 };
@@ -104,6 +107,12 @@ INLINE struct average moving(double weight) {
   }
   return a;
 }
+
+/* The chunk that comes next: it is fetched from memory while another is worked on. */
+struct next {
+  const void *first, *second; /* the two arrays that are not in cache yet */
+  int64_t length;             /* 0: there is none */
+};
 
 #define REAL float
 #define VECTOR f16
@@ -186,12 +195,13 @@ typedef void (*narrower)(const float *, uint16_t *, int64_t);
 static void sum_half(widener widen, const uint16_t *grad, const float *exp_avg, int64_t n,
                      const struct settings *s, double *sums) {
   float buffer[BLOCK];
+  const struct next nothing = {0};
   memset(sums, 0, SUMS * sizeof *sums);
   for (int64_t i = 0; i < n; i += BLOCK) {
     int64_t length = n - i < BLOCK ? n - i : BLOCK;
     double part[SUMS];
     widen(grad + i, buffer, length);
-    sum_chunk_f32(buffer, exp_avg + i, length, s, part);
+    sum_chunk_f32(buffer, exp_avg + i, length, s, &nothing, part);
     for (int k = 0; k < SUMS; k++) sums[k] += part[k];
   }
 }
@@ -200,11 +210,13 @@ static void update_half(widener widen, narrower narrow, uint16_t *param, const u
                         float *exp_avg, float *exp_avg_sq, int64_t n, const struct settings *s,
                         const struct coefficients *c) {
   float wide_grad[BLOCK], wide_param[BLOCK];
+  const struct next nothing = {0};
   for (int64_t i = 0; i < n; i += BLOCK) {
     int64_t length = n - i < BLOCK ? n - i : BLOCK;
     widen(grad + i, wide_grad, length);
     widen(param + i, wide_param, length);
-    update_chunk_f32(wide_param, wide_grad, exp_avg + i, exp_avg_sq + i, length, s, c);
+    update_chunk_f32(wide_param, wide_grad, exp_avg + i, exp_avg_sq + i, length, s, c,
+                     &nothing);
     narrow(wide_param, param + i, length);
   }
 }
@@ -222,9 +234,14 @@ static double lerp(double average, double value, double weight) {
 
 static double at_least(double x, double low) { return x < low ? low : x; } /* keeps NaN */
 
+/* The correction of the first moment at the step of the tensor before: mostly the same for all. */
+struct bias {
+  double step, first;
+};
+
 /* One step of AFC, see `advance` in control.py: same words, one tensor. */
 static struct coefficients advance(double *c, double step, const double *sums, int64_t numel,
-                                   const struct settings *s) {
+                                   const struct settings *s, struct bias *bias) {
   const double tiny = 1e-300, slow = 1.0 - s->beta2, n = numel > 0 ? (double)numel : 1.0;
   const double residual = sums[RESIDUAL] / n;
   const double noise_fast = lerp(c[NOISE_FAST], residual, 1.0 - s->beta1);
@@ -261,120 +278,175 @@ static struct coefficients advance(double *c, double step, const double *sums, i
   c[FORGETTING] = forgetting;
   c[CORRECTION] += forgetting * (1.0 - c[CORRECTION]);
   const double used = s->cumulative != 0.0 ? c[CORRECTION] : one_minus_power(s->beta2, step);
-  const double bias1 = one_minus_power(s->beta1, step);
-  struct coefficients out = {forgetting, bias1 / sqrt(used), bias1 * s->eps,
+  if (step != bias->step) *bias = (struct bias){step, one_minus_power(s->beta1, step)};
+  struct coefficients out = {forgetting, bias->first / sqrt(used), bias->first * s->eps,
                              1.0 - s->lr * s->weight_decay, s->lr};
   return out;
 }
 
-static void control_tensor(struct plan *p, int64_t t) {
+/* Count the step of the tensor at a place in the order and advance its control state. */
+static void control_tensor(struct plan *p, int64_t place, struct bias *bias) {
+  const int64_t t = p->order[place];
   double sums[SUMS] = {0}, c[FIELDS];
-  for (int64_t i = p->first[t]; i < p->first[t + 1]; i++)
+  for (int64_t i = p->first[place]; i < p->first[place + 1]; i++)
     for (int k = 0; k < SUMS; k++) sums[k] += p->partial[i][k];
   float *step = (float *)(uintptr_t)p->step[t];
   *step += 1.0f;
   if (p->dtype == FLOAT64) {
     double *control = (double *)(uintptr_t)p->control[t];
     memcpy(c, control, sizeof c);
-    p->coefficients[t] = advance(c, *step, sums, p->numel[t], p->settings);
+    p->coefficients[t] = advance(c, *step, sums, p->numel[t], p->settings, bias);
     memcpy(control, c, sizeof c);
   } else {
     float *control = (float *)(uintptr_t)p->control[t];
     for (int k = 0; k < FIELDS; k++) c[k] = control[k];
-    p->coefficients[t] = advance(c, *step, sums, p->numel[t], p->settings);
+    p->coefficients[t] = advance(c, *step, sums, p->numel[t], p->settings, bias);
     for (int k = 0; k < FIELDS; k++) control[k] = (float)c[k];
   }
 }
 
 /* --------------------------------------------------------------------------------- the passes */
 
-#define AT(type, base, i) ((type *)(uintptr_t)(base)[ch->tensor] + (i))
+#define AT(type, base) ((type *)(uintptr_t)p->base[ch->tensor] + ch->start)
 
-static void sum_chunk(struct plan *p, int64_t i) {
+/* Where chunk `i` lies, -1: nowhere. Half precision is not fetched ahead. */
+static struct next find_next(const struct plan *p, int64_t i, const uint64_t *first,
+                             const uint64_t *second) {
+  if (i < 0 || p->dtype > FLOAT64) return (struct next){0};
+  const struct chunk *ch = p->chunk + i;
+  const uint64_t at = (uint64_t)ch->start * (p->dtype == FLOAT64 ? sizeof(double) : sizeof(float));
+  return (struct next){(const void *)(uintptr_t)(first[ch->tensor] + at),
+                       (const void *)(uintptr_t)(second[ch->tensor] + at), ch->length};
+}
+
+/* Sums of chunk `i`; chunk `then` will be next. */
+static void sum_chunk(struct plan *p, int64_t i, int64_t then) {
   const struct chunk *ch = p->chunk + i;
   const struct settings *s = p->settings;
+  const struct next next = find_next(p, then, p->grad, p->exp_avg);
   double *out = p->partial[i];
-  const int64_t n = ch->length, at = ch->start;
+  const int64_t n = ch->length;
   switch (p->dtype) {
-  case FLOAT32: sum_chunk_f32(AT(float, p->grad, at), AT(float, p->exp_avg, at), n, s, out); break;
-  case FLOAT64: sum_chunk_f64(AT(double, p->grad, at), AT(double, p->exp_avg, at), n, s, out); break;
+  case FLOAT32: sum_chunk_f32(AT(float, grad), AT(float, exp_avg), n, s, &next, out); break;
+  case FLOAT64: sum_chunk_f64(AT(double, grad), AT(double, exp_avg), n, s, &next, out); break;
   default:
-    sum_half(p->dtype == BFLOAT16 ? widen_bfloat16 : widen_float16, AT(uint16_t, p->grad, at),
-             AT(float, p->exp_avg, at), n, s, out);
+    sum_half(p->dtype == BFLOAT16 ? widen_bfloat16 : widen_float16, AT(uint16_t, grad),
+             AT(float, exp_avg), n, s, out);
   }
 }
 
-static void update_chunk(struct plan *p, int64_t i) {
+static void update_chunk(struct plan *p, int64_t i, int64_t then) {
   const struct chunk *ch = p->chunk + i;
   const struct settings *s = p->settings;
   const struct coefficients *c = p->coefficients + ch->tensor;
-  const int64_t n = ch->length, at = ch->start;
+  const int64_t n = ch->length;
+  const struct next next = find_next(p, then, p->exp_avg_sq, p->param);
   switch (p->dtype) {
   case FLOAT32:
-    update_chunk_f32(AT(float, p->param, at), AT(float, p->grad, at), AT(float, p->exp_avg, at),
-                     AT(float, p->exp_avg_sq, at), n, s, c);
+    update_chunk_f32(AT(float, param), AT(float, grad), AT(float, exp_avg), AT(float, exp_avg_sq),
+                     n, s, c, &next);
     break;
   case FLOAT64:
-    update_chunk_f64(AT(double, p->param, at), AT(double, p->grad, at), AT(double, p->exp_avg, at),
-                     AT(double, p->exp_avg_sq, at), n, s, c);
+    update_chunk_f64(AT(double, param), AT(double, grad), AT(double, exp_avg),
+                     AT(double, exp_avg_sq), n, s, c, &next);
     break;
   default:
     update_half(p->dtype == BFLOAT16 ? widen_bfloat16 : widen_float16,
-                p->dtype == BFLOAT16 ? narrow_bfloat16 : narrow_float16, AT(uint16_t, p->param, at),
-                AT(uint16_t, p->grad, at), AT(float, p->exp_avg, at), AT(float, p->exp_avg_sq, at),
-                n, s, c);
+                p->dtype == BFLOAT16 ? narrow_bfloat16 : narrow_float16, AT(uint16_t, param),
+                AT(uint16_t, grad), AT(float, exp_avg), AT(float, exp_avg_sq), n, s, c);
   }
 }
 
-/* A range of chunks, handed out to whichever thread asks next. The second pass runs backwards: what
- * the first read last is still in cache. */
+/* Both passes over the small tensors of a unit, while they are in cache. */
+static void step_unit(struct plan *p, int64_t unit, int64_t then) {
+  (void)then;
+  const int64_t begin = p->unit[unit], end = p->unit[unit + 1];
+  const int64_t first = p->first[begin], last = p->first[end] - 1;
+  struct bias bias = {0.0, 0.0};
+  for (int64_t k = begin; k < end; k++) {
+    if (k + 2 < end) {
+      __builtin_prefetch((const void *)(uintptr_t)p->control[p->order[k + 2]], 1);
+      __builtin_prefetch((const void *)(uintptr_t)p->step[p->order[k + 2]], 1);
+    }
+    for (int64_t i = p->first[k]; i < p->first[k + 1]; i++) sum_chunk(p, i, i < last ? i + 1 : -1);
+    control_tensor(p, k, &bias);
+  }
+  for (int64_t i = last; i >= first; i--) update_chunk(p, i, i > first ? i - 1 : -1);
+}
+
+/* Units or chunks, divided among the threads in equal shares; who is done helps the others. */
 struct pass {
   struct plan *plan;
-  void (*work)(struct plan *, int64_t);
-  int64_t begin, end, grain;
-  int backwards;
-  atomic_llong next;
+  void (*work)(struct plan *, int64_t, int64_t);
+  int64_t begin, end;
+  int backwards; /* the second pass: what a thread read last in the first is still in its cache */
+  int shares;
+  atomic_llong taken[MAX_THREADS]; /* of each share */
 };
 
-static void take_chunks(void *data) {
-  struct pass *pass = data;
-  for (;;) {
-    int64_t i = atomic_fetch_add_explicit(&pass->next, pass->grain, memory_order_relaxed);
-    if (i >= pass->end) return;
-    int64_t end = i + pass->grain < pass->end ? i + pass->grain : pass->end;
-    for (; i < end; i++)
-      pass->work(pass->plan, pass->backwards ? pass->begin + pass->end - 1 - i : i);
+/* Numbers the threads, so that each meets in the second pass what it has read in the first. */
+static atomic_uint threads_seen;
+static _Thread_local unsigned thread_number; /* 0: not yet */
+
+static void take_share(struct pass *pass, int share) {
+  const int64_t size = pass->end - pass->begin;
+  const int64_t begin = pass->begin + size * share / pass->shares;
+  const int64_t end = pass->begin + size * (share + 1) / pass->shares;
+  int64_t done; /* by this thread and those that help it */
+  while ((done = atomic_fetch_add_explicit(&pass->taken[share], 1, memory_order_relaxed)) <
+         end - begin) {
+    const int64_t i = pass->backwards ? end - 1 - done : begin + done;
+    const int is_last = done + 1 == end - begin;
+    pass->work(pass->plan, i, is_last ? -1 : pass->backwards ? i - 1 : i + 1);
   }
+}
+
+static void take_part(void *data) {
+  struct pass *pass = data;
+  if (thread_number == 0) thread_number = atomic_fetch_add(&threads_seen, 1) % MAX_THREADS + 1;
+  for (int k = 0; k < pass->shares; k++)
+    take_share(pass, ((int)thread_number + k) % pass->shares);
 }
 
 #if !defined(_WIN32)
-static void *take_chunks_thread(void *data) {
-  take_chunks(data);
+static void *take_part_in_thread(void *data) {
+  take_part(data);
   return NULL;
 }
 #endif
 
-static void run_pass(struct plan *p, void (*work)(struct plan *, int64_t), int backwards,
-                     int64_t begin, int64_t end, int threads) {
-  int64_t grain = (end - begin) / (threads * 4);
-  struct pass pass = {p, work, begin, end, grain > 1 ? grain : 1, backwards, begin};
-  if (threads > 1 && end - begin > 1) {
-    if (p->parallel) {
-      p->parallel(take_chunks, &pass, (unsigned)threads, 0);
-      return;
-    }
-#if !defined(_WIN32)
-    pthread_t pool[MAX_THREADS];
-    int started = 0;
-    while (started < threads - 1 &&
-           pthread_create(&pool[started], NULL, take_chunks_thread, &pass) == 0)
-      started++;
-    take_chunks(&pass);
-    for (int i = 0; i < started; i++) pthread_join(pool[i], NULL);
+static void run_pass(struct plan *p, void (*work)(struct plan *, int64_t, int64_t), int64_t begin,
+                     int64_t end, int backwards, int threads) {
+  struct pass pass = {p, work, begin, end, backwards, threads, {0}};
+  if (end - begin < threads) pass.shares = end > begin ? (int)(end - begin) : 1;
+  if (pass.shares == 1) {
+    take_share(&pass, 0);
     return;
-#endif
   }
-  take_chunks(&pass);
+  if (p->parallel) {
+    p->parallel(take_part, &pass, (unsigned)pass.shares, 0);
+    return;
+  }
+#if !defined(_WIN32)
+  pthread_t pool[MAX_THREADS];
+  int started = 0;
+  while (started < pass.shares - 1 &&
+         pthread_create(&pool[started], NULL, take_part_in_thread, &pass) == 0)
+    started++;
+  take_part(&pass);
+  for (int i = 0; i < started; i++) pthread_join(pool[i], NULL);
+#else
+  take_part(&pass);
+#endif
+}
+
+/* All threads on one tensor, pass by pass. */
+static void step_large(struct plan *p, int64_t place, int threads) {
+  const int64_t begin = p->first[place], end = p->first[place + 1];
+  struct bias bias = {0.0, 0.0};
+  run_pass(p, sum_chunk, begin, end, 0, threads);
+  control_tensor(p, place, &bias);
+  run_pass(p, update_chunk, begin, end, 1, threads);
 }
 
 /* ------------------------------------------------------------------------------------ exports */
@@ -384,9 +456,28 @@ EXPORT int afor_abi(void) { return ABI; }
 EXPORT void afor_plan_free(struct plan *p) {
   if (!p) return;
   void *owned[] = {p->numel, p->param,   p->grad,  p->exp_avg, p->exp_avg_sq, p->control,
-                   p->step,  p->settings, p->chunk, p->first,   p->partial,    p->coefficients};
+                   p->step,  p->settings, p->chunk, p->first,   p->partial,    p->coefficients,
+                   p->order, p->unit};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
   free(p);
+}
+
+/* Put the small tensors first, gathered into units. */
+static void put_in_order(struct plan *p) {
+  int64_t place = 0, filled = 0;
+  for (int64_t t = 0; t < p->tensors; t++) {
+    if (p->numel[t] > THREADED) continue;
+    if (p->units == 0 || filled + p->numel[t] > UNIT) {
+      p->unit[p->units++] = place;
+      filled = 0;
+    }
+    p->order[place++] = t;
+    filled += p->numel[t];
+    p->small += p->numel[t];
+  }
+  p->unit[p->units] = place;
+  for (int64_t t = 0; t < p->tensors; t++)
+    if (p->numel[t] > THREADED) p->order[place++] = t;
 }
 
 /* Make a plan for tensors of these sizes; the caller fills in addresses and settings. */
@@ -411,15 +502,20 @@ EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, int dty
   p->first = calloc(n, sizeof *p->first);
   p->partial = calloc(chunks, sizeof *p->partial);
   p->coefficients = calloc(n, sizeof *p->coefficients);
+  p->order = calloc(n, sizeof *p->order);
+  p->unit = calloc(n, sizeof *p->unit);
   if (!p->numel || !p->param || !p->grad || !p->exp_avg || !p->exp_avg_sq || !p->control ||
-      !p->step || !p->settings || !p->chunk || !p->first || !p->partial || !p->coefficients) {
+      !p->step || !p->settings || !p->chunk || !p->first || !p->partial || !p->coefficients ||
+      !p->order || !p->unit) {
     afor_plan_free(p);
     return NULL;
   }
+  memcpy(p->numel, numel, (size_t)tensors * sizeof *numel);
+  put_in_order(p);
   int64_t next = 0;
-  for (int64_t t = 0; t < tensors; t++) {
-    p->numel[t] = numel[t];
-    p->first[t] = next;
+  for (int64_t k = 0; k < tensors; k++) {
+    const int64_t t = p->order[k];
+    p->first[k] = next;
     for (int64_t at = 0; at < numel[t]; at += CHUNK) {
       struct chunk c = {t, at, numel[t] - at < CHUNK ? numel[t] - at : CHUNK};
       p->chunk[next++] = c;
@@ -432,15 +528,7 @@ EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, int dty
 /* Take one step on all tensors of a plan. */
 EXPORT void afor_step(struct plan *p) {
   int threads = (int)p->settings->threads;
-  threads = threads > MAX_THREADS ? MAX_THREADS : threads;
-  for (int64_t begin = 0; begin < p->tensors;) {
-    int64_t end = begin, elements = 0;
-    do elements += p->numel[end++];
-    while (end < p->tensors && elements + p->numel[end] <= GROUP);
-    const int workers = elements >= THREADED ? threads : 1;
-    run_pass(p, sum_chunk, 0, p->first[begin], p->first[end], workers);
-    for (int64_t t = begin; t < end; t++) control_tensor(p, t);
-    run_pass(p, update_chunk, 1, p->first[begin], p->first[end], workers);
-    begin = end;
-  }
+  threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+  run_pass(p, step_unit, 0, p->units, 0, p->small > THREADED ? threads : 1);
+  for (int64_t k = p->unit[p->units]; k < p->tensors; k++) step_large(p, k, threads);
 }

@@ -23,17 +23,23 @@ INLINE void NAME(empty_lanes)(VECTOR *lanes, double *sums) {
   }
 }
 
-/* Sums of a full chunk, read in four places at once and fetched one chunk ahead: a single stream
- * waits for memory. */
+/* Fetch the line at element `at` of what comes next. */
+INLINE void NAME(fetch)(const struct next *next, int64_t at) {
+  if (at < next->length) {
+    __builtin_prefetch((const REAL *)next->first + at);
+    __builtin_prefetch((const REAL *)next->second + at);
+  }
+}
+
+/* Sums of a full chunk, read in four places at once: a single stream waits for memory. */
 INLINE void NAME(sum_full)(const REAL *g, const REAL *m, REAL factor, REAL weight, int from_value,
-                           double *sums) {
+                           const struct next *next, double *sums) {
   enum { STREAMS = 4, LENGTH = CHUNK / STREAMS, FLUSH = BLOCK / STREAMS };
   VECTOR lanes[SUMS] = {{0}};
   for (int begin = 0; begin < LENGTH; begin += FLUSH) {
     for (int i = begin; i < begin + FLUSH; i += LANES)
       for (int at = i; at < CHUNK; at += LENGTH) {
-        __builtin_prefetch(g + at + CHUNK);
-        __builtin_prefetch(m + at + CHUNK);
+        NAME(fetch)(next, at);
         NAME(sum_vector)(*(const VECTOR_U *)(g + at), *(const VECTOR_U *)(m + at), factor, weight,
                          from_value, lanes);
       }
@@ -43,14 +49,16 @@ INLINE void NAME(sum_full)(const REAL *g, const REAL *m, REAL factor, REAL weigh
 
 /* Sums of any number of elements. */
 INLINE void NAME(sum_any)(const REAL *g, const REAL *m, int64_t n, REAL factor, REAL weight,
-                          int from_value, double *sums) {
+                          int from_value, const struct next *next, double *sums) {
   VECTOR lanes[SUMS] = {{0}};
   int64_t i = 0;
   while (i + LANES <= n) {
     const int64_t end = i + BLOCK < n ? i + BLOCK : n;
-    for (; i + LANES <= end; i += LANES)
+    for (; i + LANES <= end; i += LANES) {
+      NAME(fetch)(next, i);
       NAME(sum_vector)(*(const VECTOR_U *)(g + i), *(const VECTOR_U *)(m + i), factor, weight,
                        from_value, lanes);
+    }
     NAME(empty_lanes)(lanes, sums);
   }
   if (i < n) { /* zeros add nothing to any of the sums */
@@ -96,14 +104,15 @@ CLONES static void NAME(sum_wide)(const REAL *g_, const REAL *m_, int64_t n,
 }
 
 CLONES static void NAME(sum_chunk)(const REAL *g, const REAL *m, int64_t n,
-                                   const struct settings *s, double *out) {
+                                   const struct settings *s, const struct next *next,
+                                   double *out) {
   const struct average a = moving(1.0 - s->beta1);
   double sums[SUMS] = {0};
   const REAL factor = (REAL)s->grad_factor, weight = (REAL)a.weight;
   if (n == CHUNK)
-    NAME(sum_full)(g, m, factor, weight, a.from_value, sums);
+    NAME(sum_full)(g, m, factor, weight, a.from_value, next, sums);
   else
-    NAME(sum_any)(g, m, n, factor, weight, a.from_value, sums);
+    NAME(sum_any)(g, m, n, factor, weight, a.from_value, next, sums);
   if (sizeof(REAL) == sizeof(float)) {
     const double low = 1e-28, high = 1e32; /* well inside the range of float */
     const int in_range = sums[GRAD_SQ] > low && sums[GRAD_SQ] < high &&
@@ -133,18 +142,30 @@ INLINE void NAME(update_range)(REAL *restrict p, const REAL *restrict g_, REAL *
   }
 }
 
+/* Update the elements from `at` on, while as many of the chunk that comes next are fetched. */
+INLINE void NAME(update_strip)(REAL *p, const REAL *g, REAL *m, REAL *v, int64_t at, int64_t n,
+                               REAL factor, struct average first, const struct coefficients *c,
+                               const struct next *next) {
+  enum { LINE = 64 / sizeof(REAL) };
+  for (int64_t i = at; i < at + n; i += LINE) NAME(fetch)(next, i);
+  NAME(update_range)(p + at, g + at, m + at, v + at, n, factor, first, c);
+}
+
 CLONES static void NAME(update_chunk)(REAL *p, const REAL *g, REAL *m, REAL *v, int64_t n,
-                                      const struct settings *s, const struct coefficients *c) {
+                                      const struct settings *s, const struct coefficients *c,
+                                      const struct next *next) {
   const struct average first = moving(1.0 - s->beta1);
   const REAL factor = (REAL)s->grad_factor;
-  if (n != CHUNK) {
-    NAME(update_range)(p, g, m, v, n, factor, first, c);
+  enum { HALF_CHUNK = CHUNK / 2, STRIP = 64 };
+  int64_t at = 0;
+  if (n == CHUNK) { /* both halves in turn, again for the latency */
+    for (; at < HALF_CHUNK; at += STRIP)
+      for (int half = 0; half < 2; half++)
+        NAME(update_strip)(p, g, m, v, at + half * HALF_CHUNK, STRIP, factor, first, c, next);
     return;
   }
-  enum { HALF_CHUNK = CHUNK / 2, STRIP = 64 }; /* both halves in turn, again for the latency */
-  for (int i = 0; i < HALF_CHUNK; i += STRIP)
-    for (int at = i; at < CHUNK; at += HALF_CHUNK)
-      NAME(update_range)(p + at, g + at, m + at, v + at, STRIP, factor, first, c);
+  for (; at < n; at += STRIP)
+    NAME(update_strip)(p, g, m, v, at, n - at < STRIP ? n - at : STRIP, factor, first, c, next);
 }
 
 #undef REAL
