@@ -16,7 +16,7 @@ ROOT = Path(afor.__file__).parent
 # A name stands for the module and everything under it.
 OPTIMIZER = [
     ["control", "reference"],
-    ["fused", "triton_kernels", "triton_path"],
+    ["fused", "group_plan", "triton_kernels", "triton_path"],
     ["functional", "released"],
     ["completion", "sharded"],
     ["checkpoint"],

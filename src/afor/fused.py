@@ -1,8 +1,7 @@
 """The native path: binds the compiled kernel, says why when it cannot be used.
 
 `Plan` is the list of addresses the kernel works on. Building one takes longer than a step on a
-small network, so `GroupPlan` keeps it between steps and checks cheaply, each step, that nothing it
-points to has been replaced.
+small network; `group_plan.py` keeps it between steps.
 """
 
 import ctypes
@@ -11,22 +10,18 @@ import importlib.util
 import sys
 import weakref
 from collections.abc import Sequence
-from itertools import chain
-from operator import attrgetter, is_, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from afor.control import ControlSettings
-
-if TYPE_CHECKING:
-    from afor.optimizer import AFOR
 
 ABI = 1
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _SETTINGS = 18  # numbers in `struct settings`
-_STATE = ("exp_avg", "exp_avg_sq", "control", "step")
+STATE = ("exp_avg", "exp_avg_sq", "control", "step")
 
 
 # ------------------------------------------------------------------------------- the library
@@ -40,7 +35,7 @@ class _PlanStruct(ctypes.Structure):
         ("chunks", ctypes.c_int64),
         ("dtype", ctypes.c_int64),
         ("numel", ctypes.c_void_p),
-        *((name, ctypes.c_void_p) for name in ("param", "grad", *_STATE)),
+        *((name, ctypes.c_void_p) for name in ("param", "grad", *STATE)),
         ("settings", ctypes.c_void_p),
     )
 
@@ -131,23 +126,24 @@ class Plan:
         self.grads = addresses.from_address(struct.grad)
         self.settings = (ctypes.c_double * _SETTINGS).from_address(struct.settings)
         addresses.from_address(struct.param)[:] = [p.data_ptr() for p in params]
-        for name, tensors in zip(_STATE, state, strict=True):
+        for name, tensors in zip(STATE, state, strict=True):
             addresses.from_address(getattr(struct, name))[:] = [t.data_ptr() for t in tensors]
         self.params = list(params)
-        self._written: tuple[Any, ...] | None = None
+        self._written: tuple[float, ...] = ()
+        self._threads = 0
 
     def step(self, grads: list[Any], settings: tuple[float, ...]) -> None:
         """Take one step with gradients at these addresses."""
         self.grads[:] = grads
-        settings = (*settings, torch.get_num_threads())
-        if settings != self._written:
-            self.settings[:] = list(settings)
-            self._written = settings
+        threads = torch.get_num_threads()
+        if settings is not self._written or threads != self._threads:
+            self.settings[:] = [*settings, threads]
+            self._written, self._threads = settings, threads
         self._take_step()
-        torch.autograd.graph.increment_version(self.params)  # as any in-place operator does
+        increment_version(self.params)  # as any in-place operator does
 
 
-def _settings(
+def kernel_settings(
     s: ControlSettings, lr: float, weight_decay: float, grad_factor: float
 ) -> tuple[float, ...]:
     """Return the numbers of `struct settings`, in its order, but for the threads."""
@@ -159,7 +155,7 @@ def _settings(
     )  # fmt: skip
 
 
-def _is_native(param: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor) -> bool:
+def is_native(param: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor) -> bool:
     """Tell whether the kernel can work on a parameter and its moments as they lie in memory."""
     moments = torch.float64 if param.dtype == torch.float64 else torch.float32
     return (
@@ -221,8 +217,8 @@ def fused_afor(
     if grad_scale is not None:
         factor /= grad_scale.item()
     rows = list(zip(params, grads, exp_avgs, exp_avg_sqs, controls, state_steps, strict=True))
-    native = [_is_native(p, m, v) for p, _, m, v, _, _ in rows]
-    numbers = [float(x) for x in _settings(settings, 0.0, weight_decay, factor)]
+    native = [is_native(p, m, v) for p, _, m, v, _, _ in rows]
+    numbers = [float(x) for x in kernel_settings(settings, 0.0, weight_decay, factor)]
     rate = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=torch.float64)
     for dtype in dict.fromkeys(p.dtype for p, ok in zip(params, native, strict=True) if ok):
         part = [row for row, ok in zip(rows, native, strict=True) if ok and row[0].dtype == dtype]
@@ -258,84 +254,3 @@ def _step_operator(
     ]
     plan = Plan(params, (exp_avgs, exp_avg_sqs, controls, state_steps))
     plan.step([g.data_ptr() for g in laid_out], (lr.item(), *numbers[1:]))
-
-
-class GroupPlan:
-    """The plan of a parameter group, kept between steps."""
-
-    def __init__(self, optimizer: "AFOR", group: dict[str, Any]) -> None:
-        self.group = group
-        self.params = list(group["params"])
-        self.states = [optimizer.state[p] for p in self.params]
-        self.all_states = list(optimizer.state.values())
-        self.tensors = list(chain(self.params, *map(_state_tensors, self.states)))
-        self.addresses = list(map(_address, self.tensors))
-        self.dtype = self.params[0].dtype
-        self.contiguous = all(map(_is_contiguous, self.params))
-        self.strides = list(map(_stride, self.params))
-        columns = zip(*map(_state_tensors, self.states), strict=True)
-        self.plan = Plan(self.params, list(columns))
-
-    @classmethod
-    def build(cls, optimizer: "AFOR", group: dict[str, Any]) -> "GroupPlan | None":
-        """Return a plan when the kernel can take every parameter of the group as it is."""
-        params = group["params"]
-        if unavailable_reason() is not None or len({p.dtype for p in params}) != 1:
-            return None
-        if any(p.grad is None for p in params):
-            return None
-        for p in params:
-            state = optimizer.state[p]
-            plain = type(p) in (Tensor, torch.nn.Parameter)
-            if not plain or not _is_native(p, state["exp_avg"], state["exp_avg_sq"]):
-                return None
-        return cls(optimizer, group)
-
-    def run(self, optimizer: "AFOR", settings: ControlSettings) -> bool:
-        """Take a step; return False, having done nothing, when anything is not as it was."""
-        if not self._holds(optimizer):
-            return False
-        grads = [p.grad for p in self.params]
-        try:
-            addresses = list(map(_address, grads))
-            if self.contiguous:
-                matches = all(map(_is_contiguous, grads))
-            else:
-                matches = list(map(_stride, grads)) == self.strides
-        except (TypeError, RuntimeError):  # no gradient, or not a dense one
-            return False
-        if not matches or any(map(_is_negated, grads)) or set(map(_dtype, grads)) != {self.dtype}:
-            return False
-
-        factor = -1.0 if self.group["maximize"] else 1.0
-        found_inf = optimizer.__dict__.get("found_inf")
-        if found_inf is not None:  # GradScaler is at work
-            if found_inf.item() != 0.0:
-                return True
-            grad_scale = optimizer.__dict__.get("grad_scale")
-            if grad_scale is not None:  # None after `unscale_`
-                factor /= grad_scale.item()
-        lr = self.group["lr"]
-        lr = lr.item() if isinstance(lr, Tensor) else lr
-        self.plan.step(addresses, _settings(settings, lr, self.group["weight_decay"], factor))
-        return True
-
-    def _holds(self, optimizer: "AFOR") -> bool:
-        """Tell whether every tensor of the plan is still the one in use, at the same address."""
-        current = chain(self.params, *map(_state_tensors, self.states))
-        return (
-            len(self.group["params"]) == len(self.params)
-            and all(map(is_, self.group["params"], self.params))
-            and len(optimizer.state) == len(self.all_states)
-            and all(map(is_, optimizer.state.values(), self.all_states))
-            and all(map(is_, current, self.tensors))
-            and list(map(_address, self.tensors)) == self.addresses
-        )
-
-
-_address = Tensor.data_ptr
-_is_contiguous = Tensor.is_contiguous
-_is_negated = Tensor.is_neg
-_stride = Tensor.stride
-_dtype = attrgetter("dtype")
-_state_tensors = itemgetter(*_STATE)

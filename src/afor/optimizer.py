@@ -6,15 +6,20 @@ from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 from torch.optim import Optimizer
-from torch.optim import optimizer as torch_optimizer
-from torch.optim.optimizer import ParamsT
+from torch.optim.optimizer import (
+    ParamsT,
+    _global_optimizer_post_hooks,
+    _global_optimizer_pre_hooks,
+)
 
 from afor import checkpoint
 from afor.completion import Attendance
 from afor.control import control_settings, initial_control
 from afor.functional import afor
-from afor.fused import GroupPlan, unavailable_reason
+from afor.fused import unavailable_reason
+from afor.group_plan import GroupPlan
 from afor.released import released_afor
 from afor.sharded import (
     ShardedStep,
@@ -34,6 +39,9 @@ CHOICES = {
     "variant": ("paper", "released"),
     "half_moments": ("float32", "parameter"),
 }
+
+
+_is_profiling = torch._C._autograd._profiler_enabled
 
 
 class AFOR(Optimizer):
@@ -227,8 +235,10 @@ class AFOR(Optimizer):
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Take one step; with a closure, evaluate it first and return its loss."""
-        if not torch.compiler.is_compiling() and self._is_watched():
-            return _watched_step(self, closure)
+        if is_dynamo_compiling():
+            return self._step(closure, use_plans=False)
+        if self._is_watched():
+            return self._watched_step(closure)
         return self._step(closure)
 
     # torch wraps `step` to serve hooks and profilers, at the price of the kernel itself on a small
@@ -239,12 +249,19 @@ class AFOR(Optimizer):
         return bool(
             self._optimizer_step_pre_hooks
             or self._optimizer_step_post_hooks
-            or torch_optimizer._global_optimizer_pre_hooks
-            or torch_optimizer._global_optimizer_post_hooks
-            or torch._C._autograd._profiler_enabled()
+            or _global_optimizer_pre_hooks
+            or _global_optimizer_post_hooks
+            or _is_profiling()
         )
 
-    def _step(self, closure: Callable[[], float] | None = None) -> float | None:
+    @Optimizer.profile_hook_step
+    def _watched_step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Take a step that hooks and profilers see; a profiler shows the kernel as an operator."""
+        return self._step(closure, use_plans=not _is_profiling())
+
+    def _step(
+        self, closure: Callable[[], float] | None = None, *, use_plans: bool = True
+    ) -> float | None:
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -252,13 +269,13 @@ class AFOR(Optimizer):
         if sharding_in_use():
             self._step_sharded()
         for group in self.param_groups:
-            plan = self._plans.get(id(group)) if self._uses_plan(group) else None
-            if plan is not None and plan.group is group:
-                if plan.run(self, control_settings(group)):
+            plan = self._plans.get(id(group)) if use_plans else None
+            if plan is not None:
+                if plan.group is group and plan.run(self):
                     continue
                 del self._plans[id(group)]
             with torch.set_grad_enabled(group["differentiable"]):
-                self._step_group(group)
+                self._step_group(group, use_plans=use_plans)
         return loss
 
     def _step_sharded(self) -> None:
@@ -285,22 +302,21 @@ class AFOR(Optimizer):
         self._init_group(group, params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
         return lists
 
-    def _step_group(self, group: dict[str, Any]) -> None:
+    def _step_group(self, group: dict[str, Any], *, use_plans: bool) -> None:
         """Take a step on the plain parameters of a group."""
         _check_graph_capture(self)
         lists, _ = split_sharded(self._lists(group))
-        settings = control_settings(group)
         if group["variant"] == "released":
             released_afor(*lists, group=group)
             return
-        if self._uses_plan(group):
+        if use_plans and GroupPlan.serves(group):
             plan = GroupPlan.build(self, group)
-            if plan is not None and plan.run(self, settings):
+            if plan is not None and plan.run(self):
                 self._plans[id(group)] = plan
                 return
         afor(
             *lists,
-            settings=settings,
+            settings=control_settings(group),
             lr=group["lr"],
             weight_decay=group["weight_decay"],
             maximize=group["maximize"],
@@ -310,16 +326,6 @@ class AFOR(Optimizer):
             grad_scale=getattr(self, "grad_scale", None),
             found_inf=getattr(self, "found_inf", None),
         )
-
-    def _uses_plan(self, group: dict[str, Any]) -> bool:
-        """Tell whether a plan may run; a compiled or profiled step shows the operator instead."""
-        if group["variant"] != "paper" or torch.compiler.is_compiling():
-            return False
-        if torch._C._autograd._profiler_enabled():
-            return False
-        if group["fused"] is None and group["foreach"] is None:
-            return not group["differentiable"]
-        return bool(group["fused"])
 
     # --------------------------------------------------------------------------- state dict
 
@@ -336,7 +342,6 @@ class AFOR(Optimizer):
             _check_options(group)
 
 
-_watched_step = Optimizer.profile_hook_step(AFOR._step)
 _check_graph_capture: Callable[[Optimizer], None] = (
     Optimizer._accelerator_graph_capture_health_check
     if hasattr(Optimizer, "_accelerator_graph_capture_health_check")

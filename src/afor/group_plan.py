@@ -1,0 +1,142 @@
+"""A plan of the kernel for a whole parameter group, kept between steps.
+
+Each step it is checked that nothing the plan points to has been replaced. On a small network that
+takes longer than the kernel, so the checks run in loops of the interpreter's own, over lists.
+"""
+
+from itertools import chain
+from operator import attrgetter, is_
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from afor.control import control_settings
+from afor.fused import STATE, Plan, is_native, kernel_settings, unavailable_reason
+
+if TYPE_CHECKING:
+    from afor.optimizer import AFOR
+
+
+class GroupPlan:
+    """The plan of a parameter group and what it was made from."""
+
+    def __init__(self, optimizer: "AFOR", group: dict[str, Any]) -> None:
+        self.group = group
+        self.params = list(group["params"])
+        self.states = [optimizer.state[p] for p in self.params]
+        self.all_states = list(optimizer.state.values())
+        self.state_tensors = list(_values(self.states))
+        self.addresses = list(map(_address, chain(self.params, self.state_tensors)))
+        self.dtypes = list(map(_dtype, self.params))
+        self.contiguous = all(map(_is_contiguous, self.params))
+        self.strides = list(map(_stride, self.params))
+        self.plan = Plan(self.params, [[s[name] for s in self.states] for name in STATE])
+        self.options: list[Any] = []  # values of the group that `settings` were read from
+        self.settings: tuple[float, ...] = ()
+
+    @classmethod
+    def build(cls, optimizer: "AFOR", group: dict[str, Any]) -> "GroupPlan | None":
+        """Return a plan when the kernel can take every parameter of the group as it is."""
+        params = group["params"]
+        if unavailable_reason() is not None or len({p.dtype for p in params}) != 1:
+            return None
+        if any(p.grad is None for p in params):
+            return None
+        for p in params:
+            state = optimizer.state[p]
+            plain = type(p) in (Tensor, torch.nn.Parameter) and state.keys() == set(STATE)
+            if not plain or not is_native(p, state["exp_avg"], state["exp_avg_sq"]):
+                return None
+        return cls(optimizer, group)
+
+    @staticmethod
+    def serves(group: dict[str, Any]) -> bool:
+        """Tell whether the options of a group ask for the kernel."""
+        if group["variant"] != "paper" or group["differentiable"]:
+            return False
+        return bool(group["fused"]) or (group["fused"] is None and group["foreach"] is None)
+
+    def run(self, optimizer: "AFOR") -> bool:
+        """Take a step; return False, having done nothing, when anything is not as it was."""
+        group, params = self.group, self.params
+        if not (self.options and all(map(is_, self.options, group.values()))):
+            if not self.serves(group):
+                return False
+            self._read_options()
+        listed, states = group["params"], optimizer.state
+        current = list(_values(self.states))
+        if not (
+            len(listed) == len(params)
+            and all(map(is_, listed, params))
+            and len(states) == len(self.all_states)
+            and all(map(is_, states.values(), self.all_states))
+            and len(current) == len(self.state_tensors)
+            and all(map(is_, current, self.state_tensors))
+        ):
+            return False
+
+        grads = list(map(_grad, params))
+        try:
+            addresses = list(map(_address, chain(params, self.state_tensors, grads)))
+            if self.contiguous:
+                matches = all(map(_is_contiguous, grads))
+            else:
+                matches = list(map(_stride, grads)) == self.strides
+        except (TypeError, RuntimeError):  # no gradient, or not a dense one
+            return False
+        known = len(self.addresses)
+        if not matches or addresses[:known] != self.addresses:
+            return False
+        if any(map(_is_negated, grads)) or list(map(_dtype, grads)) != self.dtypes:
+            return False
+
+        settings = self.settings
+        found_inf = optimizer.__dict__.get("found_inf")
+        if found_inf is not None:  # GradScaler is at work
+            if found_inf.item() != 0.0:
+                return True
+            grad_scale = optimizer.__dict__.get("grad_scale")
+            if grad_scale is not None:  # None after `unscale_`
+                settings = self._settings(1.0 / grad_scale.item())
+        self.plan.step(addresses[known:], settings)
+        return True
+
+    def _holds(self, optimizer: "AFOR") -> bool:
+        """Tell whether every tensor of the plan is still the one in use."""
+        listed, states = self.group["params"], optimizer.state
+        current = list(_values(self.states))
+        return (
+            len(listed) == len(self.params)
+            and all(map(is_, listed, self.params))
+            and len(states) == len(self.all_states)
+            and all(map(is_, states.values(), self.all_states))
+            and len(current) == len(self.state_tensors)
+            and all(map(is_, current, self.state_tensors))
+        )
+
+    def _read_options(self) -> None:
+        """Read the settings, and remember from what, unless that can change its content."""
+        self.settings = self._settings(1.0)
+        stays = not isinstance(self.group["lr"], Tensor) and type(self.group["betas"]) is tuple
+        self.options = list(self.group.values()) if stays else []
+
+    def _settings(self, grad_factor: float) -> tuple[float, ...]:
+        """Return the settings of the kernel for gradients to be multiplied by a factor."""
+        lr = self.group["lr"]
+        lr = lr.item() if isinstance(lr, Tensor) else lr
+        factor = -grad_factor if self.group["maximize"] else grad_factor
+        return kernel_settings(control_settings(self.group), lr, self.group["weight_decay"], factor)
+
+
+def _values(states: list[dict[str, Any]]) -> chain[Any]:
+    """Return all entries of the states of a group, one after the other."""
+    return chain.from_iterable(map(dict.values, states))
+
+
+_address = Tensor.data_ptr
+_is_contiguous = Tensor.is_contiguous
+_is_negated = Tensor.is_neg
+_stride = Tensor.stride
+_dtype = attrgetter("dtype")
+_grad = attrgetter("grad")
