@@ -22,6 +22,8 @@ IMPLEMENTATIONS: dict[str, dict[str, bool]] = {
     "for-loop": {"foreach": False},
     "foreach": {"foreach": True},
     "fused": {"fused": True},
+    "for-loop, vectors": {"foreach": False},
+    "foreach, vectors": {"foreach": True},
 }
 
 
@@ -33,4 +35,14 @@ def implementation(request: pytest.FixtureRequest) -> dict[str, bool]:
 
         if reason := unavailable_reason():
             pytest.skip(f"the native kernel cannot be used: {reason}")
+    if request.param.endswith("vectors"):
+        request.getfixturevalue("as_on_a_gpu")
     return dict(IMPLEMENTATIONS[request.param])
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the controller work on vectors, as it does wherever floats would have to be fetched."""
+    from afor import functional
+
+    monkeypatch.setattr(functional, "FEW", 0)

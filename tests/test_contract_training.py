@@ -85,6 +85,7 @@ class NoHostSync(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.usefixtures("as_on_a_gpu")
 @pytest.mark.parametrize("options", [{"foreach": False}, {"foreach": True}], ids=str)
 @pytest.mark.parametrize(
     "more",

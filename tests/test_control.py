@@ -6,7 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from afor.control import FIELDS, ControlSettings, Sums, advance, initial_control, one_minus_power
+from afor.arithmetic import OnFloats, OnTensors
+from afor.control import (
+    FIELDS,
+    ControlSettings,
+    Sums,
+    advance,
+    advance_floats,
+    initial_control,
+    one_minus_power,
+)
 from afor.reference import ReferenceState, reference_step
 
 SETTINGS = [
@@ -167,3 +176,54 @@ def test_the_sums_of_two_halves_are_the_sums_of_the_whole():
     one, _ = advance(start(settings, 4), torch.ones(4).double(), whole, settings)
     two, _ = advance(start(settings, 4), torch.ones(4).double(), added, settings)
     torch.testing.assert_close(one, two, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_floats_and_vectors_advance_alike(settings):
+    generator = torch.Generator().manual_seed(5)
+    control = start(settings, 3)
+    floats = [list(column) for column in control.T.tolist()]
+    for t in range(1, 61):
+        grad, before, after = torch.randn(3, 4, 3, dtype=torch.float64, generator=generator)
+        if t == 20:
+            grad[0, 1] = math.nan
+        if t == 30:
+            grad[0, 2] = math.inf
+        if t == 40:
+            grad[:, 0] = before[:, 0] = after[:, 0] = 0.0
+        sums = sums_of(grad, before, after)
+        step = torch.full((3,), float(t), dtype=torch.float64)
+        control, coefficients = advance(control, step, sums, settings)
+        rests = []
+        for i, row in enumerate(zip(*(s.tolist() for s in sums), strict=True)):
+            held, rest = advance_floats(floats[i], float(t), row, settings)
+            floats[i] = [*held, *rest[:2]]
+            rests.append((rest[0], *rest[2:]))
+        expected = torch.tensor(floats, dtype=torch.float64).T
+        torch.testing.assert_close(control, expected, rtol=1e-11, atol=1e-14)
+        expected = torch.tensor(rests, dtype=torch.float64).T
+        torch.testing.assert_close(torch.stack(coefficients), expected, rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("x", [-800.0, -5.0, 0.0, 0.3, 800.0, math.nan])
+def test_an_operation_gives_floats_what_it_gives_vectors(x):
+    def same(name, *arguments, **options):
+        vectors = [torch.tensor([a], dtype=torch.float64) for a in arguments]
+        expected = getattr(OnTensors, name)(*vectors, **options).item()
+        found = getattr(OnFloats, name)(*arguments, **options)
+        assert found == pytest.approx(expected, rel=1e-14, abs=0.0, nan_ok=True)
+
+    same("sigmoid", x)
+    same("addcmul", 2.0, x, -3.0, value=-1.0)
+    for weight in (0.0, 0.1, 0.9, 1.0):
+        same("lerp", x, 0.7, weight)
+    for limit in (-1.0, 1.0):
+        expected = torch.tensor([x], dtype=torch.float64)
+        for name in ("at_least", "at_most"):
+            found = getattr(OnFloats, name)(x, limit)
+            assert found == pytest.approx(
+                getattr(OnTensors, name)(expected, limit).item(), nan_ok=True
+            )
+    assert OnFloats.clip(x, -1.0, 1.0) == pytest.approx(
+        torch.clamp(torch.tensor(x), -1.0, 1.0).item(), nan_ok=True
+    )

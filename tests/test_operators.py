@@ -6,6 +6,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from afor import AFOR
 
+pytestmark = pytest.mark.usefixtures("as_on_a_gpu")
+
 
 class Count(TorchDispatchMode):
     """Counts the operators that compute; views cost no launch."""

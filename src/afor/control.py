@@ -1,17 +1,21 @@
 """AFC, the adaptive forgetting controller: five sums of each tensor in, its decay coefficient out.
 
-Everything is vectorised over the tensors of a group and stays on their device. This is the one
-place of this arithmetic for the for-loop and foreach paths; the native kernels repeat it in their
-own language and `reference.py` says it in the paper's words.
+This is the one place of this arithmetic for the for-loop and foreach paths; the native kernels
+repeat it in their own language and `reference.py` says it in the paper's words. The same lines work
+on vectors, for all tensors of a group at once and on their device, and on the floats of one tensor:
+on CPU an operator on a vector of twelve takes as long as the floats of all twelve.
 
 The control state of a tensor is a vector of nine numbers, in this order.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from afor.arithmetic import OnFloats, OnTensors
 
 FIELDS = (
     "noise_fast",  # n^f
@@ -70,22 +74,17 @@ class Sums(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """What the update of each tensor needs, each of shape (tensors,)."""
+    """What the update of each tensor needs: vectors of shape (tensors,), or a number for each."""
 
-    forgetting: Tensor  # 1 - beta2
-    denominator_scale: Tensor  # (1 - beta1^t) / sqrt(1 - C)
-    denominator_shift: Tensor  # eps (1 - beta1^t)
+    forgetting: Any  # 1 - beta2
+    denominator_scale: Any  # (1 - beta1^t) / sqrt(1 - C)
+    denominator_shift: Any  # eps (1 - beta1^t)
 
 
 def initial_control(settings: ControlSettings) -> list[float]:
     """Return the control state of a tensor that has seen no gradient (Algorithm 1, line 1)."""
     score_var = 1.0 if settings.statistics == "paper" else 0.0
     return [0.0, 0.0, 1.0, 0.0, score_var, 0.0, 0.0, 1.0 - settings.beta2, 0.0]
-
-
-def one_minus_power(decay: float, step: Tensor) -> Tensor:
-    """Return ``1 - decay ** step`` without cancellation."""
-    return torch.expm1(step * (math.log(decay) if decay > 0.0 else -math.inf)).neg()
 
 
 def advance(
@@ -100,63 +99,85 @@ def advance(
     ``control`` is (9, tensors) and ``step`` (tensors,), already counting this step; both in the
     dtype of the sums. ``dtype`` is that of what is returned, the same unless given.
     """
-    noise_fast, noise_slow, agreement, score_mean, score_var, _, _, _, correction = control.unbind()
-    slow = 1.0 - s.beta2
     guarded = s.eps == 0.0 or torch.is_grad_enabled()  # zeros to be divided by or differentiated
+    held, rest = _advance(control, step, sums, s, OnTensors, guarded=guarded)
+    table = torch.cat((held, torch.stack(rest))).to(dtype or control.dtype)
+    size = len(FIELDS)
+    return table[:size], Coefficients(table[_HELD], table[size], table[size + 1])
+
+
+def advance_floats(
+    control: Sequence[float], step: float, sums: Sequence[float], s: ControlSettings
+) -> tuple[Sequence[float], tuple[float, float, float, float]]:
+    """Return, of one tensor, the fields held on a non-finite gradient and the rest.
+
+    The rest are the two last fields, forgetting and correction, and scale and shift.
+    """
+    return _advance(control, step, sums, s, OnFloats, guarded=s.eps == 0.0)
+
+
+def _advance(
+    control: Any, step: Any, sums: Any, s: ControlSettings, on: Any, *, guarded: bool
+) -> tuple[Any, tuple[Any, Any, Any, Any]]:
+    """Return what `advance_floats` returns, of vectors or of floats."""
+    noise_fast, noise_slow, agreement, score_mean, score_var, _, _, _, correction = control
+    residual, momentum, grad_sq, momentum_sq, product = sums
+    slow = 1.0 - s.beta2
 
     # RASS: Eqs. (noise_inst) to (score)
-    noise_fast = torch.lerp(noise_fast, sums.residual, 1.0 - s.beta1)
-    noise_slow = torch.lerp(noise_slow, sums.residual, slow)
-    norms = sums.grad_sq * sums.momentum_sq
+    noise_fast = on.lerp(noise_fast, residual, 1.0 - s.beta1)
+    noise_slow = on.lerp(noise_slow, residual, slow)
+    norms = grad_sq * momentum_sq
     if guarded:
-        norms = norms.clamp_min(_TINY)
-    norms = norms.sqrt()
-    cosine = (sums.product / (norms + s.eps)).clamp_min(0.0)
-    agreement = torch.lerp(agreement, cosine, 1.0 - s.direction_decay)
-    noise = torch.maximum(noise_fast, noise_slow) if s.fast_channel else noise_slow
+        norms = on.at_least(norms, _TINY)
+    cosine = on.at_least(product / (on.sqrt(norms) + s.eps), 0.0)
+    agreement = on.lerp(agreement, cosine, 1.0 - s.direction_decay)
+    noise = on.larger(noise_fast, noise_slow) if s.fast_channel else noise_slow
     if guarded:
-        noise = noise.clamp_min(_TINY)
-    ratio = sums.momentum / (noise + s.eps)  # rho^m
+        noise = on.at_least(noise, _TINY)
+    ratio = momentum / (noise + s.eps)  # rho^m
     if s.direction_weight == 1.0:
         score = ratio * agreement  # rho
     else:
         discount = agreement * s.direction_weight + (1.0 - s.direction_weight)
-        score = (ratio * discount).clamp_min(0.0)
+        score = on.at_least(ratio * discount, 0.0)
 
     # AFC: Eqs. (zscore_stats) and (zscore)
-    score_mean = torch.lerp(score_mean, score, slow)
+    score_mean = on.lerp(score_mean, score, slow)
     if s.statistics == "paper":
         delta = score - score_mean
-        score_var = torch.lerp(score_var, delta * delta, slow)
+        score_var = on.lerp(score_var, delta * delta, slow)
         spread = score_var
     else:
-        weight = one_minus_power(s.beta2, step)
+        weight = one_minus_power(s.beta2, step, on)
         delta = score - score_mean / weight
-        score_var = torch.lerp(score_var, delta * delta, slow)
+        score_var = on.lerp(score_var, delta * delta, slow)
         spread = score_var / weight
     if s.normalization == "self":
         spread = spread + s.eps
         if guarded:
-            spread = spread.clamp_min(_TINY)
-        zscore = (delta / spread.sqrt()).clamp(-s.zscore_clip, s.zscore_clip)
+            spread = on.at_least(spread, _TINY)
+        zscore = on.clip(delta / on.sqrt(spread), -s.zscore_clip, s.zscore_clip)
     else:
         zscore = (score - s.fixed_mean) / s.fixed_scale
 
     # A non-finite gradient spoils the moments, as in AdamW, but never the control state.
-    held = torch.stack((noise_fast, noise_slow, agreement, score_mean, score_var, score, zscore))
-    finite = sums.residual + cosine < math.inf  # neither is negative; NaN compares false
-    held = torch.where(finite, held, control[:_HELD])
+    new = (noise_fast, noise_slow, agreement, score_mean, score_var, score, zscore)
+    finite = residual + cosine < math.inf  # neither is negative; NaN compares false
+    held = on.choose(finite, new, control[:_HELD])
 
     # Eqs. (beta2_raw), (gate), (cumprod), with q = 1 - beta2 built directly
-    span: float | Tensor = s.beta2 - s.beta2_min
+    span = s.beta2 - s.beta2_min
     if s.warmup_steps > 0:
-        span = (step * (span / s.warmup_steps)).clamp_max(span)  # gamma times the range
-    forgetting = torch.sigmoid(-held[6]) * span + slow  # 1 - beta2
-    correction = torch.addcmul(correction + forgetting, correction, forgetting, value=-1.0)  # 1 - C
+        span = on.at_most(step * (span / s.warmup_steps), span)  # gamma times the range
+    forgetting = on.sigmoid(-held[6]) * span + slow  # 1 - beta2
+    correction = on.addcmul(correction + forgetting, correction, forgetting, value=-1.0)  # 1 - C
 
-    used = correction if s.correction == "cumulative" else one_minus_power(s.beta2, step)
-    bias1 = one_minus_power(s.beta1, step)
-    rest = torch.stack((forgetting, correction, bias1 / used.sqrt(), bias1 * s.eps))
-    table = torch.cat((held, rest)).to(dtype or control.dtype)
-    size = len(FIELDS)
-    return table[:size], Coefficients(table[_HELD], table[size], table[size + 1])
+    used = correction if s.correction == "cumulative" else one_minus_power(s.beta2, step, on)
+    bias1 = one_minus_power(s.beta1, step, on)
+    return held, (forgetting, correction, bias1 / on.sqrt(used), bias1 * s.eps)
+
+
+def one_minus_power(decay: float, step: Any, on: Any = OnTensors) -> Any:
+    """Return ``1 - decay ** step`` without cancellation."""
+    return -on.expm1(step * (math.log(decay) if decay > 0.0 else -math.inf))

@@ -5,19 +5,21 @@ let the controller turn them into a decay coefficient (AFC, `control.py`), updat
 parameter. They differ in how many operators it takes.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 
-from afor.control import Coefficients, ControlSettings, Sums, advance
+from afor.control import FIELDS, Coefficients, ControlSettings, Sums, advance, advance_floats
 from afor.fused import fused_afor, unavailable_reason
 from afor.triton_path import triton_afor
 
 CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
 ROW = 1 << 24  # elements laid end to end by the foreach path
 CPU_ROW = 1 << 16  # on CPU only small tensors gain from it
+FEW = 32  # tensors whose control takes less time in floats than in vectors, on CPU
 
 # What is left of a step once its sums are known. Between the two, shards complete their sums.
 Rest = Callable[[Sums], None]
@@ -141,7 +143,12 @@ def _as_real(tensors: list[Tensor]) -> list[Tensor]:
 def _control(
     controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
 ) -> Coefficients:
-    """Count the step and advance all controls of a list at once; both are stored back."""
+    """Count the step and advance all controls of a list; both are stored back.
+
+    Returns a list for each coefficient, of tensors, or of floats where they are few.
+    """
+    if _are_few(controls):
+        return _control_floats(controls, steps, sums, settings)
     wide = sums.residual.dtype
     count = torch.stack(steps) + 1
     stacked = torch.stack(controls, dim=1).to(wide)
@@ -152,7 +159,36 @@ def _control(
             kept.copy_(row)
     else:
         torch._foreach_copy_([*controls, *steps], rows)
-    return coefficients
+    return Coefficients(*(list(c.unbind()) for c in coefficients))
+
+
+def _are_few(controls: list[Tensor]) -> bool:
+    """Tell whether floats are faster: each operator costs more than the arithmetic of a tensor."""
+    return (
+        len(controls) <= FEW
+        and type(controls[0]) is Tensor
+        and controls[0].device.type == "cpu"
+        and not (torch.compiler.is_compiling() or torch.is_grad_enabled())
+    )
+
+
+def _control_floats(
+    controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
+) -> Coefficients:
+    stored, fields = [*controls, *steps], len(FIELDS)
+    numbers = _flatten(stored).tolist()
+    counts = [count + 1.0 for count in numbers[-len(steps) :]]
+    states = [numbers[at : at + fields] for at in range(0, fields * len(controls), fields)]
+    columns = zip(*(column.tolist() for column in sums), strict=True)
+    new: list[float] = []
+    coefficients: list[tuple[float, float, float]] = []
+    for state, count, row in zip(states, counts, columns, strict=True):
+        held, (forgetting, correction, scale, shift) = advance_floats(state, count, row, settings)
+        new += (*held, forgetting, correction)
+        coefficients.append((forgetting, scale, shift))
+    flat = torch.tensor(new + counts, dtype=controls[0].dtype)
+    torch._foreach_copy_(stored, _unflatten(flat, stored))
+    return Coefficients(*map(list, zip(*coefficients, strict=True)))
 
 
 # ---------------------------------------------------------------------------------- for-loop
@@ -194,9 +230,8 @@ def begin_single_tensor(
     columns = Sums(*torch.stack(rows, dim=1).unbind())
 
     def finish(sums: Sums) -> None:
-        coefficients = _control(controls, state_steps, sums, settings)
+        forgetting, scale, shift = _control(controls, state_steps, sums, settings)
 
-        forgetting, scale, shift = (c.unbind() for c in coefficients)
         for i, (param, grad, momentum, exp_avg_sq) in enumerate(
             zip(params, grads, momenta, exp_avg_sqs, strict=True)
         ):
@@ -295,29 +330,62 @@ def begin_multi_tensor(
     columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows)).unbind(dim=1))
 
     def finish(sums: Sums) -> None:
-        coefficients = _control(controls, state_steps, sums, settings)
+        forgetting, scale, shift = _control(controls, state_steps, sums, settings)
 
         torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
-        forgetting, scale, shift = coefficients
         torch._foreach_clamp_max_(squares, _largest(stored[2][0]))
-        weights = list(forgetting.unbind())  # a list: dynamo takes a tuple for a number
-        torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), weights)
-        roots = torch._foreach_sqrt(squares)
-        denominators = torch._foreach_addcmul(list(shift.unbind()), roots, list(scale.unbind()))
-        if weight_decay != 0.0:
-            torch._foreach_mul_(params, 1.0 - lr * weight_decay)
-        if isinstance(lr, Tensor) or _scale_update(lr):
-            updates = torch._foreach_div(momenta, denominators)
-            torch._foreach_mul_(updates, lr)
-            torch._foreach_sub_(params, updates)
-        else:
-            torch._foreach_addcdiv_(params, momenta, denominators, -lr)
+        torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), forgetting)
+        roots = list(torch._foreach_sqrt(squares))
+        descend = _descend_floats if isinstance(scale[0], float) else _descend_tensors
+        descend(params, momenta, roots, scale, shift, lr, weight_decay)
 
         for kept, used in zip(stored, (params, momenta, squares), strict=True):
             if kept is not used:
                 torch._foreach_copy_(kept, used)
 
     return columns, finish
+
+
+def _descend_tensors(
+    params: list[Tensor],
+    momenta: list[Tensor],
+    roots: list[Tensor],
+    scale: list[Tensor],
+    shift: list[Tensor],
+    lr: float | Tensor,
+    weight_decay: float,
+) -> None:
+    """Move the parameters by lr times momentum over (root times scale plus shift)."""
+    denominators = torch._foreach_addcmul(shift, roots, scale)
+    if weight_decay != 0.0:
+        torch._foreach_mul_(params, 1.0 - lr * weight_decay)
+    if isinstance(lr, Tensor) or _scale_update(lr):
+        updates = torch._foreach_div(momenta, denominators)
+        torch._foreach_mul_(updates, lr)
+        torch._foreach_sub_(params, updates)
+    else:
+        torch._foreach_addcdiv_(params, momenta, denominators, -lr)
+
+
+def _descend_floats(
+    params: list[Tensor],
+    momenta: list[Tensor],
+    roots: list[Tensor],
+    scale: list[float],
+    shift: list[float],
+    lr: float | Tensor,
+    weight_decay: float,
+) -> None:
+    """Do the same, on CPU, with the scale taken out of the fraction.
+
+    Sums and products are with tensors: of a number, foreach makes a tensor for each of the list.
+    """
+    rate, dtype = float(lr), roots[0].dtype
+    if weight_decay != 0.0:
+        torch._foreach_mul_(params, torch.tensor(1.0 - rate * weight_decay, dtype=dtype))
+    offsets = torch.tensor([b / a for a, b in zip(scale, shift, strict=True)], dtype=dtype)
+    torch._foreach_add_(roots, list(offsets.unbind()))
+    torch._foreach_addcdiv_(params, momenta, roots, [-rate / a for a in scale])
 
 
 def _converted(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
@@ -361,13 +429,28 @@ def _row_sums(
         ),
         dim=1,
     )
-    lengths = on_device([g.numel() for g in grads], grad.device)
+    lengths, counts = _sizes(tuple(g.numel() for g in grads), grad.device)
     sums = torch.segment_reduce(terms.to(wide), "sum", lengths=lengths, axis=0, unsafe=True)
-    sums[:, :2].div_(lengths.clamp_min_(1)[:, None])
+    sums[:, :2].div_(counts)
     return sums
 
 
 _flatten = torch._C._nn.flatten_dense_tensors
+_unflatten = torch._C._nn.unflatten_dense_tensors
+
+
+def _sizes(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the sizes of tensors as a vector, and as a column to divide by."""
+    if device.type == "cpu" and not torch.compiler.is_compiling():
+        return _host_sizes(sizes)
+    lengths = on_device(list(sizes), device)
+    return lengths, lengths.clamp_min(1)[:, None]
+
+
+@functools.lru_cache(maxsize=64)
+def _host_sizes(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor(sizes)
+    return lengths, lengths.clamp_min(1)[:, None].double()
 
 
 def on_device(sizes: list[int], device: torch.device) -> Tensor:
