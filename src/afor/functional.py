@@ -19,6 +19,7 @@ from afor.triton_path import triton_afor
 CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
 ROW = 1 << 24  # elements laid end to end by the foreach path
 CPU_ROW = 1 << 16  # on CPU only small tensors gain from it
+_ONE = torch.tensor(1.0)  # foreach makes a tensor of a number, again for each of a list
 FEW = 32  # tensors whose control takes less time in floats than in vectors, on CPU
 
 # What is left of a step once its sums are known. Between the two, shards complete their sums.
@@ -186,8 +187,9 @@ def _control_floats(
         held, (forgetting, correction, scale, shift) = advance_floats(state, count, row, settings)
         new += (*held, forgetting, correction)
         coefficients.append((forgetting, scale, shift))
-    flat = torch.tensor(new + counts, dtype=controls[0].dtype)
-    torch._foreach_copy_(stored, _unflatten(flat, stored))
+    table = torch.tensor(new, dtype=controls[0].dtype).view(-1, fields)
+    torch._foreach_copy_(controls, table.unbind())
+    torch._foreach_add_(steps, _ONE)
     return Coefficients(*map(list, zip(*coefficients, strict=True)))
 
 
