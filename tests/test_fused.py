@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from afor import AFOR, fused
+from afor.group_plan import GroupPlan
 
 needs_kernel = pytest.mark.skipif(
     fused.unavailable_reason() is not None, reason=str(fused.unavailable_reason())
@@ -136,17 +137,89 @@ def test_a_plan_is_kept_between_steps_and_dropped_when_it_no_longer_holds():
 
 
 @needs_kernel
-def test_the_plan_and_the_operator_give_the_same_bits():
+def test_the_plan_and_the_operator_give_the_same_bits(monkeypatch):
     planned, _ = train([(33,), (7, 5)], fused=True)
+    monkeypatch.setattr(GroupPlan, "serves", staticmethod(lambda _: False))
     torch.manual_seed(0)
     params = [nn.Parameter(torch.randn(s)) for s in [(33,), (7, 5)]]
     optimizer = AFOR(params, lr=0.01, weight_decay=0.1, fused=True)
     for t in range(8):
         feed(params, t)
-        optimizer._plans = {}
-        optimizer._uses_kernel = lambda _: False
         optimizer.step()
+    assert not optimizer._plans
     assert all(torch.equal(a, b) for a, b in zip(planned, params, strict=True))
+
+
+OPTIONS = {
+    "lr": 0.03,
+    "lr tensor": torch.tensor(0.03),
+    "betas": (0.5, 0.95),
+    "eps": 1e-3,
+    "weight_decay": 0.3,
+    "beta2_min": 0.5,
+    "direction_weight": 0.2,
+    "direction_decay": 0.3,
+    "warmup_steps": 50,
+    "fast_channel": False,
+    "normalization": "fixed",
+    "zscore_clip": 0.1,
+    "correction": "fixed",
+    "statistics": "calibrated",
+    "maximize": True,
+}
+
+
+@needs_kernel
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_that_changes_between_steps_is_seen_by_a_kept_plan(name):
+    def trained(*, kept: bool, change: bool = True) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        params = [nn.Parameter(torch.randn(s)) for s in [(33,), (7, 5)]]
+        optimizer = AFOR(params, lr=0.01, warmup_steps=4)
+        for t in range(12):
+            if t == 6 and change:
+                optimizer.param_groups[0][name.split()[0]] = OPTIONS[name]
+            feed(params, t)
+            if not kept:
+                optimizer._plans = {}
+            optimizer.step()
+        return params
+
+    kept, fresh = trained(kept=True), trained(kept=False)
+    assert all(torch.equal(a, b) for a, b in zip(kept, fresh, strict=True))
+    assert not torch.equal(kept[0], trained(kept=True, change=False)[0])
+
+
+@needs_kernel
+def test_betas_and_lr_that_change_in_place_are_seen_by_a_kept_plan():
+    results = []
+    for kept in (True, False):
+        p = nn.Parameter(torch.ones(5))
+        lr, betas = torch.tensor(0.01), [0.9, 0.999]
+        optimizer = AFOR([p], lr=lr, betas=betas, fused=True)
+        for t in range(8):
+            feed([p], t)
+            if t == 3:
+                lr.mul_(3.0)
+            if t == 5:
+                betas[0] = 0.1
+            if not kept:
+                optimizer._plans = {}
+            optimizer.step()
+        results.append(p.detach())
+    assert torch.equal(*results)
+
+
+@needs_kernel
+def test_a_plan_is_dropped_when_its_group_asks_for_another_implementation():
+    params, optimizer = train([(5, 3), (4,)], fused=True)
+    group = optimizer.param_groups[0]
+    assert id(group) in optimizer._plans
+    group["fused"], group["foreach"] = None, False
+    feed(params, 9)
+    optimizer.step()
+    assert id(group) not in optimizer._plans
+    assert [optimizer.state[p]["step"].item() for p in params] == [9, 9]
 
 
 @needs_kernel

@@ -10,11 +10,9 @@ import importlib.util
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version
 
 from afor.control import ControlSettings
 
@@ -120,27 +118,20 @@ class Plan:
         if not handle:
             raise MemoryError(f"no memory for the plan of {n} tensors")
         self._finalizer = weakref.finalize(self, library.afor_plan_free, handle)
-        self._take_step = functools.partial(library.afor_step, handle)
+        self.step = functools.partial(library.afor_step, handle)
         struct = _PlanStruct.from_address(handle)
         addresses = ctypes.c_uint64 * n
         self.grads = addresses.from_address(struct.grad)
-        self.settings = (ctypes.c_double * _SETTINGS).from_address(struct.settings)
+        self._settings = (ctypes.c_double * _SETTINGS).from_address(struct.settings)
         addresses.from_address(struct.param)[:] = [p.data_ptr() for p in params]
         for name, tensors in zip(STATE, state, strict=True):
             addresses.from_address(getattr(struct, name))[:] = [t.data_ptr() for t in tensors]
-        self.params = list(params)
-        self._written: tuple[float, ...] = ()
-        self._threads = 0
+        self.written: tuple[tuple[float, ...], int] = ((), 0)
 
-    def step(self, grads: list[Any], settings: tuple[float, ...]) -> None:
-        """Take one step with gradients at these addresses."""
-        self.grads[:] = grads
-        threads = torch.get_num_threads()
-        if settings is not self._written or threads != self._threads:
-            self.settings[:] = [*settings, threads]
-            self._written, self._threads = settings, threads
-        self._take_step()
-        increment_version(self.params)  # as any in-place operator does
+    def write_settings(self, settings: tuple[float, ...], threads: int) -> None:
+        """Hand the settings of the next steps to the kernel."""
+        self._settings[:] = [*settings, threads]
+        self.written = (settings, threads)
 
 
 def kernel_settings(
@@ -253,4 +244,6 @@ def _step_operator(
         for p, g in zip(params, grads, strict=True)
     ]
     plan = Plan(params, (exp_avgs, exp_avg_sqs, controls, state_steps))
-    plan.step([g.data_ptr() for g in laid_out], (lr.item(), *numbers[1:]))
+    plan.grads[:] = [g.data_ptr() for g in laid_out]
+    plan.write_settings((lr.item(), *numbers[1:]), torch.get_num_threads())
+    plan.step()

@@ -237,22 +237,19 @@ class AFOR(Optimizer):
         """Take one step; with a closure, evaluate it first and return its loss."""
         if is_dynamo_compiling():
             return self._step(closure, use_plans=False)
-        if self._is_watched():
-            return self._watched_step(closure)
-        return self._step(closure)
-
-    # torch wraps `step` to serve hooks and profilers, at the price of the kernel itself on a small
-    # network. We do so only when there is a hook or a profiler.
-    step.hooked = True  # type: ignore[attr-defined]
-
-    def _is_watched(self) -> bool:
-        return bool(
+        # torch wraps `step` to serve hooks and profilers, at the price of the kernel itself on a
+        # small network. We do so only when there is a hook or a profiler.
+        if (
             self._optimizer_step_pre_hooks
             or self._optimizer_step_post_hooks
             or _global_optimizer_pre_hooks
             or _global_optimizer_post_hooks
             or _is_profiling()
-        )
+        ):
+            return self._watched_step(closure)
+        return self._step(closure)
+
+    step.hooked = True  # type: ignore[attr-defined]
 
     @Optimizer.profile_hook_step
     def _watched_step(self, closure: Callable[[], float] | None = None) -> float | None:
