@@ -17,6 +17,7 @@ from afor.fused import fused_afor, unavailable_reason
 from afor.triton_path import triton_afor
 
 CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
+CPU_CHUNK = 1 << 16  # and on CPU in cache
 ROW = 1 << 24  # elements laid end to end by the foreach path
 CPU_ROW = 1 << 16  # on CPU only small tensors gain from it
 _ONE = torch.tensor(1.0)  # foreach makes a tensor of a number, again for each of a list
@@ -294,9 +295,10 @@ def _absolute_mean(x: Tensor, wide: torch.dtype) -> Tensor:
 def _chunks(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
     """Cut tensors of one shape into flat pieces, so that wide copies of them stay small."""
     flat = [t.reshape(-1) for t in tensors]
-    if tensors[0].numel() <= CHUNK or torch.compiler.is_compiling():
+    size = CPU_CHUNK if tensors[0].device.type == "cpu" else CHUNK
+    if tensors[0].numel() <= size or torch.compiler.is_compiling():
         return [tuple(flat)]
-    return list(zip(*(torch.split(t, CHUNK) for t in flat), strict=True))
+    return list(zip(*(torch.split(t, size) for t in flat), strict=True))
 
 
 # ----------------------------------------------------------------------------------- foreach
