@@ -165,11 +165,15 @@ def _control(
 
 
 def _are_few(controls: list[Tensor]) -> bool:
-    """Tell whether floats are faster: each operator costs more than the arithmetic of a tensor."""
+    """Tell whether floats are faster: each operator costs more than the arithmetic of a tensor.
+
+    What watches the operators (a counter of operations, fake tensors) gets to see all of them.
+    """
     return (
         len(controls) <= FEW
         and type(controls[0]) is Tensor
         and controls[0].device.type == "cpu"
+        and torch._C._len_torch_dispatch_stack() == 0
         and not (torch.compiler.is_compiling() or torch.is_grad_enabled())
     )
 
