@@ -169,12 +169,13 @@ def _are_few(controls: list[Tensor]) -> bool:
 
     What watches the operators (a counter of operations, fake tensors) gets to see all of them.
     """
+    if torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return False
     return (
         len(controls) <= FEW
         and type(controls[0]) is Tensor
         and controls[0].device.type == "cpu"
         and torch._C._len_torch_dispatch_stack() == 0
-        and not (torch.compiler.is_compiling() or torch.is_grad_enabled())
     )
 
 
