@@ -5,7 +5,6 @@ let the controller turn them into a decay coefficient (AFC, `control.py`), updat
 parameter. They differ in how many operators it takes.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -14,12 +13,9 @@ from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 
 from afor.control import FIELDS, Coefficients, ControlSettings, Sums, advance, advance_floats
 from afor.fused import fused_afor, unavailable_reason
+from afor.sums import absolute_mean, cut_rows, flatten, row_sums, sum_dtype, tensor_sums
 from afor.triton_path import triton_afor
 
-CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
-CPU_CHUNK = 1 << 16  # and on CPU in cache
-ROW = 1 << 24  # elements laid end to end by the foreach path
-CPU_ROW = 1 << 16  # on CPU only small tensors gain from it
 _ONE = torch.tensor(1.0)  # foreach makes a tensor of a number, again for each of a list
 FEW = 32  # tensors whose control takes less time in floats than in vectors, on CPU
 
@@ -109,11 +105,6 @@ def by_device_and_dtype(lists: list[list[Tensor]]) -> list[list[list[Tensor]]]:
     ]
 
 
-def sum_dtype(device: torch.device) -> torch.dtype:
-    """Return the widest dtype the device adds in."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
 def _work_dtype(exp_avg: Tensor) -> torch.dtype:
     """Return the dtype of the elementwise arithmetic: that of the moments, never half."""
     return torch.float32 if exp_avg.dtype in (torch.float16, torch.bfloat16) else exp_avg.dtype
@@ -183,7 +174,7 @@ def _control_floats(
     controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
 ) -> Coefficients:
     stored, fields = [*controls, *steps], len(FIELDS)
-    numbers = _flatten(stored).tolist()
+    numbers = flatten(stored).tolist()
     counts = [count + 1.0 for count in numbers[-len(steps) :]]
     states = [numbers[at : at + fields] for at in range(0, fields * len(controls), fields)]
     columns = zip(*(column.tolist() for column in sums), strict=True)
@@ -231,9 +222,9 @@ def begin_single_tensor(
     rows, momenta = [], []
     for grad, exp_avg in zip(grads, exp_avgs, strict=True):
         before = exp_avg.clone() if differentiable else exp_avg
-        known = _tensor_sums(grad, before, wide)
+        known = tensor_sums(grad, before, wide)
         momentum = _advance_average(exp_avg, grad, 1.0 - settings.beta1, work, keep=keep)
-        rows.append(torch.stack([known[0], _absolute_mean(momentum, wide), *known[1:]]))
+        rows.append(torch.stack([known[0], absolute_mean(momentum, wide), *known[1:]]))
         momenta.append(momentum)
     columns = Sums(*torch.stack(rows, dim=1).unbind())
 
@@ -278,34 +269,6 @@ def _advance_average(
     return new
 
 
-def _tensor_sums(grad: Tensor, exp_avg: Tensor, wide: torch.dtype) -> list[Tensor]:
-    """Return mean |g - m|, sum g^2, sum m^2 and <g, m>, added in ``wide``."""
-    n = max(grad.numel(), 1)
-    parts = []
-    for g, m in _chunks(grad, exp_avg):
-        g, m = g.to(wide), m.to(wide)
-        parts.append([(g - m).abs().sum() / n, g.dot(g), m.dot(m), g.dot(m)])
-    if len(parts) == 1:
-        return parts[0]
-    return list(torch.stack([torch.stack(part) for part in parts]).sum(dim=0).unbind())
-
-
-def _absolute_mean(x: Tensor, wide: torch.dtype) -> Tensor:
-    """Return mean |x|, added in ``wide``; zero for an empty tensor."""
-    parts = [part.to(wide).abs().sum() for (part,) in _chunks(x)]
-    total = parts[0] if len(parts) == 1 else torch.stack(parts).sum()
-    return total / max(x.numel(), 1)
-
-
-def _chunks(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
-    """Cut tensors of one shape into flat pieces, so that wide copies of them stay small."""
-    flat = [t.reshape(-1) for t in tensors]
-    size = CPU_CHUNK if tensors[0].device.type == "cpu" else CHUNK
-    if tensors[0].numel() <= size or torch.compiler.is_compiling():
-        return [tuple(flat)]
-    return list(zip(*(torch.split(t, size) for t in flat), strict=True))
-
-
 # ----------------------------------------------------------------------------------- foreach
 
 
@@ -335,7 +298,7 @@ def begin_multi_tensor(
     if maximize:
         grads = list(torch._foreach_neg(grads))
 
-    rows = [_row_sums(grads[row], momenta[row], settings.beta1, wide) for row in _rows(params)]
+    rows = [row_sums(grads[row], momenta[row], settings.beta1, wide) for row in cut_rows(params)]
     columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows)).unbind(dim=1))
 
     def finish(sums: Sums) -> None:
@@ -400,71 +363,3 @@ def _descend_floats(
 def _converted(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
     """Return the list itself when it has the dtype, else copies."""
     return tensors if tensors[0].dtype == dtype else [t.to(dtype) for t in tensors]
-
-
-def _rows(tensors: list[Tensor]) -> list[slice]:
-    """Cut a list into rows of at most ``ROW`` elements; a larger tensor is a row of its own."""
-    limit = CPU_ROW if tensors[0].device.type == "cpu" else ROW
-    rows, begin, elements = [], 0, 0
-    for i, tensor in enumerate(tensors):
-        if i > begin and elements + tensor.numel() > limit:
-            rows.append(slice(begin, i))
-            begin, elements = i, 0
-        elements += tensor.numel()
-    return [*rows, slice(begin, len(tensors))]
-
-
-def _row_sums(
-    grads: list[Tensor], exp_avgs: list[Tensor], beta1: float, wide: torch.dtype
-) -> Tensor:
-    """Return the five sums of each tensor of a row, (tensors, 5), from the tensors end to end."""
-    if len(grads) == 1:
-        grad, before = grads[0], exp_avgs[0]
-        known = _tensor_sums(grad, before, wide)
-        moved = torch.lerp(before, grad, 1.0 - beta1)
-        return torch.stack([known[0], _absolute_mean(moved, wide), *known[1:]])[None]
-    both = _flatten([*grads, *exp_avgs]).view(2, -1)
-    grad, before = both.unbind()
-    moved = torch.lerp(before, grad, 1.0 - beta1)
-    if grad.device.type == "cpu":  # products of float32 leave its range beyond 1e19
-        grad, before = both.to(wide).unbind()
-    terms = torch.stack(
-        (
-            (grad - before).abs_(),
-            moved.abs_().to(grad.dtype),
-            grad * grad,
-            before * before,
-            grad * before,
-        ),
-        dim=1,
-    )
-    lengths, counts = _sizes(tuple(g.numel() for g in grads), grad.device)
-    sums = torch.segment_reduce(terms.to(wide), "sum", lengths=lengths, axis=0, unsafe=True)
-    sums[:, :2].div_(counts)
-    return sums
-
-
-_flatten = torch._C._nn.flatten_dense_tensors
-_unflatten = torch._C._nn.unflatten_dense_tensors
-
-
-def _sizes(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the sizes of tensors as a vector, and as a column to divide by."""
-    if device.type == "cpu" and not torch.compiler.is_compiling():
-        return _host_sizes(sizes)
-    lengths = on_device(list(sizes), device)
-    return lengths, lengths.clamp_min(1)[:, None]
-
-
-@functools.lru_cache(maxsize=64)
-def _host_sizes(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    lengths = torch.tensor(sizes)
-    return lengths, lengths.clamp_min(1)[:, None].double()
-
-
-def on_device(sizes: list[int], device: torch.device) -> Tensor:
-    """Return the numbers as a vector on the device, without making the host wait."""
-    if device.type == "cpu" or torch.compiler.is_compiling():
-        return torch.tensor(sizes, device=device)
-    ones = torch.ones(len(sizes), dtype=torch.int64, device=device).unbind()
-    return torch.stack(torch._foreach_mul(ones, sizes))  # scalars travel with the launch

@@ -28,9 +28,8 @@ from afor.functional import (
     begin_single_tensor,
     by_device_and_dtype,
     default_implementation,
-    on_device,
-    sum_dtype,
 )
+from afor.sums import on_device, sum_dtype
 
 _PLAIN = {Tensor, torch.nn.Parameter}
 

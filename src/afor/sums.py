@@ -1,0 +1,111 @@
+"""The five sums of each tensor that RASS needs, added in float64 by ordinary operators."""
+
+import functools
+
+import torch
+from torch import Tensor
+
+CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
+CPU_CHUNK = 1 << 16  # and on CPU in cache
+ROW = 1 << 24  # elements laid end to end by the foreach path
+CPU_ROW = 1 << 16  # on CPU only small tensors gain from it
+
+
+def sum_dtype(device: torch.device) -> torch.dtype:
+    """Return the widest dtype the device adds in."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def tensor_sums(grad: Tensor, exp_avg: Tensor, wide: torch.dtype) -> list[Tensor]:
+    """Return mean |g - m|, sum g^2, sum m^2 and <g, m>, added in ``wide``."""
+    n = max(grad.numel(), 1)
+    parts = []
+    for g, m in _chunks(grad, exp_avg):
+        g, m = g.to(wide), m.to(wide)
+        parts.append([(g - m).abs().sum() / n, g.dot(g), m.dot(m), g.dot(m)])
+    if len(parts) == 1:
+        return parts[0]
+    return list(torch.stack([torch.stack(part) for part in parts]).sum(dim=0).unbind())
+
+
+def absolute_mean(x: Tensor, wide: torch.dtype) -> Tensor:
+    """Return mean |x|, added in ``wide``; zero for an empty tensor."""
+    parts = [part.to(wide).abs().sum() for (part,) in _chunks(x)]
+    total = parts[0] if len(parts) == 1 else torch.stack(parts).sum()
+    return total / max(x.numel(), 1)
+
+
+def _chunks(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
+    """Cut tensors of one shape into flat pieces, so that wide copies of them stay small."""
+    flat = [t.reshape(-1) for t in tensors]
+    size = CPU_CHUNK if tensors[0].device.type == "cpu" else CHUNK
+    if tensors[0].numel() <= size or torch.compiler.is_compiling():
+        return [tuple(flat)]
+    return list(zip(*(torch.split(t, size) for t in flat), strict=True))
+
+
+def cut_rows(tensors: list[Tensor]) -> list[slice]:
+    """Cut a list into rows of at most ``ROW`` elements; a larger tensor is a row of its own."""
+    limit = CPU_ROW if tensors[0].device.type == "cpu" else ROW
+    rows, begin, elements = [], 0, 0
+    for i, tensor in enumerate(tensors):
+        if i > begin and elements + tensor.numel() > limit:
+            rows.append(slice(begin, i))
+            begin, elements = i, 0
+        elements += tensor.numel()
+    return [*rows, slice(begin, len(tensors))]
+
+
+def row_sums(
+    grads: list[Tensor], exp_avgs: list[Tensor], beta1: float, wide: torch.dtype
+) -> Tensor:
+    """Return the five sums of each tensor of a row, (tensors, 5), from the tensors end to end."""
+    if len(grads) == 1:
+        grad, before = grads[0], exp_avgs[0]
+        known = tensor_sums(grad, before, wide)
+        moved = torch.lerp(before, grad, 1.0 - beta1)
+        return torch.stack([known[0], absolute_mean(moved, wide), *known[1:]])[None]
+    both = flatten([*grads, *exp_avgs]).view(2, -1)
+    grad, before = both.unbind()
+    moved = torch.lerp(before, grad, 1.0 - beta1)
+    if grad.device.type == "cpu":  # products of float32 leave its range beyond 1e19
+        grad, before = both.to(wide).unbind()
+    terms = torch.stack(
+        (
+            (grad - before).abs_(),
+            moved.abs_().to(grad.dtype),
+            grad * grad,
+            before * before,
+            grad * before,
+        ),
+        dim=1,
+    )
+    lengths, counts = _sizes(tuple(g.numel() for g in grads), grad.device)
+    sums = torch.segment_reduce(terms.to(wide), "sum", lengths=lengths, axis=0, unsafe=True)
+    sums[:, :2].div_(counts)
+    return sums
+
+
+flatten = torch._C._nn.flatten_dense_tensors
+
+
+def _sizes(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the sizes of tensors as a vector, and as a column to divide by."""
+    if device.type == "cpu" and not torch.compiler.is_compiling():
+        return _host_sizes(sizes)
+    lengths = on_device(list(sizes), device)
+    return lengths, lengths.clamp_min(1)[:, None]
+
+
+@functools.lru_cache(maxsize=64)
+def _host_sizes(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor(sizes)
+    return lengths, lengths.clamp_min(1)[:, None].double()
+
+
+def on_device(sizes: list[int], device: torch.device) -> Tensor:
+    """Return the numbers as a vector on the device, without making the host wait."""
+    if device.type == "cpu" or torch.compiler.is_compiling():
+        return torch.tensor(sizes, device=device)
+    ones = torch.ones(len(sizes), dtype=torch.int64, device=device).unbind()
+    return torch.stack(torch._foreach_mul(ones, sizes))  # scalars travel with the launch
