@@ -19,7 +19,7 @@
 #include <pthread.h>
 #endif
 
-#define ABI 1                 /* raised whenever the layout of struct plan or settings changes */
+#define ABI 2                 /* raised whenever the layout of struct plan or settings changes */
 #define CHUNK 8192            /* elements reduced to one row of partial sums */
 #define BLOCK 1024            /* elements added in float before the lanes are emptied into double */
 #define UNIT (1 << 15)        /* elements whose second pass finds them in a core's own cache */
@@ -70,6 +70,9 @@ struct plan {
   int64_t dtype;
   int64_t *numel;
   uint64_t *param, *grad, *exp_avg, *exp_avg_sq, *control, *step; /* addresses, one per tensor */
+  /* Start and size in bytes of the storage that each address must lie in: all tensors for the
+   * first array, then all for the second, in the order of the six arrays above. */
+  uint64_t *storage, *storage_bytes;
   struct settings *settings;
   launcher parallel;
   int64_t *order;              /* tensors in order of work: those up to THREADED elements first */
@@ -305,6 +308,33 @@ static void control_tensor(struct plan *p, int64_t place, struct bias *bias) {
   }
 }
 
+/* --------------------------------------------------------------------------------- the bounds */
+
+enum { ARRAYS = 6 }; /* param, grad, exp_avg, exp_avg_sq, control, step */
+
+/* Check that every access of a step stays inside the storages that were declared. Return 0, or
+ * 1 + array + ARRAYS * tensor for the first tensor that does not fit. */
+static int64_t check_bounds(const struct plan *p) {
+  static const uint64_t widths[] = {sizeof(float), sizeof(double), sizeof(uint16_t),
+                                    sizeof(uint16_t)};
+  const uint64_t width = widths[p->dtype];
+  const uint64_t wide = p->dtype == FLOAT64 ? sizeof(double) : sizeof(float);
+  const uint64_t item[ARRAYS] = {width, width, wide, wide, wide, sizeof(float)};
+  const uint64_t *const address[ARRAYS] = {p->param,      p->grad,    p->exp_avg,
+                                           p->exp_avg_sq, p->control, p->step};
+  for (int64_t a = 0; a < ARRAYS; a++)
+    for (int64_t t = 0; t < p->tensors; t++) {
+      const uint64_t count = a == 5 ? 1 : a == 4 ? FIELDS : (uint64_t)p->numel[t];
+      const uint64_t begin = address[a][t], storage = p->storage[a * p->tensors + t];
+      const uint64_t bytes = p->storage_bytes[a * p->tensors + t], offset = begin - storage;
+      if (count == 0) continue;
+      if (begin == 0 || begin % item[a] != 0 || begin < storage || offset > bytes ||
+          (bytes - offset) / item[a] < count)
+        return 1 + a + ARRAYS * t;
+    }
+  return 0;
+}
+
 /* --------------------------------------------------------------------------------- the passes */
 
 #define AT(type, base) ((type *)(uintptr_t)p->base[ch->tensor] + ch->start)
@@ -415,6 +445,15 @@ static void *take_part_in_thread(void *data) {
 }
 #endif
 
+/* The threads of an OpenMP runtime do not survive a fork, and a child that waits for them hangs. */
+static int is_forked_child;
+
+#if !defined(_WIN32)
+static void note_fork(void) { is_forked_child = 1; }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
+#endif
+
 static void run_pass(struct plan *p, void (*work)(struct plan *, int64_t, int64_t), int64_t begin,
                      int64_t end, int backwards, int threads) {
   struct pass pass = {p, work, begin, end, backwards, threads, {0}};
@@ -423,7 +462,7 @@ static void run_pass(struct plan *p, void (*work)(struct plan *, int64_t, int64_
     take_share(&pass, 0);
     return;
   }
-  if (p->parallel) {
+  if (p->parallel && !is_forked_child) {
     p->parallel(take_part, &pass, (unsigned)pass.shares, 0);
     return;
   }
@@ -457,7 +496,7 @@ EXPORT void afor_plan_free(struct plan *p) {
   if (!p) return;
   void *owned[] = {p->numel, p->param,   p->grad,  p->exp_avg, p->exp_avg_sq, p->control,
                    p->step,  p->settings, p->chunk, p->first,   p->partial,    p->coefficients,
-                   p->order, p->unit};
+                   p->order, p->unit,     p->storage, p->storage_bytes};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
   free(p);
 }
@@ -480,9 +519,13 @@ static void put_in_order(struct plan *p) {
     if (p->numel[t] > THREADED) p->order[place++] = t;
 }
 
-/* Make a plan for tensors of these sizes; the caller fills in addresses and settings. */
+/* Make a plan for tensors of these sizes; the caller fills in addresses, storages and settings.
+ * Return NULL when there is no memory, or for sizes or a dtype that no tensor has. */
 EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, int dtype,
                                   launcher parallel) {
+  if (tensors < 0 || tensors > INT32_MAX || dtype < FLOAT32 || dtype > FLOAT16) return NULL;
+  for (int64_t t = 0; t < tensors; t++)
+    if (numel[t] < 0 || numel[t] > INT64_MAX / (int64_t)sizeof(double)) return NULL;
   struct plan *p = calloc(1, sizeof *p);
   if (!p) return NULL;
   p->tensors = tensors;
@@ -497,6 +540,8 @@ EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, int dty
   p->exp_avg_sq = calloc(n, sizeof *p->exp_avg_sq);
   p->control = calloc(n, sizeof *p->control);
   p->step = calloc(n, sizeof *p->step);
+  p->storage = calloc(ARRAYS * n, sizeof *p->storage);
+  p->storage_bytes = calloc(ARRAYS * n, sizeof *p->storage_bytes);
   p->settings = calloc(1, sizeof *p->settings);
   p->chunk = calloc(chunks, sizeof *p->chunk);
   p->first = calloc(n, sizeof *p->first);
@@ -506,7 +551,7 @@ EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, int dty
   p->unit = calloc(n, sizeof *p->unit);
   if (!p->numel || !p->param || !p->grad || !p->exp_avg || !p->exp_avg_sq || !p->control ||
       !p->step || !p->settings || !p->chunk || !p->first || !p->partial || !p->coefficients ||
-      !p->order || !p->unit) {
+      !p->order || !p->unit || !p->storage || !p->storage_bytes) {
     afor_plan_free(p);
     return NULL;
   }
@@ -525,10 +570,14 @@ EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, int dty
   return p;
 }
 
-/* Take one step on all tensors of a plan. */
-EXPORT void afor_step(struct plan *p) {
+/* Take one step on all tensors of a plan. Return 0; or, having done nothing, which tensor leaves
+ * its storage (see check_bounds). */
+EXPORT int64_t afor_step(struct plan *p) {
+  const int64_t misfit = check_bounds(p);
+  if (misfit) return misfit;
   int threads = (int)p->settings->threads;
   threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
   run_pass(p, step_unit, 0, p->units, 0, p->small > THREADED ? threads : 1);
   for (int64_t k = p->unit[p->units]; k < p->tensors; k++) step_large(p, k, threads);
+  return 0;
 }

@@ -14,11 +14,22 @@ from torch import Tensor
 
 from afor.control import FIELDS, control_settings, initial_control
 from afor.sharded import cut_like, gathered
+from afor.state_check import MOMENTS, find_bad_value, find_misfit, parameter_name
 
 if TYPE_CHECKING:
     from afor.optimizer import AFOR
 
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
+_RELEASED_STATE = (
+    "noise_fast", "noise_slow", "dir_ema", "snr_ema", "snr_var_ema", "snr_t", "z_t", "beta2_t",
+    "beta2_cumprod",
+)  # fmt: skip
+_SOURCES = {
+    "Adam": ("step", "exp_avg", "exp_avg_sq"),
+    "AdamW": ("step", "exp_avg", "exp_avg_sq"),
+    "AFOR": ("control",),  # a state of AFOR without it is not complete
+    "afor-optimizer": ("step", "exp_avg", "exp_avg_sq", *_RELEASED_STATE),
+}
 _RELEASED_OPTIONS = {"dir_weight": "direction_weight", "fast_ref": "fast_channel"}
 
 
@@ -35,14 +46,24 @@ def control_dtype(p: Tensor) -> torch.dtype:
 
 
 def load(
-    optimizer: "AFOR", state_dict: dict[str, Any], base_load: Callable[[dict[str, Any]], None]
+    optimizer: "AFOR",
+    state_dict: dict[str, Any],
+    base_load: Callable[[dict[str, Any]], None],
+    check_options: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Load ``state_dict`` through torch's own ``load_state_dict`` and keep the dtypes."""
+    """Load ``state_dict`` through torch's own ``load_state_dict`` and keep the dtypes.
+
+    Everything is checked before torch reads the dict: either all of it is loaded, or ValueError is
+    raised and the optimizer is as it was.
+    """
     translated: dict[str, Any] = {}
     messages: list[str] = []
 
     def translate(_: Any, given: dict[str, Any]) -> dict[str, Any]:
         translated.update(_translate(optimizer, given, messages))
+        for group in translated["param_groups"]:
+            if isinstance(group, dict) and optimizer.defaults.keys() <= group.keys():
+                check_options(group)
         return translated
 
     def restore(_: Any) -> None:
@@ -62,12 +83,14 @@ def load(
 
 def _translate(optimizer: "AFOR", given: dict[str, Any], messages: list[str]) -> dict[str, Any]:
     """Return the state dict in AFOR's form; what the user should know goes to ``messages``."""
-    saved_groups = given["param_groups"]
-    if len(saved_groups) != len(optimizer.param_groups):
+    saved_groups = _checked_groups(given)
+    if [len(g["params"]) for g in saved_groups] != [
+        len(g["params"]) for g in optimizer.param_groups
+    ]:
         return given  # torch says what is wrong
     states: dict[Any, dict[str, Any]] = dict(given["state"])
     origin = _origin(states, saved_groups)
-    groups, fresh = [], set()
+    groups, fresh, number = [], set(), 0
     for saved, current in zip(saved_groups, optimizer.param_groups, strict=True):
         group = {k: v for k, v in current.items() if k != "params"}
         known = {_RELEASED_OPTIONS.get(k, k): v for k, v in saved.items()}
@@ -76,14 +99,59 @@ def _translate(optimizer: "AFOR", given: dict[str, Any], messages: list[str]) ->
         accepted = {*group, "params", "param_names", "initial_lr"}
         extra = {k: v for k, v in known.items() if origin == "AFOR" or k in accepted}
         groups.append({**group, **extra})
-        for key in saved["params"]:
+        for position, (key, p) in enumerate(zip(saved["params"], current["params"], strict=True)):
             state = states.get(key)
-            if state and "control" not in state:
-                states[key] = _converted_state(state, groups[-1], origin)
-                fresh.add(key)
+            if state:
+                converts = "control" not in state
+                try:
+                    if converts:
+                        state = _converted_state(state, groups[-1], origin)
+                        fresh.add(key)
+                    states[key] = _checked_state(p, state)
+                except ValueError as error:
+                    raise ValueError(
+                        f"cannot load this state dict: of "
+                        f"{parameter_name(current, position, number)}, {error}. The state belongs "
+                        "to another network; to load the rest, leave the state of this parameter "
+                        f"out (del state_dict['state'][{key!r}]), and it starts anew"
+                    ) from None
+            number += 1
     if fresh:
         messages.append(_message(origin, len(fresh), saved_groups))
     return {**given, "state": states, "param_groups": groups}
+
+
+def _checked_groups(given: Any) -> list[dict[str, Any]]:
+    """Return the parameter groups of a state dict; ValueError when it has not the form of one."""
+    well_formed = (
+        isinstance(given, dict)
+        and isinstance(given.get("state"), dict)
+        and all(isinstance(state, dict) for state in given["state"].values())
+        and isinstance(given.get("param_groups"), list)
+        and all(
+            isinstance(group, dict) and isinstance(group.get("params"), list)
+            for group in given["param_groups"]
+        )
+    )
+    if not well_formed:
+        raise ValueError(
+            "cannot load this state dict: expected is a dict with 'state' (a dict for each "
+            "parameter) and 'param_groups' (a list of dicts with 'params'), as "
+            "optimizer.state_dict() returns it"
+        )
+    groups: list[dict[str, Any]] = given["param_groups"]
+    return groups
+
+
+def _checked_state(p: Tensor, state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state with its step count as a tensor; ValueError when it does not fit."""
+    step = state.get("step")
+    if isinstance(step, (int, float)):
+        state = {**state, "step": torch.tensor(float(step))}
+    problem = find_misfit(p, state) or find_bad_value(state)
+    if problem is not None:
+        raise ValueError(problem)
+    return state
 
 
 def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> str:
@@ -105,16 +173,19 @@ def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> 
 
 def _converted_state(state: dict[str, Any], group: dict[str, Any], origin: str) -> dict[str, Any]:
     """Return a state of Adam or afor-optimizer with a control vector."""
-    step = float(state["step"])
+    missing = [name for name in _SOURCES[origin] if name not in state]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+    step = _number(state["step"], "step")
     control = dict(zip(FIELDS, initial_control(control_settings(group)), strict=True))
     if origin == "afor-optimizer":
         source = {
             "noise_fast": "noise_fast", "noise_slow": "noise_slow", "agreement": "dir_ema",
             "score_mean": "snr_ema", "score_var": "snr_var_ema", "score": "snr_t", "zscore": "z_t",
         }  # fmt: skip
-        control.update({ours: float(state[theirs]) for ours, theirs in source.items()})
-        control["forgetting"] = 1.0 - float(state["beta2_t"])
-        product = float(state["beta2_cumprod"])
+        control.update({ours: _number(state[theirs], theirs) for ours, theirs in source.items()})
+        control["forgetting"] = 1.0 - _number(state["beta2_t"], "beta2_t")
+        product = _number(state["beta2_cumprod"], "beta2_cumprod")
         # The released variant goes on with the product itself, to the last bit.
         control["correction"] = product if group["variant"] == "released" else 1.0 - product
     else:
@@ -126,6 +197,14 @@ def _converted_state(state: dict[str, Any], group: dict[str, Any], origin: str) 
         "exp_avg_sq": state["exp_avg_sq"],
         "control": torch.tensor(list(control.values()), dtype=torch.float64),
     }
+
+
+def _number(value: Any, name: str) -> float:
+    """Return a saved number or one-element tensor as a float."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} is not a number") from None
 
 
 def _message(origin: str, tensors: int, groups: list[dict[str, Any]]) -> str:
@@ -159,8 +238,8 @@ def _restore(optimizer: "AFOR", translated: dict[str, Any]) -> None:
         }
         state = optimizer.state[p]
         for name, dtype in dtypes.items():
-            value = saved[name]
-            value = value if isinstance(value, Tensor) else torch.tensor(float(value))
-            value = cut_like(p, value) if name.startswith("exp_avg") else gathered(value)
+            value = cut_like(p, saved[name]) if name in MOMENTS else gathered(saved[name])
+            if name == "step":
+                value = value.reshape(())
             # A copy, so that two optimizers loaded from one dict do not share memory.
             state[name] = value.detach().to(device=p.device, dtype=dtype, copy=True)

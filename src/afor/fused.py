@@ -1,7 +1,10 @@
 """The native path: binds the compiled kernel, says why when it cannot be used.
 
-`Plan` is the list of addresses the kernel works on. Building one takes longer than a step on a
-small network; `group_plan.py` keeps it between steps.
+`Plan` is the list of addresses the kernel works on, each with the storage it lies in. `is_native`
+decides whether tensors may be handed to the kernel at all (dtypes, shapes, strides, device); the
+kernel itself checks, before it touches anything, that each address lies inside its storage with
+room for all elements. Building a plan takes longer than a step on a small network; `group_plan.py`
+keeps it between steps.
 """
 
 import ctypes
@@ -10,16 +13,18 @@ import importlib.util
 import sys
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from afor.control import ControlSettings
+from afor.control import FIELDS, ControlSettings
 
-ABI = 1
+ABI = 2
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _SETTINGS = 18  # numbers in `struct settings`
 STATE = ("exp_avg", "exp_avg_sq", "control", "step")
+ARRAYS = ("param", "grad", *STATE)  # the arrays of addresses, in the order of the kernel
 
 
 # ------------------------------------------------------------------------------- the library
@@ -33,7 +38,9 @@ class _PlanStruct(ctypes.Structure):
         ("chunks", ctypes.c_int64),
         ("dtype", ctypes.c_int64),
         ("numel", ctypes.c_void_p),
-        *((name, ctypes.c_void_p) for name in ("param", "grad", *STATE)),
+        *((name, ctypes.c_void_p) for name in ARRAYS),
+        ("storage", ctypes.c_void_p),
+        ("storage_bytes", ctypes.c_void_p),
         ("settings", ctypes.c_void_p),
     )
 
@@ -72,7 +79,7 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
     library.afor_plan_free.argtypes = [ctypes.c_void_p]
     library.afor_plan_free.restype = None
     library.afor_step.argtypes = [ctypes.c_void_p]
-    library.afor_step.restype = None
+    library.afor_step.restype = ctypes.c_int64
     return library
 
 
@@ -106,7 +113,11 @@ def _team() -> int | None:
 
 
 class Plan:
-    """Addresses of the tensors of one call, all of one dtype, in memory of the kernel."""
+    """Addresses and storages of the tensors of one call, all of one dtype, in kernel memory.
+
+    The plan keeps the storages of parameters and state alive, so their memory cannot be given to
+    somebody else while the kernel knows its address.
+    """
 
     def __init__(self, params: Sequence[Tensor], state: Sequence[Sequence[Tensor]]) -> None:
         library = _library()
@@ -118,20 +129,59 @@ class Plan:
         if not handle:
             raise MemoryError(f"no memory for the plan of {n} tensors")
         self._finalizer = weakref.finalize(self, library.afor_plan_free, handle)
-        self.step = functools.partial(library.afor_step, handle)
+        self._library_step = functools.partial(library.afor_step, handle)
         struct = _PlanStruct.from_address(handle)
         addresses = ctypes.c_uint64 * n
+        width = ctypes.sizeof(addresses)
         self.grads = addresses.from_address(struct.grad)
+        self.grad_storages = addresses.from_address(struct.storage + width)
+        self.grad_storage_bytes = addresses.from_address(struct.storage_bytes + width)
         self._settings = (ctypes.c_double * _SETTINGS).from_address(struct.settings)
-        addresses.from_address(struct.param)[:] = [p.data_ptr() for p in params]
-        for name, tensors in zip(STATE, state, strict=True):
+        self.storages: list[torch.UntypedStorage] = []
+        for position, name in enumerate(ARRAYS):
+            if name == "grad":
+                continue
+            tensors = params if name == "param" else state[STATE.index(name)]
+            storages = [t.untyped_storage() for t in tensors]
             addresses.from_address(getattr(struct, name))[:] = [t.data_ptr() for t in tensors]
+            offset = position * width
+            addresses.from_address(struct.storage + offset)[:] = [s.data_ptr() for s in storages]
+            room = addresses.from_address(struct.storage_bytes + offset)
+            room[:] = [s.nbytes() for s in storages]
+            self.storages += storages
+        self.storage_bytes = [s.nbytes() for s in self.storages]
         self.written: tuple[tuple[float, ...], int] = ((), 0)
+
+    def write_grads(self, addresses: Sequence[Any], storages: list[torch.UntypedStorage]) -> None:
+        """Hand the gradients of the next step to the kernel."""
+        self.grads[:] = list(addresses)
+        self.grad_storages[:] = list(map(storage_address, storages))
+        self.grad_storage_bytes[:] = list(map(storage_size, storages))
 
     def write_settings(self, settings: tuple[float, ...], threads: int) -> None:
         """Hand the settings of the next steps to the kernel."""
         self._settings[:] = [*settings, threads]
         self.written = (settings, threads)
+
+    def step(self) -> None:
+        """Take a step.
+
+        Raises:
+            RuntimeError: A tensor does not lie inside its storage; nothing has been changed.
+
+        """
+        misfit = self._library_step()
+        if misfit:
+            tensor, array = divmod(misfit - 1, len(ARRAYS))
+            raise RuntimeError(
+                f"AFOR: {ARRAYS[array]} of tensor {tensor} of its group is larger than its "
+                "storage, which was resized; nothing was changed. Give the tensor a storage of "
+                "its own (tensor.clone()) and step again"
+            )
+
+
+storage_address = torch.UntypedStorage.data_ptr
+storage_size = torch.UntypedStorage.nbytes
 
 
 def kernel_settings(
@@ -146,20 +196,32 @@ def kernel_settings(
     )  # fmt: skip
 
 
-def is_native(param: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor) -> bool:
-    """Tell whether the kernel can work on a parameter and its moments as they lie in memory."""
-    moments = torch.float64 if param.dtype == torch.float64 else torch.float32
+def is_native(param: Tensor, grad: Tensor, state: Sequence[Tensor]) -> bool:
+    """Tell whether the kernel can work on a parameter as it lies in memory.
+
+    Args:
+        param: the parameter.
+        grad: its gradient, in any layout: it is copied where its strides are not the parameter's.
+        state: its exp_avg, exp_avg_sq, control and step.
+
+    """
+    exp_avg, exp_avg_sq, control, step = state
+    wide = torch.float64 if param.dtype == torch.float64 else torch.float32
     return (
         param.device.type == "cpu"
+        and all(t.device.type == "cpu" and t.layout == torch.strided for t in (grad, *state))
         and param.dtype in DTYPES
-        and exp_avg.dtype == exp_avg_sq.dtype == moments
+        and grad.dtype == param.dtype
+        and exp_avg.dtype == exp_avg_sq.dtype == control.dtype == wide
+        and step.dtype == torch.float32
         and param.layout == torch.strided
+        and param.shape == grad.shape == exp_avg.shape == exp_avg_sq.shape
         and param.stride() == exp_avg.stride() == exp_avg_sq.stride()
+        and control.numel() == len(FIELDS)
+        and control.is_contiguous()
+        and step.numel() == 1
         # dynamo cannot trace is_neg, nor does it hand out tensors with a pending negation
-        and (
-            torch.compiler.is_compiling()
-            or not (param.is_neg() or exp_avg.is_neg() or exp_avg_sq.is_neg())
-        )
+        and (torch.compiler.is_compiling() or not any(t.is_neg() for t in (param, *state)))
         and _is_dense(param)
     )
 
@@ -208,7 +270,7 @@ def fused_afor(
     if grad_scale is not None:
         factor /= grad_scale.item()
     rows = list(zip(params, grads, exp_avgs, exp_avg_sqs, controls, state_steps, strict=True))
-    native = [is_native(p, m, v) for p, _, m, v, _, _ in rows]
+    native = [is_native(p, grad, state) for p, grad, *state in rows]
     numbers = [float(x) for x in kernel_settings(settings, 0.0, weight_decay, factor)]
     rate = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=torch.float64)
     for dtype in dict.fromkeys(p.dtype for p, ok in zip(params, native, strict=True) if ok):
@@ -244,6 +306,6 @@ def _step_operator(
         for p, g in zip(params, grads, strict=True)
     ]
     plan = Plan(params, (exp_avgs, exp_avg_sqs, controls, state_steps))
-    plan.grads[:] = [g.data_ptr() for g in laid_out]
+    plan.write_grads([g.data_ptr() for g in laid_out], [g.untyped_storage() for g in laid_out])
     plan.write_settings((lr.item(), *numbers[1:]), torch.get_num_threads())
     plan.step()

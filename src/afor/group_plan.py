@@ -1,9 +1,13 @@
 """A plan of the kernel for a whole parameter group, kept between steps.
 
-Each step it is checked that nothing the plan points to has been replaced. On a small network that
-takes longer than the kernel, so the checks run in loops of the interpreter's own, over lists.
+Before each step it is checked that nothing the plan points to has been replaced, reshaped or
+resized: parameters and state are the same objects at the same addresses, in storages (which the
+plan keeps alive) of the same size; parameters and gradients have the same dtypes, shapes and
+strides; the kernel checks that all of it lies inside the storages. On a small network this takes
+longer than the kernel, so the checks run in loops of the interpreter's own, over lists.
 """
 
+from collections.abc import Callable
 from itertools import chain
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
@@ -13,7 +17,15 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from afor.control import control_settings
-from afor.fused import STATE, Plan, is_native, kernel_settings, unavailable_reason
+from afor.fused import (
+    STATE,
+    Plan,
+    is_native,
+    kernel_settings,
+    storage_size,
+    unavailable_reason,
+)
+from afor.layout_guard import LayoutGuard, layout_guard
 
 if TYPE_CHECKING:
     from afor.optimizer import AFOR
@@ -29,10 +41,10 @@ class GroupPlan:
         self.all_states = list(optimizer.state.values())
         self.state_tensors = list(_values(self.states))
         self.addresses = list(map(_address, chain(self.params, self.state_tensors)))
-        self.dtypes = list(map(_dtype, self.params))
+        self.layouts = [list(map(get, self.params)) for get in _LAYOUT]
         self.contiguous = all(map(_is_contiguous, self.params))
-        self.strides = list(map(_stride, self.params))
         self.plan = Plan(self.params, [[s[name] for s in self.states] for name in STATE])
+        self.guard: LayoutGuard | None = None
         self.options: list[Any] = []  # values of the group that `settings` were read from
         self.settings: tuple[float, ...] = ()
 
@@ -47,7 +59,7 @@ class GroupPlan:
         for p in params:
             state = optimizer.state[p]
             plain = type(p) in (Tensor, torch.nn.Parameter) and state.keys() == set(STATE)
-            if not plain or not is_native(p, state["exp_avg"], state["exp_avg_sq"]):
+            if not plain or not is_native(p, p.grad, [state[name] for name in STATE]):
                 return None
         return cls(optimizer, group)
 
@@ -83,17 +95,18 @@ class GroupPlan:
 
         grads = list(map(_grad, params))
         try:
-            addresses: list[Any] = list(map(_address, chain(params, self.state_tensors, grads)))
-            if self.contiguous:
-                matches = all(map(_is_contiguous, grads))
-            else:
-                matches = list(map(_stride, grads)) == self.strides
+            addresses = list(map(_address, chain(params, self.state_tensors, grads)))
+            storages = list(map(_storage, grads))
+            if self.guard is None or not self.guard.check(*params, *grads):
+                if not self._has_layouts(grads):
+                    return False
+                self.guard = layout_guard([*params, *grads])
         except (TypeError, RuntimeError):  # no gradient, or not a dense one
             return False
-        known = len(self.addresses)
-        if not matches or addresses[:known] != self.addresses:
+        plan, known = self.plan, len(self.addresses)
+        if addresses[:known] != self.addresses:
             return False
-        if any(map(_is_negated, grads)) or list(map(_dtype, grads)) != self.dtypes:
+        if list(map(storage_size, plan.storages)) != plan.storage_bytes:
             return False
 
         settings = self.settings
@@ -104,13 +117,24 @@ class GroupPlan:
             grad_scale = optimizer.__dict__.get("grad_scale")
             if grad_scale is not None:  # None after `unscale_`
                 settings = self._settings(1.0 / grad_scale.item())
-        plan, threads = self.plan, torch.get_num_threads()
-        plan.grads[:] = addresses[known:]
+        threads = torch.get_num_threads()
+        plan.write_grads(addresses[known:], storages)
         if plan.written[0] is not settings or plan.written[1] != threads:
             plan.write_settings(settings, threads)
         plan.step()
         increment_version(params)  # as any in-place operator does
         return True
+
+    def _has_layouts(self, grads: list[Tensor]) -> bool:
+        """Tell whether params and grads have the dtypes, shapes and strides of the plan."""
+        if [list(map(get, self.params)) for get in _LAYOUT] != self.layouts:
+            return False
+        *layouts, strides = self.layouts
+        if [list(map(get, grads)) for get in _LAYOUT[:-1]] != layouts:
+            return False
+        if self.contiguous:
+            return all(map(_is_contiguous, grads))
+        return list(map(_stride, grads)) == strides
 
     def _read_options(self) -> None:
         """Read the settings, and remember from what, unless that can change its content."""
@@ -132,8 +156,14 @@ def _values(states: list[dict[str, Any]]) -> chain[Any]:
 
 
 _address = Tensor.data_ptr
+_storage = Tensor.untyped_storage
 _is_contiguous = Tensor.is_contiguous
-_is_negated = Tensor.is_neg
 _stride = Tensor.stride
-_dtype = attrgetter("dtype")
 _grad = attrgetter("grad")
+_LAYOUT: tuple[Callable[[Tensor], Any], ...] = (
+    attrgetter("dtype"),
+    attrgetter("shape"),
+    attrgetter("device"),
+    Tensor.is_neg,
+    _stride,
+)

@@ -30,6 +30,7 @@ from afor.sharded import (
     sharding_in_use,
     split_sharded,
 )
+from afor.state_check import find_misfit, find_misplaced, parameter_name
 from afor.triton_path import triton_unavailable_reason
 
 CHOICES = {
@@ -196,7 +197,7 @@ class AFOR(Optimizer):
     ) -> bool:
         """Fill the lists with what has a gradient, creating state where there is none."""
         has_complex = False
-        for p in group["params"]:
+        for position, p in enumerate(group["params"]):
             if p.grad is None:
                 continue
             if p.grad.layout != torch.strided:
@@ -205,6 +206,7 @@ class AFOR(Optimizer):
             state = self.state[p]
             if not state:
                 self._init_state(p, state, group)
+            self._check_state(group, position, p, state)
             params.append(p)
             grads.append(p.grad)
             exp_avgs.append(state["exp_avg"])
@@ -224,6 +226,23 @@ class AFOR(Optimizer):
             dtype=checkpoint.control_dtype(p),
             device=p.device,
         )
+
+    def _check_state(
+        self, group: dict[str, Any], position: int, p: Tensor, state: dict[str, Any]
+    ) -> None:
+        """Raise RuntimeError when state or gradient do not fit; make the step count a float."""
+        step = state.get("step")
+        if not isinstance(step, Tensor) or step.dtype != torch.float32:
+            state["step"] = torch.as_tensor(step, dtype=torch.float32, device=p.device)
+        misfit = find_misfit(p, state, p.grad) or find_misplaced(p, state)
+        if misfit is not None:
+            before = self.param_groups[: [id(g) for g in self.param_groups].index(id(group))]
+            number = sum(len(g["params"]) for g in before) + position
+            raise RuntimeError(
+                f"AFOR cannot step: of {parameter_name(group, position, number)}, {misfit}. "
+                "Parameter, gradient and state were changed apart from each other: restore them, "
+                "or delete the parameter's entry of optimizer.state to begin its state anew"
+            )
 
     # --------------------------------------------------------------------------------- step
 
@@ -332,11 +351,14 @@ class AFOR(Optimizer):
         What Adam does not know (noise, agreement and score statistics) starts fresh, and a warning
         says so. Unlike torch's, this keeps the dtypes of the state: moments and control of
         half-precision parameters stay float32.
+
+        Raises:
+            ValueError: The state does not fit the parameters (it belongs to another network or
+                optimizer), or an option is not valid. The optimizer is as it was.
+
         """
-        checkpoint.load(self, state_dict, super().load_state_dict)
+        checkpoint.load(self, state_dict, super().load_state_dict, _check_options)
         self._plans = {}
-        for group in self.param_groups:
-            _check_options(group)
 
 
 _check_graph_capture: Callable[[Optimizer], None] = (

@@ -1,0 +1,103 @@
+"""Check that a gradient and the optimizer's state fit their parameter.
+
+The same rules hold for a state dict that is loaded and for the live state before a step: moments
+have the parameter's shape, the control state has one number for each of `FIELDS`, the step count is
+one number, and all are ordinary dense tensors on the parameter's device.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from afor.control import FIELDS
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+_CONTROL_SHAPE = torch.Size([len(FIELDS)])
+
+
+def find_misfit(p: Tensor, state: dict[str, Any], grad: Tensor | None = None) -> str | None:
+    """Say which entry of the state, or that the gradient, does not fit the parameter.
+
+    Args:
+        p: the parameter.
+        state: its entries ``exp_avg``, ``exp_avg_sq``, ``control`` and ``step``, all tensors.
+        grad: its gradient, or None to check the state alone.
+
+    Returns:
+        The beginning of an error message ("exp_avg has shape ..."), or None if everything fits.
+
+    """
+    for name in MOMENTS:
+        tensor = state.get(name)
+        if not isinstance(tensor, Tensor):
+            return _describe_missing(name, tensor)
+        if tensor.shape != p.shape:
+            return _describe_shape(name, tensor, p.shape, "the parameter has")
+        if tensor.is_complex() != p.is_complex():
+            return f"{name} has dtype {tensor.dtype}, the parameter has {p.dtype}"
+    for name in ("control", "step"):
+        tensor = state.get(name)
+        if not isinstance(tensor, Tensor):
+            return _describe_missing(name, tensor)
+    control, step = state["control"], state["step"]
+    if control.shape != _CONTROL_SHAPE:
+        return _describe_shape("control", control, _CONTROL_SHAPE, "expected is")
+    if step.numel() != 1:
+        return _describe_shape("step", step, torch.Size(), "expected is")
+    if grad is not None and grad.shape != p.shape:
+        return _describe_shape("the gradient", grad, p.shape, "the parameter has")
+    return None
+
+
+def find_misplaced(p: Tensor, state: dict[str, Any]) -> str | None:
+    """Say which entry of a live state is not a dense tensor on the parameter's device."""
+    for name in (*MOMENTS, "control", "step"):
+        tensor = state[name]
+        if tensor.device != p.device:
+            return f"{name} is on {tensor.device}, the parameter on {p.device}"
+        if tensor.layout != torch.strided or not tensor.dtype.is_floating_point:
+            if name in MOMENTS and tensor.is_complex() and tensor.layout == torch.strided:
+                continue
+            return (
+                f"{name} is a tensor of dtype {tensor.dtype} and layout {tensor.layout}, expected "
+                "is a dense one of floating-point numbers"
+            )
+    return None
+
+
+def find_bad_value(state: dict[str, Any]) -> str | None:
+    """Say which saved entry cannot be used: another layout, no data, or impossible numbers."""
+    for name in (*MOMENTS, "control", "step"):
+        tensor = state[name]
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
+            return (
+                f"{name} is a tensor of dtype {tensor.dtype} and layout {tensor.layout} on "
+                f"{tensor.device}, expected is a dense one that holds data"
+            )
+    if state["control"].is_complex() or state["step"].is_complex():
+        return "control or step is complex, expected are real numbers"
+    step = float(state["step"])
+    if not (math.isfinite(step) and step >= 0):
+        return f"step is {step}, expected is a count of steps"
+    if not bool(torch.isfinite(state["control"]).all()):
+        return "control holds a number that is not finite"
+    return None
+
+
+def parameter_name(group: dict[str, Any], position: int, number: int) -> str:
+    """Return how messages call a parameter: its name if the group has names, and its number."""
+    names = group.get("param_names")
+    named = f"{names[position]!r} (number {number})" if names else f"number {number}"
+    return f"parameter {named}"
+
+
+def _describe_missing(name: str, value: Any) -> str:
+    if value is None:
+        return f"{name} is missing"
+    return f"{name} is a {type(value).__name__}, expected is a tensor"
+
+
+def _describe_shape(name: str, tensor: Tensor, expected: torch.Size, verb: str) -> str:
+    return f"{name} has shape {tuple(tensor.shape)}, {verb} {tuple(expected)}"
