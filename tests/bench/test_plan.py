@@ -127,8 +127,8 @@ def test_what_cannot_run_is_refused_before_anything_runs(sources, old, new, mess
 
 def test_a_users_code_is_part_of_the_key(sources, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
-    for number, body in enumerate(("A = 1", "A = 2")):
-        (tmp_path / f"user_trainer_{number}.py").write_text(body)
+    for number, body in enumerate(("A = 1\n", "A = 2\n")):
+        (tmp_path / f"user_trainer_{number}.py").write_text(f"{body}def train(spec, source): ...\n")
     texts = [TEXT.replace('"x"', f'"x"\ntrainer = "user_trainer_{n}:train"') for n in (0, 1)]
     assert not set(keys(sources, texts[0])) & set(keys(sources, texts[1]))
 

@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from afor.bench.errors import ConfigError
+from afor.bench.module_search import look_beside
 from afor.bench.toml_lines import line_of
 
 PAPER_BACKBONES = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D
@@ -151,9 +152,13 @@ def preset_text(name: str) -> str:
 
 
 def study_text(name_or_path: str) -> tuple[str, str]:
-    """Return a study's TOML and what to call it in messages."""
+    """Return a study's TOML and what to call it in messages.
+
+    Modules that a file names may lie beside it from now on (`module_search.look_beside`).
+    """
     path = Path(name_or_path)
     if path.suffix == ".toml" or path.is_file():
+        look_beside(path)
         try:
             return path.read_text("utf-8"), str(path)
         except (OSError, UnicodeDecodeError) as error:
@@ -166,6 +171,8 @@ def study_text(name_or_path: str) -> tuple[str, str]:
 
 def load_study(name_or_path: str) -> Study:
     """Read a preset or a file; raise ConfigError.
+
+    Modules that a file names are then found beside it as well, after everything installed.
 
     >>> load_study("demo").name
     'demo'

@@ -36,6 +36,10 @@ Roots = Annotated[
         "--root", help="NAME=FOLDER: where a data set lies. [default: NAME in $AFOR_DATA]"
     ),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Import the code that the store names; it is listed without."),
+]
 LrFrom = Annotated[str, typer.Option(help="A finished search: its study's name or its store.")]
 
 
@@ -63,7 +67,7 @@ def study(
 
     changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     if name is not None:
-        text, _ = changed_text(name, changes)
+        text, _ = changed_text(name, changes, trust=True)  # only printed
         typer.echo(text, nl=False)
         command = shlex.join(["afor", "study", name, *changes.words()])
         typer.echo(f"Next: {command} > my-study.toml, edit it, afor run my-study.toml", err=True)
@@ -90,6 +94,7 @@ def plan(
     epochs: Epochs = None,
     draws: Draws = None,
     setting: Setting = None,
+    trust: Trust = False,
 ) -> None:
     """Show what a study consists of, what is done, and how long the rest will take."""
     import json
@@ -104,7 +109,7 @@ def plan(
     from afor.bench.store import open_store
 
     changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
-    chosen = with_roots(parse_study(*changed_text(name, changes, store)), root)
+    chosen = with_roots(parse_study(*changed_text(name, changes, store, trust=trust)), root)
     path = store_path(chosen.name, store)
     made = make_plan(chosen, open_sources(chosen, cache_dir), rates_for(chosen, lr_from))
     statuses: dict[str, str] = {}
