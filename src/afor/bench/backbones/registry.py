@@ -94,8 +94,8 @@ def _import_attribute(name: str, module: str, attribute: str) -> Callable[..., A
     if not is_class and not returns(factory, nn.Module, MODULE_NAMES):
         raise ConfigError(
             f"Backbone {name!r} cannot be used: it is of the type {type(factory).__name__}, and "
-            f"only what is known to make a network is called. Accepted: a subclass of torch.nn.Module, "
-            f"or a Python function with the return annotation `-> torch.nn.Module`."
+            f"only what is known to make a network is called. Accepted: a subclass of "
+            f"torch.nn.Module, or a Python function with the return annotation `-> torch.nn.Module`."
         )
     return factory
 
