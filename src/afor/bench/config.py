@@ -59,6 +59,7 @@ class DatasetEntry(_Entry):
     root: str = ""  # folder of the files; empty: NAME in $AFOR_DATA or ./data
     options: dict[str, Any] = Field(default_factory=dict)
     subjects: list[str] | None = None  # those found; `complete = true` insists on all
+    exclude: list[str] = Field(default_factory=list)  # subjects left out, by name
     complete: bool = False
     blocks: Annotated[int, Field(ge=2)] | None = None  # test blocks; left out: one subject a fold
     batch_size: Annotated[int, Field(ge=2)] | None = None

@@ -95,7 +95,8 @@ def _import_attribute(name: str, module: str, attribute: str) -> Callable[..., A
         raise ConfigError(
             f"Backbone {name!r} cannot be used: it is of the type {type(factory).__name__}, and "
             f"only what is known to make a network is called. Accepted: a subclass of "
-            f"torch.nn.Module, or a Python function with the return annotation `-> torch.nn.Module`."
+            f"torch.nn.Module, or a Python function with the return annotation "
+            f"`-> torch.nn.Module`."
         )
     return factory
 
