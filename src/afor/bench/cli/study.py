@@ -38,7 +38,9 @@ Roots = Annotated[
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Import the code that the store names; it is listed without."),
+    typer.Option(
+        "--trust", help="Import the code that a store names; without it such code is only listed."
+    ),
 ]
 LrFrom = Annotated[str, typer.Option(help="A finished search: its study's name or its store.")]
 
@@ -160,7 +162,8 @@ def plan(
     if counts["open"]:
         left = "not known before the first run" if seconds is None else clock(seconds / workers)
         typer.echo(f"time left with {workers} at once: {left}")
-    typer.echo(f"\nNext: {shlex.join(['afor', 'run', name, *changes.words()])}", err=True)
+    trusted = ["--trust"] if trust else []
+    typer.echo(f"\nNext: {shlex.join(['afor', 'run', name, *changes.words(), *trusted])}", err=True)
 
 
 def status(
