@@ -39,7 +39,7 @@ Roots = Annotated[
 Trust = Annotated[
     bool,
     typer.Option(
-        "--trust", help="Import the code that a store names; without it such code is only listed."
+        "--trust", help="Import the code that a store names, which is only listed otherwise."
     ),
 ]
 LrFrom = Annotated[str, typer.Option(help="A finished search: its study's name or its store.")]
