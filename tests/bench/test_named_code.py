@@ -313,18 +313,21 @@ def test_verify_imports_nothing_that_a_store_names(stored, tmp_path):
     assert marks(tmp_path) == []
 
 
-def test_runs_without_code_are_verified_beside_those_with_code(stored, tmp_path):
-    second = tmp_path / "second.toml"
-    second.write_text(
-        STUDY.replace("n_subjects = 3, trials = 6", "n_subjects = 3, trials = 4").replace(
-            'channels = ["C3", "Cz", "C4"]', 'channels = ["C3", "C4"]'
-        )
-    )
-    stored.run("--store", stored.store, study=second)
-    text = stored.run("--count", "0", "-j", "1", command="verify")
-    assert "3 runs name code that is not part of afor. They are left out" in text
-    assert "1 of 1 repeated runs gave the same bits" in text
-    assert stored.trainings() == []
+def test_runs_without_code_are_verified_beside_those_with_code(stored, monkeypatch):
+    from afor.bench.plan import run_key
+
+    key = change_spec(stored.store, lambda spec: spec.pop("trainer"), run_key)
+    trained = []
+
+    def verify_only(_store, cells, *_arguments, trust):
+        trained.extend((cell.key, trust) for cell in cells)
+        yield from ()
+
+    monkeypatch.setattr("afor.bench.verify.verify_runs", verify_only)
+    result = runner.invoke(app, ["verify", str(stored.store), "--count", "0", "-j", "1"])
+    assert result.exit_code == 0, result.output
+    assert "2 runs name code that is not part of afor. They are left out" in result.stderr
+    assert trained == [(key, False)]
 
 
 def test_a_spec_that_does_not_fit_its_key_is_refused(stored, tmp_path):
