@@ -24,7 +24,8 @@ OPTIMIZER = [
     ["monitor"],
 ]
 BENCH = [
-    ["errors", "toml_lines", "toml_text", "config", "presets", "places"],
+    ["errors", "module_search", "toml_lines", "toml_text", "config", "presets", "places"],
+    ["named_code"],
     ["seeds", "preprocess", "metrics", "devices"],
     ["datasets"],
     ["trial_cache", "window_source", "windows", "array_windows", "data_check"],

@@ -5,6 +5,7 @@ import pytest
 from afor.bench.config import parse_study
 from afor.bench.errors import ConfigError
 from afor.bench.plan import canonical, make_plan, run_key, shard
+from afor.bench.runner import open_sources
 from afor.bench.windows import open_windows
 
 TEXT = """
@@ -125,10 +126,25 @@ def test_what_cannot_run_is_refused_before_anything_runs(sources, old, new, mess
         make_plan(parse_study(TEXT.replace(old, new)), sources)
 
 
+def test_an_excluded_subject_changes_no_key_but_by_its_absence(cache_dir):
+    def keys_of(line):
+        study = parse_study(TEXT.replace("[[datasets]]", f"[[datasets]]\n{line}"))
+        return [cell.key for cell in make_plan(study, open_sources(study, cache_dir)).cells]
+
+    everyone = parse_study(TEXT)
+    subjects = open_sources(everyone, cache_dir)["synthetic"].subjects
+    assert keys_of("exclude = []") == keys_of("")
+    assert keys_of(f'exclude = ["{subjects[1]}"]') == keys_of(
+        f"subjects = {[subject for subject in subjects if subject != subjects[1]]}"
+    )
+    with pytest.raises(ConfigError, match=r"exclude names 'sub-99', which is no subject"):
+        keys_of('exclude = ["sub-99"]')
+
+
 def test_a_users_code_is_part_of_the_key(sources, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
-    for number, body in enumerate(("A = 1", "A = 2")):
-        (tmp_path / f"user_trainer_{number}.py").write_text(body)
+    for number, body in enumerate(("A = 1\n", "A = 2\n")):
+        (tmp_path / f"user_trainer_{number}.py").write_text(f"{body}def train(spec, source): ...\n")
     texts = [TEXT.replace('"x"', f'"x"\ntrainer = "user_trainer_{n}:train"') for n in (0, 1)]
     assert not set(keys(sources, texts[0])) & set(keys(sources, texts[1]))
 

@@ -62,7 +62,9 @@ def test_each_run_gets_a_verdict_that_names_what_differs_and_the_store_stays(
     before = list(store.contents())
     spool = tmp_path / "spool"
     chosen = [*done, diverged]
-    verdicts = {v.cell.key: v for v in verify_runs(store, chosen, sources, spool, workers=1)}
+    verdicts = {
+        v.cell.key: v for v in verify_runs(store, chosen, sources, spool, workers=1, trust=True)
+    }
     assert list(store.contents()) == before
     assert not list(spool.glob("*.run"))
     assert (verdicts[same].is_same, verdicts[same].differs_in) == (True, ())
@@ -87,7 +89,7 @@ def test_a_run_that_now_fails_is_told_with_its_reason(store, sources, tmp_path, 
             yield Ended(jobs[0].key, failed_run(jobs[0].key, spec, "no memory"))
 
     monkeypatch.setattr("afor.bench.verify.LocalEngine", Failing)
-    (verdict,) = verify_runs(store, [cell], sources, tmp_path, workers=1)
+    (verdict,) = verify_runs(store, [cell], sources, tmp_path, workers=1, trust=True)
     assert (verdict.is_same, verdict.differs_in) == (False, ("no memory",))
 
 
@@ -99,5 +101,5 @@ def test_other_data_than_then_is_refused_before_anything_is_trained(
     other = open_sources(load_study(str(tiny.file)))
     monkeypatch.setattr("afor.bench.verify.LocalEngine", None)
     with pytest.raises(DataError, match=r"synthetic: the data here is not the data run"):
-        next(verify_runs(store, cells, other, tmp_path, workers=1))
+        next(verify_runs(store, cells, other, tmp_path, workers=1, trust=True))
     assert decode(next(iter(store.contents()))).spec["data"]["dataset"] == "synthetic"

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from afor.bench.module_search import BOOTSTRAP
 from afor.bench.worker import receive, send
 
 
@@ -23,7 +24,7 @@ def test_frames_come_out_as_they_went_in_and_a_cut_line_is_an_end():
 
 def start(tmp_path, parent):
     return subprocess.Popen(
-        [sys.executable, "-m", "afor.bench.worker", str(parent), str(tmp_path)],
+        [sys.executable, "-P", "-c", BOOTSTRAP, str(parent), str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from afor.bench.errors import ConfigError
+from afor.bench.module_search import look_beside
 from afor.bench.toml_lines import line_of
 
 PAPER_BACKBONES = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D
@@ -58,6 +59,7 @@ class DatasetEntry(_Entry):
     root: str = ""  # folder of the files; empty: NAME in $AFOR_DATA or ./data
     options: dict[str, Any] = Field(default_factory=dict)
     subjects: list[str] | None = None  # those found; `complete = true` insists on all
+    exclude: list[str] = Field(default_factory=list)  # subjects left out, by name
     complete: bool = False
     blocks: Annotated[int, Field(ge=2)] | None = None  # test blocks; left out: one subject a fold
     batch_size: Annotated[int, Field(ge=2)] | None = None
@@ -151,9 +153,13 @@ def preset_text(name: str) -> str:
 
 
 def study_text(name_or_path: str) -> tuple[str, str]:
-    """Return a study's TOML and what to call it in messages."""
+    """Return a study's TOML and what to call it in messages.
+
+    Modules that a file names may lie beside it from now on (`module_search.look_beside`).
+    """
     path = Path(name_or_path)
     if path.suffix == ".toml" or path.is_file():
+        look_beside(path)
         try:
             return path.read_text("utf-8"), str(path)
         except (OSError, UnicodeDecodeError) as error:
@@ -166,6 +172,8 @@ def study_text(name_or_path: str) -> tuple[str, str]:
 
 def load_study(name_or_path: str) -> Study:
     """Read a preset or a file; raise ConfigError.
+
+    Modules that a file names are then found beside it as well, after everything installed.
 
     >>> load_study("demo").name
     'demo'

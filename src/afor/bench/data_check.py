@@ -56,6 +56,7 @@ def check_dataset(
     *,
     options: Mapping[str, Any] | None = None,
     subjects: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
     cache_dir: str | Path | None = None,
     progress: Progress | None = None,
 ) -> CheckReport:
@@ -64,7 +65,7 @@ def check_dataset(
     settings = dataset.parse(options or {})
     place = resolve_root(dataset, root)
     cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    chosen = choose_subjects(dataset, place, settings, subjects)
+    chosen = choose_subjects(dataset, place, settings, subjects, exclude)
     ledger = Ledger(cache, place)
     prepared: list[PreparedSubject] = []
     faults: list[str] = []
@@ -90,6 +91,7 @@ def check_dataset(
         totals.update(_named_counts(subject_data))
     notes = []
     left_out = dict(dataset.excluded(settings)) if dataset.excluded else {}
+    left_out |= dict.fromkeys(exclude, "excluded by name")
     present = [s for s in dataset.find(place, settings) if s in left_out and s not in chosen]
     notes += [f"{subject} is left out: {left_out[subject]}" for subject in present]
     expected = [s for s in dataset.info.subjects if s not in left_out]
@@ -102,7 +104,7 @@ def check_dataset(
         here = f"{len(expected) - len(missing)} of {len(expected)} subjects are here"
         unknown = "; published totals are for a complete copy" if dataset.published else ""
         notes.append(here + unknown)
-    elif expected and not missing and not is_stand_in and dataset.published:
+    elif expected and not missing and not exclude and not is_stand_in and dataset.published:
         published = dataset.published(settings)
         faults += [
             f"{name}: {totals[label]} trials of class {label}, published are {count}."

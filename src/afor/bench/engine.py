@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from afor.bench.errors import ConfigError, EngineError, StoreError
 from afor.bench.execute import failed_run
 from afor.bench.jobs import MAX_DEATHS, Ended, Job, Started
+from afor.bench.module_search import BOOTSTRAP, search_folders
 from afor.bench.spool import SUFFIX, read_spool
 from afor.bench.worker import receive, send
 from afor.bench.worker_starts import WorkerStarts
@@ -125,7 +126,11 @@ class _Worker:
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "afor.bench.worker", str(os.getpid()), str(spool)],
+                # -P: a file in the current folder must not take the place of a package.
+                [
+                    *(sys.executable, "-P", "-c", BOOTSTRAP, str(os.getpid()), str(spool)),
+                    *search_folders(),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

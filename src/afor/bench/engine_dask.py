@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from afor.bench.errors import ConfigError, EngineError
 from afor.bench.execute import execute, failed_run
 from afor.bench.jobs import MAX_DEATHS, Ended, Job, Started
+from afor.bench.module_search import add_folders, used_folders
 from afor.bench.spool import SUFFIX, read_spool, write_spool
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ class _Session:
             self._packed[job.dataset],
             str(self.spool.resolve()),
             self.token,
+            used_folders(),
             key=f"afor-{job.key}-{uuid.uuid4().hex[:8]}",
             pure=False,
             retries=0,
@@ -159,11 +161,16 @@ class _Session:
 
 
 def run_remotely(
-    key: str, spec: dict[str, Any], packed: bytes, spool: str, token: str
+    key: str, spec: dict[str, Any], packed: bytes, spool: str, token: str, folders: Sequence[str]
 ) -> tuple[str, Any]:
-    """Train one run in a dask worker; ("absent", worker) when the windows are not there."""
+    """Train one run in a dask worker; ("absent", worker) when the windows are not there.
+
+    `folders` are those of the driver's study files: modules it names are found there, if this
+    machine sees them, after everything installed.
+    """
     from distributed import get_worker
 
+    add_folders(folders)
     folder = Path(spool)
     sees_spool = _sees(folder, token)
     if sees_spool and (kept := read_spool(folder / f"{key}{SUFFIX}")) is not None:

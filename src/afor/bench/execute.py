@@ -3,7 +3,6 @@
 What goes wrong inside a run becomes a record of that run; it never stops the worker.
 """
 
-import importlib
 import json
 import platform
 import sys
@@ -14,8 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from afor.bench.config import DEFAULT_TRAINER
-from afor.bench.errors import ConfigError
+from afor.bench.errors import ConfigError, TrainingError
 from afor.bench.metrics import Metrics
+from afor.bench.module_search import import_named, is_trainer
 from afor.bench.runs import Epoch, RunRecord, RunSettings
 from afor.bench.splits import Split
 
@@ -52,7 +52,13 @@ def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
     record, reason, trace = None, "", ""
     status: Status = "failed"
     try:
-        record = resolve_trainer(spec)(spec, source)
+        trainer = resolve_trainer(spec.get("trainer", {}).get("source", DEFAULT_TRAINER))
+        returned: object = trainer(spec, source)
+        if not isinstance(returned, RunRecord):
+            raise TrainingError(
+                f"the trainer returned a {type(returned).__name__}, expected a RunRecord"
+            )
+        record = returned
         status, reason = record.status, record.reason
     except Exception as error:  # noqa: BLE001  a run may fail in any way, and only that run
         reason = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
@@ -127,17 +133,17 @@ def input_shape(source: "WindowSource") -> "InputShape":
     )
 
 
-def resolve_trainer(spec: Mapping[str, Any]) -> Trainer:
-    """Import the function that trains; a spec without one is trained by `train_run`."""
-    target = spec.get("trainer", {}).get("source", DEFAULT_TRAINER)
+def resolve_trainer(target: str) -> Trainer:
+    """Import the function that trains; raise ConfigError when it is none, and call nothing."""
     module, _, name = target.partition(":")
-    found = getattr(importlib.import_module(module), name, None)
-    if not callable(found):
+    function = getattr(import_named(target, "trainer"), name, None)
+    if not is_trainer(function):
         raise ConfigError(
-            f'trainer "{target}": "{module}" has no function "{name}". Accepted: module:function, '
-            f"called with the spec and the window source."
+            f'trainer "{target}": "{module}" has no trainer "{name}". Accepted: module:function '
+            f"with a Python function of two arguments, the spec and the window source, that "
+            f"returns a RunRecord."
         )
-    return cast("Trainer", found)
+    return cast("Trainer", function)
 
 
 def environment() -> dict[str, str]:

@@ -7,7 +7,6 @@ of the study, its backbones and its optimizers: a run that two studies share is 
 """
 
 import hashlib
-import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from afor.bench.config import DEFAULT_TRAINER, BackboneEntry, DatasetEntry, OptimizerEntry, Study
 from afor.bench.errors import ConfigError
+from afor.bench.module_search import import_named
 from afor.bench.results import Expected
 from afor.bench.splits import Manifest, Split, make_splits
 
@@ -74,7 +74,7 @@ def make_plan(
     Raises ConfigError and LeakageError.
     """
     _check_parts(study, sources)
-    trainer = _user_code(study.trainer, DEFAULT_TRAINER)
+    trainer = _user_code(study.trainer, "trainer", DEFAULT_TRAINER)
     device = _device(study)
     backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
     manifests, cells = {}, []
@@ -169,7 +169,7 @@ def _spec(
             "lr": rate,
             "weight_decay": training.weight_decay if decay is None else decay,
             "settings": _optimizer_settings(optimizer, study.trainer),
-            **_user_code(optimizer.use),
+            **_user_code(optimizer.use, "optimizer"),
         },
         "seed": study.seed if optimizer.seed is None else optimizer.seed,
         "split": {
@@ -230,7 +230,7 @@ def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
     return {
         "name": entry.use,
         "settings": {**defaults, **entry.settings},
-        **_user_code(entry.use),
+        **_user_code(entry.use, "backbone"),
     }
 
 
@@ -242,18 +242,12 @@ def _optimizer_settings(entry: OptimizerEntry, trainer: str) -> dict[str, Any]:
     return full_settings(entry.use, entry.settings)
 
 
-def _user_code(target: str, ours: str = "") -> Spec:
+def _user_code(target: str, what: str, ours: str = "") -> Spec:
     """Return the hash of the file behind a `module:name` that is not part of this package."""
     module, separator, _ = target.partition(":")
     if not separator or target == ours or module == "braindecode":
         return {}
-    try:
-        file = importlib.import_module(module).__file__
-    except ImportError as error:
-        raise ConfigError(
-            f'"{target}": module "{module}" cannot be imported ({error}). Install it in this '
-            f"environment, or put its folder on PYTHONPATH."
-        ) from error
+    file = import_named(target, what).__file__
     digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
     return {"source": target, "source_sha256": digest}
 
@@ -270,6 +264,9 @@ def _device(study: Study) -> str:
 def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
     """Try every backbone and optimizer once, without weights and without data."""
     if study.trainer != DEFAULT_TRAINER:
+        from afor.bench.execute import resolve_trainer
+
+        resolve_trainer(study.trainer)
         return  # another trainer gives names and settings a meaning of its own
     import torch
 

@@ -73,6 +73,7 @@ def open_sources(
             entry.root or None,
             options=entry.options,
             subjects=entry.subjects or ("all" if entry.complete else None),
+            exclude=entry.exclude,
             cache_dir=cache_dir,
             progress=watch.preparing(entry.name) if watch else None,
         )

@@ -1,16 +1,18 @@
 """Train finished runs once more and compare every number, bit by bit."""
 
 import random
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afor.bench.engine import LocalEngine
-from afor.bench.errors import DataError
+from afor.bench.errors import ConfigError, DataError, StoreError
 from afor.bench.execute import FinishedRun, decode, environment
 from afor.bench.jobs import Ended, Job
+from afor.bench.named_code import names_in_spec, shown
+from afor.bench.plan import run_key
 from afor.bench.store import Store, StoredCell
 
 if TYPE_CHECKING:
@@ -27,13 +29,49 @@ class Verdict:
     note: str  # what differs between the two environments
 
 
-def sample_cells(store: Store, study: str | None, count: int, seed: int) -> list[StoredCell]:
-    """Draw finished runs to repeat, each run once; all of them when count is 0."""
+def sample_cells(
+    store: Store, study: str | None, count: int, seed: int, leave_out: Container[str] = ()
+) -> list[StoredCell]:
+    """Draw finished runs to repeat, each run once; all of them when count is 0.
+
+    `leave_out` holds the keys of runs that are not drawn.
+    """
     cells = {c.key: c for c in store.cells(study) if c.status in ("done", "diverged")}
+    cells = {key: cell for key, cell in cells.items() if key not in leave_out}
     chosen = list(cells.values())
     if 0 < count < len(chosen):
         chosen = random.Random(seed).sample(chosen, count)
     return chosen
+
+
+def runs_with_code(store: Store, cells: Sequence[StoredCell]) -> dict[str, tuple[str, ...]]:
+    """Return what each run names that is not part of this package, by key; import nothing.
+
+    Raises StoreError for a run whose key is not that of its spec: the spec was changed.
+    """
+    names = {}
+    for cell in cells:
+        run = store.run(cell.key)
+        if run is None:
+            continue
+        check_key(run, store.path)
+        if found := names_in_spec(run.spec):
+            names[cell.key] = found
+    return names
+
+
+def check_key(run: FinishedRun, path: Path) -> None:
+    """Raise StoreError unless the key of a run is the hash of its spec."""
+    try:
+        key = run_key(run.spec)
+    except (TypeError, ValueError, RecursionError):
+        key = ""
+    if key != run.key:
+        raise StoreError(
+            f"{path}: the spec of run {run.key[:12]} is not the one its key was made from. The "
+            f"store was changed after the run; do not use it, and get the original from where "
+            f"it came."
+        )
 
 
 def verify_runs(
@@ -42,14 +80,25 @@ def verify_runs(
     sources: Mapping[str, "WindowSource"],
     spool: Path,
     workers: int,
+    *,
+    trust: bool = False,
 ) -> Generator[Verdict, None, None]:
-    """Yield a verdict per run; the store is only read. Closing it ends the workers."""
+    """Yield a verdict per run; the store is only read. Closing it ends the workers.
+
+    Without `trust`, runs that name code which is not part of this package raise ConfigError.
+    """
     by_key = {cell.key: cell for cell in cells}
     kept: dict[str, FinishedRun] = {}
     for key, cell in by_key.items():
         run = store.run(key)
         if run is None:
             continue
+        check_key(run, store.path)
+        if not trust and (names := names_in_spec(run.spec)):
+            raise ConfigError(
+                f"{store.path}: run {key[:12]} names code that is not part of afor: "
+                f"{shown(names)}. Pass trust=True to train it."
+            )
         fingerprint = run.spec["data"]["fingerprint"]
         if sources[cell.dataset].fingerprint != fingerprint:
             raise DataError(

@@ -4,6 +4,7 @@ source = open_windows("synthetic", options={"kind": "imagery", "shift": 1.0})
 x = source.gather(source.indices_of(["sub-01"]))    # float32 (windows, channels, samples)
 """
 
+import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +28,7 @@ from afor.bench.window_source import WindowSource
 __all__ = ["Progress", "WindowSource", "open_windows"]
 
 Progress = Callable[[int, int, str], None]
+SHOWN = 20  # subjects that a message lists one by one
 
 
 def open_windows(
@@ -35,6 +37,7 @@ def open_windows(
     *,
     options: Mapping[str, Any] | None = None,
     subjects: Sequence[str] | Literal["all"] | None = None,
+    exclude: Sequence[str] = (),
     cache_dir: str | Path | None = None,
     progress: Progress | None = None,
     verify: bool = False,
@@ -43,7 +46,8 @@ def open_windows(
     """Read, check and cache a data set, and return its windows.
 
     ``subjects`` names those to use; ``"all"`` insists on a complete copy; None takes every one
-    found, except those left out by default. ``progress`` is called with (done, total, subject).
+    found, except those left out by default. ``exclude`` names subjects to leave out of these.
+    ``progress`` is called with (done, total, subject).
     Raises ConfigError for options, DataError for files, LeakageError for shared trials.
 
     >>> import tempfile
@@ -56,7 +60,7 @@ def open_windows(
     settings = dataset.parse(options or {})
     place = resolve_root(dataset, root)
     cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    chosen = choose_subjects(dataset, place, settings, subjects)
+    chosen = choose_subjects(dataset, place, settings, subjects, exclude)
     ledger = Ledger(cache, place)
     prepared = []
     try:
@@ -112,14 +116,25 @@ def choose_subjects(
     root: Path,
     settings: DataSettings,
     subjects: Sequence[str] | Literal["all"] | None,
+    exclude: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Return the subjects to read; DataError for one that is asked for and not there."""
+    """Return the subjects to read.
+
+    Raises DataError for a subject that is asked for and not there, and ConfigError for one to
+    exclude that does not exist.
+    """
     info = dataset.info
     found = dataset.find(root, settings)
-    left_out = dataset.excluded(settings) if dataset.excluded else {}
+    _check_excluded(dataset, found, subjects, exclude)
+    left_out = {*(dataset.excluded(settings) if dataset.excluded else ()), *exclude}
     if subjects is None:
         chosen = tuple(subject for subject in found if subject not in left_out)
         if not chosen:
+            if exclude:
+                raise ConfigError(
+                    f"{info.name}: exclude leaves no subject of {', '.join(found) or 'none'}. "
+                    f"Name fewer."
+                )
             raise DataError(f"{info.title}: no subject found in {root}. Expected: {info.layout}.")
         return chosen
     if subjects == "all":
@@ -137,6 +152,30 @@ def choose_subjects(
             f"Found: {', '.join(found) or 'none'}. Expected: {info.layout}."
         )
     return wanted
+
+
+def _check_excluded(
+    dataset: Dataset,
+    found: Sequence[str],
+    subjects: Sequence[str] | Literal["all"] | None,
+    exclude: Sequence[str],
+) -> None:
+    """Refuse to exclude a subject that the data set does not have, or that is asked for."""
+    known = tuple(dict.fromkeys((*dataset.info.subjects, *found)))
+    for subject in exclude:
+        if subject not in known:
+            near = difflib.get_close_matches(subject, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            names = f"{known[0]} to {known[-1]}" if len(known) > SHOWN else ", ".join(known)
+            raise ConfigError(
+                f"{dataset.info.name}: exclude names {subject!r}, which is no subject of this data "
+                f"set.{hint} It has {names or 'none'}."
+            )
+        if subjects is not None and subjects != "all" and subject in subjects:
+            raise ConfigError(
+                f"{dataset.info.name}: {subject!r} stands in subjects and in exclude. Remove it "
+                f"from one of them."
+            )
 
 
 def prepare_subject(
@@ -188,7 +227,8 @@ def check_together(dataset: str, prepared: Sequence[PreparedSubject]) -> None:
             if one != two:
                 raise DataError(
                     f"{dataset} subject {other.subject}: {what} {two}, but subject {first.subject} "
-                    f"has {one}. All subjects must agree; exclude one or choose common settings."
+                    f"has {one}. All subjects must agree; leave one out with exclude = "
+                    f'["{other.subject}"] or choose common settings.'
                 )
     owner: dict[str, tuple[str, int]] = {}
     for subject in prepared:
@@ -200,5 +240,6 @@ def check_together(dataset: str, prepared: Sequence[PreparedSubject]) -> None:
                 raise LeakageError(
                     f"{dataset}: trial {trial_id} of subject {subject.subject} is trial "
                     f"{known_trial} of subject {known}, sample for sample. One person's data under "
-                    "two ids would stand on both sides of a split: exclude one of the two."
+                    "two ids would stand on both sides of a split: leave one out with exclude = "
+                    f'["{subject.subject}"].'
                 )

@@ -1,8 +1,8 @@
 """A worker process: takes jobs from its driver, trains them, leaves each result in the spool.
 
-The driver starts it as `python -m afor.bench.worker PARENT SPOOL`. It speaks pickled frames over
-its standard input and output, stays alive from run to run, because importing torch takes seconds,
-and dies when its driver does.
+The driver starts it by `BOOTSTRAP` of `module_search` with the arguments PARENT, SPOOL and the
+folders of its own `sys.path`. It speaks pickled frames over its standard input and output, stays
+alive from run to run, because importing torch takes seconds, and dies when its driver does.
 """
 
 import contextlib
@@ -95,7 +95,3 @@ def _listen(inbox: "queue.SimpleQueue[Any]") -> None:
             inbox.put(receive(stream))
     except (EOFError, OSError, pickle.UnpicklingError):
         os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -25,8 +25,34 @@ class Demanding(Linear):
         self.depth = depth
 
 
-def keywords_only(*, width=1):
+def keywords_only(*, width=1) -> nn.Module:
     return nn.Linear(width, width)
+
+
+def make_linear(shape, *, width=3) -> "Linear":
+    return Linear(shape, width=width)
+
+
+def quoted(shape) -> "nn.Module":
+    return Linear(shape)
+
+
+def not_annotated(shape):
+    raise AssertionError("was called")
+
+
+def wrongly_annotated(shape) -> str:
+    raise AssertionError("was called")
+
+
+def no_module(shape) -> nn.Module:
+    return "not a network"  # type: ignore[return-value]
+
+
+class Hidden(nn.Module):
+    """A class whose signature cannot be read."""
+
+    __signature__ = "unreadable"
 
 
 @pytest.fixture
@@ -34,7 +60,9 @@ def user_module(monkeypatch):
     module = ModuleType("my_models")
     module.Linear, module.Demanding = Linear, Demanding  # type: ignore[attr-defined]
     module.NOT_CALLABLE = 3  # type: ignore[attr-defined]
-    module.keywords_only, module.opaque, module.no_module = keywords_only, dict, repr  # type: ignore[attr-defined]
+    for thing in (make_linear, quoted, keywords_only, not_annotated, wrongly_annotated, no_module):
+        setattr(module, thing.__name__, thing)
+    module.opaque, module.Other = Hidden, dict  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "my_models", module)
 
 
@@ -94,18 +122,31 @@ def test_any_class_can_be_named(six_channels):
 
 
 @pytest.mark.usefixtures("user_module")
+@pytest.mark.parametrize("name", ["my_models:make_linear", "my_models:quoted"])
+def test_a_function_that_says_it_returns_a_network_can_be_named(name, six_channels):
+    assert isinstance(build_backbone(name, six_channels), Linear)
+
+
+@pytest.mark.usefixtures("user_module")
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
         ("my_models:Linear", {"widht": 5}, "no setting 'widht'. Did you mean 'width'"),
         ("my_models:Linaer", {}, "has no 'Linaer'. Did you mean 'Linear'"),
         ("my_models:Demanding", {}, "needs the setting depth"),
-        ("my_models:NOT_CALLABLE", {}, "is a int, expected a class"),
+        ("my_models:NOT_CALLABLE", {}, "of the type int"),
         ("my_models:keywords_only", {}, "takes no positional argument"),
         ("my_models:opaque", {}, "no readable signature"),
         ("my_models:no_module", {}, "built a str, expected a torch.nn.Module"),
-        ("no_such_module:Net", {}, "'no_such_module' does not import.*PYTHONPATH"),
+        ("no_such_module:Net", {}, '"no_such_module" cannot be imported.*PYTHONPATH'),
         ("my_models:", {}, "Unknown backbone 'my_models:'"),
+        ("my_models:not_annotated", {}, "return annotation `-> torch.nn.Module`"),
+        ("my_models:wrongly_annotated", {}, "return annotation `-> torch.nn.Module`"),
+        ("my_models:Other", {}, "of the type type"),
+        ("os:system", {}, "only what is known to make a network is called"),
+        (".x:y", {}, "not of the form module:name"),
+        ("a..b:y", {}, "not of the form module:name"),
+        ("my_models:a:b", {}, "not of the form module:name"),
     ],
 )
 def test_a_class_that_cannot_be_used_is_refused_with_the_reason(
@@ -126,5 +167,5 @@ def test_a_braindecode_model_gets_the_input_in_its_own_words(six_channels):
 def test_a_missing_braindecode_is_named(six_channels, monkeypatch):
     monkeypatch.setitem(sys.modules, "braindecode", None)
     monkeypatch.delitem(sys.modules, "braindecode.models", raising=False)
-    with pytest.raises(ConfigError, match=r"does not import.*pip install braindecode"):
+    with pytest.raises(ConfigError, match=r"cannot be imported.*pip install braindecode"):
         build_backbone("braindecode:EEGNet", six_channels)

@@ -26,9 +26,9 @@ def test_a_changed_study_has_its_own_store_that_describes_it(tiny):
     assert content["datasets"][0]["options"]["trials"] == 6
     assert [entry["name"] for entry in content["optimizers"]] == ["a"]
     # From here on the name is enough: the store holds the study.
-    assert "(0 trained now)" in tiny.run(study="tiny-changed")
+    assert "(0 trained now)" in tiny.run("--trust", study="tiny-changed")
     assert "2 of 2 repeated runs gave the same bits" in tiny.run(
-        "--count", "2", command="verify", study="tiny-changed"
+        "--count", "2", "--trust", command="verify", study="tiny-changed"
     )
 
 

@@ -125,10 +125,13 @@ def test_download_fetches_only_the_missing_runs_of_regular_subjects(tmp_path, mo
     physionet_mi.download(tmp_path, settings)
     assert asked[0] == (1, [2])
     assert asked[1] == (2, [1, 2])
-    assert {subject for subject, _ in asked}.isdisjoint({88, 92, 100, 104})
-    assert len(asked) == 105
+    assert len(asked) == 109
     assert (tmp_path / "S109" / "S109R02.edf").is_file()
     assert not (tmp_path / "download").exists()
+    asked.clear()
+    physionet_mi.download(tmp_path, physionet_mi.PhysionetSettings(task="left_right"))
+    assert {subject for subject, _ in asked}.isdisjoint({88, 92, 100, 104})
+    assert len(asked) == 105
 
 
 def test_a_stand_in_is_written_and_never_beside_other_files(call, tmp_path):

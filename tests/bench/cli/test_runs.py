@@ -77,7 +77,7 @@ def test_show_of_an_open_run_names_the_run_that_trains_it(ended):
 
 def test_verify_repeats_one_run_by_its_key(ended):
     key = keys_of(ended, "a")[1]
-    result = runner.invoke(app, ["verify", "tiny", "--key", key[:12], "-j", "1"])
+    result = runner.invoke(app, ["verify", "tiny", "--key", key[:12], "-j", "1", "--trust"])
     assert result.exit_code == 0, result.output
     assert f"same bits  {key[:12]}  synthetic × tiny × a, fold 1, draw 0" in result.stdout
     assert "1 of 1 repeated runs gave the same bits." in result.stdout
@@ -100,7 +100,7 @@ def test_a_number_that_does_not_come_back_leads_to_its_run(ended):
         (content,) = [c for c in store.contents() if key.encode() in c[:200]]
         store._connection.execute("DELETE FROM runs WHERE key = ?", (key,))
         store.add(content.replace(b'"steps":1', b'"steps":7'))
-    result = runner.invoke(app, ["verify", "tiny", "--key", key, "-j", "1"])
+    result = runner.invoke(app, ["verify", "tiny", "--key", key, "-j", "1", "--trust"])
     assert result.exit_code == 1
     assert f"DIFFERENT  {key[:12]}" in result.stdout
     assert f"Next: afor show {key[:12]} --store results/tiny.db" in result.stderr

@@ -48,13 +48,13 @@ def test_show_verify_and_export_work_on_the_same_store(tiny):
     good = next(dict(zip(header, row.split(","), strict=False)) for row in rows if ",done," in row)
     shown = tiny.run(command="show", study=good["key"][:10])
     assert "status     done" in shown
-    assert f"Next: afor verify results/tiny.db --key {good['key'][:12]}" in shown
+    assert f"Next: afor verify results/tiny.db --key {good['key'][:12]} --trust" in shown
     assert json.loads(tiny.run("--json", command="show", study=good["key"]))["status"] == "done"
     bad = next(row for row in rows if ",failed," in row).split(",")[-1]
     assert "Traceback" in tiny.run(command="show", study=bad[:12])
     assert "No run with the key" in tiny.run(command="show", study="zzz", code=4)
     assert "fits" in tiny.run(command="show", study="", code=2)
-    verified = tiny.run("--count", "2", command="verify")
+    verified = tiny.run("--count", "2", "--trust", command="verify")
     assert "2 of 2 repeated runs gave the same bits" in verified
     exported = tiny.run("--to", "out/x.json", command="export")
     assert "out/x.json: 6 runs" in exported
@@ -73,7 +73,7 @@ def test_verify_finds_a_number_that_does_not_come_back(tiny):
         store._connection.execute("DELETE FROM runs")
         for content in contents:
             store.add(content)
-    text = tiny.run(command="verify", code=1)
+    text = tiny.run("--trust", command="verify", code=1)
     assert "DIFFERENT" in text
     assert "steps" in text
     assert "0 of 3" in text

@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 from scipy.signal import welch
 
+from afor.bench.data_check import check_dataset
 from afor.bench.datasets.checksums import Ledger
 from afor.bench.datasets.edf import read_edf
 from afor.bench.datasets.physionet_mi import (
     CLASS_NAMES,
     IRREGULAR,
+    SUBJECTS,
     PhysionetSettings,
     find_subjects,
     load_subject,
@@ -113,12 +115,126 @@ def test_an_unknown_channel_is_refused_with_the_known_ones(root):
         load_subject(root, "S001", PhysionetSettings(channels=("C99",)))
 
 
-def test_irregular_subjects_are_left_out_unless_asked_for(root, cache_dir):
+REST = [(0.0, 61.0, "T0")]
+# As in the published files of S089: 0.1 s of T0, then the minute as T1.
+REST_OF_S089 = [(0.0, 0.1, "T0"), (0.1, 60.05, "T1")]
+SLOW_EVENTS = [(0.0, 5.1, "T0"), (5.1, 5.1, "T1"), (10.2, 5.1, "T0"), (15.3, 5.1, "T2")]
+
+
+def write_irregular(root, subject):
+    """Write runs 1 to 14 of a subject with the rates and events that its published files have."""
     for run in (1, 2):
-        write_run(root, "S100", run, seconds=13, rate=128, events=[(0.0, 12.3, "T0")])
-    assert open_windows("physionet_mi", root, cache_dir=cache_dir).subjects == ("S001",)
-    with pytest.raises(DataError, match=r"128 Hz, expected 160\. Subject S100 is known for it"):
-        open_windows("physionet_mi", root, cache_dir=cache_dir, options={"include_irregular": True})
+        events = REST_OF_S089 if subject == "S089" else REST
+        write_run(root, subject, run, seconds=61, events=events)
+    for run in (4, 6, 8, 10, 12, 14):
+        if subject in ("S088", "S092", "S100"):
+            write_run(root, subject, run, seconds=21, rate=128, events=SLOW_EVENTS)
+        elif subject == "S104" and run == 8:  # cut short in the middle of an event
+            write_run(root, subject, run, seconds=7, events=[(0.0, 4.2, "T0"), (4.2, 2.0, "T1")])
+        else:
+            write_run(root, subject, run)
+
+
+@pytest.fixture(scope="module")
+def irregular_root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("irregular")
+    for subject in ("S088", "S089", "S092", "S100", "S104"):
+        write_irregular(folder, subject)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("eyes", ("S088", "S089", "S092", "S100", "S104")),
+        ("left_right", ("S089",)),
+        ("fists_feet", ("S089", "S104")),
+        ("imagery", ("S089",)),
+    ],
+)
+def test_a_subject_is_left_out_only_for_a_task_that_uses_its_irregular_runs(
+    irregular_root, cache_dir, task, expected
+):
+    options = {"task": task, "channels": ["C3", "O1"]}
+    source = open_windows("physionet_mi", irregular_root, options=options, cache_dir=cache_dir)
+    assert source.subjects == expected
+    report = check_dataset("physionet_mi", irregular_root, options=options, cache_dir=cache_dir)
+    assert report.faults == ()
+    left_out = [note for note in report.notes if "is left out" in note]
+    assert len(left_out) == 5 - len(expected)
+    assert all("runs 3 to 14 were recorded at 128 Hz" in note for note in left_out[:3])
+    assert all(note == "S104 is left out: run 8 is cut short" for note in left_out[3:])
+    notes = {line.subject: line.notes for line in report.subjects if line.notes}
+    assert set(notes) == ({"S089"} if task == "eyes" else set())
+
+
+def test_the_minute_of_s089_is_read_as_what_its_file_names_say(irregular_root):
+    settings = PhysionetSettings(task="eyes", band_hz="none", channels=("C3",))
+    recording = load_subject(irregular_root, "S089", settings)
+    assert recording.class_counts() == (15, 15)
+    assert recording.notes == (
+        "run 1: its minute is marked T1 instead of T0 and was read as rest",
+        "run 2: its minute is marked T1 instead of T0 and was read as rest",
+    )
+    edf = read_edf(irregular_root / "S089" / "S089R02.edf")
+    signal = edf.microvolts("C3..")
+    np.testing.assert_allclose(recording.trials[15, 0], signal[16 : 16 + 640], atol=1e-4)
+
+
+def test_every_one_of_the_109_subjects_is_read_for_the_eyes_task(tmp_path, cache_dir, monkeypatch):
+    monkeypatch.setattr("afor.bench.datasets.physionet_mi.N_CHANNELS", 2)
+    for subject in SUBJECTS:
+        for run in (1, 2):
+            events = REST_OF_S089 if subject == "S089" else REST
+            write_run(tmp_path, subject, run, seconds=61, events=events, names=NAMES[:2])
+    report = check_dataset("physionet_mi", tmp_path, cache_dir=cache_dir)
+    assert report.faults == report.notes == ()
+    assert [line.subject for line in report.subjects if line.notes] == ["S089"]
+    assert report.totals == {"open": 109 * 15, "closed": 109 * 15}
+    source = open_windows("physionet_mi", tmp_path, subjects="all", cache_dir=cache_dir)
+    assert source.subjects == SUBJECTS
+
+
+def test_a_run_of_a_task_under_the_name_of_a_minute_of_rest_is_refused(root):
+    write_run(root, "S001", 2)
+    with pytest.raises(DataError, match=r"S001R02\.edf: subject S001 has 4 events.*exclude = "):
+        load_subject(root, "S001", PhysionetSettings(task="eyes"))
+
+
+def test_irregular_subjects_that_are_asked_for_meet_the_usual_checks(irregular_root, cache_dir):
+    options = {"task": "left_right", "include_irregular": True}
+    with pytest.raises(
+        DataError, match=r'128 Hz, expected 160\. Subject S088 is known .* exclude = \["S088"\]'
+    ):
+        open_windows("physionet_mi", irregular_root, options=options, cache_dir=cache_dir)
+
+
+def test_subjects_are_left_out_by_name(irregular_root, cache_dir):
+    def subjects(**chosen):
+        options = {"channels": ["C3"]}
+        return open_windows(
+            "physionet_mi", irregular_root, options=options, cache_dir=cache_dir, **chosen
+        ).subjects
+
+    assert subjects(exclude=["S089", "S001"]) == ("S088", "S092", "S100", "S104")
+    assert subjects(subjects=["S100", "S104"], exclude=["S089"]) == ("S100", "S104")
+    with pytest.raises(
+        ConfigError, match=r"exclude names 'S89'.*Did you mean 'S089'.*S001 to S109"
+    ):
+        subjects(exclude=["S89"])
+    with pytest.raises(ConfigError, match="'S100' stands in subjects and in exclude"):
+        subjects(subjects=["S100"], exclude=["S100"])
+    with pytest.raises(ConfigError, match="exclude leaves no subject of S088, S089"):
+        subjects(exclude=["S088", "S089", "S092", "S100", "S104"])
+
+
+def test_a_check_says_who_was_excluded(irregular_root, cache_dir):
+    report = check_dataset(
+        "physionet_mi", irregular_root, options={"channels": ["C3"]}, exclude=["S089"],
+        cache_dir=cache_dir,
+    )  # fmt: skip
+    assert "S089 is left out: excluded by name" in report.notes
+    assert [line.subject for line in report.subjects] == ["S088", "S092", "S100", "S104"]
 
 
 def test_the_same_file_under_two_subjects_is_refused(root, cache_dir):

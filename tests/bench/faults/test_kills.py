@@ -143,7 +143,7 @@ def test_verify_stopped_in_its_trainings_exits_in_seconds_and_leaves_the_store_a
     temporary = tiny.folder / "temporary"
     temporary.mkdir()
     environment = {"TINY_DELAY": "1", "TMPDIR": str(temporary)}
-    driver = tiny.start("-j", "2", command="verify", env=environment)
+    driver = tiny.start("-j", "2", "--trust", command="verify", env=environment)
     workers = workers_of(driver, at_least=2)
     while len(tiny.trainings()) == seen:
         time.sleep(0.02)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.errors import ConfigError, EngineError
+from afor.bench.module_search import safe_start
 
 Function = Callable[[int], float]  # of a point's number; picklable if there are several workers
 Watch = Callable[[int, int], None]  # points done, points in all
@@ -80,21 +81,22 @@ def _pool(workers: int, function: Function) -> Iterator[ProcessPoolExecutor]:
     import multiprocessing
     import os
 
-    pool = ProcessPoolExecutor(
-        workers,
-        multiprocessing.get_context("spawn"),  # a forked torch may hang on its own threads
-        initializer=_start,
-        initargs=(os.getpid(), function),
-    )
-    try:
-        yield pool
-    except BrokenProcessPool as error:
-        raise EngineError(
-            "A worker died while it computed losses, perhaps for lack of memory. Use fewer workers "
-            "(-j) or fewer windows (--windows)."
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with safe_start():  # the pool and its first piece of work start processes
+        pool = ProcessPoolExecutor(
+            workers,
+            multiprocessing.get_context("spawn"),  # a forked torch may hang on its own threads
+            initializer=_start,
+            initargs=(os.getpid(), function),
+        )
+        try:
+            yield pool
+        except BrokenProcessPool as error:
+            raise EngineError(
+                "A worker died while it computed losses, perhaps for lack of memory. Use fewer "
+                "workers (-j) or fewer windows (--windows)."
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 _function: Function  # of a worker: what it was started with

@@ -1,7 +1,6 @@
 """From a name and settings to a network, everything checked before anything is built."""
 
 import difflib
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +13,7 @@ from afor.bench.backbones.hslt import HSLT
 from afor.bench.backbones.nsal_dgat import NSALDGAT
 from afor.bench.backbones.shape import InputShape
 from afor.bench.errors import ConfigError
+from afor.bench.module_search import ADVICE, import_named, returns
 
 BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "eegnet": EEGNet,
@@ -22,12 +22,20 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "hslt": HSLT,
 }
 
+# How a function may spell what it returns where torch is imported for type checkers only.
+MODULE_NAMES = ("Module", "nn.Module", "torch.nn.Module")
+BRAINDECODE_ADVICE = (
+    "Install braindecode in this environment (pip install braindecode) and check that "
+    "`import braindecode.models` works."
+)
+
 
 def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
     """Build a network that maps (batch, channels, samples) to logits (batch, classes).
 
-    ``name`` is a key of ``BACKBONES``, ``module:Class`` for anything importable that is called
-    as ``Class(shape, **settings)``, or ``braindecode:Name``. Weights come from torch's global
+    ``name`` is a key of ``BACKBONES``, ``braindecode:Name``, or ``module:name`` for a subclass of
+    ``nn.Module``, or a Python function annotated to return one, that is called as
+    ``name(shape, **settings)``. Nothing else is called. Weights come from torch's global
     generator: seed it first.
 
     >>> shape = InputShape.unnamed(22, samples=250, rate_hz=250, classes=4)
@@ -74,27 +82,23 @@ def _resolve(name: str, shape: InputShape) -> tuple[Callable[..., Any], _Inputs]
 
 
 def _import_attribute(name: str, module: str, attribute: str) -> Callable[..., Any]:
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        advice = (
-            "Install braindecode in this environment (pip install braindecode) and check that "
-            "`import braindecode.models` works."
-            if module == "braindecode.models"
-            else "Install the package or put its folder on PYTHONPATH."
-        )
-        raise ConfigError(
-            f"Backbone {name!r}: module {module!r} does not import ({error}). {advice}"
-        ) from error
-    except AttributeError as error:
-        names = dir(importlib.import_module(module))
+    advice = BRAINDECODE_ADVICE if module == "braindecode.models" else ADVICE
+    imported = import_named(f"{module}:{attribute}", "backbone", advice)
+    if not hasattr(imported, attribute):
         raise ConfigError(
             f"Backbone {name!r}: module {module!r} has no {attribute!r}."
-            f"{_nearest(attribute, names)}"
-        ) from error
-    if not callable(found):
-        raise ConfigError(f"Backbone {name!r} is a {type(found).__name__}, expected a class.")
-    return found  # type: ignore[no-any-return]
+            f"{_nearest(attribute, dir(imported))}"
+        )
+    factory: Callable[..., Any] = getattr(imported, attribute)
+    is_class = isinstance(factory, type) and issubclass(factory, nn.Module)
+    if not is_class and not returns(factory, nn.Module, MODULE_NAMES):
+        raise ConfigError(
+            f"Backbone {name!r} cannot be used: it is of the type {type(factory).__name__}, and "
+            f"only what is known to make a network is called. Accepted: a subclass of "
+            f"torch.nn.Module, or a Python function with the return annotation "
+            f"`-> torch.nn.Module`."
+        )
+    return factory
 
 
 def _signature(name: str, factory: Callable[..., Any]) -> inspect.Signature:

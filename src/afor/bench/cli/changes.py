@@ -78,13 +78,17 @@ def changes_of(
     )
 
 
-def changed_text(name: str, changes: "Overrides", store: Path | None = None) -> tuple[str, str]:
+def changed_text(
+    name: str, changes: "Overrides", store: Path | None = None, *, trust: bool
+) -> tuple[str, str]:
     """Return a study's TOML with the changes, and what to call it in messages.
 
     A name that is neither a preset nor a file may be that of a study whose store is here, such as
-    `ablation-synthetic`: its store holds its TOML.
+    `ablation-synthetic`: its store holds its TOML. Without `trust` such a study may name only what
+    is part of this package; ConfigError lists the rest.
     """
-    from afor.bench.config import preset_names, study_text
+    from afor.bench.config import parse_study, preset_names, study_text
+    from afor.bench.named_code import refuse_stored_code
     from afor.bench.overrides import overridden
     from afor.bench.places import store_path
 
@@ -92,6 +96,8 @@ def changed_text(name: str, changes: "Overrides", store: Path | None = None) -> 
     is_new = name not in preset_names() and not name.endswith(".toml") and not Path(name).is_file()
     stored = _stored_text(name, path) if is_new and path.is_file() else None
     text, where = (stored, str(path)) if stored is not None else study_text(name)
+    if stored is not None and not trust:
+        refuse_stored_code(parse_study(text, where), where)
     return overridden(text, where, changes), where
 
 

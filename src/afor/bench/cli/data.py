@@ -26,6 +26,7 @@ Cache = Annotated[
     Path | None, typer.Option(help="Folder of prepared trials. [default: $AFOR_CACHE]")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Exclude = Annotated[list[str] | None, typer.Option(help="Leave this subject out.")]
 Truncated = Annotated[bool, typer.Option(help="Accept the whole part of a truncated recording.")]
 
 
@@ -76,6 +77,7 @@ def check(
     root: Root = None,
     option: Options = None,
     subject: Annotated[list[str] | None, typer.Option(help="Only these subjects.")] = None,
+    exclude: Exclude = None,
     cache_dir: Cache = None,
     allow_truncated: Truncated = False,
     json_: Json = False,
@@ -91,6 +93,7 @@ def check(
             root,
             options=_parse_options(option, allow_truncated),
             subjects=subject,
+            exclude=exclude or (),
             cache_dir=cache_dir,
             progress=progress,
         )
@@ -107,6 +110,7 @@ def prepare(
     name: Name,
     root: Root = None,
     option: Options = None,
+    exclude: Exclude = None,
     cache_dir: Cache = None,
     allow_truncated: Truncated = False,
     download: Annotated[bool, typer.Option(help="Fetch what is missing first.")] = False,
@@ -132,6 +136,7 @@ def prepare(
             name,
             root,
             options=options,
+            exclude=exclude or (),
             cache_dir=cache_dir,
             progress=progress,
             verify=verify,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afor.bench.cli.study import CachePath, Json, Roots, StudyName, with_roots
+from afor.bench.cli.study import CachePath, Json, Roots, StudyName, Trust, with_roots
 from afor.bench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,12 +36,14 @@ def matched(
     root: Roots = None,
     cache_dir: CachePath = None,
     json_: Json = False,
+    trust: Trust = False,
 ) -> None:
     """Write a study with AFOR beside AdamW at AFOR's mean beta2, from a finished store."""
     import json
     from functools import partial
 
     from afor.bench.analysis.matched import matched_study
+    from afor.bench.named_code import refuse_stored_code
     from afor.bench.places import find_store
     from afor.bench.store import open_store
 
@@ -58,8 +60,11 @@ def matched(
             optimizer=optimizer,
         )
         made = make()
+        if not trust:
+            refuse_stored_code(made.study, str(path))
         if average == "elements":
-            sizes = _sizes(opened, made.store_study, made.dataset, made.backbone, root, cache_dir)
+            place = (made.store_study, made.dataset, made.backbone, optimizer)
+            sizes = _sizes(opened, *place, root, cache_dir)
             made = make(sizes=sizes)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(made.toml, "utf-8")
@@ -86,6 +91,7 @@ def _sizes(
     study: str,
     dataset: str,
     backbone: str,
+    optimizer: str,
     root: list[str] | None,
     cache_dir: Path | None,
 ) -> "Mapping[str, int]":
@@ -98,7 +104,7 @@ def _sizes(
         stored,
         dataset=dataset,
         backbone=backbone,
-        optimizer=stored.optimizers[0].name,
+        optimizer=optimizer,
         fold=_first(stored.protocol.only_folds),
         draw=_first(stored.protocol.only_draws),
         cache_dir=cache_dir,

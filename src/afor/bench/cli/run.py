@@ -26,6 +26,7 @@ from afor.bench.cli.study import (
     Roots,
     StorePath,
     StudyName,
+    Trust,
     cores,
     rates_for,
     with_roots,
@@ -65,6 +66,7 @@ def run(
     epochs: Epochs = None,
     draws: Draws = None,
     setting: Setting = None,
+    trust: Trust = False,
 ) -> None:
     """Train what a study still lacks. Safe to stop at any time; run it again to go on."""
     import json
@@ -74,7 +76,7 @@ def run(
     from afor.bench.places import parse_part, store_path
 
     changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
-    toml, where = changed_text(name, changes, store)
+    toml, where = changed_text(name, changes, store, trust=trust)
     chosen = with_roots(parse_study(toml, where), root)
     part = parse_part(shard) if shard else None
     path = store_path(chosen.name, store, part)

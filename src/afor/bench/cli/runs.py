@@ -1,7 +1,7 @@
 """The commands ``afor failures | show | verify``: single runs of a study."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +13,14 @@ from afor.bench.cli.study import (
     Roots,
     StorePath,
     StudyName,
+    Trust,
     cores,
     with_roots,
 )
 from afor.bench.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def register(app: typer.Typer) -> None:
@@ -72,6 +76,7 @@ def show(
     import json
     from dataclasses import asdict
 
+    from afor.bench.named_code import names_in_spec
     from afor.bench.places import FOLDER
     from afor.bench.show import describe_run
     from afor.bench.store import open_store
@@ -92,7 +97,8 @@ def show(
             return
         typer.echo(describe_run(matches[0], run, cells))
         where = f" --store {path}" if store else ""
-        repeat = f"afor verify {path} --key {matches[0][:12]}"
+        trust = " --trust" if run and names_in_spec(run.spec) else ""
+        repeat = f"afor verify {path} --key {matches[0][:12]}{trust}"
         typer.echo(f"\nNext: {repeat if run else f'afor run {cells[0].study}{where}'}", err=True)
         return
     place = store or f"any store in {FOLDER}"
@@ -108,6 +114,7 @@ def verify(
     root: Roots = None,
     jobs: Jobs = 0,
     cache_dir: CachePath = None,
+    trust: Trust = False,
 ) -> None:
     """Check the store, train a sample of its runs again and compare every number bit by bit."""
     import tempfile
@@ -118,7 +125,7 @@ def verify(
     from afor.bench.progress import describe
     from afor.bench.runner import open_sources
     from afor.bench.store import open_store
-    from afor.bench.verify import sample_cells, verify_runs
+    from afor.bench.verify import runs_with_code, sample_cells, verify_runs
 
     if count < 0:
         raise ConfigError(f"--count {count}: expected how many runs to repeat, or 0 for all.")
@@ -128,9 +135,19 @@ def verify(
     with stopped, open_store(path) as opened, tempfile.TemporaryDirectory() as spool:
         opened.check()
         typer.echo(f"{path}: every page and every run is as it was written.")
-        cells = sample_cells(opened, None, 0 if key else count, seed)
+        named = runs_with_code(opened, sample_cells(opened, None, 0, seed))
+        if key:
+            named = {one: names for one, names in named.items() if one.startswith(key)}
+        _list_code(named, str(path), trust)
+        left_out = () if trust else named.keys()
+        cells = sample_cells(opened, None, 0 if key else count, seed, left_out)
         if key:
             cells = [cell for cell in cells if cell.key.startswith(key)]
+        if not cells and left_out:
+            raise ConfigError(
+                f"{path}: no run is left that names only what is part of afor. Add --trust if you "
+                f"know where the store and these modules come from."
+            )
         if not cells:
             raise ConfigError(f"{path} has no finished run{' ' + key if key else ''} to repeat.")
         studies = opened.studies()
@@ -139,7 +156,8 @@ def verify(
             sources.update(open_sources(with_roots(parse_study(text, str(path)), root), cache_dir))
         workers = jobs or cores()
         typer.echo(f"Training {len(cells)} of its runs again, {workers} at once.", err=True)
-        with closing(verify_runs(opened, cells, sources, Path(spool), workers)) as verdicts:
+        repeated = verify_runs(opened, cells, sources, Path(spool), workers, trust=trust)
+        with closing(repeated) as verdicts:
             for verdict in verdicts:
                 word = "same bits" if verdict.is_same else "DIFFERENT"
                 what = "" if verdict.is_same else f": {', '.join(verdict.differs_in)}"
@@ -152,3 +170,20 @@ def verify(
         typer.echo(f"\nNext: afor show {first[:12]} --store {path}", err=True)
         raise typer.Exit(code=1)
     typer.echo(f"\nNext: afor export {name}", err=True)
+
+
+def _list_code(named: "Mapping[str, tuple[str, ...]]", path: str, trust: bool) -> None:
+    """Say which code the runs of a store name, before anything of it is imported."""
+    from collections import Counter
+
+    from afor.bench.named_code import shown
+
+    counts = Counter(name for names in named.values() for name in names)
+    for name, count in sorted(counts.items()):
+        typer.echo(f"code named by the store: {shown([name])} ({count} runs)", err=True)
+    if named and not trust:
+        typer.echo(
+            f"{path}: {len(named)} runs name code that is not part of afor. They are left out, "
+            f"and nothing of it is imported; --trust trains them too.",
+            err=True,
+        )

@@ -36,6 +36,12 @@ Roots = Annotated[
         "--root", help="NAME=FOLDER: where a data set lies. [default: NAME in $AFOR_DATA]"
     ),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Import the code that a store names, which is only listed otherwise."
+    ),
+]
 LrFrom = Annotated[str, typer.Option(help="A finished search: its study's name or its store.")]
 
 
@@ -63,7 +69,7 @@ def study(
 
     changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     if name is not None:
-        text, _ = changed_text(name, changes)
+        text, _ = changed_text(name, changes, trust=True)  # only printed
         typer.echo(text, nl=False)
         command = shlex.join(["afor", "study", name, *changes.words()])
         typer.echo(f"Next: {command} > my-study.toml, edit it, afor run my-study.toml", err=True)
@@ -90,6 +96,7 @@ def plan(
     epochs: Epochs = None,
     draws: Draws = None,
     setting: Setting = None,
+    trust: Trust = False,
 ) -> None:
     """Show what a study consists of, what is done, and how long the rest will take."""
     import json
@@ -104,7 +111,7 @@ def plan(
     from afor.bench.store import open_store
 
     changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
-    chosen = with_roots(parse_study(*changed_text(name, changes, store)), root)
+    chosen = with_roots(parse_study(*changed_text(name, changes, store, trust=trust)), root)
     path = store_path(chosen.name, store)
     made = make_plan(chosen, open_sources(chosen, cache_dir), rates_for(chosen, lr_from))
     statuses: dict[str, str] = {}
@@ -155,7 +162,8 @@ def plan(
     if counts["open"]:
         left = "not known before the first run" if seconds is None else clock(seconds / workers)
         typer.echo(f"time left with {workers} at once: {left}")
-    typer.echo(f"\nNext: {shlex.join(['afor', 'run', name, *changes.words()])}", err=True)
+    trusted = ["--trust"] if trust else []
+    typer.echo(f"\nNext: {shlex.join(['afor', 'run', name, *changes.words(), *trusted])}", err=True)
 
 
 def status(

@@ -34,7 +34,9 @@ class MoabbSettings(DataSettings):
 def moabb_dataset(name: str) -> Dataset:
     """Return a MOABB data set by its class name; ConfigError names the nearest one."""
     moabb = _import_moabb()
-    if not hasattr(moabb.datasets, name) and name != "FakeDataset":
+    from moabb.datasets.base import BaseDataset
+
+    if not _is_class(moabb.datasets, name, BaseDataset) and name != "FakeDataset":
         known = [entry for entry in dir(moabb.datasets) if entry[0].isupper()]
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean 'moabb:{near[0]}'?" if near else ""
@@ -108,10 +110,12 @@ def _make_dataset(name: str, settings: MoabbSettings) -> Any:
 
 def _make_paradigm(dataset: Any, settings: MoabbSettings) -> Any:
     moabb = _import_moabb()
+    from moabb.paradigms.base import BaseParadigm
+
     name = settings.paradigm
     if name == "auto":
         name = PARADIGMS.get(dataset.paradigm, "")
-    if not name or not hasattr(moabb.paradigms, name):
+    if not _is_class(moabb.paradigms, name, BaseParadigm):
         raise ConfigError(
             f"moabb: no paradigm {settings.paradigm!r} for a data set of the kind "
             f"{dataset.paradigm!r}; set 'paradigm' to a class of moabb.paradigms, such as "
@@ -125,6 +129,12 @@ def _make_paradigm(dataset: Any, settings: MoabbSettings) -> Any:
         return getattr(moabb.paradigms, name)(**options)
     except (TypeError, ValueError, AssertionError) as error:
         raise ConfigError(f"moabb: paradigm_options are not accepted: {error}") from None
+
+
+def _is_class(module: ModuleType, name: str, base: type) -> bool:
+    """Tell whether a name in a module of MOABB is a subclass of `base`."""
+    value = getattr(module, name, None)
+    return isinstance(value, type) and issubclass(value, base)
 
 
 def _import_moabb() -> ModuleType:

@@ -2,12 +2,13 @@
 
 The codes T1 and T2 change their meaning by run: in runs 4, 8, 12 they are the left and the right
 fist, in runs 6, 10, 14 both fists and both feet. Runs 1 and 2 are a minute each with the eyes open
-and closed.
+and closed, marked T0; S089 has its minute marked T1 after 0.1 s of T0.
 """
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
-from afor.bench.datasets.edf import EdfFile, read_edf
+from afor.bench.datasets.edf import Annotation, EdfFile, read_edf
 from afor.bench.datasets.montage import tidy_name
 from afor.bench.datasets.recording import Recording, require_finite
 from afor.bench.datasets.registry import Dataset, DatasetInfo
@@ -26,13 +27,17 @@ from afor.bench.preprocess import PAPER_BAND_HZ, cut_trials, filter_signal
 RATE_HZ = 160.0
 N_CHANNELS = 64
 SUBJECTS = tuple(f"S{i:03d}" for i in range(1, 110))
-IRREGULAR: Mapping[str, str] = {
-    "S088": "recorded at 128 Hz with events of 5.1 s",
-    "S092": "recorded at 128 Hz with events of 5.1 s",
-    "S100": "recorded at 128 Hz with events of 5.1 s",
-    "S104": "run 8 is cut short",
+SLOW = "runs 3 to 14 were recorded at 128 Hz with events of 5.1 s"
+# Subject → the runs that are not as published, and what is wrong with them.
+IRREGULAR: Mapping[str, tuple[tuple[int, ...], str]] = {
+    "S088": (tuple(range(3, 15)), SLOW),
+    "S092": (tuple(range(3, 15)), SLOW),
+    "S100": (tuple(range(3, 15)), SLOW),
+    "S104": ((8,), "run 8 is cut short"),
 }
 EYES_OPEN, EYES_CLOSED = 1, 2
+REST = "T0"
+MINUTE_SHARE = 0.9  # of the marked time, that one event of a minute of rest must cover
 HAND_RUNS, BOTH_RUNS = (4, 8, 12), (6, 10, 14)
 
 Task = Literal["eyes", "left_right", "fists_feet", "imagery"]
@@ -72,6 +77,14 @@ class PhysionetSettings(DataSettings):
         return {k: v for k, v in super().trial_settings().items() if k != "include_irregular"}
 
 
+def irregular_subjects(settings: PhysionetSettings) -> dict[str, str]:
+    """Return the subjects with an irregular run among those of the task, and why."""
+    if settings.include_irregular:
+        return {}
+    runs = set(RUNS[settings.task])
+    return {s: reason for s, (bad, reason) in IRREGULAR.items() if runs.intersection(bad)}
+
+
 def find_subjects(root: Path, settings: PhysionetSettings) -> tuple[str, ...]:
     """Return the subjects with at least one run of the task."""
     return tuple(
@@ -104,16 +117,20 @@ def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recor
     paths = source_files(root, subject, settings)
     for (run, meaning), path in zip(RUNS[settings.task].items(), paths, strict=True):
         edf = read_edf(path, allow_truncated=settings.allow_truncated)
-        names, signal = _signals(edf, subject, settings)
-        cut, classes, dropped = _trials_of_run(edf, signal, meaning, subject, settings)
+        names, signal = _signals(edf, subject, run, settings)
+        events, remark = _events_of_run(edf, subject, settings)
+        cut, classes, dropped = _trials_of_run(edf, signal, events, meaning, subject, settings)
         trials.append(cut)
         labels += classes
         ids += [1000 * run + i for i in range(len(classes))]
         notes += edf.notes
+        if remark:
+            notes.append(f"run {run}: {remark}")
         if dropped:
             notes.append(f"run {run}: {dropped} events cut off by the end of the recording")
-    if subject in IRREGULAR:
-        notes.append(f"irregular: {IRREGULAR[subject]}")
+    bad_runs, reason = IRREGULAR.get(subject, ((), ""))
+    if set(bad_runs).intersection(RUNS[settings.task]):
+        notes.append(f"irregular: {reason}")
     if not labels:
         raise DataError(f"PhysioNet subject {subject}: no event of task {settings.task!r} found.")
     return Recording(
@@ -130,7 +147,7 @@ def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recor
 
 
 def _signals(
-    edf: EdfFile, subject: str, settings: PhysionetSettings
+    edf: EdfFile, subject: str, run: int, settings: PhysionetSettings
 ) -> tuple[tuple[str, ...], NDArray[np.floating]]:
     by_name: dict[str, str] = {}
     for label in edf.labels():
@@ -148,28 +165,54 @@ def _signals(
     for name in names:
         rate = edf.rate_hz(by_name[name])
         if rate != RATE_HZ:
-            why = f" Subject {subject} is known for it: exclude it." if subject in IRREGULAR else ""
+            is_known = run in IRREGULAR.get(subject, ((), ""))[0]
+            why = f" Subject {subject} is known for it." if is_known else ""
             raise DataError(
-                f"{edf.path}: channel {name} has {rate:g} Hz, expected {RATE_HZ:g}.{why}"
+                f"{edf.path}: channel {name} has {rate:g} Hz, expected {RATE_HZ:g}.{why} "
+                f'Leave the subject out with exclude = ["{subject}"].'
             )
     signal = np.stack([edf.microvolts(by_name[name]) for name in names])
     require_finite(signal, str(edf.path), names)
     return names, signal
 
 
-def _trials_of_run(
-    edf: EdfFile,
-    signal: NDArray[np.floating],
-    meaning: Mapping[str, int],
-    subject: str,
-    settings: PhysionetSettings,
-) -> tuple[NDArray[np.floating], list[int], int]:
-    events = edf.annotations()
+def _events_of_run(
+    edf: EdfFile, subject: str, settings: PhysionetSettings
+) -> tuple[list[Annotation], str]:
+    """Return the events of a run, and what is unusual about them; DataError for unknown ones.
+
+    In a minute of rest the file's name says which state it is. When the minute is not marked as
+    rest, the one event that covers it counts as rest, and the short ones are left out.
+    """
+    events = list(edf.annotations())
     if unknown := {e.text for e in events if not re.fullmatch(r"T[012]", e.text)}:
         raise DataError(
             f"{edf.path}: subject {subject} has events {', '.join(sorted(unknown))}; "
             "expected T0, T1 and T2."
         )
+    if settings.task != "eyes" or all(event.text == REST for event in events):
+        return events, ""
+    longest = max(events, key=lambda event: event.duration_s)
+    if longest.duration_s < MINUTE_SHARE * sum(event.duration_s for event in events):
+        raise DataError(
+            f"{edf.path}: subject {subject} has {len(events)} events, the longest of "
+            f"{longest.duration_s:g} s; expected a minute of rest under one event. Check that the "
+            f'file is run 1 or 2, or leave the subject out with exclude = ["{subject}"].'
+        )
+    if longest.text == REST:
+        return events, ""
+    remark = f"its minute is marked {longest.text} instead of {REST} and was read as rest"
+    return [replace(longest, text=REST)], remark
+
+
+def _trials_of_run(
+    edf: EdfFile,
+    signal: NDArray[np.floating],
+    events: Sequence[Annotation],
+    meaning: Mapping[str, int],
+    subject: str,
+    settings: PhysionetSettings,
+) -> tuple[NDArray[np.floating], list[int], int]:
     samples = round(settings.trial_s * RATE_HZ)
     band = band_of(settings.band_hz)
     # The last record is filled up with zeros after the last event; they are no recording.
@@ -187,7 +230,7 @@ def _trials_of_run(
             raise DataError(
                 f"{edf.path}: subject {subject} has an event of {event.duration_s:g} s at "
                 f"{event.onset_s:g} s, shorter than trial_s = {settings.trial_s:g}. Choose a "
-                "shorter trial_s, or exclude the subject."
+                f'shorter trial_s, or leave the subject out with exclude = ["{subject}"].'
             )
         # An imagery event is one trial; a minute of rest is cut into as many as fit.
         count = (stop - start) // samples if settings.task == "eyes" else 1
@@ -212,11 +255,12 @@ def _run_path(root: Path, subject: str, run: int) -> Path:
 
 
 def download(root: Path, settings: PhysionetSettings) -> None:
-    """Fetch the task's runs of all regular subjects with MNE."""
+    """Fetch the task's runs of all subjects that are regular in them with MNE."""
     from mne.datasets import eegbci
 
+    left_out = irregular_subjects(settings)
     for subject in SUBJECTS:
-        if subject in IRREGULAR:
+        if subject in left_out:
             continue
         runs = [r for r in RUNS[settings.task] if not _run_path(root, subject, r).is_file()]
         if not runs:
@@ -251,6 +295,6 @@ DATASET = Dataset(
     files=source_files,
     load=load_subject,
     version=1,
-    excluded=lambda settings: {} if settings.include_irregular else IRREGULAR,
+    excluded=irregular_subjects,
     download=download,
 )

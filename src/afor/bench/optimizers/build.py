@@ -5,12 +5,12 @@ A name is one of the table in `registry`, or `module:Class` for any optimizer th
 """
 
 import difflib
-import importlib
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from afor.bench.errors import ConfigError
+from afor.bench.module_search import import_named
 from afor.bench.optimizers.registry import OPTIMIZERS, OptimizerEntry
 
 if TYPE_CHECKING:
@@ -105,18 +105,13 @@ def accepted_settings(name: str) -> list[inspect.Parameter]:
 
 
 def load_class(name: str) -> "type[Optimizer]":
-    """Import the class behind a name."""
+    """Import the class behind a name; raise ConfigError when it is none, and call nothing."""
     from torch.optim import Optimizer
 
     entry = find_entry(name)
-    module_name, _, class_name = (entry.target if entry else name).partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ConfigError(
-            f'optimizer "{name}": module "{module_name}" cannot be imported ({error}). '
-            f"Install it in this environment, or put its folder on PYTHONPATH."
-        ) from error
+    target = entry.target if entry else name
+    module_name, _, class_name = target.partition(":")
+    module = import_named(target, "optimizer")
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, Optimizer)):
         classes = [
