@@ -68,7 +68,9 @@ class DatasetEntry(_Entry):
 
     root: str = ""  # folder of the files; empty: NAME in $AFOR_DATA or ./data
     options: dict[str, Any] = Field(default_factory=dict)
-    subjects: Annotated[list[str], Field(min_length=1)] | None = None  # those found; `complete = true` insists on all
+    subjects: Annotated[list[str], Field(min_length=1)] | None = (
+        None  # those found; `complete = true` insists on all
+    )
     complete: bool = False
     # Test blocks; left out: one subject a fold.
     blocks: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
@@ -132,7 +134,9 @@ class Study(_Table):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
     description: str = ""
     seed: NonNegativeInt = 0
-    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1  # torch threads of each run: part of the bits
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = (
+        1  # torch threads of each run: part of the bits
+    )
     device: str = "cpu"
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # a finished search: a study's name or the path of its store

@@ -44,7 +44,9 @@ class Bci2aSettings(DataSettings):
     """Options; the defaults are the paper's Sec. IV-A."""
 
     sessions: Literal["TE", "T", "E"] = "TE"
-    start_s: Annotated[float, Field(ge=-2, le=5.5)] = 0.5  # Sec. IV-A: "0.5-3.5 s after cue onset (750 samples)"
+    start_s: Annotated[float, Field(ge=-2, le=5.5)] = (
+        0.5  # Sec. IV-A: "0.5-3.5 s after cue onset (750 samples)"
+    )
     stop_s: Annotated[float, Field(ge=-2, le=5.5)] = 3.5
     band_hz: BandHz = PAPER_BAND_HZ
     filter_scope: Literal["trial", "continuous"] = "trial"

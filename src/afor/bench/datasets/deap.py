@@ -36,12 +36,12 @@ class DeapSettings(DataSettings):
     """Options; the defaults are the paper's Sec. IV-A."""
 
     rating: Annotated[str, Field(pattern="^(valence|arousal|dominance|liking)$")] = "valence"
-    threshold: Annotated[float, Field(ge=0, le=10)] = 5.0  # Sec. IV-A: "binarize valence at threshold 5"; high is > 5
+    threshold: Annotated[float, Field(ge=0, le=10)] = (
+        5.0  # Sec. IV-A: "binarize valence at threshold 5"; high is > 5
+    )
     baseline: BaselineMode = "template"
     band_hz: BandHz = PAPER_BAND_HZ
-    window_samples: Samples = (
-        128  # Sec. IV-A: "non-overlapping 1 s clips of 128 time points"
-    )
+    window_samples: Samples = 128  # Sec. IV-A: "non-overlapping 1 s clips of 128 time points"
     stride_samples: Samples = 128
 
 
