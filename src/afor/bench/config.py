@@ -244,7 +244,7 @@ def _unusable_values(
         for key, value in items:
             yield from _unusable_values(value, (*path, key))
     elif isinstance(content, str):
-        if "\0" in content or not content.isascii() and not _is_text(content):
+        if "\0" in content or (not content.isascii() and not _is_text(content)):
             yield path, content, "text holds no NUL character and is valid UTF-8"
     elif isinstance(content, int):
         if not -(2**63) <= content < 2**63:

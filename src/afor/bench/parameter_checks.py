@@ -27,6 +27,7 @@ def check_values(what: str, function: Callable[..., Any], settings: Mapping[str,
 
     >>> def network(width: int = 8) -> None: ...
     >>> check_values('backbone "network"', network, {"width": 8})
+
     """
     for name, value in settings.items():
         expected = _parameter_type(function, name)

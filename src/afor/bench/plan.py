@@ -80,7 +80,8 @@ def make_plan(
     trainer = _user_code(study.trainer, DEFAULT_TRAINER)
     device = _device(study)
     backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
-    manifests, cells = {}, []
+    manifests: dict[str, Manifest] = {}
+    cells: list[Cell] = []
     for dataset in study.datasets:
         source = sources[dataset.name]
         manifest = make_splits(

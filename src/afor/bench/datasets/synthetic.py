@@ -78,9 +78,9 @@ class SyntheticSettings(DataSettings):
         kind = given.get("kind", "imagery")
         if not isinstance(kind, str) or kind not in RECIPES:
             return {"window_samples": 1, "stride_samples": 1, **given}
-        given_rate = given.get("rate_hz")
-        is_rate = isinstance(given_rate, int | float) and 0 < given_rate < math.inf
-        rate = float(given_rate) if is_rate else RECIPES[kind].rate_hz
+        rate = given.get("rate_hz")
+        if not (isinstance(rate, int | float) and 0 < rate < math.inf):
+            rate = RECIPES[kind].rate_hz
         return {
             "window_samples": round(DEFAULT_WINDOW_S[kind] * rate),
             "stride_samples": round(DEFAULT_STRIDE_S[kind] * rate),
@@ -93,7 +93,7 @@ class SyntheticSettings(DataSettings):
         trial_samples = round((self.trial_s or recipe.trial_s) * (self.rate_hz or recipe.rate_hz))
         channels = len(self.channels or recipe.channel_names)
         total = (self.trials or recipe.trials) * channels * trial_samples
-        if not 1 <= trial_samples or total > MAX_SAMPLES:
+        if not trial_samples >= 1 or total > MAX_SAMPLES:
             raise ValueError(
                 f"trials × channels × samples per trial is {total} for one subject, accepted are "
                 f"1 to {MAX_SAMPLES}. Change trials, channels, trial_s or rate_hz."

@@ -161,7 +161,7 @@ def _construct(
     params = tensors if "beta2_by_tensor" in accepted else [tensor for _, tensor in tensors]
     try:
         return cls(params, **arguments)
-    except Exception as error:  # noqa: BLE001  a class may refuse its arguments in any way
+    except Exception as error:
         raise ConfigError(f'optimizer "{name}" refuses its settings: {error}') from error
 
 
