@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from afor.bench.errors import ConfigError
+from afor.bench.parameter_checks import show_value
 from afor.bench.toml_lines import line_of
 
 PAPER_BACKBONES = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D
@@ -223,7 +224,7 @@ def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
     for path, value, reason in _unusable_values(content):
         key = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
         place = _place(where, text, path)
-        raise ConfigError(f"{place}: {key} = {_shown(value)} is not valid: {reason}.")
+        raise ConfigError(f"{place}: {key} = {show_value(value)} is not valid: {reason}.")
     try:
         study = Study.model_validate(content)
     except ValidationError as error:
@@ -280,7 +281,7 @@ def _explain(error: ValidationError, content: dict[str, Any], text: str, where: 
     if first["type"] == "missing":
         return f'{place}: the key "{key}" is missing. `afor study demo` shows a complete study.'
     message = first["msg"][0].lower() + first["msg"][1:]
-    return f"{place}: {key} = {_shown(first['input'])} is not valid: {message}."
+    return f"{place}: {key} = {show_value(first['input'])} is not valid: {message}."
 
 
 def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> tuple[str | int, ...]:
@@ -313,12 +314,6 @@ def _fields_at(path: Sequence[str | int]) -> list[str]:
 def _place(where: str, text: str, path: Sequence[str | int]) -> str:
     line = line_of(text, path)
     return f"{where}, line {line}" if line else where
-
-
-def _shown(value: Any) -> str:
-    is_long_number = isinstance(value, int) and value.bit_length() > 256
-    text = f"a number of {value.bit_length()} bits" if is_long_number else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _check_names(study: Study, text: str, where: str) -> None:

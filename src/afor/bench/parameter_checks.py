@@ -38,9 +38,22 @@ def check_values(what: str, function: Callable[..., Any], settings: Mapping[str,
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             message = first["msg"][0].lower() + first["msg"][1:]
-            text = str(value)
-            shown = text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}..."
-            raise ConfigError(f"{what}: {name} = {shown} is not valid: {message}.") from None
+            raise ConfigError(
+                f"{what}: {name} = {show_value(value)} is not valid: {message}."
+            ) from None
+
+
+def show_value(value: object) -> str:
+    """Return a value for a message, cut short where it is long.
+
+    >>> len(show_value([1] * 100))
+    60
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole numbers of thousands of digits
+        return f"a {type(value).__name__} with too many digits"
+    return text if len(text) <= SHOWN_LENGTH else f"{text[: SHOWN_LENGTH - 3]}..."
 
 
 @cache

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from afor.bench.errors import ConfigError, StoreError
 from afor.bench.execute import FinishedRun
 from afor.bench.output_files import write_output
+from afor.bench.parameter_checks import show_value
 from afor.bench.results import Expected, RunResult
 from afor.bench.runs import RunRecord
 from afor.bench.store import METRICS, Store, StoredCell, open_store
@@ -420,9 +421,8 @@ def _number(value: object) -> float | None:
 
 def _first_fault(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    shown = repr(first["input"])
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    return f"{first['loc'][0]} = {shown}: {first['msg']}" if first["loc"] else first["msg"]
+    fault = str(first["msg"])
+    return f"{first['loc'][0]} = {show_value(first['input'])}: {fault}" if first["loc"] else fault
 
 
 def _exists(path: Path) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from afor.bench.errors import ConfigError
+from afor.bench.parameter_checks import show_value
 from afor.bench.preprocess import Band
 
 # A pass band in hertz, or the word "none": TOML has no null.
@@ -49,9 +50,8 @@ def parse_settings(model: type[Settings], options: Mapping[str, Any], dataset: s
             reason = str(first.get("ctx", {}).get("error", first["msg"]))
             raise ConfigError(f"{dataset}: {reason}") from None
         key = str(first["loc"][0])
-        shown = repr(options.get(key))
-        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-        raise ConfigError(f"{dataset}: option {key} = {shown}: {first['msg']}.") from None
+        given = show_value(options.get(key))
+        raise ConfigError(f"{dataset}: option {key} = {given}: {first['msg']}.") from None
 
 
 def band_of(band_hz: BandHz) -> Band | None:

@@ -7,7 +7,6 @@ Everything a subject owns is the population's value plus ``shift`` times a draw 
 same direction, as ``shift = 1``. The model is written out in docs/explanation/synthetic.md.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from afor.bench.datasets.montage import electrode_xy
-from afor.bench.datasets.recording import Recording
+from afor.bench.datasets.recording import MAX_RATE_HZ, Recording
 from afor.bench.datasets.registry import Dataset, DatasetInfo
 from afor.bench.datasets.settings import DataSettings, Samples, Words
 from afor.bench.datasets.synthetic_recipes import RECIPES, FloatArray, Kind, Recipe
@@ -79,7 +78,7 @@ class SyntheticSettings(DataSettings):
         if not isinstance(kind, str) or kind not in RECIPES:
             return {"window_samples": 1, "stride_samples": 1, **given}
         rate = given.get("rate_hz")
-        if not (isinstance(rate, int | float) and 0 < rate < math.inf):
+        if not (isinstance(rate, int | float) and 0 < rate <= MAX_RATE_HZ):
             rate = RECIPES[kind].rate_hz
         return {
             "window_samples": round(DEFAULT_WINDOW_S[kind] * rate),
