@@ -139,4 +139,4 @@ def test_more_jobs_than_a_machine_can_hold_are_refused():
     for jobs in ("99999999999999999999", "-1"):
         shown = runner.invoke(app, ["plan", "demo", "-j", jobs])
         assert shown.exit_code == 2
-        assert "not in the range" in " ".join(shown.output.split())
+        assert "Invalid value for '-j'" in shown.output
