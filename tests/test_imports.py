@@ -15,7 +15,7 @@ ROOT = Path(afor.__file__).parent
 # A stage imports from itself and from stages above it, never from below (docs: design, style).
 # A name stands for the module and everything under it.
 OPTIMIZER = [
-    ["arithmetic", "control", "reference", "sums"],
+    ["arithmetic", "control", "layout_guard", "reference", "state_check", "sums"],
     ["fused", "group_plan", "triton_kernels", "triton_path"],
     ["functional", "released"],
     ["completion", "sharded"],
@@ -24,17 +24,17 @@ OPTIMIZER = [
     ["monitor"],
 ]
 BENCH = [
-    ["errors", "module_search", "toml_lines", "toml_text", "config", "presets", "places"],
-    ["named_code"],
+    ["errors", "module_search", "parameter_checks", "toml_lines", "toml_text", "config"],
+    ["presets", "places", "named_code"],
     ["seeds", "preprocess", "metrics", "devices"],
     ["datasets"],
-    ["trial_cache", "window_source", "windows", "array_windows", "data_check"],
+    ["output_files", "trial_cache", "window_source", "windows", "array_windows", "data_check"],
     ["splits"],
     ["backbones", "optimizers", "runs", "batches", "traces", "train"],
     ["overrides"],
     ["results", "execute", "jobs", "spool", "store_file", "store_lock", "plan", "store"],
     ["worker", "worker_starts", "engine", "engine_dask", "engines", "runner", "merge", "verify"],
-    ["estimate", "progress", "rates", "status", "failures", "show", "export", "fold_table"],
+    ["estimate", "progress", "rates", "status", "failures", "show", "fold_table"],
     ["names", "number_text", "fold_values", "noise_floor", "sensitivity"],
     ["paired_tests", "statistics"],
     ["published", "simulated", "results_files", "curves", "analysis"],

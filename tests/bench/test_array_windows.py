@@ -38,5 +38,5 @@ def test_arrays_that_do_not_fit_are_refused_with_their_shapes(windows, labels, s
 
 
 def test_negative_labels_are_refused() -> None:
-    with pytest.raises(DataError, match="negative"):
+    with pytest.raises(DataError, match="the lowest is -1"):
         ArrayWindows(np.zeros((1, 1, 1)), [-1], ["a"])

@@ -6,8 +6,17 @@ import sys
 import pytest
 
 from afor.bench.errors import ConfigError
-from afor.bench.export import FLOATING, WHOLE, export_rows, kind_of, to_csv, write_export
-from afor.bench.results_files import load_results
+from afor.bench.results_files import (
+    FLOATING,
+    WHOLE,
+    export_rows,
+    join_subjects,
+    kind_of,
+    load_results,
+    split_subjects,
+    to_csv,
+    write_export,
+)
 from afor.bench.store import open_store
 
 
@@ -29,20 +38,42 @@ def test_there_is_a_row_per_planned_run_with_every_bit(store):
     assert "nan in epoch 1" in rows[1]["reason"]
 
 
-@pytest.mark.parametrize("kind", ["csv", "json"])
-def test_what_is_exported_is_what_the_tables_read(store, tmp_path, kind):
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_what_is_exported_is_what_the_tables_read(tiny, tmp_path, kind):
+    if kind == "parquet":
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    tiny.write(optimizers=("a", "diverger"), subjects=6, draws=2)
+    text = tiny.file.read_text().replace("[[datasets]]", "[[datasets]]\nblocks = 3")
+    tiny.file.write_text(text)
+    tiny.run_inline()
     target = tmp_path / "deep" / f"runs.{kind}"
-    assert write_export(store, target, kind_of(target)) == 6
-    results, expected = load_results([target])
-    assert [(r.key, r.metrics["accuracy"]) for r in results] == [
-        (r.key, r.metrics["accuracy"]) for r in store.results()
-    ]
-    assert results[0].test_subjects == store.results()[0].test_subjects
+    with open_store(tiny.store) as store:
+        assert write_export(store, target, kind_of(target)) == 12
+        assert load_results([target]) == (store.results(), store.expected())
+        assert {len(run.test_subjects) for run in store.results()} == {2}
+        assert list(store.results()[0].metrics) == list(load_results([target])[0][0].metrics)
     if kind == "json":
-        assert expected == store.expected()
-        assert results == store.results()
         assert "NaN" not in target.read_text()
-        assert len(json.loads(target.read_text())["runs"]) == 6
+        assert len(json.loads(target.read_text())["runs"]) == 12
+
+
+def test_a_search_beside_a_study_counts_in_a_file_as_it_does_in_the_store(tiny, tmp_path):
+    tiny.write(optimizers=("a",), subjects=3, draws=1)
+    tiny.run_inline()
+    tiny.write(optimizers=("a",), subjects=3, draws=1, name="s", extra="search.grid = [0.1, 1.0]")
+    tiny.run_inline()
+    target = tmp_path / "runs.csv"
+    with open_store(tiny.store) as store:
+        write_export(store, target, "csv")
+        assert store.studies().keys() == {"tiny", "s"}
+        assert load_results([target]) == (store.results(), store.expected())
+        assert load_results([target], ["s"]) == (store.results("s"), store.expected("s"))
+
+
+@pytest.mark.parametrize("names", [("s01",), ("s01", "s02"), ("anna b", "c;d", "e\\", "f")])
+@pytest.mark.parametrize("is_export", [True, False])
+def test_subjects_of_any_name_come_back(names, is_export):
+    assert split_subjects(join_subjects(names), is_export=is_export) == names
 
 
 def test_parquet_without_pyarrow_names_the_extra_and_writes_nothing(store, tmp_path, monkeypatch):
@@ -81,7 +112,7 @@ def test_columns_keep_their_types_where_every_value_is_missing(tiny, tmp_path):
 def test_an_export_that_fails_leaves_the_old_file(store, tmp_path, monkeypatch):
     target = tmp_path / "runs.json"
     target.write_text("old")
-    monkeypatch.setattr("afor.bench.export.to_json", lambda *_: 1 / 0)
+    monkeypatch.setattr("afor.bench.results_files.to_json", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_export(store, target, "json")
     assert target.read_text() == "old"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from afor.bench.datasets.recording import count_classes
 from afor.bench.errors import DataError
 
 
@@ -42,9 +43,7 @@ class ArrayWindows:
                 f"{len(codes)} subjects and {len(self.trial_ids)} trials. Expected (n, channels, "
                 f"samples) and n of each."
             )
-        if self.labels.min() < 0:
-            raise DataError("labels must be 0, 1, 2, ...; found a negative one.")
-        self.n_classes = int(self.labels.max()) + 1
+        self.n_classes = count_classes(self.labels, "windows")
 
     def channel_statistics(
         self, subjects: Iterable[str]

@@ -7,8 +7,9 @@ Every message about a bad value names the key, its line and the nearest valid ke
 """
 
 import difflib
+import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,20 +20,31 @@ from pydantic import (
     ConfigDict,
     Field,
     NonNegativeInt,
-    PositiveInt,
     ValidationError,
     model_validator,
 )
 
 from afor.bench.errors import ConfigError
 from afor.bench.module_search import look_beside
+from afor.bench.parameter_checks import show_value
 from afor.bench.toml_lines import line_of
 
 PAPER_BACKBONES = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D
 DEFAULT_TRAINER = "afor.bench.execute:train_run"
 
+# Limits far above any study of this kind. They turn a slip of the keyboard into a sentence instead
+# of a plan that never ends.
+MAX_FILE_BYTES = 10_000_000
+MAX_NESTING = 20
+MAX_THREADS = 1024
+MAX_DRAWS = 1000
+MAX_COUNT = 1_000_000  # of epochs, windows in a batch, subjects, folds
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$", max_length=80)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+BatchSize = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # batch norm needs two windows
+Index = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
 
 
 class _Table(BaseModel):
@@ -58,11 +70,14 @@ class DatasetEntry(_Entry):
 
     root: str = ""  # folder of the files; empty: NAME in $AFOR_DATA or ./data
     options: dict[str, Any] = Field(default_factory=dict)
-    subjects: list[str] | None = None  # those found; `complete = true` insists on all
+    subjects: Annotated[list[str], Field(min_length=1)] | None = (
+        None  # those found; `complete = true` insists on all
+    )
     exclude: list[str] = Field(default_factory=list)  # subjects left out, by name
     complete: bool = False
-    blocks: Annotated[int, Field(ge=2)] | None = None  # test blocks; left out: one subject a fold
-    batch_size: Annotated[int, Field(ge=2)] | None = None
+    # Test blocks; left out: one subject a fold.
+    blocks: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
+    batch_size: BatchSize | None = None
     lr: dict[str, Rate] = Field(default_factory=dict)  # by backbone
 
 
@@ -86,21 +101,21 @@ class Training(_Table):
 
     lr: Rate = 1e-3
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4  # Sec. IV-C
-    batch_size: Annotated[int, Field(ge=2)] = 64  # Sec. IV-C
-    max_epochs: PositiveInt = 200  # Sec. IV-C
-    patience: PositiveInt = 30  # Sec. IV-C
+    batch_size: BatchSize = 64  # Sec. IV-C
+    max_epochs: Count = 200  # Sec. IV-C
+    patience: Count = 30  # Sec. IV-C
     normalization: Literal["zscore", "window", "none"] = "zscore"
-    subjects_per_batch: PositiveInt | None = None
+    subjects_per_batch: Count | None = None
     constraints: bool = True
 
 
 class Protocol(_Table):
     """How subjects are split, and which folds and draws of that are run."""
 
-    draws: PositiveInt = 5  # Sec. IV-B
+    draws: Annotated[int, Field(ge=1, le=MAX_DRAWS)] = 5  # Sec. IV-B
     validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.2  # Sec. IV-B
-    only_folds: list[NonNegativeInt] | None = None
-    only_draws: list[NonNegativeInt] | None = None
+    only_folds: Annotated[list[Index], Field(min_length=1)] | None = None
+    only_draws: Annotated[list[Index], Field(min_length=1)] | None = None
 
 
 class Search(_Table):
@@ -122,7 +137,9 @@ class Study(_Table):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
     description: str = ""
     seed: NonNegativeInt = 0
-    threads: PositiveInt = 1  # torch threads of each run: part of the bits
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = (
+        1  # torch threads of each run: part of the bits
+    )
     device: str = "cpu"
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # a finished search: a study's name or the path of its store
@@ -157,16 +174,22 @@ def study_text(name_or_path: str) -> tuple[str, str]:
 
     Modules that a file names may lie beside it from now on (`module_search.look_beside`).
     """
+    if name_or_path in preset_names():
+        return preset_text(name_or_path), f"preset {name_or_path}"
     path = Path(name_or_path)
-    if path.suffix == ".toml" or path.is_file():
-        look_beside(path)
-        try:
+    try:
+        if path.suffix == ".toml" or path.is_file():
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise ConfigError(
+                    f"{path} has {path.stat().st_size} bytes, a study has at most {MAX_FILE_BYTES}."
+                )
+            look_beside(path)
             return path.read_text("utf-8"), str(path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{path} cannot be read as a study ({error}). Start one with "
-                f"`afor study demo > {path}`."
-            ) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be read as a study ({error}). Start one with "
+            f"`afor study demo > my-study.toml`."
+        ) from None
     return preset_text(name_or_path), f"preset {name_or_path}"
 
 
@@ -188,21 +211,67 @@ def parse_study(text: str, where: str = "study") -> Study:
     Traceback (most recent call last):
     afor.bench.errors.ConfigError: study, line 2: unknown key "sede". Did you mean "seed"?
     """
+    return check_study(read_toml(text, where), where, text)
+
+
+def read_toml(text: str, where: str) -> dict[str, Any]:
+    """Read TOML; raise ConfigError for whatever is wrong with it."""
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(
+            f"{where} is nested too deeply: a study has at most {MAX_NESTING} levels of tables "
+            f"and lists."
+        ) from None
+    except ValueError as error:  # also an integer of thousands of digits
         raise ConfigError(f"{where} is not valid TOML: {error}.") from None
-    return check_study(content, where, text)
 
 
 def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
     """Check a study's content; lines are named where `text`, its TOML, is given."""
+    for path, value, reason in _unusable_values(content):
+        key = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
+        place = _place(where, text, path)
+        raise ConfigError(f"{place}: {key} = {show_value(value)} is not valid: {reason}.")
     try:
         study = Study.model_validate(content)
     except ValidationError as error:
         raise ConfigError(_explain(error, content, text, where)) from None
     _check_names(study, text, where)
     return study
+
+
+def _unusable_values(
+    content: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], Any, str]]:
+    """Yield what no setting can be, with its path and the reason: a study is stored as JSON."""
+    if isinstance(content, dict | list):
+        if len(path) >= MAX_NESTING:
+            yield path, content, f"tables and lists are nested at most {MAX_NESTING} deep"
+            return
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, value in items:
+            yield from _unusable_values(value, (*path, key))
+    elif isinstance(content, str):
+        if "\0" in content or (not content.isascii() and not _is_text(content)):
+            yield path, content, "text holds no NUL character and is valid UTF-8"
+    elif isinstance(content, int):
+        if not -(2**63) <= content < 2**63:
+            yield path, content, "a whole number must fit into 64 bits"
+    elif isinstance(content, float):
+        if not math.isfinite(content):
+            yield path, content, "a number must be finite"
+    else:  # TOML's dates and times
+        kinds = "text, numbers, true or false, lists and tables of these"
+        yield path, content, f"accepted are {kinds}; put a date in quotes"
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _explain(error: ValidationError, content: dict[str, Any], text: str, where: str) -> str:
@@ -220,7 +289,7 @@ def _explain(error: ValidationError, content: dict[str, Any], text: str, where: 
     if first["type"] == "missing":
         return f'{place}: the key "{key}" is missing. `afor study demo` shows a complete study.'
     message = first["msg"][0].lower() + first["msg"][1:]
-    return f"{place}: {key} = {_shown(first['input'])} is not valid: {message}."
+    return f"{place}: {key} = {show_value(first['input'])} is not valid: {message}."
 
 
 def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> tuple[str | int, ...]:
@@ -253,11 +322,6 @@ def _fields_at(path: Sequence[str | int]) -> list[str]:
 def _place(where: str, text: str, path: Sequence[str | int]) -> str:
     line = line_of(text, path)
     return f"{where}, line {line}" if line else where
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _check_names(study: Study, text: str, where: str) -> None:

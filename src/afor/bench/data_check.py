@@ -9,7 +9,7 @@ from typing import Any
 from afor.bench.datasets.checksums import Ledger
 from afor.bench.datasets.registry import STAND_IN_NOTE, get_dataset
 from afor.bench.errors import DataError
-from afor.bench.trial_cache import PreparedSubject, default_cache_dir
+from afor.bench.trial_cache import PreparedSubject, open_cache
 from afor.bench.windows import (
     Progress,
     check_together,
@@ -64,7 +64,7 @@ def check_dataset(
     dataset = get_dataset(name)
     settings = dataset.parse(options or {})
     place = resolve_root(dataset, root)
-    cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
+    cache = open_cache(cache_dir)
     chosen = choose_subjects(dataset, place, settings, subjects, exclude)
     ledger = Ledger(cache, place)
     prepared: list[PreparedSubject] = []

@@ -21,7 +21,7 @@ def pick_device(name: str) -> "torch.device":
         return torch.device(present[0])
     kind, _, number = name.partition(":")
     valid_number = not number or (
-        kind == "cuda" and number.isdigit() and int(number) < torch.cuda.device_count()
+        kind == "cuda" and number in map(str, range(torch.cuda.device_count()))
     )
     if kind not in present or not valid_number:
         raise ConfigError(

@@ -9,14 +9,15 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from afor.bench.config import DEFAULT_TRAINER
 from afor.bench.errors import ConfigError, TrainingError
-from afor.bench.metrics import Metrics
 from afor.bench.module_search import import_named, is_trainer
-from afor.bench.runs import Epoch, RunRecord, RunSettings
+from afor.bench.runs import RunRecord, RunSettings
 from afor.bench.splits import Split
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ class FinishedRun:
 def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
     """Train one run and return it as bytes, as `decode` reads them."""
     started = time.perf_counter()
-    record, reason, trace = None, "", ""
-    status: Status = "failed"
     try:
         trainer = resolve_trainer(spec.get("trainer", {}).get("source", DEFAULT_TRAINER))
         returned: object = trainer(spec, source)
@@ -59,23 +58,22 @@ def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
                 f"the trainer returned a {type(returned).__name__}, expected a RunRecord"
             )
         record = returned
-        status, reason = record.status, record.reason
+        # Without the seconds a worker takes once, to import torch.
+        elapsed_s = record.elapsed_s
+        content = encode(
+            FinishedRun(
+                key, record.status, record.reason, spec, record, "", environment(), now(), elapsed_s
+            )
+        )
+        decode(content)  # what another trainer returned must be readable too
+        return content
     except Exception as error:  # noqa: BLE001  a run may fail in any way, and only that run
         reason = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
         trace = traceback.format_exc()[-LONGEST_TRACEBACK:]
-    run = FinishedRun(
-        key=key,
-        status=status,
-        reason=reason,
-        spec=spec,
-        record=record,
-        traceback=trace,
-        environment=environment(),
-        finished_at=now(),
-        # Without the seconds a worker takes once, to import torch.
-        elapsed_s=record.elapsed_s if record else time.perf_counter() - started,
+        elapsed_s = time.perf_counter() - started
+    return encode(
+        FinishedRun(key, "failed", reason, spec, None, trace, environment(), now(), elapsed_s)
     )
-    return encode(run)
 
 
 def failed_run(key: str, spec: dict[str, Any], reason: str) -> bytes:
@@ -183,31 +181,67 @@ def encode(run: FinishedRun) -> bytes:
 
 
 def decode(content: bytes | str) -> FinishedRun:
-    """Read what `encode` wrote; ValueError when it is something else."""
+    """Read what `encode` wrote; ValueError when it is something else.
+
+    Types are checked, and that the parts fit each other, so that tables and exports may rely on it.
+    """
     try:
-        fields = json.loads(content)
-        if fields.pop("format") != FORMAT:
-            raise ValueError("a run of another format")
-        if fields["record"] is not None:
-            fields["record"] = _record(fields["record"])
-        return FinishedRun(**fields)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a finished run ({error})") from error
+        stored = _STORED_RUN.validate_json(content, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        reason = f"{place}: {first['msg']}" if place else first["msg"]
+        raise ValueError(f"not a finished run ({reason})") from None
+    if stored.format != FORMAT:
+        raise ValueError("a run of another format")
+    run = FinishedRun(**{field.name: getattr(stored, field.name) for field in fields(FinishedRun)})
+    if fault := _fault(run):
+        raise ValueError(f"not a finished run ({fault})")
+    return run
 
 
-def _record(fields: dict[str, Any]) -> RunRecord:
-    return RunRecord(
-        **{
-            **fields,
-            "history": tuple(Epoch(**epoch) for epoch in fields["history"]),
-            "test": _metrics(fields["test"]),
-            "test_trials": _metrics(fields["test_trials"]),
-            "train_class_counts": tuple(fields["train_class_counts"]),
-        }
-    )
+@dataclass(frozen=True)
+class _StoredRun(FinishedRun):
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    format: int
 
 
-def _metrics(fields: dict[str, Any] | None) -> Metrics | None:
-    if fields is None:
-        return None
-    return Metrics(**{**fields, "confusion": tuple(tuple(row) for row in fields["confusion"])})
+_STORED_RUN = TypeAdapter(_StoredRun)
+
+
+def _fault(run: FinishedRun) -> str:
+    """Say which part of a run does not fit the others; nothing when all fit."""
+    split, data = run.spec.get("split"), run.spec.get("data")
+    tested = split.get("test") if isinstance(split, dict) else None
+    if not (isinstance(tested, list) and tested and all(isinstance(name, str) for name in tested)):
+        return "spec.split.test is no list of subjects"
+    if not (isinstance(data, dict) and isinstance(data.get("fingerprint"), str)):
+        return "spec.data.fingerprint is missing"
+    record = run.record
+    if (record is None) != (run.status == "failed"):
+        return f"a {run.status} run {'without' if record is None else 'with'} a record"
+    if record is None:
+        return ""
+    if record.status != run.status:
+        return f"a {run.status} run whose record is {record.status}"
+    if record.best_epoch is not None and not 0 <= record.best_epoch < len(record.history):
+        return f"best_epoch {record.best_epoch} of {len(record.history)} epochs"
+    if (record.test is None) != (run.status != "done"):
+        return f"a {run.status} run {'without' if record.test is None else 'with'} a test result"
+    for test in (record.test, record.test_trials):
+        if test is None:
+            continue
+        counts = [count for row in test.confusion for count in row]
+        if (
+            any(len(row) != len(test.confusion) for row in test.confusion)
+            or min(counts, default=-1) < 0
+        ):
+            return "confusion is no square table of counts"
+        if sum(counts) != test.n or test.n < 1:
+            return f"confusion counts {sum(counts)} windows or trials, n is {test.n}"
+        if len(record.train_class_counts) != len(test.confusion):
+            return (
+                f"{len(record.train_class_counts)} classes to train, {len(test.confusion)} to test"
+            )
+    return ""

@@ -1,5 +1,6 @@
 """How figures look: one column wide, legible in print, told apart without colour vision."""
 
+import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from afor.bench.errors import ConfigError
+from afor.bench.output_files import write_output
 
 MM = 1 / 25.4  # inches
 COLUMN_MM = 88  # one column of the journals of this field
@@ -88,9 +90,10 @@ def save_figure(figure: Any, path: Path, *, dpi: int = DPI) -> None:
     if suffix not in FORMATS:
         raise ConfigError(f"{path}: a figure is written as {', '.join(FORMATS)}.")
     stamp = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(suffix, {})
-    path.parent.mkdir(parents=True, exist_ok=True)
+    content = io.BytesIO()
     with house_style():
-        figure.savefig(path, metadata=stamp, dpi=dpi)
+        figure.savefig(content, format=suffix[1:], metadata=stamp, dpi=dpi)
+    write_output(path, content.getvalue())
 
 
 def color_of(name: str, position: int = 0) -> str:

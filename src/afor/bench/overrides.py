@@ -21,6 +21,7 @@ from afor.bench.config import (
     Training,
     check_study,
     preset_text,
+    read_toml,
 )
 from afor.bench.errors import ConfigError
 from afor.bench.toml_text import toml_text
@@ -29,7 +30,7 @@ from afor.bench.toml_text import toml_text
 CATALOGUE = ("paper", "physionet", "demo")
 LISTS = ("datasets", "backbones", "optimizers")
 NAME_LENGTH = 80  # of a study, as in config.py
-_COPY = re.compile(r"^(?P<use>.+)_seed_(?P<seed>\d+)$")
+_COPY = re.compile(r"^(?P<use>.+)_seed_(?P<seed>[0-9]{1,18})$")
 
 Content = dict[str, Any]
 
@@ -70,7 +71,7 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
     words = changes.words()
     if not words:
         return text
-    content = tomllib.loads(text)
+    content = read_toml(text, where)
     check_study(content, where, text)  # a mistake in the file is told with its line
     known = content["name"]
     for kind in LISTS:
@@ -237,7 +238,7 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
         raise ConfigError(f"{option} {text}: expected KEY=VALUE, such as shift=1.0 or kind=sleep.")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return key.strip(), value.strip()
 
 

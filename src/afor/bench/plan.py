@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # Raise it when the training code gives other numbers for the same spec.
 NUMERICS = 1
 
+# A plan holds all its runs, each with the names of its subjects: more would fill the memory.
+MAX_RUNS = 200_000
+
 Spec = dict[str, Any]
 # The learning rate found by a search for (data set, backbone, optimizer entry).
 FindRate = Callable[[str, str, OptimizerEntry], float]
@@ -77,7 +80,8 @@ def make_plan(
     trainer = _user_code(study.trainer, "trainer", DEFAULT_TRAINER)
     device = _device(study)
     backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
-    manifests, cells = {}, []
+    manifests: dict[str, Manifest] = {}
+    cells: list[Cell] = []
     for dataset in study.datasets:
         source = sources[dataset.name]
         manifest = make_splits(
@@ -97,7 +101,9 @@ def make_plan(
             "window_samples": source.window_samples,
             "stride_samples": source.stride_samples,
         }
-        for split in _selected(study, manifest):
+        selected = _selected(study, manifest)
+        _check_size(study, len(cells), dataset.name, len(selected))
+        for split in selected:
             for backbone in study.backbones:
                 for optimizer in study.optimizers:
                     for label, rate in _rates(study, dataset, backbone, optimizer, find_rate):
@@ -215,7 +221,24 @@ def _selected(study: Study, manifest: Manifest) -> list[Split]:
     only_draws = study.protocol.only_draws
     wanted_folds = sorted(set(range(manifest.blocks) if folds is None else folds))
     wanted_draws = sorted(set(draws if only_draws is None else only_draws))
-    return [manifest.split(fold, draw) for fold in wanted_folds for draw in wanted_draws]
+    splits = {(split.fold, split.draw): split for split in manifest.splits}
+    return [
+        splits.get((fold, draw)) or manifest.split(fold, draw)  # which says what there is
+        for fold in wanted_folds
+        for draw in wanted_draws
+    ]
+
+
+def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
+    """Raise ConfigError, before they are listed, when the runs of a data set are too many."""
+    rates = len(study.search.grid) if study.search else 1
+    runs = splits * len(study.backbones) * len(study.optimizers) * rates
+    if planned + runs > MAX_RUNS:
+        raise ConfigError(
+            f"{study.name} has {planned + runs} runs up to the data set {dataset}, a study has at "
+            f"most {MAX_RUNS}. Take fewer draws, folds, backbones or optimizers, or make several "
+            f"studies of it."
+        )
 
 
 def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
@@ -270,7 +293,7 @@ def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
         return  # another trainer gives names and settings a meaning of its own
     import torch
 
-    from afor.bench.backbones import build_backbone
+    from afor.bench.backbones import BACKBONES, build_backbone
     from afor.bench.backbones.registry import check_backbone
     from afor.bench.execute import input_shape
     from afor.bench.optimizers import check_optimizer
@@ -288,5 +311,10 @@ def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
             try:
                 with torch.device("meta"):
                     build_backbone(backbone.use, input_shape(source), **backbone.settings)
-            except (NotImplementedError, RuntimeError):
-                pass  # a user's network that cannot be built without memory; its runs will tell
+            except (NotImplementedError, RuntimeError) as error:
+                if backbone.use in BACKBONES:
+                    raise ConfigError(
+                        f"Backbone {backbone.name!r} cannot be built for the windows of "
+                        f"{source.dataset}: {error}"
+                    ) from error
+                # a user's network that cannot be built without memory; its runs will tell

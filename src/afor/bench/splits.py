@@ -20,6 +20,8 @@ from afor.bench.seeds import derive_seed
 FORMAT = 1
 # Sec. IV-B: "approximately 20%". Of ALL subjects: only that gives the paper's 6, 2 and 20.
 VALIDATION_SHARE = 0.2
+# Each split holds the names of all subjects. So many names, in all splits, take seconds to draw.
+MAX_NAMES = 5_000_000
 DRAWS = 5  # Sec. IV-B: "the validation split is drawn five times"
 
 
@@ -84,10 +86,18 @@ def make_splits(
             f"{dataset}: draws must be at least 1 and the validation share between 0 and 1, "
             f"got {draws} and {validation_share}."
         )
+    folds = len(names) if blocks is None else blocks
+    if folds * draws * len(names) > MAX_NAMES:
+        raise ConfigError(
+            f"{dataset}: {folds} folds with {draws} draws of {len(names)} subjects are too many "
+            f"splits; folds × draws × subjects must be at most {MAX_NAMES}. Take fewer draws or "
+            f"fewer subjects, or set blocks."
+        )
     n_validation = max(1, math.floor(validation_share * len(names) + 0.5))
     splits = []
     for fold, test in enumerate(_test_blocks(dataset, names, blocks, study_seed)):
-        rest = [name for name in names if name not in test]
+        tested = set(test)
+        rest = [name for name in names if name not in tested]
         if len(rest) <= n_validation:
             raise ConfigError(
                 f"{dataset}: fold {fold} tests {len(test)} of {len(names)} subjects and "
@@ -106,7 +116,6 @@ def make_splits(
                     test=tuple(test),
                 )
             )
-    folds = splits[-1].fold + 1
     manifest = Manifest(dataset, study_seed, folds, tuple(names), tuple(splits))
     prove_disjoint(manifest)
     return manifest
@@ -219,7 +228,7 @@ def read_manifest(path: Path) -> Manifest:
 
 def _checked_subjects(dataset: str, subjects: Sequence[str]) -> list[str]:
     names = sorted(subjects)
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted({name for name, next_name in pairwise(names) if name == next_name})
     if twice:
         raise LeakageError(
             f"{dataset}: subject {', '.join(twice)} is listed twice. One person, one name: "

@@ -2,7 +2,6 @@
 
 from afor.bench.fold_values import Cell, Cells
 from afor.bench.names import metric_scale
-from afor.bench.noise_floor import is_control
 from afor.bench.number_text import mean_sd_text
 from afor.bench.table_formats import TableCell
 
@@ -18,15 +17,19 @@ NO_CONTROLS_NOTE = (
 
 
 def incomplete_note(cells: Cells) -> list[str]:
-    """Return a sentence on what is missing, or nothing."""
-    missing = [c for c in cells.values() if not c.complete and not is_control(c.optimizer)]
+    """Return what is missing and how tables show it, or nothing."""
+    sentence = incomplete_sentence(cells)
+    how = "Where a table shows them they are marked (done/expected), never starred, and not ranked."
+    return [f"{sentence} {how}"] if sentence else []
+
+
+def incomplete_sentence(cells: Cells) -> str:
+    """Count the incomplete cells, A/A controls too, and their missing runs; empty if complete."""
+    missing = [c for c in cells.values() if not c.complete]
     if not missing:
-        return []
+        return ""
     runs = sum(c.expected - c.done for c in missing)
-    return [
-        f"Incomplete: {len(missing)} of {len(cells)} cells lack {runs} runs. They are marked "
-        "(done/expected), never starred, and not ranked."
-    ]
+    return f"Incomplete: {len(missing)} of {len(cells)} cells lack {runs} runs."
 
 
 def partial(cell: Cell) -> str:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from afor.bench.datasets.checksums import sha256_of, write_atomically
 from afor.bench.datasets.recording import Recording, SourceFile, trial_hashes
+from afor.bench.errors import ConfigError
 
 FORMAT_VERSION = 1
 REST_AGE_S = 3600
@@ -55,6 +56,26 @@ class PreparedSubject:
     def class_counts(self) -> tuple[int, ...]:
         """Return the number of trials of each class."""
         return tuple(np.bincount(self.labels, minlength=len(self.class_names)).tolist())
+
+
+def open_cache(given: str | Path | None) -> Path:
+    """Return the cache folder, made if missing; ConfigError when it cannot be one."""
+    folder = Path(given) if given is not None else default_cache_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        shown = str(folder)[:200]
+        raise ConfigError(
+            f"The cache folder {shown} cannot be used ({reason}). Name a folder that can be made "
+            f"and written with --cache-dir or $AFOR_CACHE."
+        ) from None
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(
+            f"The cache folder {folder} cannot be written. Name another with --cache-dir or "
+            f"$AFOR_CACHE."
+        )
+    return folder
 
 
 def default_cache_dir() -> Path:

@@ -18,7 +18,7 @@ from afor.bench.datasets.settings import DataSettings
 from afor.bench.errors import ConfigError, DataError, LeakageError
 from afor.bench.trial_cache import (
     PreparedSubject,
-    default_cache_dir,
+    open_cache,
     read_subject,
     subject_key,
     write_subject,
@@ -59,7 +59,7 @@ def open_windows(
     dataset = get_dataset(name)
     settings = dataset.parse(options or {})
     place = resolve_root(dataset, root)
-    cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
+    cache = open_cache(cache_dir)
     chosen = choose_subjects(dataset, place, settings, subjects, exclude)
     ledger = Ledger(cache, place)
     prepared = []
@@ -100,10 +100,18 @@ def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
     info = dataset.info
     how = f"Get the data from {info.where}; expected layout: {info.layout}"
     place = Path(root) if root is not None else default_root(info.name)
-    if not place.is_dir():
+    if not _is_folder(place):
         hint = " Name it with --root." if root is None else ""
-        raise DataError(f"{info.title}: there is no folder {place}.{hint} {how}.")
+        shown = str(place) if len(str(place)) <= 200 else f"{str(place)[:200]}..."
+        raise DataError(f"{info.title}: there is no folder {shown}.{hint} {how}.")
     return place
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name that is too long, or holds a NUL character
+        return False
 
 
 def default_root(name: str) -> Path:

@@ -133,3 +133,10 @@ def test_help_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_more_jobs_than_a_machine_can_hold_are_refused():
+    for jobs in ("99999999999999999999", "-1"):
+        shown = runner.invoke(app, ["plan", "demo", "-j", jobs])
+        assert shown.exit_code == 2
+        assert "Invalid value for '-j'" in shown.output

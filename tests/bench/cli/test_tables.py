@@ -163,3 +163,21 @@ def test_the_papers_contradiction_is_one_command_away():
 def test_a_table_of_curves_needs_a_store(store):
     assert "needs a store" in refuse(ConfigError, "table", "convergence")
     assert "holds results only" in refuse(ConfigError, "table", "convergence", store)
+
+
+def test_the_table_and_the_line_above_it_count_missing_runs_alike(tmp_path):
+    results, expected = simulate_results({**GAINS, "adam_seed_1": 0.0}, datasets=["bci2a"], draws=2)
+    lacking = [r for r in results if (r.optimizer, r.fold) not in {("afor", 3), ("adam_seed_1", 3)}]
+    write_results(tmp_path / "r.json", lacking, expected)
+    shown = runner.invoke(app, ["table", "main", str(tmp_path / "r.json")])
+    sentence = f"Incomplete: 2 of {len(expected)} cells lack 4 runs."
+    assert sentence in shown.stderr
+    assert sentence in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize("words", [["table", "main"], ["figure", "gain"], ["report"]])
+def test_an_output_that_cannot_be_written_gives_a_sentence(store, tmp_path, words):
+    (tmp_path / "file").touch()
+    for target in (tmp_path / "file" / "out.pdf", tmp_path):
+        shown = runner.invoke(app, [*words, str(store), "--output", str(target)])
+        assert isinstance(shown.exception, ConfigError)

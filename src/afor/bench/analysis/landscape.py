@@ -30,6 +30,7 @@ from afor.bench.analysis.plane import (
 from afor.bench.analysis.replay import ChosenRun
 from afor.bench.analysis.trajectories import Trajectory
 from afor.bench.errors import ConfigError
+from afor.bench.output_files import write_output
 from afor.bench.seeds import derive_substep
 
 FORMAT = 1
@@ -249,8 +250,7 @@ def measure_path(
 
 def write_landscape(found: Landscape, path: Path) -> None:
     """Write everything as JSON, which the table, the figure and the report read."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(landscape_json(found), "utf-8")
+    write_output(path, landscape_json(found))
 
 
 def landscape_json(found: Landscape) -> str:

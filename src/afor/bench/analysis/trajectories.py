@@ -4,6 +4,7 @@ trajectory = record_trajectory(find_run(study, optimizer="afor"))
 trajectory.weights  # (points, weights): as initialised, then after every epoch
 """
 
+import io
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from afor.bench.analysis.replay import ChosenRun
 from afor.bench.errors import ConfigError, TrainingError
+from afor.bench.output_files import write_output
 
 if TYPE_CHECKING:
     import torch
@@ -136,9 +138,9 @@ def save_trajectories(path: Path, trajectories: Sequence[Trajectory], every_step
     for one in trajectories:
         for field in FIELDS:
             content[f"{one.optimizer}/{one.key}/{field}"] = np.asarray(getattr(one, field))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as stream:
-        np.savez(stream, **content)  # type: ignore[arg-type]
+    stream = io.BytesIO()
+    np.savez(stream, **content)  # type: ignore[arg-type]
+    write_output(path, stream.getvalue())
 
 
 def load_trajectories(path: Path, every_steps: int) -> dict[str, Trajectory]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from afor.bench.backbones.settings import Form, check_choice
+from afor.bench.backbones.settings import Dropout, Form, check_choice
 from afor.bench.backbones.shape import InputShape
 
 Recurrent = Literal["single", "sequence"]
@@ -37,7 +37,7 @@ class ACRNN(nn.Module):
         shape: InputShape,
         *,
         recurrent: Recurrent = "single",
-        dropout: float = 0.5,
+        dropout: Dropout = 0.5,
         form: Form = "fast",
     ) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from afor.bench.backbones.settings import check_choice
+from afor.bench.backbones.settings import Dropout, Filters, FilterSamples, check_choice
 from afor.bench.backbones.shape import InputShape
 from afor.bench.backbones.spatial_first import spatial_first_block
 from afor.bench.backbones.toeplitz import same_filter, same_padding
@@ -54,11 +54,11 @@ class EEGNet(nn.Module):
         self,
         shape: InputShape,
         *,
-        temporal_filters: int = 8,  # F1
-        depth: int = 2,  # D: spatial filters per temporal filter
-        separable_filters: int = 16,  # F2
-        kernel_samples: int | None = None,
-        dropout: float = 0.25,
+        temporal_filters: Filters = 8,  # F1
+        depth: Filters = 2,  # D: spatial filters per temporal filter
+        separable_filters: Filters = 16,  # F2
+        kernel_samples: FilterSamples | None = None,
+        dropout: Dropout = 0.25,
         max_norm: bool = True,
         form: EEGNetForm = "auto",
     ) -> None:

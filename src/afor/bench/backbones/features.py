@@ -40,6 +40,11 @@ class DifferentialEntropy(nn.Module):
         frequencies = [index * resolution_hz for index in range(shape.samples // 2 + 1)]
         bands = []
         for low_hz, high_hz in bands_hz:
+            if not 0 <= low_hz < high_hz:
+                raise ConfigError(
+                    f"The band {low_hz:g}–{high_hz:g} Hz is empty: bands_hz needs pairs of hertz "
+                    f"with 0 <= low < high."
+                )
             if high_hz > shape.rate_hz / 2:
                 raise ConfigError(
                     f"The band {low_hz:g}–{high_hz:g} Hz needs a sampling rate of at least "

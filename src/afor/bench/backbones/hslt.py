@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from afor.bench.backbones.features import BANDS_HZ, DifferentialEntropy
 from afor.bench.backbones.regions import region_indices
-from afor.bench.backbones.settings import Form, check_choice
+from afor.bench.backbones.settings import Bands, Dropout, Form, check_choice
 from afor.bench.backbones.shape import InputShape
 from afor.bench.backbones.stacked import stacked_block, stacked_encoder
 from afor.bench.backbones.tokens import LogPowerTokens
@@ -46,9 +46,9 @@ class HSLT(nn.Module):
         shape: InputShape,
         *,
         tokenizer: Tokenizer = "conv",
-        bands_hz: Sequence[tuple[float, float]] = BANDS_HZ,
+        bands_hz: Bands = BANDS_HZ,
         regions: Sequence[Sequence[str]] | None = None,
-        dropout: float = 0.4,
+        dropout: Dropout = 0.4,
         form: Form = "fast",
     ) -> None:
         super().__init__()

@@ -5,7 +5,6 @@ adaptation parts of the original (discriminator, pseudo-labels, memory bank) nee
 of the target subject, which the strict cross-subject protocol forbids, so they are not built.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from afor.bench.backbones.features import BANDS_HZ, DifferentialEntropy
-from afor.bench.backbones.settings import Form, check_choice
+from afor.bench.backbones.settings import Bands, Dropout, Form, Seed, check_choice
 from afor.bench.backbones.shape import InputShape
 from afor.bench.errors import ConfigError
 
@@ -42,9 +41,9 @@ class NSALDGAT(nn.Module):
         shape: InputShape,
         *,
         node_features: NodeFeatures = "de",
-        bands_hz: Sequence[tuple[float, float]] = BANDS_HZ,
-        dropout: float = 0.25,
-        graph_seed: int = 0,
+        bands_hz: Bands = BANDS_HZ,
+        dropout: Dropout = 0.25,
+        graph_seed: Seed = 0,
         form: Form = "fast",
     ) -> None:
         super().__init__()

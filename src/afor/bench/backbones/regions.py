@@ -142,7 +142,7 @@ def electrode_positions() -> dict[str, _Place]:
 
 def _mirror_name(name: str) -> str:
     """Return the electrode on the other side: odd numbers are left, even ones right."""
-    match = re.fullmatch(r"(\D+)(\d+)(H?)", name)
+    match = re.fullmatch(r"(\D+)([0-9]{1,2})(H?)", name)
     if match is None:
         return name
     stem, number, half = match[1], int(match[2]), match[3]

@@ -14,8 +14,9 @@ from afor.bench.backbones.nsal_dgat import NSALDGAT
 from afor.bench.backbones.shape import InputShape
 from afor.bench.errors import ConfigError
 from afor.bench.module_search import ADVICE, import_named, returns
+from afor.bench.parameter_checks import check_values
 
-BACKBONES: dict[str, Callable[..., nn.Module]] = {
+BACKBONES: dict[str, type[nn.Module]] = {
     "eegnet": EEGNet,
     "acrnn": ACRNN,
     "nsal_dgat": NSALDGAT,
@@ -44,6 +45,7 @@ def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
     """
     factory, inputs = _resolve(name, shape)
     _check_call(name, factory, inputs, settings)
+    _check_values(name, settings)
     model = factory(shape, **settings) if inputs is None else factory(**inputs, **settings)
     if not isinstance(model, nn.Module):
         raise ConfigError(
@@ -56,6 +58,7 @@ def check_backbone(name: str, settings: Mapping[str, Any]) -> None:
     """Raise a ConfigError if the name or a setting is not valid; build nothing."""
     factory, inputs = _resolve(name, InputShape.unnamed(1, samples=1, rate_hz=1, classes=2))
     _check_call(name, factory, inputs, settings)
+    _check_values(name, settings)
 
 
 _Inputs = dict[str, Any] | None
@@ -143,6 +146,12 @@ def _check_call(
     missing = [k for k in accepted if named[k].default is kinds.empty and k not in settings]
     if missing:
         raise ConfigError(f"Backbone {name!r} needs the setting {', '.join(missing)}.")
+
+
+def _check_values(name: str, settings: Mapping[str, Any]) -> None:
+    """Check the values for our own networks; other people's annotations promise nothing."""
+    if name in BACKBONES:
+        check_values(f"Backbone {name!r}", BACKBONES[name].__init__, settings)
 
 
 def _nearest(key: str, accepted: Any) -> str:

@@ -70,3 +70,11 @@ def main() -> None:
             raise
         typer.echo(f"afor: {error}", err=True)
         raise SystemExit(error.exit_code) from None
+    except OSError as error:  # the file system refuses: a full disk, a folder without permission
+        if "--debug" in sys.argv:
+            raise
+        path = error.filename2 or error.filename
+        place = f"{str(path)[:200]}: " if path is not None else ""
+        reason = error.strerror or error
+        typer.echo(f"afor: {place}the system refuses to read or write ({reason}).", err=True)
+        raise SystemExit(1) from None

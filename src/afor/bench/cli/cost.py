@@ -27,10 +27,14 @@ def cost(
         list[str] | None,
         typer.Option(help="Only these, and Adam; repeatable. [default: the paper's seven]"),
     ] = None,
-    batch: Annotated[int, typer.Option(help="Windows; 0: the paper's, 256 or 64.")] = 0,
+    batch: Annotated[
+        int, typer.Option(min=0, max=65_536, help="Windows; 0: the paper's, 256 or 64.")
+    ] = 0,
     weight_decay: Annotated[float, typer.Option(help="As Sec. IV-C; 0 leaves it out.")] = 1e-4,
-    rounds: Annotated[int, typer.Option(help="In each, all take their turn.")] = 25,
-    threads: Annotated[int, typer.Option(help="Of torch.")] = 1,
+    rounds: Annotated[
+        int, typer.Option(min=1, max=100_000, help="In each, all take their turn.")
+    ] = 25,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Of torch.")] = 1,
     form: Annotated[
         str | None,
         typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}. [default: by --output]"),
@@ -84,6 +88,8 @@ def cost(
         typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
     elif not tables or form:
         typer.echo(render(built, form or "terminal", standalone=False).rstrip("\n"))
+    from afor.bench.output_files import write_output
+
     for target in tables:
         kind = by_suffix(target)
         text = (
@@ -91,8 +97,7 @@ def cost(
             if kind == "json"
             else render(built, kind, standalone=False, to_file=True)
         )
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, "utf-8")
+        write_output(target, text)
         typer.echo(str(target), err=True)
     if pictures:
         from afor.bench.cost_figure import growth_figure

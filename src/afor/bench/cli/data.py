@@ -166,8 +166,12 @@ def twin(
     name: Annotated[str, typer.Argument(help="deap, bci2a or isruc.")],
     root: Annotated[Path, typer.Argument(help="New folder for the files.")],
     subject: Annotated[list[str] | None, typer.Option(help="Only these subjects.")] = None,
-    trials: Annotated[int, typer.Option(help="Trials of a session; 0: as many as real.")] = 0,
-    seed: Annotated[int, typer.Option(help="Another seed, other subjects.")] = 0,
+    trials: Annotated[
+        int, typer.Option(min=0, max=10_000, help="Trials of a session; 0: as many as real.")
+    ] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Another seed, other subjects.")
+    ] = 0,
 ) -> None:
     """Write a synthetic stand-in in a data set's real format, to rehearse without the data."""
     from afor.bench.datasets.registry import STAND_IN_MARK

@@ -48,11 +48,14 @@ def export(
     store: StorePath = None,
 ) -> None:
     """Write one row per run: place, status, metrics, timings, key."""
-    from afor.bench.export import export_rows, kind_of, to_csv, write_export
+    from afor.bench.output_files import check_output
     from afor.bench.places import find_store
+    from afor.bench.results_files import export_rows, kind_of, to_csv, write_export
     from afor.bench.store import open_store
 
     kind = kind_of(target) if target else "csv"
+    if target is not None:
+        check_output(target)
     with open_store(find_store(name, store)) as opened:
         if target is None:
             typer.echo(to_csv(export_rows(opened)), nl=False)

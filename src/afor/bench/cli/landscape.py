@@ -38,9 +38,9 @@ def landscape(
     center: Annotated[
         str, typer.Option(help="Whose solution lies in the middle. [default: afor, else the last]")
     ] = "",
-    fold: Annotated[int, typer.Option(help="The fold of the run.")] = 0,
-    draw: Annotated[int, typer.Option(help="The draw of the run.")] = 0,
-    grid: Annotated[int, typer.Option(help="Points along each direction.")] = 51,
+    fold: Annotated[int, typer.Option(min=0, help="The fold of the run.")] = 0,
+    draw: Annotated[int, typer.Option(min=0, help="The draw of the run.")] = 0,
+    grid: Annotated[int, typer.Option(max=1001, help="Points along each direction.")] = 51,
     span: Annotated[
         float | None, typer.Option(help="The grid reaches from -SPAN to SPAN. [default: the paths]")
     ] = None,
@@ -66,7 +66,10 @@ def landscape(
         typer.Option("--output", "-o", help=".json, .pdf, .svg or .png; repeatable."),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("-j", "--jobs", help="Processes for the grid. [default: cores]")
+        int,
+        typer.Option(
+            "-j", "--jobs", min=0, max=1024, help="Processes for the grid. [default: cores]"
+        ),
     ] = 0,
     cache_dir: CachePath = None,
     root: Roots = None,

@@ -66,8 +66,9 @@ def matched(
             place = (made.store_study, made.dataset, made.backbone, optimizer)
             sizes = _sizes(opened, *place, root, cache_dir)
             made = make(sizes=sizes)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(made.toml, "utf-8")
+    from afor.bench.output_files import write_output
+
+    write_output(output, made.toml)
     if json_:
         names = ("dataset", "backbone", "optimizer", "runs", "steps", "beta2", "weighting")
         found = {name: getattr(made, name) for name in names}

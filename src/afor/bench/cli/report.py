@@ -34,9 +34,11 @@ def report(
     """Write one offline HTML file: the answer first, then tables, figures, folds and downloads."""
     from afor.bench.fold_values import collect_cells
     from afor.bench.names import PAPER_METRICS
+    from afor.bench.output_files import check_output, write_output
     from afor.bench.report import ReportInput, render_report
     from afor.bench.results_files import is_store, load_records, load_results, load_studies
 
+    check_output(output)
     results, expected = load_results(paths, study or ())
     stores = [path for path in paths if is_store(path)]
     given = ReportInput(
@@ -54,8 +56,7 @@ def report(
         metrics=metric or PAPER_METRICS,
         static=static,
     )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(page, "utf-8")
+    write_output(output, page)
     typer.echo(f"{output}  ({len(page.encode()) / 1e6:.1f} MB, opens in any browser)")
     typer.echo(f"\nNext: open {output}", err=True)
 

@@ -29,7 +29,13 @@ StudyName = Annotated[
 StorePath = Annotated[Path | None, typer.Option("--store", help="[default: results/NAME.db]")]
 CachePath = Annotated[Path | None, typer.Option("--cache-dir", help="[default: $AFOR_CACHE]")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Jobs = Annotated[int, typer.Option("-j", "--jobs", help="Runs at the same time. [default: cores]")]
+MAX_JOBS = 1024
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "-j", "--jobs", min=0, max=MAX_JOBS, help="Runs at the same time. [default: cores]"
+    ),
+]
 Roots = Annotated[
     list[str] | None,
     typer.Option(

@@ -102,6 +102,10 @@ def table(
     standalone: Annotated[bool, typer.Option(help="LaTeX: a whole document.")] = False,
 ) -> None:
     """Print one table for reading (terminal), a README, a paper (LaTeX) or a program."""
+    from afor.bench.output_files import check_output, write_output
+
+    if output is not None:
+        check_output(output)
     wanted = choose(form or by_suffix(output), FORMATS, "--format")
     built = _build(
         choose(name, TABLES, "the table"), paths, metric, baseline, optimizer, study, ours
@@ -110,8 +114,7 @@ def table(
     if output is None:
         typer.echo(text.rstrip("\n"))
     else:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, "utf-8")
+        write_output(output, text)
         typer.echo(str(output))
     if name in (*FROM_RESULTS, *FROM_STORES):
         drawn = name if name in (*RESULT_FIGURES, *CURVE_FIGURES) else "gain"
@@ -138,6 +141,7 @@ def figure(
     """Draw one figure, one column (88 mm) wide, as PDF, SVG or PNG."""
     from afor.bench.figure_style import FORMATS as FIGURE_FORMATS
     from afor.bench.figure_style import save_figure
+    from afor.bench.output_files import check_output
 
     name = choose(name, FIGURES, "the figure")
     targets = output or [Path(f"{name}.pdf")]
@@ -145,6 +149,7 @@ def figure(
         if target.suffix.lower() not in FIGURE_FORMATS:
             accepted = ", ".join(FIGURE_FORMATS)
             raise ConfigError(f"--output {target}: a figure is written as {accepted}.")
+        check_output(target)
     if name in FILE_FIGURES:
         drawn = _draw_landscape(data)
     elif data is not None or name in CURVE_FIGURES:
@@ -319,19 +324,14 @@ def _draw_file(name: str, data: Path) -> Any:
 def _cells(paths: list[Path] | None, study: list[str] | None) -> "Cells":
     from afor.bench.fold_values import collect_cells
     from afor.bench.results_files import load_results
+    from afor.bench.table_parts import incomplete_sentence
 
     if not paths:
         raise ConfigError("Name at least one store, or a .csv or .json file of results.")
     results, expected = load_results(paths, study or ())
     cells = collect_cells(results, expected)
-    missing = [c for c in cells.values() if not c.complete]
-    if missing:
-        runs = sum(c.expected - c.done for c in missing)
-        typer.echo(
-            f"Incomplete: {len(missing)} of {len(cells)} cells lack {runs} runs. "
-            "`afor run` goes on.",
-            err=True,
-        )
+    if sentence := incomplete_sentence(cells):
+        typer.echo(f"{sentence} `afor run` goes on.", err=True)
     return cells
 
 

@@ -25,12 +25,12 @@ def theory(
     dataset: Annotated[str, typer.Option(help="Of the study. [default: its first]")] = "",
     backbone: Annotated[str, typer.Option(help="Of the study. [default: its first]")] = "",
     optimizer: Annotated[str, typer.Option(help="AFOR or a variant of it.")] = "afor",
-    fold: Annotated[int, typer.Option(help="Of the study.")] = 0,
-    draw: Annotated[int, typer.Option(help="Of the study.")] = 0,
+    fold: Annotated[int, typer.Option(min=0, help="Of the study.")] = 0,
+    draw: Annotated[int, typer.Option(min=0, help="Of the study.")] = 0,
     eps: Annotated[float, typer.Option(help="Toy: AFOR's ε.")] = 1e-8,
     weight_decay: Annotated[float, typer.Option(help="Toy: λ.")] = 1e-4,
     lr: Annotated[float, typer.Option(help="Toy: learning rate; 0: the largest permitted.")] = 1e-3,
-    steps: Annotated[int, typer.Option(help="Toy: length of the training.")] = 500,
+    steps: Annotated[int, typer.Option(max=1_000_000, help="Toy: length of the training.")] = 500,
     form: Annotated[
         str | None, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}.")
     ] = None,
@@ -65,17 +65,18 @@ def theory(
         typer.echo(text)
     elif form or len(pictures) == len(targets):
         typer.echo(render(built, form or "terminal", standalone=False).rstrip("\n"))
+    from afor.bench.output_files import write_output
+
     for target in targets:
-        target.parent.mkdir(parents=True, exist_ok=True)
         if target in pictures:
             from afor.bench.figure_style import save_figure
 
             save_figure(drawn(), target)
         elif by_suffix(target) == "json":
-            target.write_text(text + "\n", "utf-8")
+            write_output(target, text + "\n")
         else:
             table = render(built, by_suffix(target), standalone=False, to_file=True)
-            target.write_text(table, "utf-8")
+            write_output(target, table)
         typer.echo(str(target), err=True)
     typer.echo(f"\nNext: {'afor theory demo' if study is None else 'afor cost'}", err=True)
 

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from afor.bench.datasets.gdf import read_gdf
 from afor.bench.datasets.mat5 import read_mat
 from afor.bench.datasets.recording import Recording, require_finite
 from afor.bench.datasets.registry import Dataset, DatasetInfo
-from afor.bench.datasets.settings import BandHz, DataSettings, band_of
+from afor.bench.datasets.settings import BandHz, DataSettings, Samples, band_of
 from afor.bench.errors import DataError
 from afor.bench.preprocess import PAPER_BAND_HZ, Band, cut_trials, filter_signal
 
@@ -44,13 +44,15 @@ class Bci2aSettings(DataSettings):
     """Options; the defaults are the paper's Sec. IV-A."""
 
     sessions: Literal["TE", "T", "E"] = "TE"
-    start_s: float = 0.5  # Sec. IV-A: "0.5-3.5 s after cue onset (750 samples)"
-    stop_s: Annotated[float, Field(le=5.5)] = 3.5
+    start_s: Annotated[float, Field(ge=-2, le=5.5)] = (
+        0.5  # Sec. IV-A: "0.5-3.5 s after cue onset (750 samples)"
+    )
+    stop_s: Annotated[float, Field(ge=-2, le=5.5)] = 3.5
     band_hz: BandHz = PAPER_BAND_HZ
     filter_scope: Literal["trial", "continuous"] = "trial"
     drop_rejected: bool = False
-    window_samples: NonNegativeInt = 250  # Sec. IV-A: "overlapping 250-point windows"
-    stride_samples: NonNegativeInt = 125  # "with a 125-point stride"
+    window_samples: Samples = 250  # Sec. IV-A: "overlapping 250-point windows"
+    stride_samples: Samples = 125  # "with a 125-point stride"
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from afor.bench.datasets.recording import Recording, require_finite
 from afor.bench.datasets.registry import Dataset, DatasetInfo
 from afor.bench.datasets.safe_pickle import read_arrays
-from afor.bench.datasets.settings import BandHz, DataSettings, band_of
+from afor.bench.datasets.settings import BandHz, DataSettings, Samples, band_of
 from afor.bench.errors import DataError
 from afor.bench.preprocess import PAPER_BAND_HZ, BaselineMode, filter_signal, subtract_baseline
 
@@ -36,13 +36,13 @@ class DeapSettings(DataSettings):
     """Options; the defaults are the paper's Sec. IV-A."""
 
     rating: Annotated[str, Field(pattern="^(valence|arousal|dominance|liking)$")] = "valence"
-    threshold: float = 5.0  # Sec. IV-A: "binarize valence at threshold 5"; high is > 5
+    threshold: Annotated[float, Field(ge=0, le=10)] = (
+        5.0  # Sec. IV-A: "binarize valence at threshold 5"; high is > 5
+    )
     baseline: BaselineMode = "template"
     band_hz: BandHz = PAPER_BAND_HZ
-    window_samples: NonNegativeInt = (
-        128  # Sec. IV-A: "non-overlapping 1 s clips of 128 time points"
-    )
-    stride_samples: NonNegativeInt = 128
+    window_samples: Samples = 128  # Sec. IV-A: "non-overlapping 1 s clips of 128 time points"
+    stride_samples: Samples = 128
 
 
 def find_subjects(root: Path, _settings: DeapSettings) -> tuple[str, ...]:

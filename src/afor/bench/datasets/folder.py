@@ -12,11 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import NonNegativeInt
 
-from afor.bench.datasets.recording import Recording, require_finite
+from afor.bench.datasets.recording import Recording, count_classes, require_finite
 from afor.bench.datasets.registry import Dataset, DatasetInfo
-from afor.bench.datasets.settings import BandHz, DataSettings, band_of
+from afor.bench.datasets.settings import BandHz, DataSettings, Samples, Words, band_of
 from afor.bench.errors import DataError
 from afor.bench.preprocess import filter_signal
 
@@ -29,10 +28,10 @@ class FolderSettings(DataSettings):
     """Options; ``unit`` is that of .npz files, MNE files are always in volts."""
 
     unit: Literal["uV", "mV", "V", "none"] = "uV"
-    classes: tuple[str, ...] | None = None  # order of the classes; by name when not given
+    classes: Words | None = None  # order of the classes; by name when not given
     band_hz: BandHz = "none"
-    window_samples: NonNegativeInt = 0
-    stride_samples: NonNegativeInt = 0
+    window_samples: Samples = 0
+    stride_samples: Samples = 0
 
 
 def find_subjects(root: Path, _settings: FolderSettings) -> tuple[str, ...]:
@@ -124,8 +123,9 @@ def _number_labels(
     labels: NDArray[Any], class_names: tuple[str, ...] | None, where: str
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     if labels.dtype.kind in "iu":
-        highest = int(labels.max(initial=0))
-        return labels.astype(np.int64), class_names or tuple(map(str, range(highest + 1)))
+        if class_names is None:
+            class_names = tuple(map(str, range(count_classes(labels, where))))
+        return labels.astype(np.int64), class_names
     if labels.dtype.kind not in "U":
         raise DataError(f"{where}: labels are {labels.dtype}; expected whole numbers or words.")
     names = class_names or tuple(sorted(set(labels.tolist())))

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from afor.bench.datasets.edf import EdfFile, read_edf
 from afor.bench.datasets.mat5 import read_mat
 from afor.bench.datasets.recording import Recording, require_finite
 from afor.bench.datasets.registry import Dataset, DatasetInfo
-from afor.bench.datasets.settings import DataSettings
+from afor.bench.datasets.settings import DataSettings, Samples
 from afor.bench.errors import DataError
 from afor.bench.preprocess import resample
 
@@ -45,8 +45,8 @@ class IsrucSettings(DataSettings):
     subject_8: Literal["substitute", "exclude"] = "substitute"
     max_epoch_difference: Annotated[int, Field(ge=0, le=30)] = 5
     allow_truncated: bool = False
-    window_samples: NonNegativeInt = 600  # Sec. IV-A: "overlapping 600-point windows"
-    stride_samples: NonNegativeInt = 300  # "with a 300-point stride"
+    window_samples: Samples = 600  # Sec. IV-A: "overlapping 600-point windows"
+    stride_samples: Samples = 300  # "with a 300-point stride"
 
 
 def find_subjects(root: Path, _settings: IsrucSettings) -> tuple[str, ...]:

@@ -9,11 +9,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from afor.bench.datasets.recording import Recording
 from afor.bench.datasets.registry import Dataset, DatasetInfo
-from afor.bench.datasets.settings import DataSettings
+from afor.bench.datasets.settings import DataSettings, Samples
 from afor.bench.errors import ConfigError, DataError
 
 MICROVOLTS_PER_VOLT = 1e6
@@ -27,8 +27,8 @@ class MoabbSettings(DataSettings):
     paradigm: str = "auto"
     paradigm_options: dict[str, Any] = Field(default_factory=dict)
     dataset_options: dict[str, Any] = Field(default_factory=dict)
-    window_samples: NonNegativeInt = 0
-    stride_samples: NonNegativeInt = 0
+    window_samples: Samples = 0
+    stride_samples: Samples = 0
 
 
 def moabb_dataset(name: str) -> Dataset:

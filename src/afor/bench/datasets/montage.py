@@ -31,7 +31,9 @@ def electrode_xy(name: str) -> tuple[float, float]:
     >>> electrode_xy("Cz"), electrode_xy("C4")[0] > 0 > electrode_xy("O1-M2")[1]
     ((0.0, 0.0), True)
     """
-    match = re.fullmatch(r"([A-Za-z]+?)(z|\d+)", tidy_name(re.split(r"[-_ ]", name.strip())[0]))
+    match = re.fullmatch(
+        r"([A-Za-z]+?)(z|[0-9]{1,2})", tidy_name(re.split(r"[-_ ]", name.strip())[0])
+    )
     if match is None or match[1] not in ROW_Y:
         raise ConfigError(f"{name!r} is no electrode of the 10-10 system, such as C3, FCz or O2.")
     y = ROW_Y[match[1]]

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from afor.bench.datasets.edf import Annotation, EdfFile, read_edf
 from afor.bench.datasets.montage import tidy_name
 from afor.bench.datasets.recording import Recording, require_finite
 from afor.bench.datasets.registry import Dataset, DatasetInfo
-from afor.bench.datasets.settings import BandHz, DataSettings, band_of
+from afor.bench.datasets.settings import BandHz, DataSettings, Samples, Words, band_of
 from afor.bench.errors import ConfigError, DataError
 from afor.bench.preprocess import PAPER_BAND_HZ, cut_trials, filter_signal
 
@@ -63,14 +63,14 @@ class PhysionetSettings(DataSettings):
     """Options; the paper does not use this set, so all defaults are ours."""
 
     task: Task = "eyes"
-    channels: tuple[str, ...] | None = None  # all 64
+    channels: Words | None = None  # all 64
     trial_s: Annotated[float, Field(gt=0, le=60)] = 4.0  # an imagery event lasts 4.1 s
     band_hz: BandHz = PAPER_BAND_HZ
     filter_scope: Literal["continuous", "trial"] = "continuous"
     allow_truncated: bool = False
     include_irregular: bool = False
-    window_samples: NonNegativeInt = 160
-    stride_samples: NonNegativeInt = 160
+    window_samples: Samples = 160
+    stride_samples: Samples = 160
 
     def trial_settings(self) -> dict[str, Any]:
         """Leave out what only decides which subjects are read."""

@@ -6,6 +6,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ IntArray = NDArray[np.int64]
 # give about 1e-5, millivolts about 1e-2, raw amplifier counts tens of thousands.
 PLAUSIBLE_SD_UV = (0.05, 20_000.0)
 MAX_ABS_UV = 1e10
+MAX_RATE_HZ = 1e6
+MAX_CLASSES = 1000
 FLAT_BELOW = 1e-6  # of the median channel's standard deviation
 
 
@@ -70,6 +73,26 @@ def trial_hashes(trials: FloatArray) -> tuple[str, ...]:
         else hashlib.blake2b(np.ascontiguousarray(trial).tobytes(), digest_size=16).hexdigest()
         for trial in trials
     )
+
+
+def count_classes(labels: NDArray[np.integer[Any]], where: str) -> int:
+    """Return the number of classes of labels 0, 1, 2, ...; DataError when they are no such count.
+
+    A class that no trial has still counts: another subject may have it.
+
+    >>> count_classes(np.array([0, 2, 2]), "subject anna")
+    3
+    """
+    if not labels.size:
+        return 1
+    lowest, highest = int(labels.min()), int(labels.max())
+    if lowest < 0 or highest >= MAX_CLASSES:
+        raise DataError(
+            f"{where}: labels must be 0, 1, 2, ... and below {MAX_CLASSES}; the lowest is "
+            f"{lowest}, the highest {highest}. Number the {np.unique(labels).size} classes that "
+            "occur from 0, or use words as labels."
+        )
+    return highest + 1
 
 
 def require_finite(values: NDArray[np.floating], where: str, channels: Sequence[str]) -> None:
@@ -134,7 +157,7 @@ def _check_shapes(recording: Recording, where: str) -> None:
             f"{where}: label {bad} is out of range; accepted are 0 to "
             f"{len(recording.class_names) - 1} ({', '.join(recording.class_names)})."
         )
-    if not (np.isfinite(recording.rate_hz) and recording.rate_hz > 0):
+    if not 0 < recording.rate_hz <= MAX_RATE_HZ:
         raise DataError(f"{where}: a sampling rate of {recording.rate_hz} Hz is not possible.")
 
 

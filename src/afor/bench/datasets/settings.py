@@ -2,24 +2,28 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from afor.bench.errors import ConfigError
+from afor.bench.parameter_checks import show_value
 from afor.bench.preprocess import Band
 
 # A pass band in hertz, or the word "none": TOML has no null.
-BandHz = tuple[float, float] | Literal["none"]
+BandHz = Annotated[tuple[float, float], Field(strict=False)] | Literal["none"]
+# Words, such as the names of channels or classes; TOML has lists and no tuples.
+Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=10_000)]
+Samples = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class DataSettings(BaseModel):
     """Options every data set has; each loader adds its own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    window_samples: NonNegativeInt  # 0: the whole trial
-    stride_samples: NonNegativeInt  # 0: as long as the window
+    window_samples: Samples  # 0: the whole trial
+    stride_samples: Samples  # 0: as long as the window
 
     def trial_settings(self) -> dict[str, Any]:
         """Return the options that decide the stored trials, not how windows are cut from them."""
@@ -41,11 +45,13 @@ def parse_settings(model: type[Settings], options: Mapping[str, Any], dataset: s
     try:
         return model(**options)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "options"
-        raise ConfigError(
-            f"{dataset}: option {key} = {first.get('input')!r}: {first['msg']}."
-        ) from None
+        first = error.errors(include_url=False)[0]
+        if not first["loc"]:  # about several options together
+            reason = str(first.get("ctx", {}).get("error", first["msg"]))
+            raise ConfigError(f"{dataset}: {reason}") from None
+        key = str(first["loc"][0])
+        given = show_value(options.get(key))
+        raise ConfigError(f"{dataset}: option {key} = {given}: {first['msg']}.") from None
 
 
 def band_of(band_hz: BandHz) -> Band | None:

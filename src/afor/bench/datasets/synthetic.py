@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from afor.bench.datasets.montage import electrode_xy
-from afor.bench.datasets.recording import Recording
+from afor.bench.datasets.recording import MAX_RATE_HZ, Recording
 from afor.bench.datasets.registry import Dataset, DatasetInfo
-from afor.bench.datasets.settings import DataSettings
+from afor.bench.datasets.settings import DataSettings, Samples, Words
 from afor.bench.datasets.synthetic_recipes import RECIPES, FloatArray, Kind, Recipe
 
 MODEL_VERSION = 1  # part of the data's fingerprint: raise it when a number below changes
@@ -45,23 +45,27 @@ STAY = 0.85  # probability that a sleep stage goes on for another epoch
 LOWEST_HZ = 0.5
 
 
+# Of one subject, as 4-byte numbers: half a gigabyte. Drawing takes about three times as much.
+MAX_SAMPLES = 1 << 27
+
+
 class SyntheticSettings(DataSettings):
     """Options of the synthetic subjects; ``shift`` is the distance between them."""
 
     kind: Kind = "imagery"
     shift: Annotated[float, Field(ge=0, le=5)] = 1.0
-    n_subjects: PositiveInt = 20
-    trials: PositiveInt | None = None
+    n_subjects: Annotated[int, Field(ge=1, le=1000)] = 20
+    trials: Annotated[int, Field(ge=1, le=100_000)] | None = None
     n_classes: Annotated[int, Field(ge=2, le=5)] | None = None
     label_noise: Annotated[float, Field(ge=0, le=0.5)] = 0.05
-    effect: Annotated[float, Field(ge=0)] = 1.0
-    seed: Annotated[int, Field(ge=0)] = 0
-    session: Annotated[int, Field(ge=0)] = 0  # other trials of the same subjects
-    channels: tuple[str, ...] | None = None
+    effect: Annotated[float, Field(ge=0, le=100)] = 1.0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    session: Annotated[int, Field(ge=0, lt=2**31)] = 0  # other trials of the same subjects
+    channels: Words | None = None
     rate_hz: Annotated[float, Field(ge=64, le=1000)] | None = None
     trial_s: Annotated[float, Field(gt=0, le=120)] | None = None
-    window_samples: NonNegativeInt
-    stride_samples: NonNegativeInt
+    window_samples: Samples
+    stride_samples: Samples
 
     def trial_settings(self) -> dict[str, Any]:
         """Leave out the number of subjects: a subject is the same among few and among many."""
@@ -71,14 +75,29 @@ class SyntheticSettings(DataSettings):
     @classmethod
     def _fill_windows(cls, given: dict[str, Any]) -> dict[str, Any]:
         kind = given.get("kind", "imagery")
-        if kind not in RECIPES:
+        if not isinstance(kind, str) or kind not in RECIPES:
             return {"window_samples": 1, "stride_samples": 1, **given}
-        rate = float(given.get("rate_hz") or RECIPES[kind].rate_hz)
+        rate = given.get("rate_hz")
+        if not (isinstance(rate, int | float) and 0 < rate <= MAX_RATE_HZ):
+            rate = RECIPES[kind].rate_hz
         return {
             "window_samples": round(DEFAULT_WINDOW_S[kind] * rate),
             "stride_samples": round(DEFAULT_STRIDE_S[kind] * rate),
             **given,
         }
+
+    @model_validator(mode="after")
+    def _check_size(self) -> "SyntheticSettings":
+        recipe = RECIPES[self.kind]
+        trial_samples = round((self.trial_s or recipe.trial_s) * (self.rate_hz or recipe.rate_hz))
+        channels = len(self.channels or recipe.channel_names)
+        total = (self.trials or recipe.trials) * channels * trial_samples
+        if not trial_samples >= 1 or total > MAX_SAMPLES:
+            raise ValueError(
+                f"trials × channels × samples per trial is {total} for one subject, accepted are "
+                f"1 to {MAX_SAMPLES}. Change trials, channels, trial_s or rate_hz."
+            )
+        return self
 
 
 @dataclass(frozen=True, eq=False)

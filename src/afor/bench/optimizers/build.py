@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from afor.bench.errors import ConfigError
 from afor.bench.module_search import import_named
 from afor.bench.optimizers.registry import OPTIMIZERS, OptimizerEntry
+from afor.bench.parameter_checks import check_values
 
 if TYPE_CHECKING:
     import torch
@@ -138,6 +139,8 @@ def _construct(
     cls = load_class(name)
     merged = full_settings(name, settings)
     _check_keys(name, cls, merged)
+    if name in OPTIMIZERS:  # other people's annotations promise nothing
+        check_values(f'optimizer "{name}"', cls.__init__, merged)
     accepted = inspect.signature(cls).parameters
     arguments: dict[str, Any] = {**merged, "lr": lr}
     if "seed" in accepted:
@@ -153,7 +156,7 @@ def _construct(
     params = tensors if "beta2_by_tensor" in accepted else [tensor for _, tensor in tensors]
     try:
         return cls(params, **arguments)
-    except (TypeError, ValueError, AssertionError) as error:
+    except Exception as error:
         raise ConfigError(f'optimizer "{name}" refuses its settings: {error}') from error
 
 
