@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+from afor.bench.csv_cells import escape_cell
 from afor.bench.datasets.checksums import write_atomically
 from afor.bench.errors import ConfigError
 from afor.bench.execute import FinishedRun
@@ -68,7 +69,7 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
         writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
         for row in rows:
-            writer.writerow({k: "" if v is None else v for k, v in row.items()})
+            writer.writerow({k: "" if v is None else escape_cell(v) for k, v in row.items()})
     return text.getvalue()
 
 

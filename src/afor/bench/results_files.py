@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from afor.bench.csv_cells import escape_cell, unescape_cell
 from afor.bench.errors import ConfigError, StoreError
 from afor.bench.results import Expected, RunResult
 from afor.bench.runs import RunRecord
@@ -75,7 +76,10 @@ def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], 
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            rows = [{k: v for k, v in row.items() if v} for row in csv.DictReader(file)]
+            rows = [
+                {unescape_cell(k): unescape_cell(v) for k, v in row.items() if k and v}
+                for row in csv.DictReader(file)
+            ]
     except (UnicodeDecodeError, csv.Error) as error:
         raise StoreError(f"{path} is not a CSV file of results: {error}.") from None
     return _read_rows(rows, path, "line", 2, studies)
@@ -100,11 +104,12 @@ def results_csv(results: Sequence[RunResult]) -> str:
     metrics = list(dict.fromkeys(name for run in results for name in run.metrics))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*COLUMNS, *metrics])
+    writer.writerow([*COLUMNS, *map(escape_cell, metrics)])
     for run in results:
         row: dict[str, Any] = {name: getattr(run, name) for name in COLUMNS}
         row["test_subjects"] = SEPARATOR.join(run.test_subjects)
-        writer.writerow([*row.values(), *(run.metrics.get(name, "") for name in metrics)])
+        cells = [*row.values(), *(run.metrics.get(name, "") for name in metrics)]
+        writer.writerow(map(escape_cell, cells))
     return file.getvalue()
 
 

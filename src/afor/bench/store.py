@@ -8,7 +8,6 @@ one transaction, synced to the disk before it counts. Every value is checked aga
 it is returned.
 """
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -354,7 +353,7 @@ def open_or_create(path: Path) -> Store:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        found = path.stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -144,7 +144,7 @@ def check_content(row: Sequence[Any], content: bytes) -> FinishedRun:
 def check_plan(
     study: str, toml: str, rows: Sequence[CellRow], specs: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Compare cells with the specs of their runs and the study file; DamageError when they differ."""
+    """Compare cells with their runs and the study file; DamageError when they differ."""
     try:
         parsed = parse_study(toml)
     except (ConfigError, RecursionError):

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from afor.bench.csv_cells import escape_cell
+
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -172,8 +174,8 @@ def to_csv(table: Table) -> str:
     names = list(dict.fromkeys(name for record in table.records for name in record))
     file = io.StringIO()
     writer = csv.DictWriter(file, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table.records)
+    writer.writerow({name: escape_cell(name) for name in names})
+    writer.writerows({k: escape_cell(v) for k, v in record.items()} for record in table.records)
     return file.getvalue()
 
 

@@ -39,6 +39,7 @@ def failures(
     from afor.bench.progress import describe
     from afor.bench.store import open_store
     from afor.bench.store_lock import locked
+    from afor.bench.table_formats import printable
 
     path = find_store(name, store)
     if retry:
@@ -55,7 +56,7 @@ def failures(
         typer.echo(json.dumps([asdict(cell) for cell in bad], indent=1))
         return
     for cell in bad:
-        typer.echo(f"{cell.key[:12]}  {cell.status:<8}  {describe(cell)}: {cell.reason}")
+        typer.echo(printable(f"{cell.key[:12]}  {cell.status:<8}  {describe(cell)}: {cell.reason}"))
     if not bad:
         typer.echo("No run failed or diverged.")
         typer.echo(f"\nNext: afor status {name}", err=True)
