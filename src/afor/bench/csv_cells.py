@@ -1,6 +1,6 @@
 """Text in CSV files that no spreadsheet takes for a formula, and back."""
 
-STARTERS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+STARTERS = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 MARK = "'"  # spreadsheets show the rest of the cell as text
 
 
@@ -10,9 +10,12 @@ def escape_cell(value: object) -> object:
     >>> escape_cell("=1+1"), escape_cell(-0.5), escape_cell("-0.5"), escape_cell("adam")
     ("'=1+1", -0.5, '-0.5', 'adam')
     """
-    if isinstance(value, str) and value.lstrip(MARK).startswith(STARTERS) and not _is_number(value):
-        return MARK + value
-    return value
+    if not isinstance(value, str):
+        return value
+    # Python's csv does not quote a lone \r, which others read as the end of the row.
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    is_formula = text.lstrip(MARK).startswith(STARTERS) and not _is_number(text)
+    return MARK + text if is_formula else text
 
 
 def unescape_cell(text: str) -> str:
