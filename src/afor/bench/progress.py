@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from afor.bench.estimate import Pace, clock
 from afor.bench.execute import FinishedRun
 from afor.bench.plan import Cell
-from afor.bench.table_formats import printable
+from afor.bench.printable_text import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from afor.bench.execute import FinishedRun
 from afor.bench.metrics import Metrics
+from afor.bench.printable_text import printable
 from afor.bench.progress import describe
 from afor.bench.store import METRICS, StoredCell
-from afor.bench.table_formats import printable
 
 EPOCHS_SHOWN = 5
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from afor.bench.estimate import Pace, clock
 from afor.bench.plan import Cell
+from afor.bench.printable_text import printable
 from afor.bench.progress import describe
 from afor.bench.runner import spool_folder
 from afor.bench.running import read_running
 from afor.bench.store import Store, StoredCell
 from afor.bench.store_lock import driver_of
-from afor.bench.table_formats import printable
 from afor.bench.time_limits import TimeLimits
 
 WORDS = ("done", "diverged", "failed", "open")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from afor.bench.csv_cells import escape_cell
+from afor.bench.printable_text import printable as printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -187,15 +188,6 @@ def to_json(table: Table) -> str:
     ]
     content = {"table": table.name, "title": table.title, "notes": table.notes, "rows": records}
     return json.dumps(content, indent=1, ensure_ascii=False)
-
-
-def printable(text: str) -> str:
-    r"""Return text on one line without control characters, which could drive a terminal.
-
-    >>> printable("a\x1b[31mb\n")
-    'a�[31mb�'
-    """
-    return "".join(c if c.isprintable() else "�" for c in text)
 
 
 def escape_markdown(text: str) -> str:

@@ -36,10 +36,10 @@ def failures(
     import json
 
     from afor.bench.places import find_store
+    from afor.bench.printable_text import printable
     from afor.bench.progress import describe
     from afor.bench.store import open_store
     from afor.bench.store_lock import locked
-    from afor.bench.table_formats import printable
 
     path = find_store(name, store)
     if retry:
