@@ -41,6 +41,7 @@ CHOICES = {
     "half_moments": ("float32", "parameter"),
 }
 
+SWITCHES = ("fast_channel", "maximize", "foreach", "fused", "capturable", "differentiable")
 
 _is_profiling = torch._C._autograd._profiler_enabled
 
@@ -232,8 +233,10 @@ class AFOR(Optimizer):
     ) -> None:
         """Raise RuntimeError when state or gradient do not fit; make the step count a float."""
         step = state.get("step")
-        if not isinstance(step, Tensor) or step.dtype != torch.float32:
-            state["step"] = torch.as_tensor(step, dtype=torch.float32, device=p.device)
+        if isinstance(step, (int, float)):
+            state["step"] = torch.tensor(float(step), device=p.device)
+        elif isinstance(step, Tensor) and step.dtype != torch.float32 and not step.is_complex():
+            state["step"] = step.to(torch.float32)
         misfit = find_misfit(p, state, p.grad) or find_misplaced(p, state)
         if misfit is not None:
             before = self.param_groups[: [id(g) for g in self.param_groups].index(id(group))]
@@ -400,6 +403,11 @@ def _check_options(options: dict[str, Any]) -> None:
     for name, accepted in CHOICES.items():
         if options[name] not in accepted:
             raise ValueError(f"{name} must be one of {accepted}, got {options[name]!r}")
+    for name in SWITCHES:
+        if not isinstance(options[name], bool) and not (
+            options[name] is None and name in ("foreach", "fused")
+        ):
+            raise ValueError(f"{name} must be True or False, got {options[name]!r}")
     _check_implementation(options)
 
 

@@ -98,15 +98,15 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
             "TINY_LOG": str(self.log),
         }
 
-    def start(self, *arguments, command="run", study=None, **options):
+    def start(self, *arguments, command="run", study=None, on=subprocess.PIPE, **options):
         # A shell that runs the tests in the background lets its children ignore Ctrl-C.
         options.setdefault("preexec_fn", _heed_interrupts)
         return subprocess.Popen(
             [*DRIVER, command, str(self.file if study is None else study), *map(str, arguments)],
             cwd=self.folder,
             env={**self.environment, **options.pop("env", {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=on,
+            stderr=on,
             text=True,
             **options,
         )

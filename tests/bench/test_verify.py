@@ -27,7 +27,7 @@ def alter(store, key, change):
     """Write a run as if it had been trained to something else."""
     fields = json.loads(encode(store.run(key)))
     change(fields)
-    store._connection.execute("DELETE FROM runs WHERE key = ?", (key,))
+    store.forget([key])
     store.add(json.dumps(fields, separators=(",", ":")).encode())
 
 

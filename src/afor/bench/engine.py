@@ -1,6 +1,7 @@
 """Jobs on local processes that outlive their runs but never their driver."""
 
 import contextlib
+import math
 import os
 import pickle
 import queue
@@ -8,16 +9,19 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from afor.bench.errors import ConfigError, EngineError, StoreError
+from afor.bench.estimate import clock
 from afor.bench.execute import failed_run
-from afor.bench.jobs import MAX_DEATHS, Ended, Job, Started
+from afor.bench.jobs import MAX_DEATHS, Died, Ended, Job, Started
 from afor.bench.module_search import BOOTSTRAP, search_folders
 from afor.bench.spool import SUFFIX, read_spool
+from afor.bench.time_limits import TimeLimits, like_of
 from afor.bench.worker import receive, send
 from afor.bench.worker_starts import WorkerStarts
 
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # A process that ends closes its lines first: wait that long for its exit code, which tells why.
 CLOSING_S = 2.0
+KILLED_S = 5.0  # a killed process that waits for a dead file system may never end: leave it then
+START_LIMIT_S = 600.0  # for the imports of a worker
+LOOK_EVERY_S = 10.0  # for runs that are over their time
+LATE_S = 5.0  # this driver was stopped or the machine slept: no fault of the workers
 # The signals that come from outside; those of a crash (SIGSEGV, SIGABRT) are the worker's own.
 OUTSIDE_SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 
@@ -34,15 +42,16 @@ OUTSIDE_SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 class LocalEngine:
     """Runs jobs in `workers` processes on this machine."""
 
-    def __init__(self, workers: int, threads: int = 1) -> None:
+    def __init__(self, workers: int, threads: int = 1, limits: TimeLimits | None = None) -> None:
         if workers < 1:
             raise ConfigError(f"-j {workers}: at least one worker is needed.")
         self.workers = workers
         self.threads = threads
+        self.limits = limits or TimeLimits()
 
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
-    ) -> Generator[Started | Ended, None, None]:
+    ) -> Generator[Started | Died | Ended, None, None]:
         """Yield what happens until every job has ended once."""
         spool.mkdir(parents=True, exist_ok=True)
         packed = {name: pickle.dumps(source) for name, source in sources.items()}
@@ -51,6 +60,7 @@ class LocalEngine:
         crew: list[_Worker] = []
         numbers = iter(range(1, sys.maxsize))
         starts = WorkerStarts()
+        looked = time.monotonic()
         try:
             while waiting or any(worker.job for worker in crew):
                 idle = sum(worker.job is None for worker in crew)
@@ -61,10 +71,17 @@ class LocalEngine:
                 for worker in crew:
                     if waiting and worker.is_ready and worker.job is None:
                         worker.give(waiting.popleft(), packed)
+                looked = _forgive_lateness(crew, looked)
                 try:
-                    worker, message = inbox.get(timeout=pause_s or None)
+                    worker, message = inbox.get(timeout=self._wait_s(crew, pause_s))
                 except queue.Empty:
-                    continue  # the pause is over
+                    hanging = [worker for worker in crew if self._left_s(worker) <= 0]
+                    if not hanging:
+                        continue  # a pause is over
+                    worker, message = hanging[0], None
+                    worker.end_as_hanging(self._limit_s(worker))
+                if worker not in crew:
+                    continue  # the last words of one that was ended as hanging
                 if message is not None and message[0] == "ready":
                     worker.is_ready = True
                 elif message is not None and message[0] == "started":
@@ -96,18 +113,44 @@ class LocalEngine:
                     path = spool / f"{job.key}{SUFFIX}"
                     content = read_spool(path)
                     if content is not None:
+                        self.limits.add(like_of(job.dataset, job.spec), worker.busy_s())
                         yield Ended(job.key, content, path)
                         continue
                     # A worker that never began the run tells nothing about the run.
-                    deaths[job.key] += started
+                    deaths[job.key] += started or worker.hung_s > 0
                     if deaths[job.key] < MAX_DEATHS:
                         waiting.append(job)  # at the end: the others first
+                        yield Died(job.key, worker.cause())
                         continue
                     reason = f"its worker died {MAX_DEATHS} times ({worker.cause()})"
                     yield Ended(job.key, failed_run(job.key, job.spec, reason))
         finally:
             for worker in crew:
                 worker.stop()
+
+    def _limit_s(self, worker: "_Worker") -> float:
+        """Return the seconds a worker may take for what it does; infinite when it is idle."""
+        if worker.job is not None:
+            return self.limits.limit_s(like_of(worker.job.dataset, worker.job.spec))
+        return START_LIMIT_S if not worker.is_ready else math.inf
+
+    def _left_s(self, worker: "_Worker") -> float:
+        return self._limit_s(worker) - worker.busy_s()
+
+    def _wait_s(self, crew: "Sequence[_Worker]", pause_s: float) -> float:
+        """Return how long to wait for a message before somebody may be hanging."""
+        waits = [LOOK_EVERY_S, *(self._left_s(worker) for worker in crew)]
+        return max(min([*waits, pause_s] if pause_s else waits), 0.0)
+
+
+def _forgive_lateness(crew: "Sequence[_Worker]", looked: float) -> float:
+    """Give workers back the time in which this process did not run; return the time now."""
+    moment = time.monotonic()
+    late_s = moment - looked - LOOK_EVERY_S
+    if late_s > LATE_S:
+        for worker in crew:
+            worker.since += late_s
+    return moment
 
 
 class _Worker:
@@ -121,6 +164,8 @@ class _Worker:
         self.is_ready = False
         self.has_started = False  # with the job it has
         self.has_worked = False  # has begun any run at all
+        self.since = time.monotonic()  # when it began what it does: its start, or its job
+        self.hung_s = 0.0  # the limit that it exceeded
         self.log = spool / f"worker-{number}.log"
         self._sources: set[str] = set()
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
@@ -139,17 +184,27 @@ class _Worker:
         self._line = cast("BinaryIO", self._process.stdin)
         self._listener = threading.Thread(target=self._listen, args=(inbox,), daemon=True)
         self._listener.start()
+        # A process that hangs does not empty its line: only this thread may wait for it.
+        self._outbox: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self._sender = threading.Thread(target=self._send, daemon=True)
+        self._sender.start()
 
     def give(self, job: Job, packed: Mapping[str, bytes]) -> None:
         """Send a job, before it the windows it needs if they are new to this worker."""
-        self.job, self.has_started = job, False
-        try:
-            if job.dataset not in self._sources:
-                send(self._line, ("source", job.dataset, packed[job.dataset]))
-                self._sources.add(job.dataset)
-            send(self._line, ("job", job.key, job.spec, job.dataset))
-        except OSError:
-            pass  # it has just died; the listener says so
+        self.job, self.has_started, self.since = job, False, time.monotonic()
+        if job.dataset not in self._sources:
+            self._outbox.put(("source", job.dataset, packed[job.dataset]))
+            self._sources.add(job.dataset)
+        self._outbox.put(("job", job.key, job.spec, job.dataset))
+
+    def busy_s(self) -> float:
+        """Return the seconds since it began what it does."""
+        return time.monotonic() - self.since
+
+    def end_as_hanging(self, limit_s: float) -> None:
+        """Kill a process that has been busy for too long."""
+        self.hung_s = limit_s
+        self._process.kill()
 
     @property
     def was_killed(self) -> bool:
@@ -159,7 +214,9 @@ class _Worker:
     def cause(self) -> str:
         """Say how the process ended, with the last line it wrote."""
         code = self._process.returncode
-        if name := _signal_name(code):
+        if self.hung_s:
+            text = f"ended after {clock(self.hung_s)}, its time limit"
+        elif name := _signal_name(code):
             text = f"killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
         else:
             text = f"exit code {code}"
@@ -175,7 +232,12 @@ class _Worker:
             self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            try:
+                self._process.wait(KILLED_S)
+            except subprocess.TimeoutExpired:
+                return  # it waits inside the kernel; it ends when that does, and we cannot wait
+        self._outbox.put(None)
+        self._sender.join()
         self._listener.join()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
@@ -184,6 +246,11 @@ class _Worker:
         with contextlib.suppress(OSError):
             if self.log.stat().st_size == 0:
                 self.log.unlink()
+
+    def _send(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # it has just died; the listener says so
+            while (message := self._outbox.get()) is not None:
+                send(self._line, message)
 
     def _listen(self, inbox: "queue.SimpleQueue[Any]") -> None:
         stream = cast("BinaryIO", self._process.stdout)

@@ -30,6 +30,14 @@ class Started:
 
 
 @dataclass(frozen=True)
+class Died:
+    """A worker died or hung with a job, which waits for another worker."""
+
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Ended:
     """A job has ended, well or not; `content` is what the store takes."""
 
@@ -43,5 +51,5 @@ class Engine(Protocol):
 
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
-    ) -> Iterator[Started | Ended]:
+    ) -> Iterator[Started | Died | Ended]:
         """Yield what happens until every job has ended once; raise EngineError or StoreError."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from afor.bench.estimate import Pace, clock
 from afor.bench.execute import FinishedRun
 from afor.bench.plan import Cell
+from afor.bench.printable_text import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,7 +26,9 @@ class Progress:
     def __init__(self, title: str, workers: int) -> None:
         from rich.console import Console
 
-        self.console = Console(stderr=True, highlight=False)
+        # A live picture moves the cursor, which nothing else on a terminal may do.
+        raw = getattr(sys.stderr, "raw", None) if sys.stderr.isatty() else None
+        self.console = Console(file=raw, stderr=True, highlight=False)
         self.is_live = self.console.is_terminal and not self.console.is_dumb_terminal
         self._title = title
         self._workers = workers
@@ -90,7 +93,7 @@ class Progress:
         cell = self._cells[run.key][0]
         self._pace.add(cell.dataset, cell.backbone, cell.optimizer, run.elapsed_s)
         if run.status != "done":
-            self._say(f"{run.status}: {describe(cell)} ({run.key[:12]}): {run.reason}")
+            self._say(printable(f"{run.status}: {describe(cell)} ({run.key[:12]}): {run.reason}"))
         elif not self.is_live and time.monotonic() - self._said > PLAIN_EVERY_S:
             self._say(self.line())
             self._last_ended_unsaid = False

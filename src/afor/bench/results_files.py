@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from afor.bench.csv_cells import escape_cell, unescape_cell
 from afor.bench.errors import ConfigError, StoreError
 from afor.bench.execute import FinishedRun
 from afor.bench.output_files import write_output
@@ -103,7 +104,10 @@ def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], 
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            rows = [{k: v or None for k, v in row.items()} for row in csv.DictReader(file)]
+            rows = [
+                {unescape_cell(k): unescape_cell(v) if v else None for k, v in row.items() if k}
+                for row in csv.DictReader(file)
+            ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise StoreError(f"{path} is not a CSV file of results: {error}.") from None
     return _read_rows(rows, path, "line", 2, studies)
@@ -208,10 +212,11 @@ def to_csv(rows: Sequence[Row]) -> str:
     text = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
     if rows:
-        writer = csv.DictWriter(text, fieldnames=names, restval="", lineterminator="\n")
-        writer.writeheader()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(map(escape_cell, names))
         for row in rows:
-            writer.writerow({k: "" if v is None else v for k, v in row.items()})
+            cells = (row.get(name) for name in names)
+            writer.writerow("" if cell is None else escape_cell(cell) for cell in cells)
     return text.getvalue()
 
 

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from afor.bench.config import Study
 from afor.bench.datasets.checksums import write_atomically
-from afor.bench.errors import EngineError
+from afor.bench.errors import EngineError, StoreError
 from afor.bench.execute import FinishedRun, decode
-from afor.bench.jobs import Ended, Engine, Job, Started
+from afor.bench.jobs import Died, Ended, Engine, Job, Started
 from afor.bench.plan import Cell, FindRate, Plan, make_plan, shard
+from afor.bench.running import RunningFile
 from afor.bench.splits import manifest_text
 from afor.bench.spool import leftovers, quarantine, read_spool
 from afor.bench.store import Store, open_or_create
 from afor.bench.store_file import explain
 from afor.bench.store_lock import locked
+from afor.bench.time_limits import TimeLimits, like_of
 
 if TYPE_CHECKING:
     from afor.bench.window_source import WindowSource
@@ -144,18 +146,60 @@ def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -
     trained = 0
     jobs = open_jobs(plan.cells, statuses)
     if jobs:
+        measure_limits(getattr(engine, "limits", None), plan.cells, store)
         events = engine.run(jobs, plan.sources, spool_folder(store.path))
+        running = RunningFile(spool_folder(store.path))
         try:
-            trained = _collect(events, store, watch)
+            trained = _collect(events, store, watch, running)
         finally:
             close = getattr(events, "close", None)
             if close is not None:
                 close()
+            running.close()
+        if not store.is_in_place():
+            raise rescue(store)
         take_leftovers(store)  # a cluster may have finished a run twice
     statuses = store.statuses()
     # Two cells of one study may share a run: count cells, as the tables do.
     counts = Counter(statuses.get(cell.key, "open") for cell in plan.cells)
     return Summary(len(plan.cells), counts["done"], counts["diverged"], counts["failed"], trained)
+
+
+def measure_limits(limits: TimeLimits | None, cells: tuple[Cell, ...], store: Store) -> None:
+    """Tell the limits of an engine how long the runs in the store took."""
+    if limits is None:
+        return
+    specs = {cell.key: (cell.dataset, cell.spec) for cell in cells}
+    for cell in {cell.key: cell for cell in store.cells()}.values():
+        if cell.key in specs and cell.status in ("done", "diverged"):
+            limits.add(like_of(*specs[cell.key]), cell.elapsed_s)
+
+
+def rescue(store: Store, *contents: bytes) -> StoreError:
+    """Write a store anew whose file was removed or replaced under its driver; say where it is.
+
+    The open file still holds every run, although no path leads to it any more.
+    """
+    path = store.path
+    target, number = path, 0
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.stem}.rescued-{number}.db")
+    with open_or_create(target) as new:
+        new.merge(store)
+        for content in contents:
+            new.add(content)
+        count = len(new.statuses())
+    if target == path:
+        return StoreError(
+            f"{path} was removed while its study ran. All {count} finished runs were written to it "
+            f"anew. The same command goes on."
+        )
+    return StoreError(
+        f"{path} was replaced by another file while its study ran. All {count} finished runs are "
+        f"in {target}. Move one of the two away, or bring them together with `afor merge`, then "
+        f"run the same command again."
+    )
 
 
 def open_jobs(cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> list[Job]:
@@ -168,13 +212,24 @@ def open_jobs(cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> list[Job]
     return list(jobs.values())
 
 
-def _collect(events: Iterator[Started | Ended], store: Store, watch: Watcher | None) -> int:
+def _collect(
+    events: Iterator[Started | Died | Ended],
+    store: Store,
+    watch: Watcher | None,
+    running: RunningFile,
+) -> int:
     trained = 0
     for event in events:
         if isinstance(event, Started):
+            running.began(event.key, event.worker)
             if watch:
                 watch.started(event.key, event.worker)
             continue
+        running.ended(event.key)
+        if isinstance(event, Died):
+            continue
+        if not store.is_in_place():
+            raise rescue(store, event.content)
         try:
             store.add(event.content)
         except ValueError as error:  # afor was updated under a study that runs

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from afor.bench.execute import FinishedRun
 from afor.bench.metrics import Metrics
+from afor.bench.printable_text import printable
 from afor.bench.progress import describe
 from afor.bench.store import METRICS, StoredCell
 
@@ -16,7 +17,7 @@ def describe_run(key: str, run: FinishedRun | None, cells: Sequence[StoredCell])
     lines = [f"key        {key}"]
     lines += [f"study      {cell.study}: {describe(cell)}" for cell in cells]
     if run is None:
-        return "\n".join([*lines, "status     open: not trained yet"])
+        return _text([*lines, "status     open: not trained yet"])
     status = f"{run.status}: {run.reason}" if run.reason else run.status
     lines.append(f"status     {status}")
     lines.append(f"finished   {run.finished_at}, after {run.elapsed_s:.2f} s")
@@ -46,8 +47,12 @@ def describe_run(key: str, run: FinishedRun | None, cells: Sequence[StoredCell])
             beta2 = trace.get("beta2") or [float("nan")]
             lines.append(f"  beta2 of {group}: {beta2[0]:.5f} at first, {beta2[-1]:.5f} at last")
     if run.traceback:
-        lines += ["traceback", run.traceback.rstrip()]
-    return "\n".join(lines)
+        lines += ["traceback", *run.traceback.rstrip().expandtabs().split("\n")]
+    return _text(lines)
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(map(printable, lines))
 
 
 def _metrics(label: str, metrics: Metrics) -> list[str]:

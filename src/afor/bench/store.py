@@ -4,10 +4,10 @@
         table = store.results()
 
 `runs` holds each run once, by its key; `cells` says which runs a study consists of. Every write is
-one transaction, synced to the disk before it counts.
+one transaction, synced to the disk before it counts. Every value is checked against a digest before
+it is returned.
 """
 
-import hashlib
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,19 @@ from typing import Any
 from afor.bench.execute import FinishedRun, decode
 from afor.bench.plan import Cell, Plan, count_expected
 from afor.bench.results import Expected, RunResult
-from afor.bench.store_file import connect, create, damaged, explain
+from afor.bench.store_file import SCHEMA_VERSION, connect, create, damaged, explain, make_tables
+from afor.bench.store_rows import (
+    CELL_COLUMNS,
+    RUN_COLUMNS,
+    CellRow,
+    DamageError,
+    Rows,
+    check_content,
+    combine,
+    digest,
+    read_rows,
+    run_row,
+)
 
 METRICS = ("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa")
 
@@ -51,6 +63,8 @@ class Store:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._identity = _identity(path)
+        self._checked_rows: tuple[int, Rows] | None = None
 
     def __enter__(self) -> "Store":
         return self
@@ -69,25 +83,40 @@ class Store:
 
     def add(self, content: bytes, *, replace_failed: bool = False) -> bool:
         """Write a finished run, as `execute` returns it; return False when it is already here."""
-        run = decode(content)
-        row = (
-            run.key,
-            run.status,
-            run.reason,
-            run.elapsed_s,
-            run.finished_at,
-            content,
-            hashlib.sha256(content).hexdigest(),
-        )
+        row = run_row(content)
         with self._writing():
-            if replace_failed:
-                self._connection.execute(
-                    "DELETE FROM runs WHERE key = ? AND status = 'failed'", (run.key,)
-                )
-            added = self._connection.execute(
-                "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row
-            )
-        return added.rowcount > 0
+            known = self._connection.execute(
+                "SELECT status FROM runs WHERE key = ?", (row[0],)
+            ).fetchone()
+            if known == ("failed",) and replace_failed:
+                self._delete_runs([row[0]])
+            elif known is not None:
+                return False
+            self._insert_run(row, content)
+        return True
+
+    def _insert_run(self, row: tuple[Any, ...], content: bytes) -> None:
+        row_digest = digest(*row)
+        self._connection.execute(
+            f"INSERT INTO runs ({RUN_COLUMNS}, row_sha256, content)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, row_digest, content),
+        )
+        self._count(row_digest)
+
+    def _delete_runs(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            row = self._connection.execute(
+                "SELECT row_sha256 FROM runs WHERE key = ?", (key,)
+            ).fetchone()
+            if row is not None:
+                self._connection.execute("DELETE FROM runs WHERE key = ?", (key,))
+                self._count(row[0])
+
+    def _count(self, row_digest: str) -> None:
+        """Add the digest of a row to the total, or take it out again."""
+        (total,) = self._connection.execute("SELECT sha256 FROM total").fetchone()
+        self._connection.execute("UPDATE total SET sha256 = ?", (combine(total, row_digest),))
 
     def set_plan(self, plan: Plan, toml: str) -> None:
         """Write which runs a study consists of; an older plan of the same name is replaced."""
@@ -96,70 +125,83 @@ class Store:
     def set_cells(self, study: str, toml: str, cells: Sequence[Cell], *, is_search: bool) -> None:
         """Replace the cells of a study."""
         rows = [
-            (study, position, *_place(c), c.key, c.entry, c.rate, int(is_search))
+            (study, position, *_place(c), c.key, c.entry, float(c.rate), int(is_search))
             for position, c in enumerate(cells)
         ]
-        self._replace_study(study, toml, rows)
+        self.replace_study(study, toml, rows)
 
-    def _replace_study(self, study: str, toml: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    def replace_study(self, study: str, toml: str, rows: Sequence[CellRow]) -> None:
+        """Write a study and the rows of its plan; an older one of the same name is replaced."""
         with self._writing():
+            old = self._connection.execute(
+                "SELECT row_sha256 FROM studies WHERE name = ?", (study,)
+            ).fetchone()
+            if old is not None:
+                self._connection.execute("DELETE FROM studies WHERE name = ?", (study,))
+                self._count(old[0])
             self._connection.execute("DELETE FROM cells WHERE study = ?", (study,))
-            self._connection.executemany(
-                "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
-            )
-            self._connection.execute(
-                "INSERT OR REPLACE INTO studies VALUES (?, ?, ?)", (study, toml, moment)
-            )
+            self._insert_study(study, toml, rows)
+
+    def _insert_study(self, study: str, toml: str, rows: Sequence[CellRow]) -> None:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        row = (study, toml, moment, digest(*rows))
+        self._connection.executemany(
+            f"INSERT INTO cells ({CELL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+        )
+        self._connection.execute(
+            "INSERT INTO studies (name, toml, planned_at, cells_sha256, row_sha256)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (*row, digest(*row)),
+        )
+        self._count(digest(*row))
 
     def statuses(self) -> dict[str, str]:
         """Return the status of every run by its key."""
-        with self._reading():
-            return dict(self._connection.execute("SELECT key, status FROM runs"))
+        return {key: row[1] for key, row in self._rows().runs.items()}
 
     def studies(self) -> dict[str, str]:
         """Return the TOML of every study planned here."""
-        with self._reading():
-            return dict(self._connection.execute("SELECT name, toml FROM studies ORDER BY name"))
+        return dict(self._rows().studies)
 
     def cells(self, study: str | None = None) -> list[StoredCell]:
         """Return the planned runs in their order, of one study or of all."""
-        query = (
-            "SELECT study, dataset, backbone, optimizer, fold, draw, cells.key, entry, rate,"
-            " is_search, coalesce(status, 'open'), coalesce(reason, ''), coalesce(elapsed_s, 0.0),"
-            " coalesce(finished_at, '') FROM cells LEFT JOIN runs ON runs.key = cells.key"
-            " WHERE ?1 IS NULL OR study = ?1 ORDER BY study, position"
-        )
-        with self._reading():
-            rows = self._connection.execute(query, (study,)).fetchall()
-        return [StoredCell(*row) for row in rows]
+        rows = self._rows()
+        found = []
+        for name in sorted(rows.cells) if study is None else [study]:
+            for cell in rows.cells.get(name, ()):
+                run = rows.runs.get(cell[7])
+                outcome = run[1:5] if run else ("open", "", 0.0, "")
+                found.append(StoredCell(*(name, *cell[2:], *outcome)))
+        return found
 
     def run(self, key: str) -> FinishedRun | None:
         """Return one run; StoreError when its content is not what was written."""
+        content = self._content(key)
+        return None if content is None else decode(content)
+
+    def _content(self, key: str) -> bytes | None:
         with self._reading():
             row = self._connection.execute(
-                "SELECT content, sha256 FROM runs WHERE key = ?", (key,)
+                f"SELECT {RUN_COLUMNS}, content FROM runs WHERE key = ?", (key,)
             ).fetchone()
-        return None if row is None else self._checked(key, *row)
+            if row is None:
+                return None
+            check_content(row[:-1], row[-1])
+            content: bytes = row[-1]
+            return content
 
     def keys_like(self, prefix: str) -> list[str]:
         """Return the keys of runs and cells that start with these digits."""
-        query = (
-            "SELECT key FROM runs WHERE substr(key, 1, ?1) = ?2"
-            " UNION SELECT key FROM cells WHERE substr(key, 1, ?1) = ?2"
-        )
-        with self._reading():
-            return [key for (key,) in self._connection.execute(query, (len(prefix), prefix))]
+        rows = self._rows()
+        keys = set(rows.runs) | {cell[7] for cells in rows.cells.values() for cell in cells}
+        return sorted(key for key in keys if key.startswith(prefix))
 
     def contents(self) -> Iterator[bytes]:
         """Yield every run as it was written."""
-        for key in sorted(self.statuses()):
-            with self._reading():
-                content, digest = self._connection.execute(
-                    "SELECT content, sha256 FROM runs WHERE key = ?", (key,)
-                ).fetchone()
-            self._checked(key, content, digest)
-            yield content
+        for key in sorted(self._rows().runs):
+            content = self._content(key)
+            if content is not None:
+                yield content
 
     def results(self, study: str | None = None) -> list[RunResult]:
         """Return what the statistics need of every done run, in the order of the plan.
@@ -168,9 +210,12 @@ class Store:
         """
         found = []
         for cell in self._judged(study):
-            run = self.run(cell.key) if cell.status == "done" else None
-            if run is not None:
-                found.append(_result(cell, run))
+            if cell.status != "done":
+                continue
+            run = self.run(cell.key)
+            if run is None:
+                raise damaged(self.path, f"run {cell.key[:12]} cannot be found by its key")
+            found.append(_result(cell, run))
         return found
 
     def expected(self, study: str | None = None) -> list[Expected]:
@@ -183,12 +228,16 @@ class Store:
 
     def forget_failed(self, study: str | None = None) -> int:
         """Remove failed runs, so that the next `afor run` repeats them; return how many."""
-        query = (
-            "DELETE FROM runs WHERE status = 'failed' AND (?1 IS NULL OR key IN"
-            " (SELECT key FROM cells WHERE study = ?1))"
-        )
+        cells = [] if study is None else self.cells(study)
+        wanted = {cell.key for cell in cells}
+        keys = [key for key, status in self.statuses().items() if status == "failed"]
+        return self.forget([key for key in keys if study is None or key in wanted])
+
+    def forget(self, keys: Sequence[str]) -> int:
+        """Remove runs, so that the next `afor run` repeats them; return how many."""
         with self._writing():
-            return self._connection.execute(query, (study,)).rowcount
+            self._delete_runs(keys)
+        return len(keys)
 
     def merge(self, other: "Store") -> tuple[int, int, int]:
         """Take over runs and plans of another store: (new, already here, of these different).
@@ -211,53 +260,88 @@ class Store:
             merged = {tuple(row[2:7]): row for row in (*self.raw_cells(study), *rows)}
             ordered = sorted(merged.values(), key=lambda row: row[1])
             numbered = [(row[0], n, *row[2:]) for n, row in enumerate(ordered)]
-            self._replace_study(study, toml, numbered)
+            self.replace_study(study, toml, numbered)
         return new, known, differing
 
-    def raw_cells(self, study: str) -> list[tuple[Any, ...]]:
+    def raw_cells(self, study: str) -> list[CellRow]:
         """Return the rows of a study's plan."""
-        with self._reading():
-            return self._connection.execute(
-                "SELECT * FROM cells WHERE study = ? ORDER BY position", (study,)
-            ).fetchall()
+        return list(self._rows().cells.get(study, ()))
 
     def check(self) -> None:
-        """Read everything; StoreError when a page or a run is damaged."""
+        """Read everything; StoreError when a page, a row or a run is damaged."""
         with self._reading():
-            (verdict,) = self._connection.execute("PRAGMA integrity_check").fetchone()
+            (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
             raise damaged(self.path, verdict)
-        for _ in self.contents():
-            pass
+        for key in self.statuses():
+            if self._content(key) is None:
+                raise damaged(self.path, f"run {key[:12]} cannot be found by its key")
 
-    def _checked(self, key: str, content: bytes, digest: str) -> FinishedRun:
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise damaged(self.path, f"run {key[:12]} has other bytes than were written")
-        try:
-            return decode(content)
-        except ValueError as error:
-            raise damaged(self.path, f"run {key[:12]}: {error}") from None
+    def is_in_place(self) -> bool:
+        """Tell whether the file that was opened is still the one at its path."""
+        return _identity(self.path) == self._identity
+
+    def upgrade(self) -> None:
+        """Give a store of schema 1 the digests of schema 2; nothing changes in one of schema 2."""
+        with self._reading():
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version == SCHEMA_VERSION:
+            return
+        rows = self._rows()
+        with self._writing():
+            self._connection.execute("DROP INDEX IF EXISTS cells_by_key")
+            for table in ("runs", "studies", "cells"):
+                self._connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+            make_tables(self._connection)
+            for row in rows.runs.values():
+                (content,) = self._connection.execute(
+                    "SELECT content FROM old_runs WHERE key = ?", (row[0],)
+                ).fetchone()
+                self._insert_run(row, content)
+            for study, toml in rows.studies.items():
+                self._insert_study(study, toml, rows.cells.get(study, ()))
+            for table in ("runs", "studies", "cells"):
+                self._connection.execute(f"DROP TABLE old_{table}")
+
+    def _rows(self) -> Rows:
+        """Return all rows but the contents, checked; read again only after a write."""
+        with self._reading():
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            if self._checked_rows is None or self._checked_rows[0] != version:
+                self._checked_rows = (version, read_rows(self._connection))
+            return self._checked_rows[1]
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        self._checked_rows = None
         try:
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise explain(self.path, error) from error
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except DamageError as error:
+            raise damaged(self.path, str(error)) from None
+        except (sqlite3.Error, UnicodeError, OverflowError) as error:
             raise explain(self.path, error) from error
 
 
 def open_store(path: Path, *, write: bool = False) -> Store:
     """Open an existing store; StoreError says what is wrong with the file and what to do."""
-    return Store(path, connect(path, write=write))
+    store = Store(path, connect(path, write=write))
+    if write:
+        try:
+            store.upgrade()
+            store.statuses()  # nothing is written to a damaged store
+        except BaseException:
+            store.close()
+            raise
+    return store
 
 
 def open_or_create(path: Path) -> Store:
@@ -265,6 +349,14 @@ def open_or_create(path: Path) -> Store:
     if not path.exists():
         create(path)
     return open_store(path, write=True)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _place(cell: Cell | StoredCell) -> tuple[str, str, str, int, int]:

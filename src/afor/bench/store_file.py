@@ -7,26 +7,31 @@ from pathlib import Path
 
 from afor.bench.errors import StoreError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE_VERSIONS = (1, 2)  # stores of schema 1 have no digests of their rows
 APPLICATION_ID = 0x41464F52  # "AFOR" in the file's header, so that `file` and we know it
 BUSY_S = 30.0
 
-_SCHEMA = f"""
-CREATE TABLE runs (
+# The content stands last: its length must not slow down those who read the other columns.
+TABLES = {
+    "runs": """CREATE TABLE runs (
     key TEXT PRIMARY KEY,
     status TEXT NOT NULL CHECK (status IN ('done', 'diverged', 'failed')),
     reason TEXT NOT NULL,
     elapsed_s REAL NOT NULL,
     finished_at TEXT NOT NULL,
-    content BLOB NOT NULL,
-    sha256 TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE studies (
+    sha256 TEXT NOT NULL,
+    row_sha256 TEXT NOT NULL,
+    content BLOB NOT NULL
+) STRICT, WITHOUT ROWID""",
+    "studies": """CREATE TABLE studies (
     name TEXT PRIMARY KEY,
     toml TEXT NOT NULL,
-    planned_at TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE cells (
+    planned_at TEXT NOT NULL,
+    cells_sha256 TEXT NOT NULL,
+    row_sha256 TEXT NOT NULL
+) STRICT, WITHOUT ROWID""",
+    "cells": """CREATE TABLE cells (
     study TEXT NOT NULL,
     position INTEGER NOT NULL,
     dataset TEXT NOT NULL,
@@ -39,11 +44,22 @@ CREATE TABLE cells (
     rate REAL NOT NULL,
     is_search INTEGER NOT NULL,
     PRIMARY KEY (study, dataset, backbone, optimizer, fold, draw)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX cells_by_key ON cells (key);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
+) STRICT, WITHOUT ROWID""",
+    "total": """CREATE TABLE total (
+    sha256 TEXT NOT NULL
+) STRICT""",
+}
+# The total is the XOR of the digests of all rows of `runs` and `studies`: none of them can vanish.
+EMPTY_TOTAL = "0" * 64
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables of an empty store, inside a transaction of the caller."""
+    for statement in TABLES.values():
+        connection.execute(statement)
+    connection.execute("INSERT INTO total VALUES (?)", (EMPTY_TOTAL,))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
@@ -66,7 +82,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if verdict != "ok":
                 raise damaged(path, verdict)
-    except (sqlite3.Error, StoreError) as error:
+    except (sqlite3.Error, UnicodeError, StoreError) as error:
         if connection is not None:
             connection.close()
         raise explain(path, error) from error
@@ -81,7 +97,10 @@ def create(path: Path) -> None:
         temporary.unlink(missing_ok=True)
         connection = sqlite3.connect(temporary, isolation_level=None)
         try:
-            connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {_SCHEMA} COMMIT;")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN")
+            make_tables(connection)
+            connection.execute("COMMIT")
         finally:
             connection.close()
         temporary.replace(path)
@@ -96,9 +115,9 @@ def explain(path: Path, error: BaseException) -> StoreError:
     if isinstance(error, StoreError):
         return error
     text = str(error)
-    if isinstance(error, sqlite3.DatabaseError) and (
-        "not a database" in text or "malformed" in text or "no such table" in text
-    ):
+    if isinstance(error, UnicodeError):
+        return damaged(path, "a text in it is not UTF-8")
+    if isinstance(error, sqlite3.DatabaseError) and any(word in text for word in _DAMAGE):
         return damaged(path, text)
     if "full" in text or getattr(error, "errno", None) in (28, 122):  # ENOSPC, EDQUOT
         return StoreError(
@@ -113,10 +132,17 @@ def explain(path: Path, error: BaseException) -> StoreError:
     )
 
 
+_DAMAGE = (
+    *("not a database", "malformed", "no such table", "no such column", "unsupported file format"),
+    *("Could not decode", "too big", "unknown encoding", "authorized"),
+)
+
+
 def damaged(path: Path, what: str) -> StoreError:
     """Say that a file is broken and what to do."""
     return StoreError(
-        f"{path} is damaged: {what}. Restore a copy, or move the file away and run the study again."
+        f"{path} is damaged: {what[:300]}. Restore a copy, or extract the sound runs with "
+        f"`afor repair {path} --to NEW.db`, which says what is lost."
     )
 
 
@@ -125,11 +151,17 @@ def _check_identity(path: Path, connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is a database of another program. Name another with --store.")
-    if version != SCHEMA_VERSION:
+    if version not in READABLE_VERSIONS:
         raise StoreError(
-            f"{path} has schema {version}, this version of afor reads {SCHEMA_VERSION}. "
+            f"{path} has schema {version}, this version of afor reads "
+            f"{' and '.join(map(str, READABLE_VERSIONS))}. "
             f"Use the version of afor that wrote it, or name another store with --store."
         )
+    schema = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+    if version == SCHEMA_VERSION and schema != TABLES:
+        raise damaged(path, "its tables are not those of a store")
+    if version != SCHEMA_VERSION and set(schema) - {"runs", "studies", "cells", "cells_by_key"}:
+        raise damaged(path, f"its tables are not those of a store of schema {version}")
 
 
 def _address(path: Path, *, write: bool) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,9 +31,9 @@ def locked(store: Path) -> Iterator[None]:
             f"--store."
         ) from None
     try:
-        if not _try_lock(descriptor):
-            holder = os.pread(descriptor, 100, 0).decode(errors="replace") if _CAN_PREAD else ""
-            who = f" (process {holder.strip()})" if holder.strip() else ""
+        if not _lock_soon(descriptor):
+            holder = _holder(descriptor)
+            who = f" (process {holder})" if holder else ""
             raise StoreError(
                 f"{store} is being written by another afor{who}. Wait for it and run the same "
                 f"command again, or watch it with `afor status`. For several machines use "
@@ -48,6 +49,33 @@ def locked(store: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def driver_of(store: Path) -> str | None:
+    """Return the process that holds a store now ("4711 on host"), None when nobody does."""
+    try:
+        descriptor = os.open(lock_path(store), os.O_RDWR)
+    except OSError:
+        return None  # no lock was ever made, or we may not ask
+    try:
+        return None if _try_lock(descriptor) else _holder(descriptor) or "unknown"
+    finally:
+        os.close(descriptor)
+
+
+def _lock_soon(descriptor: int) -> bool:
+    """Take the lock, also when `driver_of` holds it for an instant."""
+    for _ in range(ASKS):
+        if _try_lock(descriptor):
+            return True
+        time.sleep(ASK_EVERY_S)
+    return False
+
+
+def _holder(descriptor: int) -> str:
+    text = os.pread(descriptor, 100, 0).decode(errors="replace") if _CAN_PREAD else ""
+    return "".join(c for c in text.strip() if c.isprintable())
+
+
+ASKS, ASK_EVERY_S = 5, 0.05
 _CAN_PREAD = hasattr(os, "pread")
 
 

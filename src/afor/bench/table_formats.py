@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from afor.bench.csv_cells import escape_cell
+from afor.bench.printable_text import printable as printable
+
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -172,8 +175,8 @@ def to_csv(table: Table) -> str:
     names = list(dict.fromkeys(name for record in table.records for name in record))
     file = io.StringIO()
     writer = csv.DictWriter(file, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table.records)
+    writer.writerow({name: escape_cell(name) for name in names})
+    writer.writerows({k: escape_cell(v) for k, v in record.items()} for record in table.records)
     return file.getvalue()
 
 
@@ -185,15 +188,6 @@ def to_json(table: Table) -> str:
     ]
     content = {"table": table.name, "title": table.title, "notes": table.notes, "rows": records}
     return json.dumps(content, indent=1, ensure_ascii=False)
-
-
-def printable(text: str) -> str:
-    r"""Return text on one line without control characters, which could drive a terminal.
-
-    >>> printable("a\x1b[31mb\n")
-    'a�[31mb�'
-    """
-    return "".join(c if c.isprintable() else "�" for c in text)
 
 
 def escape_markdown(text: str) -> str:

@@ -98,7 +98,7 @@ def test_a_number_that_does_not_come_back_leads_to_its_run(ended):
     key = keys_of(ended, "a")[0]
     with open_store(ended.store, write=True) as store:
         (content,) = [c for c in store.contents() if key.encode() in c[:200]]
-        store._connection.execute("DELETE FROM runs WHERE key = ?", (key,))
+        store.forget([key])
         store.add(content.replace(b'"steps":1', b'"steps":7'))
     result = runner.invoke(app, ["verify", "tiny", "--key", key, "-j", "1", "--trust"])
     assert result.exit_code == 1

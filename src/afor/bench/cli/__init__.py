@@ -23,6 +23,7 @@ from afor.bench.cli import (
     tables,
     theory,
 )
+from afor.bench.cli.terminal import guard_terminals
 from afor.bench.errors import AforError
 
 app = typer.Typer(
@@ -63,6 +64,7 @@ for _commands in (
 
 def main() -> None:
     """Run the command line; an AforError becomes one sentence and its exit code."""
+    guard_terminals()
     try:
         app()
     except AforError as error:

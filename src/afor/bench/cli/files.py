@@ -1,4 +1,4 @@
-"""The commands ``afor merge | export``: stores into one, and out into other formats."""
+"""The commands ``afor merge | repair | export``: stores into one, and into other formats."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +12,7 @@ from afor.bench.errors import ConfigError
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("merge")(merge)
+    app.command("repair")(repair)
     app.command("export")(export)
 
 
@@ -38,6 +39,31 @@ def merge(
         total = len(store.statuses())
     typer.echo(f"{target}: {total} runs")
     typer.echo(f"\nNext: afor status {target}", err=True)
+
+
+def repair(
+    damaged: Annotated[Path, typer.Argument(help="The store that is damaged; it is only read.")],
+    target: Annotated[Path, typer.Option("--to", help="The new store.")],
+) -> None:
+    """Write the sound runs of a damaged store to a new one and say what is lost."""
+    from afor.bench.store_lock import locked
+    from afor.bench.store_repair import repair as extract
+
+    with locked(target):
+        result = extract(damaged, target)
+    typer.echo(f"{target}: {result.runs} runs, {len(result.studies)} studies")
+    for key in result.lost_runs:
+        typer.echo(f"lost: run {key}")
+    for name in result.without_list:
+        typer.echo(f"lost: the list of runs of study {name}; `afor run` makes it anew")
+    for name in result.lost_studies:
+        typer.echo(f"lost: study {name}; run its file into {target}")
+    if result.is_complete:
+        typer.echo(f"\nNext: afor status {target}", err=True)
+        return
+    names = [*result.without_list, *result.lost_studies, *result.studies, "STUDY"]
+    typer.echo(f"\nNext: afor run {names[0]} --store {target}", err=True)
+    raise typer.Exit(code=1)
 
 
 def export(

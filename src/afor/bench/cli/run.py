@@ -1,5 +1,6 @@
 """The command ``afor run``: from a study to a complete store, whatever happens on the way."""
 
+import math
 import shlex
 import signal
 from pathlib import Path
@@ -52,6 +53,13 @@ def run(
     shard: Annotated[str, typer.Option(help="Only part i of n, such as 2/8.")] = "",
     engine: Annotated[str, typer.Option(help="local or dask.")] = "local",
     scheduler: Annotated[str, typer.Option(help="Address of a dask scheduler.")] = "",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Minutes a run may take before its worker is replaced. [default: 20 times the "
+            "median of its like, at least 10; a day before one has ended]"
+        ),
+    ] = None,
     lr_from: LrFrom = "",
     lr_per_optimizer: Annotated[
         bool, typer.Option("--lr-per-optimizer", help="Search the rate of every optimizer first.")
@@ -89,7 +97,7 @@ def run(
     if changes.words():
         typer.echo(f"{chosen.description} It is called {chosen.name}, in {path}.", err=True)
     with stopped_in_run(f"afor run {shlex.join([name, *changes.words()])}", path):
-        hands = make_engine(engine, scheduler, workers, chosen.threads)
+        hands = make_engine(engine, scheduler, workers, chosen.threads, time_limit)
         find_rate = (
             _own_rates(chosen, toml, path, hands, workers, cache_dir)
             if lr_per_optimizer
@@ -152,20 +160,31 @@ def train_study(
         )
 
 
-def make_engine(engine: str, scheduler: str, workers: int, threads: int) -> "Engine":
+def make_engine(
+    engine: str, scheduler: str, workers: int, threads: int, time_limit: float | None = None
+) -> "Engine":
     """Return what runs the jobs; ConfigError for an engine that is not there."""
     from afor.bench.engine import LocalEngine
+    from afor.bench.time_limits import TimeLimits
 
+    if time_limit is not None and not 0 < time_limit < math.inf:
+        raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
     if engine == "dask":
         from afor.bench.engine_dask import DaskEngine
 
+        if time_limit is not None:
+            raise ConfigError(
+                "--time-limit is for --engine local. On a dask cluster the scheduler gives up a "
+                "worker that it has not heard of for distributed.scheduler.worker-ttl."
+            )
         return DaskEngine(scheduler)
     if engine != "local" or scheduler:
         raise ConfigError(
             f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "
             f"Accepted: --engine local, or --engine dask --scheduler tcp://HOST:PORT."
         )
-    return LocalEngine(workers, threads)
+    limits = TimeLimits(None if time_limit is None else 60.0 * time_limit)
+    return LocalEngine(workers, threads, limits)
 
 
 def describe_summary(name: str, path: Path, summary: "Summary") -> str:

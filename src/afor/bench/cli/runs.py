@@ -40,6 +40,7 @@ def failures(
     import json
 
     from afor.bench.places import find_store
+    from afor.bench.printable_text import printable
     from afor.bench.progress import describe
     from afor.bench.store import open_store
     from afor.bench.store_lock import locked
@@ -59,7 +60,7 @@ def failures(
         typer.echo(json.dumps([asdict(cell) for cell in bad], indent=1))
         return
     for cell in bad:
-        typer.echo(f"{cell.key[:12]}  {cell.status:<8}  {describe(cell)}: {cell.reason}")
+        typer.echo(printable(f"{cell.key[:12]}  {cell.status:<8}  {describe(cell)}: {cell.reason}"))
     if not bad:
         typer.echo("No run failed or diverged.")
         typer.echo(f"\nNext: afor status {name}", err=True)

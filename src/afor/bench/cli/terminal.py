@@ -1,0 +1,41 @@
+"""Output to a terminal without control characters from stores, studies and file names."""
+
+import re
+import sys
+from typing import Any, TextIO
+
+# Bold and colours, which tables use, may pass; what moves the cursor or sets the title may not.
+_FORBIDDEN = re.compile(
+    r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def harmless(text: str) -> str:
+    r"""Return text whose control characters are replaced, except for line breaks and colours.
+
+    >>> harmless("a\x1b]0;title\x07b\n")
+    'a�]0;title�b\n'
+    """
+    return _FORBIDDEN.sub(lambda match: match[0] if len(match[0]) > 1 else "�", text)
+
+
+class GuardedTerminal:
+    """A stream to a terminal that `harmless` text reaches; `raw` is for live pictures."""
+
+    def __init__(self, raw: TextIO) -> None:
+        self.raw = raw
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        return self.raw.write(harmless(text) if isinstance(text, str) else text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def guard_terminals() -> None:
+    """Guard stdout and stderr where they are terminals; files and pipes get every byte."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and stream.isatty():
+            setattr(sys, name, GuardedTerminal(stream))

@@ -1,0 +1,36 @@
+"""Text in CSV files that no spreadsheet takes for a formula, and back."""
+
+STARTERS = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
+MARK = "'"  # spreadsheets show the rest of the cell as text
+
+
+def escape_cell(value: object) -> object:
+    """Return a cell that is shown as text where a spreadsheet would compute it.
+
+    >>> escape_cell("=1+1"), escape_cell(-0.5), escape_cell("-0.5"), escape_cell("adam")
+    ("'=1+1", -0.5, '-0.5', 'adam')
+    """
+    if not isinstance(value, str):
+        return value
+    # Python's csv does not quote a lone \r, which others read as the end of the row.
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    is_formula = text.lstrip(MARK).startswith(STARTERS) and not _is_number(text)
+    return MARK + text if is_formula else text
+
+
+def unescape_cell(text: str) -> str:
+    """Return the text that `escape_cell` was given.
+
+    >>> unescape_cell("'=1+1"), unescape_cell("it's")
+    ('=1+1', "it's")
+    """
+    is_marked = text.startswith(MARK) and text.lstrip(MARK).startswith(STARTERS)
+    return text[1:] if is_marked else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text and text == text.strip()

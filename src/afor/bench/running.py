@@ -1,0 +1,60 @@
+"""The runs under way, in a file beside the store: written by the driver, read by `afor status`."""
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FILE = "running.json"
+
+
+@dataclass(frozen=True)
+class RunningRun:
+    """A run that a worker has begun."""
+
+    key: str
+    worker: str
+    since: float  # seconds since 1970
+
+
+class RunningFile:
+    """Keeps the file up to date; a full disk costs only what `afor status` says."""
+
+    def __init__(self, spool: Path) -> None:
+        self._path = spool / FILE
+        self._runs: dict[str, RunningRun] = {}
+
+    def began(self, key: str, worker: str) -> None:
+        """Take note of a run that has begun."""
+        self._runs[key] = RunningRun(key, worker, time.time())
+        self._write()
+
+    def ended(self, key: str) -> None:
+        """Take note of a run that has ended, or lost its worker."""
+        if self._runs.pop(key, None) is not None:
+            self._write()
+
+    def close(self) -> None:
+        """Remove the file: nothing is under way."""
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        temporary = self._path.with_name(f".{FILE}.{os.getpid()}.tmp")
+        with contextlib.suppress(OSError):
+            text = json.dumps([asdict(run) for run in self._runs.values()])
+            temporary.write_text(text, "utf-8")
+            temporary.replace(self._path)
+
+
+def read_running(spool: Path) -> list[RunningRun]:
+    """Return the runs under way; none when the file is missing or is not what a driver wrote."""
+    try:
+        rows = json.loads((spool / FILE).read_text("utf-8"))
+        return [
+            RunningRun(str(row["key"]), str(row["worker"]), float(row["since"])) for row in rows
+        ]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []

@@ -1,0 +1,358 @@
+import random
+import sqlite3
+from contextlib import closing
+
+import pytest
+from afor.bench.export import export_rows
+from typer.testing import CliRunner
+
+from afor.bench.cli import app
+from afor.bench.errors import ConfigError, StoreError
+from afor.bench.status import status_of
+from afor.bench.store import open_store
+from afor.bench.store_repair import repair
+
+FIRST_SCHEMA = """
+CREATE TABLE runs (
+    key TEXT PRIMARY KEY,
+    status TEXT NOT NULL CHECK (status IN ('done', 'diverged', 'failed')),
+    reason TEXT NOT NULL,
+    elapsed_s REAL NOT NULL,
+    finished_at TEXT NOT NULL,
+    content BLOB NOT NULL,
+    sha256 TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE studies (
+    name TEXT PRIMARY KEY,
+    toml TEXT NOT NULL,
+    planned_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE cells (
+    study TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    dataset TEXT NOT NULL,
+    backbone TEXT NOT NULL,
+    optimizer TEXT NOT NULL,
+    fold INTEGER NOT NULL,
+    draw INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    entry TEXT NOT NULL,
+    rate REAL NOT NULL,
+    is_search INTEGER NOT NULL,
+    PRIMARY KEY (study, dataset, backbone, optimizer, fold, draw)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX cells_by_key ON cells (key);
+PRAGMA application_id = 1095126866;
+PRAGMA user_version = 1;
+"""
+COMMANDS = (
+    ("export",),
+    ("status", "--json"),
+    ("failures", "--json"),
+    ("table", "main", "--format", "csv"),
+)
+COLUMNS = {
+    "runs": ("status", "reason", "elapsed_s", "finished_at", "sha256", "row_sha256", "content"),
+    "studies": ("name", "toml", "cells_sha256", "row_sha256"),
+    "cells": (
+        *("study", "position", "dataset", "backbone", "optimizer", "fold", "draw", "key"),
+        *("entry", "rate", "is_search"),
+    ),
+    "total": ("sha256",),
+}
+
+
+def as_first_schema(store, target):
+    """Write a store as the first version of afor did."""
+    with open_store(store) as opened, sqlite3.connect(target) as connection:
+        connection.executescript(FIRST_SCHEMA)
+        for row in opened._connection.execute(
+            "SELECT key, status, reason, elapsed_s, finished_at, content, sha256 FROM runs"
+        ):
+            connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        for row in opened._connection.execute("SELECT name, toml, planned_at FROM studies"):
+            connection.execute("INSERT INTO studies VALUES (?, ?, ?)", row)
+        for row in opened._connection.execute("SELECT * FROM cells"):
+            connection.execute("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.close()
+    return target
+
+
+def numbers(path):
+    """Return what the commands print of a store, or the error that each of them raises."""
+    found = []
+    for command in COMMANDS:
+        name, *options = command
+        words = [name, str(path), *options] if name != "table" else [name, "main", str(path)]
+        words += options[1:] if name == "table" else []
+        result = CliRunner().invoke(app, words)
+        if result.exception is None:
+            found.append(result.stdout)
+        else:
+            found.append(result.exception)
+    return found
+
+
+def values(path):
+    """Return the numbers behind tables, exports and the status, or the StoreError of each."""
+    found = []
+    for read in (lambda store: (store.results(), store.expected()), export_rows, status_of):
+        try:
+            with open_store(path) as store:
+                found.append(read(store))
+        except StoreError as error:
+            found.append(error)
+    return found
+
+
+def damage_bytes(content: bytes, rng: random.Random) -> bytes:
+    """Return a file with a fault of the kinds that disks and transfers make."""
+    data = bytearray(content)
+    kind = rng.randrange(5)
+    if kind <= 1:
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    elif kind == 2:
+        start, length = rng.randrange(len(data)), rng.choice((1, 4, 64, 512, 4096))
+        data[start : start + length] = bytes(len(data[start : start + length]))
+    elif kind == 3:
+        a, b = (4096 * rng.randrange(len(data) // 4096) for _ in range(2))
+        data[a : a + 4096], data[b : b + 4096] = data[b : b + 4096], data[a : a + 4096]
+    else:
+        start, length = rng.randrange(len(data)), rng.choice((1, 4, 64))
+        data[start : start + length] = rng.randbytes(len(data[start : start + length]))
+    return bytes(data)
+
+
+def damage_rows(path, rng: random.Random) -> None:
+    """Change, swap, remove or repeat rows of a sound file, past the digests."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    table = rng.choice(("runs", "runs", "studies", "cells", "cells", "cells", "total"))
+    column = rng.choice(COLUMNS[table])
+    name = "rowid" if table == "total" else {"runs": "key", "studies": "name"}.get(table)
+    rows = connection.execute(f"SELECT {name or 'position'}, {column} FROM {table}").fetchall()
+    (place, value), (other_place, other) = rng.choice(rows), rng.choice(rows)
+    where = f"{name or 'position'} = ?"
+    kind = rng.randrange(3)
+    try:
+        if kind == 0:
+            connection.execute(f"DELETE FROM {table} WHERE {where}", (place,))
+        elif kind == 1:
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (other, place))
+            connection.execute(
+                f"UPDATE {table} SET {column} = ? WHERE {where}", (value, other_place)
+            )
+        else:
+            changed = value + 1 if isinstance(value, int | float) else value[1:] + value[:1]
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (changed, place))
+    except sqlite3.IntegrityError:
+        pass  # a change that the tables themselves refuse
+    connection.close()
+
+
+@pytest.fixture
+def sound(tiny, monkeypatch):
+    """A small store with runs of every status, closed, and the numbers it gives."""
+    monkeypatch.chdir(tiny.folder)
+    tiny.write(optimizers=("adam", "afor", "raiser", "diverger"), subjects=3, draws=2)
+    tiny.run_inline()
+    return tiny.store
+
+
+def judge(path, expected):
+    """Return whether the damage was noticed; anything but the numbers or a StoreError fails."""
+    noticed = False
+    for found, right in zip(values(path), expected, strict=True):
+        if isinstance(found, StoreError):
+            assert str(path) in str(found)
+            noticed = True
+        else:
+            assert found == right
+    return noticed
+
+
+def fuzz_bytes(store, count, seed):
+    expected, content = values(store), store.read_bytes()
+    rng = random.Random(seed)
+    noticed = 0
+    for _ in range(count):
+        store.write_bytes(damage_bytes(content, rng))
+        noticed += judge(store, expected)
+        for suffix in ("-wal", "-shm"):
+            store.with_name(store.name + suffix).unlink(missing_ok=True)
+    store.write_bytes(content)
+    return noticed
+
+
+def fuzz_rows(store, count, seed):
+    expected, content = values(store), store.read_bytes()
+    rng = random.Random(seed)
+    noticed = 0
+    for _ in range(count):
+        store.write_bytes(content)
+        damage_rows(store, rng)
+        noticed += judge(store, expected)
+    return noticed
+
+
+def test_random_damage_to_bytes_is_refused_or_changes_no_number(sound):
+    assert fuzz_bytes(sound, 300, seed=1) > 150
+
+
+def test_random_damage_to_rows_is_refused_or_changes_no_number(sound):
+    assert fuzz_rows(sound, 200, seed=2) > 100
+
+
+def test_random_damage_to_bytes_of_an_old_store_is_refused_or_changes_no_number(sound, tmp_path):
+    old = as_first_schema(sound, tmp_path / "old.db")
+    assert fuzz_bytes(old, 100, seed=3) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_thousands_of_random_damages_are_refused_or_change_no_number(sound):
+    assert fuzz_bytes(sound, 1500, seed=4) > 750
+    assert fuzz_rows(sound, 1500, seed=5) > 750
+
+
+def change(path, *statements):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+SWAP = (
+    "UPDATE cells SET optimizer = 'x' WHERE optimizer = 'adam'",
+    "UPDATE cells SET optimizer = 'adam', entry = 'adam' WHERE optimizer = 'afor'",
+    "UPDATE cells SET optimizer = 'afor', entry = 'afor' WHERE optimizer = 'x'",
+)
+CHANGES = {
+    "optimizers swapped": SWAP,
+    "a fold": ("UPDATE cells SET fold = 7 WHERE fold = 1",),
+    "a learning rate": ("UPDATE cells SET rate = rate * 2",),
+    "a run listed twice": (
+        "UPDATE cells SET key = (SELECT min(key) FROM cells) WHERE optimizer = 'adam'",
+    ),
+    "a status": ("UPDATE runs SET status = 'diverged' WHERE status = 'done'",),
+    "a reason": ("UPDATE runs SET reason = 'another'",),
+    "seconds": ("UPDATE runs SET elapsed_s = 1000.0",),
+    "a date": ("UPDATE runs SET finished_at = '2020-01-01T00:00:00Z'",),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("schema", [1, 2])
+def test_no_column_can_be_changed_unseen(sound, tmp_path, what, schema):
+    path = sound if schema == 2 else as_first_schema(sound, tmp_path / "old.db")
+    change(path, *CHANGES[what])
+    for found in numbers(path):
+        assert isinstance(found, StoreError)
+        assert f"afor repair {path} --to NEW.db" in str(found)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM runs WHERE status = 'done'",
+        "DELETE FROM cells WHERE optimizer = 'adam'",
+        "DELETE FROM studies",
+        "UPDATE studies SET toml = replace(toml, 'draws = 2', 'draws = 9')",
+        "DELETE FROM total",
+        "CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM cells; END",
+    ],
+)
+def test_nothing_can_be_removed_or_added_unseen(sound, statement):
+    change(sound, statement)
+    for found in numbers(sound):
+        assert isinstance(found, StoreError)
+    with pytest.raises(StoreError, match="is damaged"):
+        open_store(sound, write=True)
+
+
+def test_text_that_is_not_utf_8_is_a_damaged_store_not_a_traceback(sound):
+    change(sound, "UPDATE runs SET reason = CAST(x'ff80fe' AS TEXT)")
+    for found in numbers(sound):
+        assert isinstance(found, StoreError)
+
+
+def test_a_store_of_the_first_schema_gives_the_same_numbers_and_gets_digests(sound, tmp_path):
+    old = as_first_schema(sound, tmp_path / "old.db")
+    expected = numbers(sound)
+    found = [text.replace(str(old), str(sound)) for text in numbers(old)]
+    assert found == expected
+    with open_store(old, write=True) as store:
+        assert store.forget_failed() == 6
+    change(old, *SWAP)
+    with pytest.raises(StoreError, match="list of runs of study tiny is not what was written"):
+        open_store(old)._rows()
+
+
+def test_a_repaired_store_has_all_that_is_sound_and_names_what_is_lost(sound, tmp_path):
+    with open_store(sound) as store:
+        (first, *others) = sorted(store.statuses())
+        runs = {key: store.run(key) for key in others}
+        cells = store.cells()
+    change(
+        sound,
+        f"UPDATE runs SET content = CAST(replace(content, '0.', '1.') AS BLOB) WHERE key='{first}'",
+        f"UPDATE runs SET reason = 'another' WHERE key = '{others[0]}'",
+    )
+    target = tmp_path / "new.db"
+    result = CliRunner().invoke(app, ["repair", str(sound), "--to", str(target)])
+    assert result.exit_code == 1
+    assert result.stdout == f"{target}: 23 runs, 1 studies\nlost: run {first[:12]}\n"
+    assert f"Next: afor run tiny --store {target}" in result.stderr
+    with open_store(target) as store:
+        store.check()
+        assert {key: store.run(key) for key in others} == runs
+        assert [cell.key for cell in store.cells()] == [cell.key for cell in cells]
+        assert [c.key for c in store.cells() if c.status == "open"] == [first]
+
+
+def test_a_repaired_store_goes_on_where_only_the_list_of_runs_was_damaged(sound, tiny, tmp_path):
+    before = tiny.numbers()
+    change(sound, *SWAP)
+    target = tmp_path / "new.db"
+    result = CliRunner().invoke(app, ["repair", str(sound), "--to", str(target)])
+    assert "lost: the list of runs of study tiny" in result.stdout
+    trained = len(tiny.trainings())
+    tiny.run("--store", target, study="tiny", code=1)  # the failed runs
+    assert len(tiny.trainings()) == trained
+    assert tiny.numbers(target) == before
+
+
+def test_an_intact_store_is_copied_whole(sound, tiny, tmp_path):
+    result = CliRunner().invoke(app, ["repair", str(sound), "--to", str(tmp_path / "new.db")])
+    assert result.exit_code == 0, result.output
+    assert tiny.numbers(tmp_path / "new.db") == tiny.numbers()
+    with open_store(tmp_path / "new.db") as new, open_store(sound) as old:
+        assert new.cells() == old.cells()
+
+
+def test_what_randomly_damaged_stores_still_hold_is_never_another_number(sound, tiny, tmp_path):
+    right, content = tiny.numbers(), sound.read_bytes()
+    rng = random.Random(6)
+    kept = 0
+    for number in range(20):
+        sound.write_bytes(damage_bytes(content, rng))
+        target = tmp_path / f"new-{number}.db"
+        try:
+            repair(sound, target)
+        except StoreError:
+            continue
+        found = tiny.numbers(target)
+        assert found.items() <= right.items()
+        kept += len(found)
+    assert kept > 10 * len(right)
+
+
+def test_a_repair_never_writes_over_a_file_or_from_nothing(sound, tmp_path):
+    with pytest.raises(ConfigError, match="exists already"):
+        repair(sound, sound)
+    with pytest.raises(StoreError, match="There is no store"):
+        repair(tmp_path / "absent.db", tmp_path / "new.db")
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(b"SQLite format 3\x00" + bytes(5000))
+    with pytest.raises(StoreError, match="no run in it can be read"):
+        repair(broken, tmp_path / "new.db")
+    assert not (tmp_path / "new.db").exists()
