@@ -87,7 +87,7 @@ def _select(library: ctypes.CDLL, name: str) -> str | None:
 
 def _instruction_sets(library: ctypes.CDLL) -> list[str]:
     """Return the names of the instruction sets in the kernel, best first."""
-    names = []
+    names: list[str] = []
     while (name := library.afor_set(len(names))) is not None:
         names.append(name.decode())
     return names
