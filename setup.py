@@ -16,7 +16,7 @@ FLAGS = [
 kernel = Extension(
     "afor._kernel",
     sources=["src/afor/_kernel.c"],
-    depends=["src/afor/_kernel_body.h"],
+    depends=["src/afor/_kernel_set.h", "src/afor/_kernel_body.h"],
     extra_compile_args=[] if sys.platform == "win32" else FLAGS,
     libraries=[] if sys.platform == "win32" else ["m"],
     optional=True,

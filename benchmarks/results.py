@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from contenders import YARDSTICK
 
+from afor.fused import instruction_set
+
 SCHEMA = 1
 USEFUL_BYTES = 28  # Adam's minimum per float32 parameter: read p, g, m, v and write p, m, v
 
@@ -143,6 +145,7 @@ def describe_machine() -> dict[str, Any]:
         model = lines[0].partition(":")[2].strip() if lines else model
     return {
         "cpu": model,
+        "kernel_isa": instruction_set(),
         "cores": os.cpu_count(),
         "system": platform.system(),
         "python": platform.python_version(),

@@ -49,10 +49,12 @@ def _target_row(verdict: Verdict) -> tuple[str, ...]:
 
 def _machine(results: Results) -> str:
     m = results.machine
+    isa = m.get("kernel_isa")  # runs before it was recorded have none
     text = (
         f"Measured on {m['cpu']}, {m['cores']} cores, {m['system']}, Python {m['python']}, "
         f"torch {m['torch']}, {m['date']}. "
-        "Median (quartiles) over rounds; ratios are taken within rounds."
+        + (f"Instruction set of AFOR's kernel: {isa}. " if isa else "")
+        + "Median (quartiles) over rounds; ratios are taken within rounds."
     )
     others = m.get("cores_used_by_others")
     if others is not None:

@@ -82,19 +82,113 @@ def test_threads_of_its_own_give_the_same_bits_as_those_of_torch(threads, monkey
     assert_same_bits(run(shapes=shapes, fused=True), expected)
 
 
+def build_kernel(library: Path, *flags: str) -> ctypes.CDLL:
+    """Compile the kernel with further flags and load it."""
+    command = [str(COMPILER), *FLAGS, "-w", *flags, "-shared", "-fPIC", str(SOURCE)]
+    subprocess.run([*command, "-lm", "-lpthread", "-o", str(library)], check=True)
+    return fused._bind(ctypes.CDLL(str(library)))
+
+
+def run_all_loops() -> list[torch.Tensor]:
+    """Return the results of every loop of the kernel: dtypes, averages from either end, ranges."""
+    results = []
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        results += run(dtype=dtype, fused=True)
+        results += run(dtype=dtype, fused=True, betas=(0.3, 0.999), maximize=True)
+    for scale in (1e-25, 1e25):
+        results += run(scale=scale, fused=True)
+    return results
+
+
 @needs_kernel
 @needs_compiler
-@pytest.mark.parametrize("flag", ["-DAFOR_SCALAR", "-DAFOR_SCALAR -march=x86-64-v3"])
-def test_another_instruction_set_gives_the_same_bits(flag, tmp_path, monkeypatch) -> None:
-    if "x86" in flag and not (sys.platform == "linux" and os.uname().machine == "x86_64"):
-        pytest.skip("not an x86-64 machine")
-    expected = run(fused=True)
-    library = tmp_path / "kernel.so"
-    command = [COMPILER, *FLAGS, "-w", *flag.split(), "-shared", "-fPIC", str(SOURCE), "-lm"]
-    subprocess.run([*command, "-lpthread", "-o", str(library)], check=True)
-    loaded = fused._bind(ctypes.CDLL(str(library)))
+@pytest.mark.parametrize(
+    "flags",
+    ["", "-march=x86-64-v3", "-DAFOR_WIDTH=32", "-O1 -DAFOR_WIDTH=64"],
+)
+def test_other_vectors_and_flags_give_the_same_bits(flags, tmp_path, monkeypatch) -> None:
+    if "x86" in flags and fused.instruction_set() not in ("avx2", "avx512"):
+        pytest.skip("the processor lacks AVX2")
+    expected = run_all_loops()
+    loaded = build_kernel(tmp_path / "kernel.so", "-DAFOR_SCALAR", *flags.split())
     monkeypatch.setattr(fused, "_library", lambda: loaded)
-    assert_same_bits(run(fused=True), expected)
+    assert_same_bits(run_all_loops(), expected)
+
+
+@pytest.fixture
+def select():
+    library = fused._library()
+    assert not isinstance(library, str)
+    before = library.afor_selected().decode()
+    yield lambda name: fused._select(library, name)
+    assert fused._select(library, before) is None
+
+
+@needs_kernel
+@pytest.mark.parametrize("name", ["avx512", "avx2", "default"])
+def test_every_instruction_set_of_the_processor_gives_the_same_bits(name, select) -> None:
+    assert select("default") is None
+    expected = run_all_loops()
+    problem = select(name)
+    if problem is not None:
+        pytest.skip(problem)
+    assert fused.instruction_set() == name
+    assert_same_bits(run_all_loops(), expected)
+
+
+@needs_kernel
+def test_the_best_instruction_set_is_chosen_unless_another_is_named(select) -> None:
+    library = fused._library()
+    assert not isinstance(library, str)
+    usable = [name for name in fused._instruction_sets(library) if select(name) is None]
+    assert usable[-1] == "default"
+    assert select("") is None
+    assert fused.instruction_set() == usable[0]
+
+
+def used_set(name: str) -> "subprocess.CompletedProcess[str]":
+    """Return what a new process says of the instruction set under AFOR_KERNEL_ISA."""
+    code = (
+        "import torch, afor; from afor import fused; print(fused.instruction_set());"
+        "p = torch.nn.Parameter(torch.ones(3)); p.grad = torch.ones(3);"
+        "afor.AFOR([p]).step(); print(p.tolist()); afor.AFOR([p], fused=True)"
+    )
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "AFOR_KERNEL_ISA": name, "PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@needs_kernel
+def test_the_environment_variable_names_the_instruction_set() -> None:
+    done = used_set("default")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "default"
+
+
+@needs_kernel
+def test_an_unknown_instruction_set_is_told_and_never_used() -> None:
+    done = used_set("avx1024")
+    assert done.stdout.splitlines()[0] == "None"
+    assert (
+        "UserWarning: AFOR runs without its native kernel: AFOR_KERNEL_ISA=avx1024" in done.stderr
+    )
+    assert "RuntimeError: " in done.stderr
+    assert "names no instruction set of this native kernel; it has" in done.stderr
+
+
+@needs_kernel
+@pytest.mark.skipif(
+    unavailable_reason() is not None or fused.instruction_set() == "avx512",
+    reason="the processor has every instruction set",
+)
+def test_an_instruction_set_that_the_processor_lacks_is_refused(select) -> None:
+    before = fused.instruction_set()
+    problem = select("avx512")
+    assert problem is not None
+    assert problem.startswith("AFOR_KERNEL_ISA=avx512 names ")
+    assert fused.instruction_set() == before
 
 
 @needs_kernel

@@ -33,6 +33,7 @@ for programs, and `afor --debug COMMAND` shows the traceback of an error.
 |---|---|---|
 | `AFOR_DATA` | the folder with a folder per data set | `./data` |
 | `AFOR_CACHE` | the folder of prepared trials | `~/.cache/afor` |
+| `AFOR_KERNEL_ISA` | native kernel: `avx512`, `avx2` or `default` | the best the processor has |
 
 *This page is written by `python docs/figures/cli_page.py`.*
 """

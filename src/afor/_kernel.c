@@ -19,22 +19,14 @@
 #include <pthread.h>
 #endif
 
-#define ABI 2                 /* raised whenever the layout of struct plan or settings changes */
+#define ABI 3                 /* raised whenever struct plan, settings or an export changes */
 #define CHUNK 8192            /* elements reduced to one row of partial sums */
 #define BLOCK 1024            /* elements added in float before the lanes are emptied into double */
 #define UNIT (1 << 15)        /* elements whose second pass finds them in a core's own cache */
 #define THREADED (1 << 16)    /* up to this many elements one thread is faster */
 #define MAX_THREADS 64
 
-#if defined(__has_attribute) && defined(__x86_64__) && defined(__linux__) && !defined(AFOR_SCALAR)
-#if __has_attribute(target_clones)
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
-#endif
-#ifndef CLONES
-#define CLONES
-#endif
-#define INLINE static inline __attribute__((always_inline))
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum dtype { FLOAT32 = 0, FLOAT64 = 1, BFLOAT16 = 2, FLOAT16 = 3 };
 
@@ -86,15 +78,6 @@ struct plan {
 
 /* ------------------------------------------------------------------------ elementwise kernels */
 
-typedef float f16 __attribute__((vector_size(64)));
-typedef float f16u __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t i16 __attribute__((vector_size(64)));
-typedef double d8 __attribute__((vector_size(64)));
-typedef double d8u __attribute__((vector_size(64), aligned(8), may_alias));
-typedef int64_t l8 __attribute__((vector_size(64)));
-typedef double d16 __attribute__((vector_size(128)));
-typedef int64_t l16 __attribute__((vector_size(128)));
-
 /* A running average moves by `weight` towards a value. Written from the nearer end, as torch does,
  * so that a weight of one gives the value itself. */
 struct average {
@@ -102,7 +85,7 @@ struct average {
   int from_value;
 };
 
-INLINE struct average moving(double weight) {
+ALWAYS_INLINE struct average moving(double weight) {
   struct average a = {weight, 0};
   if (weight >= 0.5) {
     a.weight = weight - 1.0;
@@ -113,57 +96,34 @@ INLINE struct average moving(double weight) {
 
 /* The chunk that comes next: it is fetched from memory while another is worked on. */
 struct next {
-  const void *first, *second; /* the two arrays that are not in cache yet */
-  int64_t length;             /* 0: there is none */
+  const void *first, *second;  /* the two arrays that are not in cache yet */
+  const void *grad, *exp_avg;  /* in the second pass over a large tensor, else NULL */
+  int64_t length;              /* 0: there is none */
 };
-
-#define REAL float
-#define VECTOR f16
-#define VECTOR_U f16u
-#define ABS(x) ((f16)((i16)(x) & 0x7fffffff))
-#define LANES 16
-#define NAME(x) x##_f32
-#define LARGEST FLT_MAX
-#define SQRT sqrtf
-#define WIDE d16
-#define WIDE_ABS(x) ((d16)((l16)(x) & 0x7fffffffffffffffLL))
-#include "_kernel_body.h"
-
-#define REAL double
-#define VECTOR d8
-#define VECTOR_U d8u
-#define ABS(x) ((d8)((l8)(x) & 0x7fffffffffffffffLL))
-#define LANES 8
-#define NAME(x) x##_f64
-#define LARGEST DBL_MAX
-#define SQRT sqrt
-#define WIDE d8
-#define WIDE_ABS(x) ABS(x)
-#include "_kernel_body.h"
 
 /* Half precision goes through float32, a block at a time. */
 
-INLINE float from_bits(uint32_t bits) {
+ALWAYS_INLINE float from_bits(uint32_t bits) {
   float x;
   memcpy(&x, &bits, sizeof x);
   return x;
 }
 
-INLINE uint32_t to_bits(float x) {
+ALWAYS_INLINE uint32_t to_bits(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
   return bits;
 }
 
-INLINE float from_bfloat16(uint16_t h) { return from_bits((uint32_t)h << 16); }
+ALWAYS_INLINE float from_bfloat16(uint16_t h) { return from_bits((uint32_t)h << 16); }
 
-INLINE uint16_t to_bfloat16(float x) {
+ALWAYS_INLINE uint16_t to_bfloat16(float x) {
   uint32_t bits = to_bits(x);
   uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   return (bits & 0x7fffffff) > 0x7f800000 ? (uint16_t)((bits >> 16) | 0x40) : (uint16_t)rounded;
 }
 
-INLINE float from_float16(uint16_t h) {
+ALWAYS_INLINE float from_float16(uint16_t h) {
   uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
   /* multiply by 2^112 moves the exponent from float16's bias to float32's, subnormals included */
   float x = from_bits(magnitude) * from_bits(0x77800000);
@@ -171,7 +131,7 @@ INLINE float from_float16(uint16_t h) {
   return from_bits(bits | (uint32_t)(h & 0x8000) << 16);
 }
 
-INLINE uint16_t to_float16(float x) {
+ALWAYS_INLINE uint16_t to_float16(float x) {
   uint32_t bits = to_bits(x), sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
   uint32_t normal = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;
   /* adding 0.5 leaves a subnormal float16 in the low bits, rounded to even by the addition */
@@ -182,15 +142,89 @@ INLINE uint16_t to_float16(float x) {
   return (uint16_t)(h | sign);
 }
 
-#define HALF(type)                                                                               \
-  CLONES static void widen_##type(const uint16_t *from, float *to, int64_t n) {                 \
-    for (int64_t i = 0; i < n; i++) to[i] = from_##type(from[i]);                               \
-  }                                                                                              \
-  CLONES static void narrow_##type(const float *from, uint16_t *to, int64_t n) {                \
-    for (int64_t i = 0; i < n; i++) to[i] = to_##type(from[i]);                                 \
-  }
-HALF(bfloat16)
-HALF(float16)
+/* The loops of one instruction set. */
+struct loops {
+  void (*sum_f32)(const float *, const float *, int64_t, const struct settings *,
+                  const struct next *, double *);
+  void (*sum_f64)(const double *, const double *, int64_t, const struct settings *,
+                  const struct next *, double *);
+  void (*update_f32)(float *, const float *, float *, float *, int64_t, const struct settings *,
+                     const struct coefficients *, const struct next *);
+  void (*update_f64)(double *, const double *, double *, double *, int64_t,
+                     const struct settings *, const struct coefficients *, const struct next *);
+  void (*widen_bfloat16)(const uint16_t *, float *, int64_t);
+  void (*widen_float16)(const uint16_t *, float *, int64_t);
+  void (*narrow_bfloat16)(const float *, uint16_t *, int64_t);
+  void (*narrow_float16)(const float *, uint16_t *, int64_t);
+};
+
+/* MinGW does not align the stack for vectors wider than 16 bytes. */
+#if defined(__x86_64__) && !defined(_WIN32) && !defined(AFOR_SCALAR)
+#define SET avx512
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl")))
+#define WIDTH 64
+#define SWEEP 1
+#define LOCALITY 3
+#define FETCH_AGAIN 0
+#include "_kernel_set.h"
+
+#define SET avx2
+#define TARGET __attribute__((target("avx2")))
+#define WIDTH 32
+#define SWEEP 2
+#define LOCALITY 2
+#define FETCH_AGAIN 1
+#include "_kernel_set.h"
+#define CHOICE 1
+#endif
+
+#define SET default
+#define TARGET
+#if defined(AFOR_WIDTH) /* for tests: the vectors of another instruction set */
+#define WIDTH AFOR_WIDTH
+#else
+#define WIDTH 16
+#endif
+#if WIDTH == 64
+#define SWEEP 1
+#elif WIDTH == 32 || !defined(__aarch64__)
+#define SWEEP 2
+#else
+#define SWEEP 4
+#endif
+#define LOCALITY 2
+#define FETCH_AGAIN 1
+#include "_kernel_set.h"
+
+/* Best first; the last works everywhere. */
+static const struct set {
+  const char *name;
+  const struct loops *loops;
+} sets[] = {
+#ifdef CHOICE
+    {"avx512", &loops_avx512},
+    {"avx2", &loops_avx2},
+#endif
+    {"default", &loops_default},
+};
+enum { SETS = sizeof sets / sizeof *sets };
+
+/* Whether this processor, and the system on it, can run a set. */
+static int is_supported(const struct set *set) {
+#ifdef CHOICE
+  __builtin_cpu_init();
+  if (set->loops == &loops_avx512)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+  if (set->loops == &loops_avx2) return __builtin_cpu_supports("avx2");
+#endif
+  (void)set;
+  return 1;
+}
+
+/* What works everywhere, until `afor_select` is called. */
+static const struct set *chosen = &sets[SETS - 1];
 
 typedef void (*widener)(const uint16_t *, float *, int64_t);
 typedef void (*narrower)(const float *, uint16_t *, int64_t);
@@ -204,7 +238,7 @@ static void sum_half(widener widen, const uint16_t *grad, const float *exp_avg, 
     int64_t length = n - i < BLOCK ? n - i : BLOCK;
     double part[SUMS];
     widen(grad + i, buffer, length);
-    sum_chunk_f32(buffer, exp_avg + i, length, s, &nothing, part);
+    chosen->loops->sum_f32(buffer, exp_avg + i, length, s, &nothing, part);
     for (int k = 0; k < SUMS; k++) sums[k] += part[k];
   }
 }
@@ -218,8 +252,8 @@ static void update_half(widener widen, narrower narrow, uint16_t *param, const u
     int64_t length = n - i < BLOCK ? n - i : BLOCK;
     widen(grad + i, wide_grad, length);
     widen(param + i, wide_param, length);
-    update_chunk_f32(wide_param, wide_grad, exp_avg + i, exp_avg_sq + i, length, s, c,
-                     &nothing);
+    chosen->loops->update_f32(wide_param, wide_grad, exp_avg + i, exp_avg_sq + i, length, s, c,
+                              &nothing);
     narrow(wide_param, param + i, length);
   }
 }
@@ -345,8 +379,14 @@ static struct next find_next(const struct plan *p, int64_t i, const uint64_t *fi
   if (i < 0 || p->dtype > FLOAT64) return (struct next){0};
   const struct chunk *ch = p->chunk + i;
   const uint64_t at = (uint64_t)ch->start * (p->dtype == FLOAT64 ? sizeof(double) : sizeof(float));
-  return (struct next){(const void *)(uintptr_t)(first[ch->tensor] + at),
-                       (const void *)(uintptr_t)(second[ch->tensor] + at), ch->length};
+  struct next next = {.first = (const void *)(uintptr_t)(first[ch->tensor] + at),
+                      .second = (const void *)(uintptr_t)(second[ch->tensor] + at),
+                      .length = ch->length};
+  if (first != p->grad && p->numel[ch->tensor] > THREADED) {
+    next.grad = (const void *)(uintptr_t)(p->grad[ch->tensor] + at);
+    next.exp_avg = (const void *)(uintptr_t)(p->exp_avg[ch->tensor] + at);
+  }
+  return next;
 }
 
 /* Sums of chunk `i`; chunk `then` will be next. */
@@ -354,14 +394,15 @@ static void sum_chunk(struct plan *p, int64_t i, int64_t then) {
   const struct chunk *ch = p->chunk + i;
   const struct settings *s = p->settings;
   const struct next next = find_next(p, then, p->grad, p->exp_avg);
+  const struct loops *loops = chosen->loops;
   double *out = p->partial[i];
   const int64_t n = ch->length;
   switch (p->dtype) {
-  case FLOAT32: sum_chunk_f32(AT(float, grad), AT(float, exp_avg), n, s, &next, out); break;
-  case FLOAT64: sum_chunk_f64(AT(double, grad), AT(double, exp_avg), n, s, &next, out); break;
+  case FLOAT32: loops->sum_f32(AT(float, grad), AT(float, exp_avg), n, s, &next, out); break;
+  case FLOAT64: loops->sum_f64(AT(double, grad), AT(double, exp_avg), n, s, &next, out); break;
   default:
-    sum_half(p->dtype == BFLOAT16 ? widen_bfloat16 : widen_float16, AT(uint16_t, grad),
-             AT(float, exp_avg), n, s, out);
+    sum_half(p->dtype == BFLOAT16 ? loops->widen_bfloat16 : loops->widen_float16,
+             AT(uint16_t, grad), AT(float, exp_avg), n, s, out);
   }
 }
 
@@ -371,19 +412,21 @@ static void update_chunk(struct plan *p, int64_t i, int64_t then) {
   const struct coefficients *c = p->coefficients + ch->tensor;
   const int64_t n = ch->length;
   const struct next next = find_next(p, then, p->exp_avg_sq, p->param);
+  const struct loops *loops = chosen->loops;
   switch (p->dtype) {
   case FLOAT32:
-    update_chunk_f32(AT(float, param), AT(float, grad), AT(float, exp_avg), AT(float, exp_avg_sq),
-                     n, s, c, &next);
+    loops->update_f32(AT(float, param), AT(float, grad), AT(float, exp_avg),
+                      AT(float, exp_avg_sq), n, s, c, &next);
     break;
   case FLOAT64:
-    update_chunk_f64(AT(double, param), AT(double, grad), AT(double, exp_avg),
-                     AT(double, exp_avg_sq), n, s, c, &next);
+    loops->update_f64(AT(double, param), AT(double, grad), AT(double, exp_avg),
+                      AT(double, exp_avg_sq), n, s, c, &next);
     break;
   default:
-    update_half(p->dtype == BFLOAT16 ? widen_bfloat16 : widen_float16,
-                p->dtype == BFLOAT16 ? narrow_bfloat16 : narrow_float16, AT(uint16_t, param),
-                AT(uint16_t, grad), AT(float, exp_avg), AT(float, exp_avg_sq), n, s, c);
+    update_half(p->dtype == BFLOAT16 ? loops->widen_bfloat16 : loops->widen_float16,
+                p->dtype == BFLOAT16 ? loops->narrow_bfloat16 : loops->narrow_float16,
+                AT(uint16_t, param), AT(uint16_t, grad), AT(float, exp_avg),
+                AT(float, exp_avg_sq), n, s, c);
   }
 }
 
@@ -491,6 +534,28 @@ static void step_large(struct plan *p, int64_t place, int threads) {
 /* ------------------------------------------------------------------------------------ exports */
 
 EXPORT int afor_abi(void) { return ABI; }
+
+/* Use the instruction set of this name, or with "" the best of this processor, from now on. Return
+ * 0, or with nothing changed 1 when there is no such set and 2 when the processor lacks it. */
+EXPORT int afor_select(const char *name) {
+  int known = 0;
+  for (const struct set *set = sets; set < sets + SETS; set++) {
+    if (*name && strcmp(name, set->name) != 0) continue;
+    known = 1;
+    if (!is_supported(set)) continue;
+    chosen = set;
+    return 0;
+  }
+  return known ? 2 : 1;
+}
+
+/* Name the instruction set in use. */
+EXPORT const char *afor_selected(void) { return chosen->name; }
+
+/* Name the instruction set at an index, best first; NULL past the last. */
+EXPORT const char *afor_set(int index) {
+  return index >= 0 && index < SETS ? sets[index].name : NULL;
+}
 
 EXPORT void afor_plan_free(struct plan *p) {
   if (!p) return;

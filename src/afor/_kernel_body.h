@@ -1,11 +1,20 @@
-/* The two loops over the elements, once for each of float and double; included by _kernel.c with
- * REAL, VECTOR, VECTOR_U, ABS, LANES, NAME,
- * LARGEST, SQRT, WIDE and WIDE_ABS defined. */
+/* The two loops over the elements, for one of float and double and one instruction set; included by
+ * _kernel_set.h with REAL, BITS, MAGNITUDE, LANES, NAME, LARGEST and SQRT defined. */
 
-/* Add one vector of gradient and first moment to the lanes of the sums. */
-INLINE void NAME(sum_vector)(VECTOR g, VECTOR m, REAL factor, REAL weight, int from_value,
-                             VECTOR *lanes) {
-  g = g * factor;
+#define VECTOR NAME(vector)
+#define VECTOR_U NAME(unaligned)
+#define VECTOR_BITS NAME(bits)
+typedef REAL VECTOR __attribute__((vector_size(WIDTH)));
+typedef REAL VECTOR_U __attribute__((vector_size(WIDTH), aligned(sizeof(REAL)), may_alias));
+typedef BITS VECTOR_BITS __attribute__((vector_size(WIDTH)));
+
+#define EACH (WIDTH / (int)sizeof(REAL)) /* elements in a vector */
+#define ABS(x) ((VECTOR)((VECTOR_BITS)(x) & MAGNITUDE))
+
+/* Add one vector of gradient and first moment to its lanes of the sums. */
+INLINE void NAME(sum_vector)(const REAL *g_, const REAL *m_, REAL factor, REAL weight,
+                             int from_value, VECTOR *lanes) {
+  const VECTOR g = *(const VECTOR_U *)g_ * factor, m = *(const VECTOR_U *)m_;
   const VECTOR difference = g - m;
   const VECTOR moved = (from_value ? g : m) + weight * difference;
   lanes[RESIDUAL] += ABS(difference);
@@ -15,19 +24,39 @@ INLINE void NAME(sum_vector)(VECTOR g, VECTOR m, REAL factor, REAL weight, int f
   lanes[PRODUCT] += g * m;
 }
 
-/* Empty the lanes into the sums, in a fixed order. */
-INLINE void NAME(empty_lanes)(VECTOR *lanes, double *sums) {
-  for (int k = 0; k < SUMS; k++) {
-    for (int l = 0; l < LANES; l++) sums[k] += lanes[k][l];
-    lanes[k] = (VECTOR){0};
-  }
+/* Add the vectors of one sweep over a row of lanes. */
+INLINE void NAME(sum_row)(const REAL *g, const REAL *m, REAL factor, REAL weight, int from_value,
+                          VECTOR (*lanes)[SUMS]) {
+  NAME(sum_vector)(g, m, factor, weight, from_value, lanes[0]);
+#if SWEEP > 1
+  NAME(sum_vector)(g + EACH, m + EACH, factor, weight, from_value, lanes[1]);
+#endif
+#if SWEEP > 2
+  NAME(sum_vector)(g + 2 * EACH, m + 2 * EACH, factor, weight, from_value, lanes[2]);
+  NAME(sum_vector)(g + 3 * EACH, m + 3 * EACH, factor, weight, from_value, lanes[3]);
+#endif
+}
+
+/* Add the lanes of a sweep to the sums, in a fixed order. */
+INLINE void NAME(add_lanes)(VECTOR (*lanes)[SUMS], double *sums) {
+  for (int v = 0; v < SWEEP; v++)
+    for (int l = 0; l < EACH; l++)
+      for (int k = 0; k < SUMS; k++) sums[k] += lanes[v][k][l];
 }
 
 /* Fetch the line at element `at` of what comes next. */
 INLINE void NAME(fetch)(const struct next *next, int64_t at) {
   if (at < next->length) {
-    __builtin_prefetch((const REAL *)next->first + at);
-    __builtin_prefetch((const REAL *)next->second + at);
+    __builtin_prefetch((const REAL *)next->first + at, 0, LOCALITY);
+    __builtin_prefetch((const REAL *)next->second + at, 0, LOCALITY);
+  }
+}
+
+/* Fetch the line of the arrays that the first pass has read, if they have left the cache since. */
+INLINE void NAME(fetch_again)(const struct next *next, int64_t at) {
+  if (FETCH_AGAIN && next->grad && at < next->length) {
+    __builtin_prefetch((const REAL *)next->grad + at, 0, LOCALITY);
+    __builtin_prefetch((const REAL *)next->exp_avg + at, 0, LOCALITY);
   }
 }
 
@@ -35,94 +64,100 @@ INLINE void NAME(fetch)(const struct next *next, int64_t at) {
 INLINE void NAME(sum_full)(const REAL *g, const REAL *m, REAL factor, REAL weight, int from_value,
                            const struct next *next, double *sums) {
   enum { STREAMS = 4, LENGTH = CHUNK / STREAMS, FLUSH = BLOCK / STREAMS };
-  VECTOR lanes[SUMS] = {{0}};
-  for (int begin = 0; begin < LENGTH; begin += FLUSH) {
-    for (int i = begin; i < begin + FLUSH; i += LANES)
-      for (int at = i; at < CHUNK; at += LENGTH) {
-        NAME(fetch)(next, at);
-        NAME(sum_vector)(*(const VECTOR_U *)(g + at), *(const VECTOR_U *)(m + at), factor, weight,
-                         from_value, lanes);
-      }
-    NAME(empty_lanes)(lanes, sums);
+  /* with no full chunk to come, fetch what is there: cheaper than asking at each line */
+  const REAL *next_g = next->length == CHUNK ? next->first : g;
+  const REAL *next_m = next->length == CHUNK ? next->second : m;
+  for (int64_t begin = 0; begin < LENGTH; begin += FLUSH)
+    for (int first = 0; first < LANES; first += SWEEP * EACH) {
+      VECTOR lanes[SWEEP][SUMS] = {{{0}}};
+      for (int64_t i = begin; i < begin + FLUSH; i += LANES)
+        for (int stream = 0; stream < STREAMS; stream++) {
+          const int64_t at = i + stream * LENGTH;
+          if (first == 0) {
+            __builtin_prefetch(next_g + at, 0, LOCALITY);
+            __builtin_prefetch(next_m + at, 0, LOCALITY);
+          }
+          NAME(sum_row)(g + at + first, m + at + first, factor, weight, from_value, lanes);
+        }
+      NAME(add_lanes)(lanes, sums);
+    }
+}
+
+/* Sums of `n` elements, a multiple of the lanes and at most a block. */
+INLINE void NAME(sum_block)(const REAL *g, const REAL *m, int64_t n, REAL factor, REAL weight,
+                            int from_value, double *sums) {
+  for (int first = 0; first < LANES; first += SWEEP * EACH) {
+    VECTOR lanes[SWEEP][SUMS] = {{{0}}};
+    for (int64_t i = first; i < n; i += LANES)
+      NAME(sum_row)(g + i, m + i, factor, weight, from_value, lanes);
+    NAME(add_lanes)(lanes, sums);
   }
 }
 
 /* Sums of any number of elements. */
 INLINE void NAME(sum_any)(const REAL *g, const REAL *m, int64_t n, REAL factor, REAL weight,
                           int from_value, const struct next *next, double *sums) {
-  VECTOR lanes[SUMS] = {{0}};
-  int64_t i = 0;
-  while (i + LANES <= n) {
-    const int64_t end = i + BLOCK < n ? i + BLOCK : n;
-    for (; i + LANES <= end; i += LANES) {
-      NAME(fetch)(next, i);
-      NAME(sum_vector)(*(const VECTOR_U *)(g + i), *(const VECTOR_U *)(m + i), factor, weight,
-                       from_value, lanes);
-    }
-    NAME(empty_lanes)(lanes, sums);
+  const int64_t whole = n - n % LANES;
+  for (int64_t i = 0; i < whole; i += BLOCK) {
+    const int64_t length = whole - i < BLOCK ? whole - i : BLOCK;
+    for (int64_t at = i; at < i + length; at += LANES) NAME(fetch)(next, at);
+    NAME(sum_block)(g + i, m + i, length, factor, weight, from_value, sums);
   }
-  if (i < n) { /* zeros add nothing to any of the sums */
-    VECTOR rest[2] = {{0}};
-    memcpy(&rest[0], g + i, (size_t)(n - i) * sizeof(REAL));
-    memcpy(&rest[1], m + i, (size_t)(n - i) * sizeof(REAL));
-    NAME(sum_vector)(rest[0], rest[1], factor, weight, from_value, lanes);
-    NAME(empty_lanes)(lanes, sums);
+  if (whole < n) { /* zeros add nothing to any of the sums */
+    REAL rest[2][LANES] = {{0}};
+    memcpy(rest[0], g + whole, (size_t)(n - whole) * sizeof(REAL));
+    memcpy(rest[1], m + whole, (size_t)(n - whole) * sizeof(REAL));
+    NAME(sum_block)(rest[0], rest[1], LANES, factor, weight, from_value, sums);
   }
 }
 
 /* The same in double throughout, for values whose squares leave the range of float. */
-CLONES static void NAME(sum_wide)(const REAL *g_, const REAL *m_, int64_t n,
-                                  const struct settings *s, double *sums) {
-  const struct average a = moving(1.0 - s->beta1);
-  const REAL factor = (REAL)s->grad_factor, weight = (REAL)a.weight;
-  WIDE residual = {0}, momentum = {0}, grad_sq = {0}, momentum_sq = {0}, product = {0};
+LOCAL void NAME(sum_wide)(const REAL *g_, const REAL *m_, int64_t n, REAL factor, REAL weight,
+                          int from_value, double *sums) {
+  double lanes[SUMS][LANES] = {{0}};
   for (int64_t i = 0; i < n; i += LANES) {
-    REAL narrow[2][LANES] = {{0}};
+    REAL part[2][LANES] = {{0}};
     const size_t bytes = (size_t)(n - i < LANES ? n - i : LANES) * sizeof(REAL);
-    memcpy(narrow[0], g_ + i, bytes);
-    memcpy(narrow[1], m_ + i, bytes);
-    VECTOR g, m;
-    memcpy(&g, narrow[0], sizeof g);
-    memcpy(&m, narrow[1], sizeof m);
-    g = g * factor;
-    const VECTOR moved = (a.from_value ? g : m) + weight * (g - m);
-    const WIDE gw = __builtin_convertvector(g, WIDE), mw = __builtin_convertvector(m, WIDE);
-    residual += WIDE_ABS(gw - mw);
-    momentum += WIDE_ABS(__builtin_convertvector(moved, WIDE));
-    grad_sq += gw * gw;
-    momentum_sq += mw * mw;
-    product += gw * mw;
+    memcpy(part[0], g_ + i, bytes);
+    memcpy(part[1], m_ + i, bytes);
+    for (int l = 0; l < LANES; l++) {
+      const REAL g = part[0][l] * factor, m = part[1][l];
+      const REAL moved = (from_value ? g : m) + weight * (g - m);
+      lanes[RESIDUAL][l] += fabs((double)g - (double)m);
+      lanes[MOMENTUM][l] += fabs((double)moved);
+      lanes[GRAD_SQ][l] += (double)g * (double)g;
+      lanes[MOMENTUM_SQ][l] += (double)m * (double)m;
+      lanes[PRODUCT][l] += (double)g * (double)m;
+    }
   }
-  memset(sums, 0, SUMS * sizeof *sums);
-  for (int l = 0; l < LANES; l++) {
-    sums[RESIDUAL] += residual[l];
-    sums[MOMENTUM] += momentum[l];
-    sums[GRAD_SQ] += grad_sq[l];
-    sums[MOMENTUM_SQ] += momentum_sq[l];
-    sums[PRODUCT] += product[l];
+  for (int k = 0; k < SUMS; k++) {
+    sums[k] = 0.0;
+    for (int l = 0; l < LANES; l++) sums[k] += lanes[k][l];
   }
 }
 
-CLONES static void NAME(sum_chunk)(const REAL *g, const REAL *m, int64_t n,
-                                   const struct settings *s, const struct next *next,
-                                   double *out) {
+LOCAL void NAME(sum_chunk)(const REAL *g, const REAL *m, int64_t n, const struct settings *s,
+                           const struct next *next, double *out) {
   const struct average a = moving(1.0 - s->beta1);
-  double sums[SUMS] = {0};
   const REAL factor = (REAL)s->grad_factor, weight = (REAL)a.weight;
-  if (n == CHUNK)
-    NAME(sum_full)(g, m, factor, weight, a.from_value, next, sums);
+  double sums[SUMS] = {0};
+  if (n == CHUNK && !a.from_value)
+    NAME(sum_full)(g, m, factor, weight, 0, next, sums);
+  else if (n == CHUNK)
+    NAME(sum_full)(g, m, factor, weight, 1, next, sums);
+  else if (!a.from_value)
+    NAME(sum_any)(g, m, n, factor, weight, 0, next, sums);
   else
-    NAME(sum_any)(g, m, n, factor, weight, a.from_value, next, sums);
+    NAME(sum_any)(g, m, n, factor, weight, 1, next, sums);
   if (sizeof(REAL) == sizeof(float)) {
     const double low = 1e-28, high = 1e32; /* well inside the range of float */
     const int in_range = sums[GRAD_SQ] > low && sums[GRAD_SQ] < high &&
                          sums[MOMENTUM_SQ] > low && sums[MOMENTUM_SQ] < high;
     const int all_zero = sums[RESIDUAL] == 0.0 && sums[MOMENTUM] == 0.0;
-    if (!in_range && !all_zero) NAME(sum_wide)(g, m, n, s, sums);
+    if (!in_range && !all_zero) NAME(sum_wide)(g, m, n, factor, weight, a.from_value, sums);
   }
   memcpy(out, sums, sizeof sums);
 }
-
 INLINE void NAME(update_range)(REAL *restrict p, const REAL *restrict g_, REAL *restrict m_,
                                REAL *restrict v_, int64_t n, REAL factor, struct average first,
                                const struct coefficients *c) {
@@ -147,13 +182,16 @@ INLINE void NAME(update_strip)(REAL *p, const REAL *g, REAL *m, REAL *v, int64_t
                                REAL factor, struct average first, const struct coefficients *c,
                                const struct next *next) {
   enum { LINE = 64 / sizeof(REAL) };
-  for (int64_t i = at; i < at + n; i += LINE) NAME(fetch)(next, i);
+  for (int64_t i = at; i < at + n; i += LINE) {
+    NAME(fetch)(next, i);
+    NAME(fetch_again)(next, i);
+  }
   NAME(update_range)(p + at, g + at, m + at, v + at, n, factor, first, c);
 }
 
-CLONES static void NAME(update_chunk)(REAL *p, const REAL *g, REAL *m, REAL *v, int64_t n,
-                                      const struct settings *s, const struct coefficients *c,
-                                      const struct next *next) {
+LOCAL void NAME(update_chunk)(REAL *p, const REAL *g, REAL *m, REAL *v, int64_t n,
+                              const struct settings *s, const struct coefficients *c,
+                              const struct next *next) {
   const struct average first = moving(1.0 - s->beta1);
   const REAL factor = (REAL)s->grad_factor;
   enum { HALF_CHUNK = CHUNK / 2, STRIP = 64 };
@@ -169,12 +207,14 @@ CLONES static void NAME(update_chunk)(REAL *p, const REAL *g, REAL *m, REAL *v, 
 }
 
 #undef REAL
-#undef VECTOR
-#undef VECTOR_U
-#undef ABS
+#undef BITS
+#undef MAGNITUDE
 #undef LANES
 #undef NAME
 #undef LARGEST
 #undef SQRT
-#undef WIDE
-#undef WIDE_ABS
+#undef VECTOR
+#undef VECTOR_U
+#undef VECTOR_BITS
+#undef EACH
+#undef ABS

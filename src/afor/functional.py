@@ -141,7 +141,10 @@ def _control(
     Returns a list for each coefficient, of tensors, or of floats where they are few.
     """
     if _are_few(controls):
-        return _control_floats(controls, steps, sums, settings)
+        try:
+            return _control_floats(controls, steps, sums, settings)
+        except (ArithmeticError, ValueError):
+            pass  # a state that no step can leave behind: vectors give NaN where floats raise
     wide = sums.residual.dtype
     count = torch.stack(steps) + 1
     stacked = torch.stack(controls, dim=1).to(wide)

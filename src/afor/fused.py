@@ -10,7 +10,9 @@ keeps it between steps.
 import ctypes
 import functools
 import importlib.util
+import os
 import sys
+import warnings
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -20,11 +22,12 @@ from torch import Tensor
 
 from afor.control import FIELDS, ControlSettings
 
-ABI = 2
+ABI = 3
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _SETTINGS = 18  # numbers in `struct settings`
 STATE = ("exp_avg", "exp_avg_sq", "control", "step")
 ARRAYS = ("param", "grad", *STATE)  # the arrays of addresses, in the order of the kernel
+ISA_VARIABLE = "AFOR_KERNEL_ISA"
 
 
 # ------------------------------------------------------------------------------- the library
@@ -64,7 +67,37 @@ def _library() -> ctypes.CDLL | str:
             f"the native kernel {spec.origin} is of another version (interface {found}, expected "
             f"{ABI}); reinstall afor"
         )
-    return _bind(library)
+    _bind(library)
+    problem = _select(library, os.environ.get(ISA_VARIABLE, ""))
+    if problem is not None:
+        warnings.warn(f"AFOR runs without its native kernel: {problem}", stacklevel=2)
+        return problem
+    return library
+
+
+def _select(library: ctypes.CDLL, name: str) -> str | None:
+    """Use the named instruction set, or the best with an empty name; return what is wrong."""
+    outcome = library.afor_select(os.fsencode(name))
+    if outcome == 0:
+        return None
+    names = ", ".join(_instruction_sets(library))
+    if outcome == 1:
+        return (
+            f"{ISA_VARIABLE}={name} names no instruction set of this native kernel; it has {names} "
+            "(unset the variable to use the best one)"
+        )
+    return (
+        f"{ISA_VARIABLE}={name} names an instruction set that this processor does not have; unset "
+        f"the variable to use the best one that it has of {names}"
+    )
+
+
+def _instruction_sets(library: ctypes.CDLL) -> list[str]:
+    """Return the names of the instruction sets in the kernel, best first."""
+    names: list[str] = []
+    while (name := library.afor_set(len(names))) is not None:
+        names.append(name.decode())
+    return names
 
 
 def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
@@ -80,6 +113,12 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
     library.afor_plan_free.restype = None
     library.afor_step.argtypes = [ctypes.c_void_p]
     library.afor_step.restype = ctypes.c_int64
+    library.afor_select.argtypes = [ctypes.c_char_p]
+    library.afor_select.restype = ctypes.c_int
+    library.afor_selected.argtypes = []
+    library.afor_selected.restype = ctypes.c_char_p
+    library.afor_set.argtypes = [ctypes.c_int]
+    library.afor_set.restype = ctypes.c_char_p
     return library
 
 
@@ -93,6 +132,20 @@ def unavailable_reason() -> str | None:
     """
     library = _library()
     return library if isinstance(library, str) else None
+
+
+def instruction_set() -> str | None:
+    """Return the instruction set of the native kernel in use, or None without a kernel.
+
+    It is the best one of the processor (``avx512``, ``avx2`` or ``default``) unless the environment
+    variable ``AFOR_KERNEL_ISA`` names another when the kernel is first used. All give the same
+    numbers.
+
+    >>> instruction_set() in ("avx512", "avx2", "default", None)
+    True
+    """
+    library = _library()
+    return None if isinstance(library, str) else library.afor_selected().decode()
 
 
 @functools.cache

@@ -1,4 +1,7 @@
+import pytest
+
 from afor.bench import doctor
+from afor.fused import instruction_set, unavailable_reason
 
 
 def findings(tmp_path):
@@ -18,6 +21,15 @@ def test_a_kernel_that_cannot_be_used_is_told_with_its_reason(tmp_path, monkeypa
     finding = findings(tmp_path)["native kernel"]
     assert finding.verdict == "missing"
     assert "no compiler" in finding.text
+
+
+@pytest.mark.skipif(unavailable_reason() is not None, reason="the native kernel was not built")
+def test_the_instruction_set_of_the_kernel_is_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("AFOR_KERNEL_ISA", raising=False)
+    text = findings(tmp_path)["native kernel"].text
+    assert text.endswith(f"instruction set {instruction_set()}")
+    monkeypatch.setenv("AFOR_KERNEL_ISA", "default")
+    assert "(chosen by AFOR_KERNEL_ISA)" in findings(tmp_path)["native kernel"].text
 
 
 def test_the_module_of_afor_optimizer_is_a_clash_only_where_case_is_ignored(tmp_path, monkeypatch):

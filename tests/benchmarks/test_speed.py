@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from afor.fused import instruction_set
+
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 CONTENDERS = ("adam", "released", "afor-loop", "afor-foreach")
@@ -130,6 +132,9 @@ def test_the_machine_and_its_bystanders_are_named(run: tuple[dict[str, Any], str
     content, printed, _ = run
     machine = content["machine"]
     assert machine["cpu"] in printed
+    assert machine["kernel_isa"] == instruction_set()
+    if machine["kernel_isa"] is not None:
+        assert f"Instruction set of AFOR's kernel: {machine['kernel_isa']}." in printed
     others = machine["cores_used_by_others"]
     assert others is None or 0 <= others <= machine["cores"] + 0.1
 
@@ -156,6 +161,17 @@ def test_an_earlier_run_can_be_shown_again_and_checked(
     assert "NOT REACHED" in done.stdout
     again = _speed("--from", folder / "out.json", "--plots", folder)
     assert again.stdout == printed
+
+
+@pytest.mark.parametrize(("isa", "at_most"), [("avx512", 1.2), ("avx2", 1.5), ("default", None)])
+def test_the_targets_of_large_tensors_are_those_of_the_instruction_set(
+    isa: str, at_most: float | None, part: Any
+) -> None:
+    results, targets = part("results"), part("targets")
+    verdicts = targets.judge(results.Results({"kernel_isa": isa}))
+    large = [v.target.at_most for v in verdicts if v.target.workload == "resnet50"]
+    assert large[:1] == ([] if at_most is None else [at_most])
+    assert any(v.target.workload == "eegnet" for v in verdicts)
 
 
 def test_ratios_are_taken_within_rounds_and_through_the_yardstick(part: Any) -> None:

@@ -74,6 +74,7 @@ int main(int argc, char **argv) {
   const int64_t largest = argc > 1 ? atoll(argv[1]) : 100000;
   const double scales[] = {1.0, 1e-25, 1e25, 0.0};
   int cases = 0;
+  afor_select("");
   for (int dtype = FLOAT32; dtype <= FLOAT16; dtype++)
     for (int threads = 1; threads <= 3; threads += 2)
       for (int k = 0; k < 4; k++) {

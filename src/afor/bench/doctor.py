@@ -62,11 +62,14 @@ def _cores(torch_threads: int) -> Finding:
 
 
 def _kernel() -> Finding:
-    from afor.fused import unavailable_reason
+    from afor.fused import ISA_VARIABLE, instruction_set, unavailable_reason
 
     reason = unavailable_reason()
     if reason is None:
-        return Finding("native kernel", "ok", "compiled and loaded; AFOR uses it on the CPU")
+        text = f"compiled and loaded; AFOR uses it on the CPU, instruction set {instruction_set()}"
+        if os.environ.get(ISA_VARIABLE):
+            text += f" (chosen by {ISA_VARIABLE})"
+        return Finding("native kernel", "ok", text)
     return Finding("native kernel", "missing", f"{reason} AFOR works without it, a little slower.")
 
 
