@@ -30,7 +30,6 @@ from afor.torch_private import (
     foreach_sqrt,
     foreach_sub_,
     is_watched,
-    unflatten,
 )
 from afor.triton_path import triton_afor
 
@@ -202,7 +201,8 @@ def _control_floats(
         new += (*held, forgetting, correction)
         coefficients.append((forgetting, scale, shift))
     table = torch.tensor(new + counts, dtype=controls[0].dtype)
-    foreach_copy_(stored, unflatten(table, stored))
+    ends = table[: -len(steps)].view(-1, fields).unbind(), table[-len(steps) :].unbind()
+    foreach_copy_(stored, [*ends[0], *ends[1]])
     return Coefficients(*map(list, zip(*coefficients, strict=True)))
 
 
