@@ -31,7 +31,7 @@ from afor.functional import (
 )
 from afor.sums import on_device, sum_dtype
 
-_PLAIN = {Tensor, torch.nn.Parameter}
+_PLAIN = (Tensor, torch.nn.Parameter)  # older versions of dynamo know no sets of types
 
 
 class ShardedStep(NamedTuple):

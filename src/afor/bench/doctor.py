@@ -18,8 +18,8 @@ EXTRAS = {
     "moabb": ("moabb",),
 }
 WITHOUT_KERNEL = (
-    "on the CPU its step then takes about 7 times as long on a small network (EEGNet), little of a "
-    "training step (benchmarks/no_kernel.py measures both)"
+    "on the CPU a step on a small network then takes several times as long: more than torch's Adam "
+    "instead of a fifth of it (EEGNet; benchmarks/no_kernel.py)"
 )
 LITTLE_DISK_BYTES = 2 << 30
 
