@@ -86,6 +86,7 @@ def test_the_source_distribution_holds_what_the_wheel_is_built_from(sdist):
     assert not [name for name in names if name.endswith(".so")]
 
 
+@pytest.mark.timeout(900)
 def test_a_wheel_from_the_source_distribution_works_in_a_clean_environment(sdist, tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     wheels = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w"]
