@@ -356,7 +356,7 @@ def begin_multi_tensor(
         descend(params, momenta, roots, scale, shift, lr, weight_decay)
 
         for kept, used in zip(stored, (params, momenta, squares), strict=True):
-            if kept is not used:
+            if kept[0].dtype != work:  # `used` are copies
                 foreach_copy_(kept, used)
 
     return columns, finish
