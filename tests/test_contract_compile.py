@@ -1,5 +1,9 @@
 """The manners of torch.optim: torch.compile of a step, and capturable."""
 
+import os
+import shutil
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +12,12 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from afor import AFOR
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the compiler's own, of torch's own modules
+
+# inductor's own choice
+CXX = os.environ.get("CXX") or {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++")
+needs_cpp_compiler = pytest.mark.skipif(
+    shutil.which(CXX) is None, reason=f"inductor needs a C++ compiler, and there is no {CXX}"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +109,7 @@ def test_a_float_lr_that_changes_each_step_does_not_compile_each_step(implementa
         torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
 
 
+@needs_cpp_compiler
 def test_inductor_gives_the_numbers_of_the_eager_step(implementation):
     params, plain = parameters(), parameters()
     optimizer = AFOR(params, lr=torch.tensor(0.01), weight_decay=0.1, **implementation)
@@ -121,6 +132,7 @@ def test_inductor_gives_the_numbers_of_the_eager_step(implementation):
         )
 
 
+@needs_cpp_compiler
 def test_inductor_follows_a_float_lr_that_changes():
     p, q = (nn.Parameter(torch.ones(3)) for _ in range(2))
     optimizer, reference = AFOR([p], lr=0.1, foreach=False), AFOR([q], lr=0.1, foreach=False)

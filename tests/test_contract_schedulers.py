@@ -58,6 +58,8 @@ SCHEDULERS = {
 }
 
 
+# SequentialLR of older versions of torch warns about a call of its own.
+@pytest.mark.filterwarnings("ignore:The epoch parameter in `scheduler.step:UserWarning")
 @pytest.mark.parametrize("name", list(SCHEDULERS))
 def test_every_scheduler_drives_it_as_it_drives_adamw(implementation, name):
     model, twin = network(), network()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from afor.torch_private import assert_async
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
@@ -112,7 +114,7 @@ class Attendance:
         if torch.compiler.is_compiling():  # the graph has no room for a name
             all_ranks = torch.tensor([e.ranks for e in expected], device=counts.device)
             agreed = ((counts == 0) | (counts == all_ranks)).all()
-            torch._assert_async(agreed, f"AFOR: {_PROBLEM}; {_REMEDY}")
+            assert_async(agreed, f"AFOR: {_PROBLEM}; {_REMEDY}")
         elif counts.device.type == "cpu":
             _judge(counts.tolist(), expected)
         elif not (counts.is_cuda and torch.cuda.is_current_stream_capturing()):

@@ -9,14 +9,30 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 
 from afor.control import FIELDS, Coefficients, ControlSettings, Sums, advance, advance_floats
 from afor.fused import fused_afor, unavailable_reason
-from afor.sums import absolute_mean, cut_rows, flatten, row_sums, sum_dtype, tensor_sums
+from afor.rows import Row
+from afor.sums import absolute_mean, cut_rows, row_sums, singles, sum_dtype, tensor_sums
+from afor.torch_private import (
+    flatten,
+    foreach_add_,
+    foreach_addcdiv_,
+    foreach_addcmul,
+    foreach_clamp_max_,
+    foreach_copy_,
+    foreach_devices,
+    foreach_div,
+    foreach_lerp_,
+    foreach_mul,
+    foreach_mul_,
+    foreach_neg,
+    foreach_sqrt,
+    foreach_sub_,
+    is_watched,
+)
 from afor.triton_path import triton_afor
 
-_ONE = torch.tensor(1.0)  # foreach makes a tensor of a number, again for each of a list
 FEW = 32  # tensors whose control takes less time in floats than in vectors, on CPU
 
 # What is left of a step once its sums are known. Between the two, shards complete their sums.
@@ -90,7 +106,7 @@ def default_implementation(params: Sequence[Tensor], *, differentiable: bool) ->
         devices = {p.device.type for p in params}
         if devices == {"cpu"}:
             return unavailable_reason() is None, False
-        return False, devices <= set(_get_foreach_kernels_supported_devices())
+        return False, devices <= set(foreach_devices())
     return False, False
 
 
@@ -154,7 +170,7 @@ def _control(
         for kept, row in zip((*controls, *steps), rows, strict=True):
             kept.copy_(row)
     else:
-        torch._foreach_copy_([*controls, *steps], rows)
+        foreach_copy_([*controls, *steps], rows)
     return Coefficients(*(list(c.unbind()) for c in coefficients))
 
 
@@ -169,7 +185,7 @@ def _are_few(controls: list[Tensor]) -> bool:
         len(controls) <= FEW
         and type(controls[0]) is Tensor
         and controls[0].device.type == "cpu"
-        and torch._C._len_torch_dispatch_stack() == 0
+        and not is_watched()
     )
 
 
@@ -180,16 +196,16 @@ def _control_floats(
     numbers = flatten(stored).tolist()
     counts = [count + 1.0 for count in numbers[-len(steps) :]]
     states = [numbers[at : at + fields] for at in range(0, fields * len(controls), fields)]
-    columns = zip(*(column.tolist() for column in sums), strict=True)
+    columns = torch.stack(sums, dim=1).tolist()
     new: list[float] = []
     coefficients: list[tuple[float, float, float]] = []
     for state, count, row in zip(states, counts, columns, strict=True):
         held, (forgetting, correction, scale, shift) = advance_floats(state, count, row, settings)
         new += (*held, forgetting, correction)
         coefficients.append((forgetting, scale, shift))
-    table = torch.tensor(new, dtype=controls[0].dtype).view(-1, fields)
-    torch._foreach_copy_(controls, table.unbind())
-    torch._foreach_add_(steps, _ONE)
+    table = torch.tensor(new + counts, dtype=controls[0].dtype)
+    ends = table[: -len(steps)].view(-1, fields).unbind(), table[-len(steps) :].unbind()
+    foreach_copy_(stored, [*ends[0], *ends[1]])
     return Coefficients(*map(list, zip(*coefficients, strict=True)))
 
 
@@ -210,35 +226,52 @@ def begin_single_tensor(
     maximize: bool,
     differentiable: bool,
 ) -> tuple[Sums, Rest]:
-    """Loop over the tensors; only the controller sees them all at once.
+    """Loop over the tensors, small ones in rows; only the controller sees them all at once.
 
-    Returns the sums and the rest of the step: the first moments have advanced, nothing else.
+    Returns the sums and the rest of the step: first moments may have advanced, nothing else.
     """
     params, exp_avgs, exp_avg_sqs = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
+    if grads[0].is_complex():
+        grads = _as_real([g.resolve_conj() for g in grads])
     work, wide = _work_dtype(exp_avgs[0]), sum_dtype(params[0].device)
-    grads = [
-        -g.to(work) if maximize else g.to(work) for g in _as_real([g.resolve_conj() for g in grads])
-    ]
     scale_update = _scale_update(lr)
     keep = differentiable or work != exp_avgs[0].dtype  # write results by copy, not in place
 
-    rows, momenta = [], []
-    for grad, exp_avg in zip(grads, exp_avgs, strict=True):
+    begun: list[tuple[slice, Row | tuple[Tensor, Tensor]]] = []
+    rows = []
+    for part in cut_rows(params) if _rows_pay(params) else singles(params):
+        if part.stop - part.start > 1:
+            row = Row(
+                params[part], grads[part], exp_avgs[part], exp_avg_sqs[part],
+                beta1=settings.beta1, maximize=maximize, work=work, wide=wide,
+            )  # fmt: skip
+            rows.append(row.sums)
+            begun.append((part, row))
+            continue
+        grad, exp_avg = grads[part.start].to(work), exp_avgs[part.start]
+        grad = -grad if maximize else grad
         before = exp_avg.clone() if differentiable else exp_avg
         known = tensor_sums(grad, before, wide)
         momentum = _advance_average(exp_avg, grad, 1.0 - settings.beta1, work, keep=keep)
-        rows.append(torch.stack([known[0], absolute_mean(momentum, wide), *known[1:]]))
-        momenta.append(momentum)
-    columns = Sums(*torch.stack(rows, dim=1).unbind())
+        rows.append(torch.stack([known[0], absolute_mean(momentum, wide), *known[1:]])[None])
+        begun.append((part, (grad, momentum)))
+    columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows)).unbind(dim=1))
 
     def finish(sums: Sums) -> None:
         forgetting, scale, shift = _control(controls, state_steps, sums, settings)
 
-        for i, (param, grad, momentum, exp_avg_sq) in enumerate(
-            zip(params, grads, momenta, exp_avg_sqs, strict=True)
-        ):
+        for part, made in begun:
+            i = part.start
+            largest = _largest(exp_avg_sqs[i])
+            if isinstance(made, Row):
+                made.finish(
+                    forgetting[part], scale[part], shift[part],
+                    lr=lr, weight_decay=weight_decay, largest=largest,
+                )  # fmt: skip
+                continue
+            (grad, momentum), param, exp_avg_sq = made, params[i], exp_avg_sqs[i]
             if not differentiable:
-                exp_avg_sq.clamp_max_(_largest(exp_avg_sq))
+                exp_avg_sq.clamp_max_(largest)
             square = _advance_average(exp_avg_sq, grad * grad, forgetting[i], work, keep=keep)
             root = square.sqrt()
             if differentiable:  # sqrt needs its result for the backward
@@ -259,6 +292,17 @@ def begin_single_tensor(
                 param.copy_(updated)
 
     return columns, finish
+
+
+def _rows_pay(params: list[Tensor]) -> bool:
+    """Tell whether small tensors are faster laid end to end: on CPU, by ordinary operators."""
+    if torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return False
+    return (
+        params[0].device.type == "cpu"
+        and all(type(p) in (Tensor, torch.nn.Parameter) for p in params)
+        and not is_watched()
+    )
 
 
 def _advance_average(
@@ -299,7 +343,7 @@ def begin_multi_tensor(
     params, momenta, squares = (_converted(tensors, work) for tensors in stored)
     grads = _converted(_as_real([g.resolve_conj() for g in grads]), work)
     if maximize:
-        grads = list(torch._foreach_neg(grads))
+        grads = list(foreach_neg(grads))
 
     rows = [row_sums(grads[row], momenta[row], settings.beta1, wide) for row in cut_rows(params)]
     columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows)).unbind(dim=1))
@@ -307,16 +351,16 @@ def begin_multi_tensor(
     def finish(sums: Sums) -> None:
         forgetting, scale, shift = _control(controls, state_steps, sums, settings)
 
-        torch._foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
-        torch._foreach_clamp_max_(squares, _largest(stored[2][0]))
-        torch._foreach_lerp_(squares, torch._foreach_mul(grads, grads), forgetting)
-        roots = list(torch._foreach_sqrt(squares))
+        foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
+        foreach_clamp_max_(squares, _largest(stored[2][0]))
+        foreach_lerp_(squares, foreach_mul(grads, grads), forgetting)
+        roots = list(foreach_sqrt(squares))
         descend = _descend_floats if isinstance(scale[0], float) else _descend_tensors
         descend(params, momenta, roots, scale, shift, lr, weight_decay)
 
         for kept, used in zip(stored, (params, momenta, squares), strict=True):
-            if kept is not used:
-                torch._foreach_copy_(kept, used)
+            if kept[0].dtype != work:  # `used` are copies
+                foreach_copy_(kept, used)
 
     return columns, finish
 
@@ -331,15 +375,15 @@ def _descend_tensors(
     weight_decay: float,
 ) -> None:
     """Move the parameters by lr times momentum over (root times scale plus shift)."""
-    denominators = torch._foreach_addcmul(shift, roots, scale)
+    denominators = foreach_addcmul(shift, roots, scale)
     if weight_decay != 0.0:
-        torch._foreach_mul_(params, 1.0 - lr * weight_decay)
+        foreach_mul_(params, 1.0 - lr * weight_decay)
     if isinstance(lr, Tensor) or _scale_update(lr):
-        updates = torch._foreach_div(momenta, denominators)
-        torch._foreach_mul_(updates, lr)
-        torch._foreach_sub_(params, updates)
+        updates = foreach_div(momenta, denominators)
+        foreach_mul_(updates, lr)
+        foreach_sub_(params, updates)
     else:
-        torch._foreach_addcdiv_(params, momenta, denominators, -lr)
+        foreach_addcdiv_(params, momenta, denominators, -lr)
 
 
 def _descend_floats(
@@ -357,10 +401,10 @@ def _descend_floats(
     """
     rate, dtype = float(lr), roots[0].dtype
     if weight_decay != 0.0:
-        torch._foreach_mul_(params, torch.tensor(1.0 - rate * weight_decay, dtype=dtype))
+        foreach_mul_(params, torch.tensor(1.0 - rate * weight_decay, dtype=dtype))
     offsets = torch.tensor([b / a for a, b in zip(scale, shift, strict=True)], dtype=dtype)
-    torch._foreach_add_(roots, list(offsets.unbind()))
-    torch._foreach_addcdiv_(params, momenta, roots, [-rate / a for a in scale])
+    foreach_add_(roots, list(offsets.unbind()))
+    foreach_addcdiv_(params, momenta, roots, [-rate / a for a in scale])
 
 
 def _converted(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:

@@ -342,6 +342,10 @@ def fused_afor(
     "afor::step",
     mutates_args=("params", "exp_avgs", "exp_avg_sqs", "controls", "state_steps"),
     device_types="cpu",
+    schema=(  # torch 2.6 cannot read `list[Tensor]`
+        "(Tensor(a0!)[] params, Tensor[] grads, Tensor(a2!)[] exp_avgs, Tensor(a3!)[] exp_avg_sqs, "
+        "Tensor(a4!)[] controls, Tensor(a5!)[] state_steps, Tensor lr, float[] numbers) -> ()"
+    ),
 )
 def _step_operator(
     params: list[Tensor],

@@ -25,7 +25,7 @@ from afor.fused import (
     storage_size,
     unavailable_reason,
 )
-from afor.layout_guard import LayoutGuard, layout_guard
+from afor.torch_private import LayoutGuard, layout_guard
 
 if TYPE_CHECKING:
     from afor.optimizer import AFOR

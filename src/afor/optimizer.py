@@ -8,11 +8,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 from torch.optim import Optimizer
-from torch.optim.optimizer import (
-    ParamsT,
-    _global_optimizer_post_hooks,
-    _global_optimizer_pre_hooks,
-)
+from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
 from afor.completion import Attendance
@@ -31,6 +27,13 @@ from afor.sharded import (
     split_sharded,
 )
 from afor.state_check import find_misfit, find_misplaced, parameter_name
+from afor.torch_private import (
+    UNKNOWN_HOOKS,
+    check_graph_capture,
+    global_post_hooks,
+    global_pre_hooks,
+    is_profiling,
+)
 from afor.triton_path import triton_unavailable_reason
 
 CHOICES = {
@@ -42,8 +45,6 @@ CHOICES = {
 }
 
 SWITCHES = ("fast_channel", "maximize", "foreach", "fused", "capturable", "differentiable")
-
-_is_profiling = torch._C._autograd._profiler_enabled
 
 
 class AFOR(Optimizer):
@@ -103,6 +104,10 @@ class AFOR(Optimizer):
     moments and parameters are restored goes on.
 
     """
+
+    # torch sets these on each optimizer.
+    _optimizer_step_pre_hooks: Any = UNKNOWN_HOOKS
+    _optimizer_step_post_hooks: Any = UNKNOWN_HOOKS
 
     def __init__(
         self,
@@ -264,9 +269,9 @@ class AFOR(Optimizer):
         if (
             self._optimizer_step_pre_hooks
             or self._optimizer_step_post_hooks
-            or _global_optimizer_pre_hooks
-            or _global_optimizer_post_hooks
-            or _is_profiling()
+            or global_pre_hooks
+            or global_post_hooks
+            or is_profiling()
         ):
             return self._watched_step(closure)
         return self._step(closure)
@@ -276,7 +281,7 @@ class AFOR(Optimizer):
     @Optimizer.profile_hook_step
     def _watched_step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Take a step that hooks and profilers see; a profiler shows the kernel as an operator."""
-        return self._step(closure, use_plans=not _is_profiling())
+        return self._step(closure, use_plans=not is_profiling())
 
     def _step(
         self, closure: Callable[[], float] | None = None, *, use_plans: bool = True
@@ -323,7 +328,7 @@ class AFOR(Optimizer):
 
     def _step_group(self, group: dict[str, Any], *, use_plans: bool) -> None:
         """Take a step on the plain parameters of a group."""
-        _check_graph_capture(self)
+        check_graph_capture(self)
         lists, _ = split_sharded(self._lists(group))
         if group["variant"] == "released":
             released_afor(*lists, group=group)
@@ -362,13 +367,6 @@ class AFOR(Optimizer):
         """
         checkpoint.load(self, state_dict, super().load_state_dict, _check_options)
         self._plans = {}
-
-
-_check_graph_capture: Callable[[Optimizer], None] = (
-    Optimizer._accelerator_graph_capture_health_check
-    if hasattr(Optimizer, "_accelerator_graph_capture_health_check")
-    else Optimizer._cuda_graph_capture_health_check  # its name in older versions of torch
-)
 
 
 def _check_options(options: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ from afor.functional import (
 )
 from afor.sums import on_device, sum_dtype
 
-_PLAIN = {Tensor, torch.nn.Parameter}
+_PLAIN = (Tensor, torch.nn.Parameter)  # older versions of dynamo know no sets of types
 
 
 class ShardedStep(NamedTuple):
@@ -66,7 +66,7 @@ def is_sharded(x: Any) -> bool:
 def sharded_members(group: dict[str, Any], index: int) -> list[tuple[str, Tensor]]:
     """Return the sharded parameters of the parameter group with this index, and their names."""
     params = group["params"]
-    if _PLAIN.issuperset(map(type, params)):
+    if not any(is_sharded(p) for p in params):
         return []
     names = group.get("param_names") or [
         f"parameter {i} of group {index}" for i in range(len(params))

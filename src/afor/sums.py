@@ -5,6 +5,8 @@ import functools
 import torch
 from torch import Tensor
 
+from afor.torch_private import flatten, foreach_mul
+
 CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
 CPU_CHUNK = 1 << 16  # and on CPU in cache
 ROW = 1 << 24  # elements laid end to end by the foreach path
@@ -56,6 +58,11 @@ def cut_rows(tensors: list[Tensor]) -> list[slice]:
     return [*rows, slice(begin, len(tensors))]
 
 
+def singles(tensors: list[Tensor]) -> list[slice]:
+    """Cut a list into rows of one tensor each."""
+    return [slice(i, i + 1) for i in range(len(tensors))]
+
+
 def row_sums(
     grads: list[Tensor], exp_avgs: list[Tensor], beta1: float, wide: torch.dtype
 ) -> Tensor:
@@ -70,37 +77,53 @@ def row_sums(
     moved = torch.lerp(before, grad, 1.0 - beta1)
     if grad.device.type == "cpu":  # products of float32 leave its range beyond 1e19
         grad, before = both.to(wide).unbind()
+    return segment_sums(grad, before, moved.abs_(), tuple(g.numel() for g in grads), wide)
+
+
+def segment_sums(
+    grad: Tensor, before: Tensor, moved: Tensor, sizes: tuple[int, ...], wide: torch.dtype
+) -> Tensor:
+    """Return the five sums of each tensor of a row, (tensors, 5).
+
+    Gradients, momenta and the new |momenta|, ``moved``, lie end to end.
+    """
     terms = torch.stack(
         (
             (grad - before).abs_(),
-            moved.abs_().to(grad.dtype),
+            moved.to(grad.dtype),
             grad * grad,
             before * before,
             grad * before,
         ),
         dim=1,
     )
-    lengths, counts = _sizes(tuple(g.numel() for g in grads), grad.device)
+    lengths, divisors = sizes_of(sizes, grad.device)
     sums = torch.segment_reduce(terms.to(wide), "sum", lengths=lengths, axis=0, unsafe=True)
-    sums[:, :2].div_(counts)
-    return sums
+    return sums.div_(divisors)
 
 
-flatten = torch._C._nn.flatten_dense_tensors
-
-
-def _sizes(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the sizes of tensors as a vector, and as a column to divide by."""
+def sizes_of(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the sizes of tensors as a vector, and what their five sums are divided by."""
     if device.type == "cpu" and not torch.compiler.is_compiling():
         return _host_sizes(sizes)
-    lengths = on_device(list(sizes), device)
-    return lengths, lengths.clamp_min(1)[:, None]
+    return _with_divisors(on_device(list(sizes), device))
 
 
 @functools.lru_cache(maxsize=64)
 def _host_sizes(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    lengths = torch.tensor(sizes)
-    return lengths, lengths.clamp_min(1)[:, None].double()
+    lengths, divisors = _with_divisors(torch.tensor(sizes))
+    return lengths, divisors.double()
+
+
+def _with_divisors(lengths: Tensor) -> tuple[Tensor, Tensor]:
+    counts, ones = lengths.clamp_min(1), torch.ones_like(lengths)
+    return lengths, torch.stack((counts, counts, ones, ones, ones), dim=1)
+
+
+@functools.lru_cache(maxsize=32)
+def positions(sizes: tuple[int, ...]) -> Tensor:
+    """Return, of each element of a row on CPU, the position of its tensor in the row."""
+    return torch.arange(len(sizes), dtype=torch.int32).repeat_interleave(torch.tensor(sizes))
 
 
 def on_device(sizes: list[int], device: torch.device) -> Tensor:
@@ -108,4 +131,4 @@ def on_device(sizes: list[int], device: torch.device) -> Tensor:
     if device.type == "cpu" or torch.compiler.is_compiling():
         return torch.tensor(sizes, device=device)
     ones = torch.ones(len(sizes), dtype=torch.int64, device=device).unbind()
-    return torch.stack(torch._foreach_mul(ones, sizes))  # scalars travel with the launch
+    return torch.stack(foreach_mul(ones, sizes))  # scalars travel with the launch

@@ -10,7 +10,8 @@ from collections import Counter
 from typing import Any
 
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from afor.torch_private import DispatchMode
 
 # Operations per element of the result. A factor (alpha, value) other than 1 or -1 is one more.
 PER_ELEMENT = {
@@ -40,7 +41,7 @@ MOVES = {
 }  # fmt: skip
 
 
-class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class FlopCounter(DispatchMode):  # type: ignore[misc]
     """Add up the operations of everything that torch does inside the block.
 
     >>> import torch
@@ -54,7 +55,7 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.by_operator: Counter[str] = Counter()
         self.unknown: set[str] = set()
 

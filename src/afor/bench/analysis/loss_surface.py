@@ -18,7 +18,6 @@ from afor.bench.errors import ConfigError
 from afor.bench.seeds import derive_substep
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from afor.bench.batches import Batch
@@ -130,7 +129,10 @@ def check_loss(windows: int, batch_norm: str) -> BatchNorm:
     raise ConfigError(f'batch norm "{batch_norm}" is not known. Accepted: {accepted}.')
 
 
-def _norms(model: "nn.Module") -> "list[torch.nn.modules.batchnorm._BatchNorm]":
-    from torch.nn.modules.batchnorm import _BatchNorm
+def _norms(
+    model: "nn.Module",
+) -> "list[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm]":
+    from torch import nn
 
-    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+    return [m for m in model.modules() if isinstance(m, norms) and m.track_running_stats]

@@ -1,0 +1,199 @@
+"""Names of torch that are not part of its public interface, each with what is used without it.
+
+No other module of this package uses a private name of torch. A name that a version of torch lacks
+costs speed or a convenience, never a result: `FALLBACKS` says what.
+"""
+
+from collections.abc import Callable, Sequence
+from pkgutil import resolve_name
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+# Name: what is used when torch has no such name.
+FALLBACKS = {
+    "torch._C._nn:flatten_dense_tensors": "torch.cat of flat views",
+    "torch._C._nn:unflatten_dense_tensors": "torch.split and views",
+    "torch._C._autograd:_profiler_enabled": "every step is one that hooks and profilers see",
+    "torch._C:_len_torch_dispatch_stack": "the controller works on vectors, tensors one by one",
+    "torch.optim.optimizer:_global_optimizer_pre_hooks": "as for _profiler_enabled",
+    "torch.optim.optimizer:_global_optimizer_post_hooks": "as for _profiler_enabled",
+    "torch.optim:Optimizer._accelerator_graph_capture_health_check": "the next name",
+    "torch.optim:Optimizer._cuda_graph_capture_health_check": "no check",
+    "torch.utils._foreach_utils:_get_foreach_kernels_supported_devices": "cuda",
+    "torch:_assert_async": "no check inside a compiled step",
+    "torch._C._dynamo.guards:TensorGuards": "layouts are compared attribute by attribute",
+    "torch.utils._python_dispatch:TorchDispatchMode": "operations are not counted",
+    "torch:_foreach_add_": "a loop over the tensors, for this and all below",
+    "torch:_foreach_addcdiv_": "a loop",
+    "torch:_foreach_addcmul": "a loop",
+    "torch:_foreach_clamp_max_": "a loop",
+    "torch:_foreach_copy_": "a loop",
+    "torch:_foreach_div": "a loop",
+    "torch:_foreach_lerp_": "a loop",
+    "torch:_foreach_mul": "a loop",
+    "torch:_foreach_mul_": "a loop",
+    "torch:_foreach_neg": "a loop",
+    "torch:_foreach_sqrt": "a loop",
+    "torch:_foreach_sub_": "a loop",
+}
+
+
+def _lookup(name: str) -> Any:
+    """Return what torch has under a name of `FALLBACKS`, or None."""
+    assert name in FALLBACKS
+    try:
+        return resolve_name(name)
+    except (AttributeError, ImportError):
+        return None
+
+
+# ------------------------------------------------------------------------------ lists of tensors
+
+
+def _loop(method: str) -> Callable[..., list[Tensor]]:
+    """Return a loop over lists that calls a method of Tensor; numbers and tensors go to all."""
+
+    def apply(tensors: Sequence[Tensor], *others: Any) -> list[Tensor]:
+        columns = [
+            other if isinstance(other, list | tuple) else [other] * len(tensors) for other in others
+        ]
+        return [getattr(t, method)(*row) for t, *row in zip(tensors, *columns, strict=True)]
+
+    return apply
+
+
+def _foreach(method: str) -> Callable[..., Any]:
+    native: Callable[..., Any] | None = _lookup(f"torch:_foreach_{method}")
+    return native or _loop(method)
+
+
+def _addcdiv_loop(
+    tensors: Sequence[Tensor],
+    above: Sequence[Tensor],
+    below: Sequence[Tensor],
+    value: float | Sequence[float],
+) -> None:
+    values = value if isinstance(value, list | tuple) else [value] * len(tensors)
+    for t, a, b, number in zip(tensors, above, below, values, strict=True):
+        t.addcdiv_(a, b, value=number)
+
+
+foreach_add_ = _foreach("add_")
+foreach_addcdiv_: Callable[..., Any] = _lookup("torch:_foreach_addcdiv_") or _addcdiv_loop
+foreach_addcmul = _foreach("addcmul")
+foreach_clamp_max_ = _foreach("clamp_max_")
+foreach_copy_ = _foreach("copy_")
+foreach_div = _foreach("div")
+foreach_lerp_ = _foreach("lerp_")
+foreach_mul = _foreach("mul")
+foreach_mul_ = _foreach("mul_")
+foreach_neg = _foreach("neg")
+foreach_sqrt = _foreach("sqrt")
+foreach_sub_ = _foreach("sub_")
+
+
+def _flatten(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([t.reshape(-1) for t in tensors])
+
+
+flatten: Callable[[Sequence[Tensor]], Tensor] = (
+    _lookup("torch._C._nn:flatten_dense_tensors") or _flatten
+)
+
+
+def _unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    pieces = torch.split(flat, [t.numel() for t in like])
+    return [piece.view(t.shape) for piece, t in zip(pieces, like, strict=True)]
+
+
+unflatten: Callable[[Tensor, Sequence[Tensor]], Sequence[Tensor]] = (
+    _lookup("torch._C._nn:unflatten_dense_tensors") or _unflatten
+)
+
+_devices: Callable[[], list[str]] | None = _lookup(
+    "torch.utils._foreach_utils:_get_foreach_kernels_supported_devices"
+)
+
+
+def foreach_devices() -> list[str]:
+    """Return the kinds of devices on which foreach is faster than a loop."""
+    return ["cuda"] if _devices is None else _devices()
+
+
+# ------------------------------------------------------------------------------- who is watching
+
+
+def _unknown() -> bool:
+    return True
+
+
+is_profiling: Callable[[], bool] = _lookup("torch._C._autograd:_profiler_enabled") or _unknown
+is_watched: Callable[[], int] = _lookup("torch._C:_len_torch_dispatch_stack") or _unknown
+
+# Hooks of all optimizers and, on `AFOR`, those of one: not empty where torch has no such name.
+UNKNOWN_HOOKS: Any = ("unknown",)
+global_pre_hooks: Any = _lookup("torch.optim.optimizer:_global_optimizer_pre_hooks")
+global_post_hooks: Any = _lookup("torch.optim.optimizer:_global_optimizer_post_hooks")
+if global_pre_hooks is None or global_post_hooks is None:
+    global_pre_hooks = global_post_hooks = UNKNOWN_HOOKS
+
+
+class _NoDispatchMode:
+    def __init__(self) -> None:
+        raise RuntimeError(
+            f"operations cannot be counted: torch {torch.__version__} has no TorchDispatchMode; "
+            "use a version of torch that has it"
+        )
+
+
+DispatchMode: Any = _lookup("torch.utils._python_dispatch:TorchDispatchMode") or _NoDispatchMode
+
+
+# --------------------------------------------------------------------------- layouts of tensors
+
+
+class LayoutGuard(Protocol):
+    """Remembers the layout of tensors."""
+
+    def check(self, *tensors: Tensor) -> bool:
+        """Return True only if dtype, device, shape, strides and pending negations are the same."""
+
+
+class _NeverAgrees:
+    def check(self, *tensors: Tensor) -> bool:  # noqa: ARG002
+        return False
+
+
+_tensor_guards: Callable[..., Any] | None = _lookup("torch._C._dynamo.guards:TensorGuards")
+
+
+def layout_guard(tensors: Sequence[Tensor]) -> LayoutGuard:
+    """Return a guard that agrees as long as the tensors have the layout they have now.
+
+    It belongs to torch's compiler and compares all tensors in one call. Without it, a guard that
+    never agrees takes its place, and the caller has to compare attribute by attribute.
+    """
+    if _tensor_guards is None:
+        return _NeverAgrees()
+    guard: LayoutGuard = _tensor_guards(
+        *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
+    )
+    return guard
+
+
+# ---------------------------------------------------------------------------------------- checks
+
+
+def _no_check(*_: Any) -> None:
+    pass
+
+
+check_graph_capture: Callable[[Optimizer], None] = (
+    _lookup("torch.optim:Optimizer._accelerator_graph_capture_health_check")
+    or _lookup("torch.optim:Optimizer._cuda_graph_capture_health_check")  # its older name
+    or _no_check
+)
+assert_async: Callable[[Tensor, str], None] = _lookup("torch:_assert_async") or _no_check

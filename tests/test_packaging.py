@@ -1,0 +1,111 @@
+"""What is published: one version number, a complete source distribution, a wheel that works."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+import afor
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_version_is_written_once_and_cited_as_it_is():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "afor.__version__"}
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited is not None
+    assert cited[1] == afor.__version__
+
+
+def test_the_changelog_has_a_section_for_the_version():
+    headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    assert headings[1] == afor.__version__
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=str)
+def test_a_workflow_is_valid_yaml_and_has_jobs(path):
+    yaml = pytest.importorskip("yaml")
+    workflow = yaml.safe_load(path.read_text())
+    assert workflow["jobs"]
+    for job in workflow["jobs"].values():
+        assert "steps" in job or "uses" in job
+
+
+STEPS = """
+import afor, torch
+from pathlib import Path
+assert Path(afor.__file__).is_relative_to({home!r}), afor.__file__
+for options in ({{}}, {{"foreach": False, "fused": False}}):
+    p = torch.nn.Parameter(torch.ones(3))
+    p.grad = torch.ones(3)
+    afor.AFOR([p], **options).step()
+    assert (p < 1).all()
+folder = Path(afor.__file__).parent
+for name in ("_kernel.c", "_kernel_body.h", "py.typed", "bench/presets/smoke.toml"):
+    assert (folder / name).exists(), name
+print(afor.__version__)
+"""
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    tree = tmp_path_factory.mktemp("tree") / "afor"
+    unwanted = ("*.so", "*.egg-info", "__pycache__", ".venv", ".git", "build", "_build", "results")
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*unwanted))
+    output = tmp_path_factory.mktemp("dist")
+    build = (
+        "import sys; from setuptools.build_meta import build_sdist; print(build_sdist(sys.argv[1]))"
+    )
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", build, str(output)],
+        cwd=tree, check=True, capture_output=True,
+    )  # fmt: skip
+    (archive,) = output.glob("*.tar.gz")
+    return archive
+
+
+def test_the_source_distribution_holds_what_the_wheel_is_built_from(sdist):
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    packaged = ("*.py", "*.c", "*.h", "*.toml", "*.html", "*.css", "*.js", "py.typed")
+    sources = {
+        str(path.relative_to(ROOT)) for kind in packaged for path in (ROOT / "src").rglob(kind)
+    }
+    assert sources - names == set()
+    assert {"setup.py", "LICENSE", "README.md", "tests/conftest.py"} <= names
+    assert not [name for name in names if name.endswith(".so")]
+
+
+@pytest.mark.timeout(900)
+def test_a_wheel_from_the_source_distribution_works_in_a_clean_environment(sdist, tmp_path):
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    wheels = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w"]
+    subprocess.run([*pip, *wheels, str(tmp_path), str(sdist)], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    home = tmp_path / "environment"
+    venv.create(home)
+    (interpreter,) = (p for p in home.glob("*/python*") if p.stem == "python")
+    install = ["--python", str(interpreter), "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, *install, str(wheel)], check=True, capture_output=True)
+    # torch comes from here: installing it again takes gigabytes
+    import torch
+
+    (packages,) = home.glob("**/site-packages")
+    (packages / "borrowed.pth").write_text(f"{Path(torch.__file__).parents[1]}\n")
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    ran = subprocess.run(
+        [interpreter, "-c", STEPS.format(home=str(home))],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == afor.__version__

@@ -1,0 +1,114 @@
+"""Private names of torch: used in one module, and not needed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import afor
+from afor import torch_private
+from afor.torch_private import FALLBACKS
+
+PACKAGE = Path(afor.__file__).parent
+PRIVATE = re.compile(
+    r"torch(\.\w+)*\._[a-z]\w+|from torch\._|from torch(\.\w+)*\._|torch\._C|"
+    r"from torch(\.\w+)* import [^\n]*\b_[a-z]"
+)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE))
+)
+def test_no_other_module_uses_a_private_name_of_torch(path):
+    if path.name != "torch_private.py":
+        code = re.sub(r"torch\.__\w+__", "", path.read_text())
+        assert PRIVATE.search(code) is None
+
+
+def test_the_search_finds_private_names():
+    for line in (
+        "torch._foreach_add_(x)",
+        "torch._C._nn.f",
+        "from torch.utils._foreach_utils import x",
+        "from torch.optim.optimizer import _global_optimizer_pre_hooks",
+    ):
+        assert PRIVATE.search(line), line
+    assert PRIVATE.search("torch.optim.Optimizer") is None
+
+
+# Takes steps by every implementation while torch seems to lack a name; prints what they gave.
+STEPS = """
+import pkgutil, sys
+absent, resolve = set(sys.argv[1:]), pkgutil.resolve_name
+
+def lookup(name):
+    if name in absent:
+        raise AttributeError(name)
+    return resolve(name)
+
+pkgutil.resolve_name = lookup
+import torch
+from afor import AFOR
+from afor.torch_private import FALLBACKS
+assert absent <= set(FALLBACKS)
+for options in ({{"foreach": False, "fused": False}}, {{"foreach": True}}, {{}}):
+    for lr in (0.01, torch.tensor(0.01)):
+        for count in (3, 40):
+            torch.manual_seed(0)
+            params = [torch.nn.Parameter(torch.randn(n % 5 + 1, 3)) for n in range(count)]
+            optimizer = AFOR(params, lr=lr, weight_decay=0.1, maximize=True, **options)
+            seen = []
+            optimizer.register_step_post_hook(lambda *_: seen.append(1))
+            for _ in range(4):
+                for p in params:
+                    p.grad = torch.randn(p.shape)
+                optimizer.step()
+            assert len(seen) == 4
+            print(torch.cat([p.detach().flatten() for p in params]).double().tolist())
+"""
+
+
+def steps_without(*absent: str) -> torch.Tensor:
+    result = subprocess.run(
+        [sys.executable, "-c", STEPS.replace("{{", "{").replace("}}", "}"), *absent],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    numbers = [x for line in result.stdout.splitlines() for x in line.strip("[]").split(", ")]
+    return torch.tensor([float(x) for x in numbers])
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return steps_without()
+
+
+@pytest.mark.parametrize("prefix", ["torch:_foreach", "torch._C", "torch.optim", ""])
+def test_steps_are_the_same_without_private_names(prefix, expected):
+    absent = [name for name in FALLBACKS if name.startswith(prefix)]
+    assert absent
+    torch.testing.assert_close(steps_without(*absent), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_hooks_of_an_optimizer_are_where_they_are_looked_for_or_assumed():
+    optimizer = afor.AFOR([torch.nn.Parameter(torch.ones(1))])
+    for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
+        found = getattr(optimizer, name)
+        assert found is torch_private.UNKNOWN_HOOKS or (len(found) == 0)
+
+
+@pytest.mark.parametrize("method", ["add_", "mul", "lerp_", "addcmul", "copy_", "neg", "sqrt"])
+def test_a_loop_does_what_foreach_does(method):
+    operands = {"add_": 1, "mul": 1, "lerp_": 2, "addcmul": 2, "copy_": 1, "neg": 0, "sqrt": 0}
+    lists = [[torch.rand(2) + 0.1 for _ in range(3)] for _ in range(operands[method] + 1)]
+    again = [[t.clone() for t in column] for column in lists]
+    made = torch_private._loop(method)(*lists)
+    torch.testing.assert_close(made, list(getattr(torch, f"_foreach_{method}")(*again) or again[0]))
+
+
+def test_counting_operations_says_when_torch_cannot():
+    with pytest.raises(RuntimeError, match="operations cannot be counted"):
+        torch_private._NoDispatchMode()
