@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/_kernel*.[ch])
 
-.PHONY: help demo test test-slow check bench docs report-picture physionet shift-study clean
+.PHONY: help demo test test-slow test-everywhere check bench docs report-picture physionet shift-study clean
 
 help:
 	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench      speed against the alternatives, as ratios"
 	@echo "make docs       the documentation as HTML"
 	@echo "make test-slow  the long versions of the tests"
+	@echo "make test-everywhere  the tests that depend on the machine, as on eleven machines"
 	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
 
@@ -36,6 +37,9 @@ test: $(VENV)/.ready-dev
 
 test-slow: $(VENV)/.ready-dev
 	@$(BIN)/python -m pytest -n auto -m slow --timeout 3600
+
+test-everywhere: $(VENV)/.ready-dev
+	@$(BIN)/python tests/everywhere.py $(OPTIONS)
 
 check: $(VENV)/.ready-dev
 	@$(BIN)/ruff check .
