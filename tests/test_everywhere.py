@@ -72,3 +72,9 @@ def test_a_read_only_tree_can_be_read_and_run(everywhere, tmp_path):
     everywhere.make_read_only(script.parent)
     assert [path.stat().st_mode & 0o777 for path in (script, script.parent)] == [0o555, 0o555]
     script.parent.chmod(0o755)
+
+
+def test_a_way_to_start_a_command_is_tried_first(everywhere):
+    assert everywhere.works(["env"])
+    assert not everywhere.works(["false"])
+    assert not everywhere.works(["no-such-program"])
