@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/_kernel*.[ch])
 
-.PHONY: help demo test test-slow test-versions check bench docs report-picture physionet shift-study clean
+.PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet shift-study clean
 
 help:
 	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
@@ -16,6 +16,7 @@ help:
 	@echo "make docs       the documentation as HTML"
 	@echo "make test-slow  the long versions of the tests"
 	@echo "make test-versions  the optimizer's tests under other versions of torch (VERSIONS=..., ENVIRONMENTS=folder)"
+	@echo "make test-everywhere  the tests that depend on the machine, as on eleven machines"
 	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
 
@@ -43,6 +44,9 @@ ENVIRONMENTS ?= $(or $(TMPDIR),/tmp)/afor-versions
 VERSIONS ?= 2.6.0 2.10.0 2.15.0
 test-versions:
 	@$(PYTHON) tools/test_versions.py --environments $(ENVIRONMENTS) $(addprefix --torch ,$(VERSIONS))
+
+test-everywhere: $(VENV)/.ready-dev
+	@$(BIN)/python tests/everywhere.py $(OPTIONS)
 
 check: $(VENV)/.ready-dev
 	@$(BIN)/ruff check .

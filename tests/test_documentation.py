@@ -1,13 +1,22 @@
-"""Every Python example of the README and the documentation runs."""
+"""Every Python example of the README and the documentation runs; printed results are right."""
 
 import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from afor.bench.cli import app
+from afor.bench.config import parse_study
+from afor.bench.engine import LocalEngine
+from afor.bench.runner import run_study
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PARTNERS = {"accelerate", "lightning", "moabb", "skorch", "transformers"}  # extras, not ours
+# What the tutorials say of results on another processor: points, of a mean or an SD over folds.
+POINTS = 5.0
+TRAINED = ("Adam", "AdamW", "AFOR")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -30,6 +39,55 @@ def test_the_examples_of_a_page_run_one_after_another(page, tmp_path, monkeypatc
             if error.name not in PARTNERS:
                 raise
             pytest.skip(f"{error.name} is not installed: pip install 'afor[partners,moabb]'")
+    assert_printed_results(page)
+
+
+@pytest.mark.timeout(1200)  # 24 trainings, on however slow a machine
+def test_the_results_of_the_first_study_are_those_of_the_page(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "tutorial" / "first-study.md"
+    text = re.findall(r"^```toml\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]
+    store = Path("results/mine.db")
+    run_study(parse_study(text), text, store, LocalEngine(1), cache_dir=tmp_path / "cache")
+    assert assert_printed_results(page) == 2
+
+
+def assert_printed_results(page: Path) -> int:
+    """Hold tables and statistics on a page against the finished stores in this folder.
+
+    What needs no training is the same to the last character. What comes out of a training may be
+    `POINTS` away, and the page says so; p-values, marks and ranks follow from it.
+    """
+    content = page.read_text("utf-8")
+    compared = 0
+    for command, printed in re.findall(
+        r"^\$ afor ((?:table main|stats) \S+)\n(.*?)^Next:", content, re.MULTILINE | re.DOTALL
+    ):
+        if not Path(command.split()[-1]).exists() or "Incomplete" in printed:
+            continue
+        result = CliRunner().invoke(app, command.split(), catch_exceptions=False)
+        rows, expected = rows_of(result.stdout), rows_of(printed)
+        assert [name for name, _ in rows] == [name for name, _ in expected]
+        for (name, numbers), (_, on_page) in zip(rows, expected, strict=True):
+            allowed = POINTS if name in TRAINED else 0.0
+            assert numbers == pytest.approx(on_page, rel=0, abs=allowed), (command, name)
+        compared += 1
+    if compared:
+        assert re.search(rf"within {POINTS:g}\s+points", content), "the page does not say how far"
+    return compared
+
+
+def rows_of(text: str) -> list[tuple[str, list[float]]]:
+    """Return the points in each row of a table: of statistics, the gains alone."""
+    rows = []
+    for line in text.replace("−", "-").splitlines():
+        row = re.match(r"(AdamW|Adam|AFOR|Majority class|Chance \(95 %\)) {2,}(.*)", line)
+        if row is None or "/" in row[2].split()[0]:  # wins of a table that did not fit
+            continue
+        numbers = [float(number) for number in re.findall(r"[+-]?\d+\.\d+", row[2])]
+        if len(numbers) > 1 or row[1] not in TRAINED:
+            rows.append((row[1], numbers[:1] if row[2].startswith(("+", "-")) else numbers))
+    return rows
 
 
 def test_pictures_and_pages_that_are_linked_exist() -> None:

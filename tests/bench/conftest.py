@@ -1,5 +1,7 @@
 """Fixtures of the benchmark's tests."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -7,11 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import psutil
 import pytest
 
 import afor.bench
+from afor.bench.cli import main
 from afor.bench.config import load_study, study_text
 from afor.bench.engine import LocalEngine
 from afor.bench.execute import execute
@@ -116,6 +120,23 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
         out, err = process.communicate(timeout=120)
         assert process.returncode == code, (process.returncode, out, err)
         return out + err
+
+    def call(self, *arguments, command="run", study=None, code=0):
+        """Run a command as `run` does, but in this process; only its workers are processes."""
+        words = ["afor", command, str(self.file if study is None else study), *map(str, arguments)]
+        out, err, ended = io.StringIO(), io.StringIO(), 0
+        with (
+            contextlib.chdir(self.folder),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch.object(sys, "argv", words),
+        ):
+            try:
+                main()
+            except SystemExit as exit_:
+                ended = exit_.code or 0
+        assert ended == code, (ended, out.getvalue(), err.getvalue())
+        return out.getvalue() + err.getvalue()
 
     def run_here(self, path=None, workers=1, **options):
         """Run the study from this process; its workers are processes of their own."""

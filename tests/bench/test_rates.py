@@ -10,7 +10,7 @@ SEARCH = "[search]\ngrid = [1e-4, 1e-3, 3e-3]\n"
 
 def search(tiny, optimizers=("adam",), **settings):
     tiny.write(name="search", optimizers=optimizers, draws=1, extra=SEARCH, **settings)
-    tiny.run_here()
+    tiny.run_inline()
     with open_store(tiny.store) as store:
         return chosen_rates(store)
 
@@ -39,12 +39,12 @@ def test_a_search_with_one_optimizer_serves_all_and_with_several_each_has_its_ow
 
 def test_a_search_that_is_not_complete_or_not_there_is_refused(tiny):
     tiny.write(name="search", optimizers=("adam", "raiser"), draws=1, extra=SEARCH)
-    tiny.run_here()
+    tiny.run_inline()
     with open_store(tiny.store) as store, pytest.raises(ConfigError, match=r"raiser.*is failed"):
         chosen_rates(store)
     other = tiny.folder / "other.db"
     tiny.write()
-    tiny.run_here(other)
+    tiny.run_inline(other)
     with open_store(other) as store, pytest.raises(ConfigError, match="no search"):
         chosen_rates(store)
 
@@ -79,24 +79,24 @@ def test_the_papers_search_is_the_one_that_lr_per_optimizer_makes():
 
 def test_rates_of_a_search_feed_another_study(tiny):
     tiny.write(name="search", optimizers=("a",), draws=1, extra=SEARCH, best_lr=3e-3)
-    found = tiny.run("--store", tiny.folder / "search.db")
+    found = tiny.call("--store", tiny.folder / "search.db")
     assert "15 done" in found
     assert "learning rate of synthetic × tiny × a: 0.003" in found
     assert "--lr-from" in found
     tiny.write(optimizers=("a", "b"), best_lr=3e-3, extra=f'lr_from = "{tiny.folder}/search.db"')
-    tiny.run()
+    tiny.call()
     with open_store(tiny.store) as store:
         assert {cell.rate for cell in store.cells()} == {3e-3}
 
 
 def test_every_optimizer_can_have_a_search_of_its_own(tiny):
     tiny.write(optimizers=("a", "b"), best_lr=1e-2)
-    text = tiny.run("--lr-per-optimizer")
+    text = tiny.call("--lr-per-optimizer")
     assert "learning rate of synthetic × tiny × b: 0.01" in text
     with open_store(tiny.store) as store:
         assert {cell.rate for cell in store.cells("tiny")} == {1e-2}
         assert len(store.cells("tiny-lr-search")) == 2 * 5
         assert {result.study for result in store.results()} == {"tiny"}
     seen = len(tiny.trainings())
-    tiny.run("--lr-per-optimizer")
+    tiny.call("--lr-per-optimizer")
     assert len(tiny.trainings()) == seen

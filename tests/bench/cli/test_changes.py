@@ -13,10 +13,10 @@ runner = CliRunner()
 def test_a_changed_study_has_its_own_store_that_describes_it(tiny):
     tiny.write(optimizers=("a", "b"), subjects=3, draws=2)
     changes = ["--draws", "1", "--optimizer", "a", "--data-option", "trials=6"]
-    planned = tiny.run(*changes, command="plan")
+    planned = tiny.call(*changes, command="plan")
     assert "tiny-changed: 3 runs" in planned
     assert "--optimizer a --draws 1" in planned.split("Next: ")[1]
-    done = tiny.run(*changes)
+    done = tiny.call(*changes)
     assert "It is called tiny-changed, in results/tiny-changed.db" in done
     assert "3 done (3 trained now)" in done
     assert not tiny.store.exists()
@@ -26,8 +26,8 @@ def test_a_changed_study_has_its_own_store_that_describes_it(tiny):
     assert content["datasets"][0]["options"]["trials"] == 6
     assert [entry["name"] for entry in content["optimizers"]] == ["a"]
     # From here on the name is enough: the store holds the study.
-    assert "(0 trained now)" in tiny.run("--trust", study="tiny-changed")
-    assert "2 of 2 repeated runs gave the same bits" in tiny.run(
+    assert "(0 trained now)" in tiny.call("--trust", study="tiny-changed")
+    assert "2 of 2 repeated runs gave the same bits" in tiny.call(
         "--count", "2", "--trust", command="verify", study="tiny-changed"
     )
 

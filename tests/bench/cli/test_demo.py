@@ -1,3 +1,4 @@
+from afor.bench import config
 from afor.bench.config import load_study
 from afor.bench.optimizers import PAPER_OPTIMIZERS
 from afor.bench.plan import make_plan
@@ -19,23 +20,18 @@ def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
     monkeypatch.chdir(tiny.folder)
     # The demo itself takes minutes; here its study is one of milliseconds.
     tiny.write(name="demo", optimizers=("adam", "afor"), subjects=3, draws=1)
-    script = tiny.folder / "sitecustomize.py"
-    script.write_text(
-        "import afor.bench.config as c\n"
-        f"text = open({str(tiny.file)!r}).read()\n"
-        "c.preset_text = lambda name: text\n"
-    )
-    path = f"{tiny.folder}:{tiny.environment['PYTHONPATH']}"
-    first = tiny.run(command="demo", study="--jobs=2", env={"PYTHONPATH": path})
+    text = tiny.file.read_text()
+    monkeypatch.setattr(config, "preset_text", lambda _name: text)
+    first = tiny.call(command="demo", study="--jobs=2")
     assert "6 done (6 trained now)" in first
     assert "Acc" in first
     assert "AFOR's beta2 by layer group" in first
     assert (tiny.folder / "results" / "demo.html").exists()
     assert "AFOR" in first
     assert "Next: afor" in first
-    again = tiny.run(command="demo", study="--jobs=2", env={"PYTHONPATH": path})
+    again = tiny.call(command="demo", study="--jobs=2")
     assert "(0 trained now)" in again
-    fresh = tiny.run(command="demo", study="--fresh", env={"PYTHONPATH": path})
+    fresh = tiny.call(command="demo", study="--fresh")
     assert "(6 trained now)" in fresh
     with open_store(tiny.folder / "results" / "demo.old-1.db") as store:
         assert len(store.results()) == 6

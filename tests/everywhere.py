@@ -1,0 +1,218 @@
+"""Run the part of the suite that depends on the machine as if on other machines; print a table.
+
+    python tests/everywhere.py                     # `make test-everywhere`
+    python tests/everywhere.py --quick             # two environments, the most telling tests
+    python tests/everywhere.py --only "1 thread" "shuffled"
+
+The part is every test with the marker `machine`; `tests/conftest.py` lists its files. Exit code 1
+when a test failed anywhere.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# Root becomes a user without rights in a namespace, who can still read a Python below /root; where
+# namespaces are not allowed, the user nobody.
+UNSHARE = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
+NOBODY = 65534
+COMPILERS = re.compile(
+    r"(.*-)?(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|cpp|tcc|icx|icpx|nvcc)(-[\d.]+)?"
+)
+NO_VECTORS = {
+    "ATEN_CPU_CAPABILITY": "default",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+}
+# What `--quick` runs: where numbers are compared, and where files and folders are needed.
+QUICK_FILES = ("test_numerics", "test_memory", "test_functional", "test_reference", "test_doctor",
+               "test_places")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One kind of machine: variables, options of pytest, and what is taken away."""
+
+    name: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    ordinary_user: bool = False  # not root, sources read-only, no HOME
+    compiler: bool = True  # False: none on PATH, and no built kernel
+    quick: bool = False
+
+
+ENVIRONMENTS = (
+    Environment("default"),
+    Environment("ATen without vectors", {"ATEN_CPU_CAPABILITY": "default"}),
+    Environment("oneDNN at SSE4.1", {"ONEDNN_MAX_CPU_ISA": "SSE41"}),
+    Environment("ATen, oneDNN, MKL without AVX", NO_VECTORS, quick=True),
+    Environment("1 thread", {"OMP_NUM_THREADS": "1"}),
+    Environment("4 threads", {"OMP_NUM_THREADS": "4"}),
+    Environment("shuffled", options=("--shuffle", "1")),
+    Environment("ordinary user, read-only, no HOME", ordinary_user=True, quick=True),
+    Environment("no compiler, no kernel", compiler=False),
+    Environment("LC_ALL=C", {"LC_ALL": "C", "LANG": "C"}),
+    Environment("TZ=Asia/Kathmandu", {"TZ": "Asia/Kathmandu"}),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What pytest counted."""
+
+    passed: int
+    failed: int
+    skipped: int
+    seconds: float
+    failures: tuple[str, ...]
+
+
+def main() -> int:
+    """Run every environment asked for; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[e.name for e in ENVIRONMENTS])
+    parser.add_argument("--quick", action="store_true", help="the pair that belongs to the CI")
+    parser.add_argument("-n", default="auto", help="processes of pytest (default: one per core)")
+    arguments = parser.parse_args()
+    chosen = [
+        environment
+        for environment in ENVIRONMENTS
+        if (not arguments.only or environment.name in arguments.only)
+        and (environment.quick or not arguments.quick)
+    ]
+    options = ["-k", " or ".join(QUICK_FILES)] if arguments.quick else []
+    if arguments.n != "0":
+        options += ["-n", arguments.n, "--dist", "worksteal"]
+    outcomes = {}
+    for environment in chosen:
+        print(f"{environment.name} ...", file=sys.stderr, flush=True)
+        outcomes[environment.name] = run(environment, options)
+    print(table(outcomes))
+    return int(any(outcome.failed or not outcome.passed for outcome in outcomes.values()))
+
+
+def run(environment: Environment, options: list[str]) -> Outcome:
+    """Run the marked tests in one environment."""
+    with tempfile.TemporaryDirectory(prefix="afor-everywhere-") as name:
+        folder = Path(name)
+        tree, temporary, report = ROOT, folder / "tmp", folder / "tmp" / "report.xml"
+        temporary.mkdir()
+        folder.chmod(0o755)
+        variables = {**os.environ, **environment.variables, "TMPDIR": str(temporary)}
+        prefix: list[str] = []
+        identity: dict[str, object] = {}
+        if environment.ordinary_user or not environment.compiler:
+            tree = copy_sources(folder / "sources", kernel=environment.compiler)
+            variables["PYTHONPATH"] = str(tree / "src")
+            variables["PYTHONDONTWRITEBYTECODE"] = "1"
+        if not environment.compiler:
+            variables["PATH"] = str(programs_without_compilers(folder / "bin"))
+            for key in ("CC", "CXX"):
+                variables.pop(key, None)
+        if environment.ordinary_user:
+            for key in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "AFOR_CACHE", "MPLCONFIGDIR"):
+                variables.pop(key, None)
+            make_read_only(tree)
+            if os.geteuid() == 0 and works(UNSHARE):
+                prefix = UNSHARE
+            elif os.geteuid() == 0:
+                identity = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+                os.chown(temporary, NOBODY, NOBODY)
+        command = [
+            *prefix,
+            sys.executable,
+            "-m",
+            "pytest",
+            "-m",
+            "machine",
+            "-p",
+            "no:cacheprovider",
+        ]
+        command += [f"--junitxml={report}", *environment.options, *options]
+        started = time.monotonic()
+        done = subprocess.run(
+            command, cwd=tree, env=variables, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **identity,
+        )  # fmt: skip
+        seconds = time.monotonic() - started
+        outcome = read_report(report, seconds)
+        if outcome.failed or not outcome.passed:
+            print(done.stdout[-8000:], file=sys.stderr, flush=True)
+        return outcome
+
+
+def works(prefix: list[str]) -> bool:
+    """Tell whether a command can be started this way."""
+    try:
+        return subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def copy_sources(target: Path, *, kernel: bool) -> Path:
+    """Copy what the tests read, without environments, results and the history."""
+    unwanted = [".git", ".venv", "build", "results", "_build", "__pycache__", ".*_cache"]
+    unwanted += [] if kernel else ["*.so", "*.pyd"]
+    return shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*unwanted))
+
+
+def make_read_only(tree: Path) -> None:
+    """Let everybody read a tree and nobody but root write to it."""
+    for path in (tree, *tree.rglob("*")):
+        runnable = path.is_dir() or path.stat().st_mode & 0o100
+        path.chmod(0o555 if runnable else 0o444)
+
+
+def programs_without_compilers(folder: Path) -> Path:
+    """Make a folder of links to everything on PATH that is not a C or C++ compiler."""
+    folder.mkdir()
+    places = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
+    for place in filter(os.path.isdir, places):
+        for program in Path(place).iterdir():
+            link = folder / program.name
+            if not COMPILERS.fullmatch(program.name) and not link.is_symlink():
+                link.symlink_to(program)
+    return folder
+
+
+def read_report(report: Path, seconds: float) -> Outcome:
+    """Count the tests of a JUnit file; no file means that pytest did not get that far."""
+    if not report.exists():
+        return Outcome(0, 1, 0, seconds, ("pytest wrote no report",))
+    cases = list(xml.etree.ElementTree.parse(report).iter("testcase"))
+    failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    return Outcome(
+        passed=len(cases) - len(failed) - skipped,
+        failed=len(failed),
+        skipped=skipped,
+        seconds=seconds,
+        failures=tuple(f"{case.get('classname')}::{case.get('name')}" for case in failed),
+    )
+
+
+def table(outcomes: Mapping[str, Outcome]) -> str:
+    """Return a row per environment, and below it the tests that failed."""
+    width = max(map(len, outcomes), default=0)
+    lines = [f"{'environment':{width}}  passed  failed  skipped  seconds"]
+    for name, outcome in outcomes.items():
+        lines.append(
+            f"{name:{width}}  {outcome.passed:6}  {outcome.failed:6}  {outcome.skipped:7}"
+            f"  {outcome.seconds:7.0f}"
+        )
+        lines += [f"    {failure}" for failure in outcome.failures]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
