@@ -221,15 +221,22 @@ def _selected(study: Study, manifest: Manifest) -> list[Split]:
 def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
     """Return the backbone with the settings it is built with, the defaults written out."""
     defaults: dict[str, Any] = {}
+    added: tuple[str, ...] = ()
     if trainer == DEFAULT_TRAINER:
-        from afor.bench.backbones import BACKBONES
+        from afor.bench.backbones.registry import ADDED_SETTINGS, BACKBONES
 
         if entry.use in BACKBONES:
             parameters = inspect.signature(BACKBONES[entry.use]).parameters.values()
             defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        added = ADDED_SETTINGS.get(entry.use, ())
+    settings = {**defaults, **entry.settings}
     return {
         "name": entry.use,
-        "settings": {**defaults, **entry.settings},
+        "settings": {
+            key: value
+            for key, value in settings.items()
+            if key not in added or value != defaults[key]
+        },
         **_user_code(entry.use),
     }
 
