@@ -13,6 +13,7 @@ DATASET_LABELS = {
     "synthetic": "Synthetic",
 }
 BACKBONE_LABELS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
+AUTHORS = "_authors"  # ends the name of a network that is as the AFOR authors released it
 METRIC_LABELS = {
     "accuracy": "Acc",
     "weighted_f1": "wF1",
@@ -44,8 +45,25 @@ def dataset_label(name: str) -> str:
 
 
 def backbone_label(name: str) -> str:
-    """Return the printed name of a backbone."""
+    """Return the printed name of a backbone.
+
+    >>> backbone_label("hslt"), backbone_label("hslt_authors"), backbone_label("mine")
+    ('HSLT', 'HSLT (authors)', 'mine')
+    """
+    paper_name = paper_backbone(name)
+    if paper_name != name:
+        return f"{BACKBONE_LABELS[paper_name]} (authors)"
     return BACKBONE_LABELS.get(name, name)
+
+
+def paper_backbone(name: str) -> str:
+    """Return the name under which the paper's tables have a backbone, for both families.
+
+    >>> paper_backbone("eegnet_authors"), paper_backbone("eegnet"), paper_backbone("my_authors")
+    ('eegnet', 'eegnet', 'my_authors')
+    """
+    stem = name.removesuffix(AUTHORS)
+    return stem if stem in BACKBONE_LABELS else name
 
 
 def metric_label(name: str) -> str:

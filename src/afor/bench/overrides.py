@@ -23,6 +23,7 @@ from afor.bench.config import (
     preset_text,
 )
 from afor.bench.errors import ConfigError
+from afor.bench.names import paper_backbone
 from afor.bench.toml_text import toml_text
 
 # Where a data set that a study does not have takes its options, rates and batch size from.
@@ -105,6 +106,7 @@ def _change_entries(content: Content, changes: Overrides) -> None:
         rates = dataset.get("lr", {})
         for backbone in content["backbones"]:
             use = backbone.get("use", "")
+            use = use if use in rates else paper_backbone(use)
             if use in rates:  # a network under another name keeps the rate of what it is
                 dataset["lr"] = rates = {backbone["name"]: rates[use], **rates}
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from afor.bench.config import DEFAULT_TRAINER, BackboneEntry, DatasetEntry, OptimizerEntry, Study
 from afor.bench.errors import ConfigError
+from afor.bench.names import paper_backbone
 from afor.bench.results import Expected
 from afor.bench.splits import Manifest, Split, make_splits
 
@@ -205,7 +206,8 @@ def _rates(
         return [(optimizer.name, optimizer.lr)]
     if find_rate is not None:
         return [(optimizer.name, find_rate(dataset.name, backbone.name, optimizer))]
-    return [(optimizer.name, dataset.lr.get(backbone.name, study.training.lr))]
+    by_paper_name = dataset.lr.get(paper_backbone(backbone.name), study.training.lr)
+    return [(optimizer.name, dataset.lr.get(backbone.name, by_paper_name))]
 
 
 def _selected(study: Study, manifest: Manifest) -> list[Split]:
