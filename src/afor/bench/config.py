@@ -27,11 +27,9 @@ from pydantic import (
 from afor.bench.errors import ConfigError
 from afor.bench.toml_lines import line_of
 
-# Sec. IV-D: by their own publications, and as the AFOR authors released them.
-PAPER_BACKBONES = (
-    *("eegnet", "acrnn", "nsal_dgat", "hslt"),
-    *("eegnet_authors", "acrnn_authors", "nsal_dgat_authors", "hslt_authors"),
-)
+NETWORKS = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D, by their own publications
+AUTHORS = "_authors"  # ends the name of a network that is as the AFOR authors released it
+PAPER_BACKBONES = (*NETWORKS, *(f"{name}{AUTHORS}" for name in NETWORKS))
 DEFAULT_TRAINER = "afor.bench.execute:train_run"
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$", max_length=80)]
@@ -135,6 +133,16 @@ class Study(_Table):
     datasets: Annotated[list[DatasetEntry], Field(min_length=1), BeforeValidator(_entries)]
     backbones: Annotated[list[BackboneEntry], Field(min_length=1), BeforeValidator(_entries)]
     optimizers: Annotated[list[OptimizerEntry], Field(min_length=1), BeforeValidator(_entries)]
+
+
+def paper_backbone(name: str) -> str:
+    """Return the name under which the paper's tables have a backbone, for both families.
+
+    >>> paper_backbone("eegnet_authors"), paper_backbone("eegnet"), paper_backbone("my_authors")
+    ('eegnet', 'eegnet', 'my_authors')
+    """
+    stem = name.removesuffix(AUTHORS)
+    return stem if stem in NETWORKS else name
 
 
 def preset_names() -> list[str]:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from afor.bench.config import paper_backbone
 from afor.bench.errors import ConfigError
-from afor.bench.names import backbone_label, dataset_label, optimizer_label, paper_backbone
+from afor.bench.names import backbone_label, dataset_label, optimizer_label
 from afor.bench.paper_tables import COST_LABELS
 from afor.bench.paper_tables import cost_table as hand_written_table
 from afor.bench.published import published

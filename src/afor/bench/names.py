@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from afor.bench.config import paper_backbone
 from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
 
 # The paper's names, in the paper's order (Tables I to III).
@@ -13,7 +14,6 @@ DATASET_LABELS = {
     "synthetic": "Synthetic",
 }
 BACKBONE_LABELS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
-AUTHORS = "_authors"  # ends the name of a network that is as the AFOR authors released it
 METRIC_LABELS = {
     "accuracy": "Acc",
     "weighted_f1": "wF1",
@@ -54,16 +54,6 @@ def backbone_label(name: str) -> str:
     if paper_name != name:
         return f"{BACKBONE_LABELS[paper_name]} (authors)"
     return BACKBONE_LABELS.get(name, name)
-
-
-def paper_backbone(name: str) -> str:
-    """Return the name under which the paper's tables have a backbone, for both families.
-
-    >>> paper_backbone("eegnet_authors"), paper_backbone("eegnet"), paper_backbone("my_authors")
-    ('eegnet', 'eegnet', 'my_authors')
-    """
-    stem = name.removesuffix(AUTHORS)
-    return stem if stem in BACKBONE_LABELS else name
 
 
 def metric_label(name: str) -> str:

@@ -20,10 +20,10 @@ from afor.bench.config import (
     PAPER_BACKBONES,
     Training,
     check_study,
+    paper_backbone,
     preset_text,
 )
 from afor.bench.errors import ConfigError
-from afor.bench.names import paper_backbone
 from afor.bench.toml_text import toml_text
 
 # Where a data set that a study does not have takes its options, rates and batch size from.

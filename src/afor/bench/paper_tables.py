@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from afor.bench.analysis.landscape import Landscape, read_landscape
+from afor.bench.config import paper_backbone
 from afor.bench.errors import ConfigError
 from afor.bench.fold_values import Cells
 from afor.bench.names import (
@@ -16,7 +17,6 @@ from afor.bench.names import (
     metric_label,
     metric_scale,
     optimizer_label,
-    paper_backbone,
 )
 from afor.bench.number_text import mean_sd_text, signed
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS

@@ -15,9 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from afor.bench.config import DEFAULT_TRAINER, BackboneEntry, DatasetEntry, OptimizerEntry, Study
+from afor.bench.config import (
+    DEFAULT_TRAINER,
+    BackboneEntry,
+    DatasetEntry,
+    OptimizerEntry,
+    Study,
+    paper_backbone,
+)
 from afor.bench.errors import ConfigError
-from afor.bench.names import paper_backbone
 from afor.bench.results import Expected
 from afor.bench.splits import Manifest, Split, make_splits
 

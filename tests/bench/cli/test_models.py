@@ -17,7 +17,7 @@ def test_the_table_shows_every_backbone_with_its_size():
         assert name in result.stdout
     for text in ("1,746", "250,709", "371 tensors", "ISRUC", "PhysioNet MI", "Next: afor"):
         assert text in result.stdout
-    for text in ("Lawhern 2018", "AFOR's authors", "6,213,878", "2,325,472*", "repair = true"):
+    for text in ("Lawhern 2018", "AFOR authors", "6,213,878", "2,325,472*", "repair = true"):
         assert text in result.stdout
     assert "\x1b" not in result.stdout
 

@@ -44,7 +44,7 @@ def model_table() -> list[dict[str, Any]]:
     import torch
 
     from afor.bench.backbones import BACKBONES, DATASET_SHAPES
-    from afor.bench.names import paper_backbone
+    from afor.bench.config import paper_backbone
 
     rows = []
     # Sizes need no weights: nothing is allocated on the meta device, and no random number drawn.
@@ -58,7 +58,7 @@ def model_table() -> list[dict[str, Any]]:
                     "name": name,
                     "kind": kind,
                     "family": "authors" if released else "original",
-                    "source": "AFOR's authors" if released else source,
+                    "source": "AFOR authors" if released else source,
                     "sizes": sizes,
                 }
             )
