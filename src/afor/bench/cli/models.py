@@ -108,7 +108,9 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         sizes = [_size_text(size) for size in row["sizes"].values()]
-        table.add_row(f"[bold]{row['name']}[/]\n[dim]{row['kind']}, {row['source']}[/]", *sizes)
+        released = row["family"] == "authors"  # of the same kind as the network above
+        source = row["source"] if released else f"{row['kind']}, {row['source']}"
+        table.add_row(f"[bold]{row['name']}[/]\n[dim]{source}[/]", *sizes)
     Console().print(table)
 
 
