@@ -10,6 +10,7 @@ on a busy machine.
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -27,10 +28,10 @@ def build(name: str, shape: InputShape, form: str) -> torch.nn.Module:
     return build_backbone(name, shape, form=form, **repair)
 
 
-def ratios(rounds: int) -> list[dict[str, object]]:
-    """Time both forms of every backbone on every data set."""
+def ratios(names: Sequence[str], rounds: int) -> list[dict[str, object]]:
+    """Time both forms of these backbones on every data set."""
     results: list[dict[str, object]] = []
-    for name in BACKBONES:
+    for name in names:
         for dataset, batch in BATCHES.items():
             shape = DATASET_SHAPES[dataset]
             steps = {
@@ -77,6 +78,9 @@ def print_profile(name: str, form: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds per shape")
+    parser.add_argument(
+        "--backbone", choices=list(BACKBONES), action="append", help="only this; repeatable"
+    )
     parser.add_argument("--profile", choices=list(BACKBONES), help="profile this backbone instead")
     parser.add_argument("--form", choices=["plain", "fast"], default="fast")
     parser.add_argument("--json", type=Path, help="write the numbers to this file too")
@@ -86,7 +90,7 @@ def main() -> None:
     if options.profile:
         print_profile(options.profile, options.form)
         return
-    results = ratios(options.rounds)
+    results = ratios(options.backbone or list(BACKBONES), options.rounds)
     print("One training step, one thread")
     print(table([{key: str(value) for key, value in row.items()} for row in results]))
     if options.json:
