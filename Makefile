@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/_kernel*.[ch])
 
-.PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet shift-study clean
+.PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet batch-norm-study shift-study clean
 
 help:
 	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-versions  the optimizer's tests under other versions of torch (VERSIONS=..., ENVIRONMENTS=folder)"
 	@echo "make test-everywhere  the tests that depend on the machine, as on eleven machines"
 	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
+	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
 
 $(BIN)/python:
@@ -78,6 +79,10 @@ physionet: $(VENV)/.ready-bench
 		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt
 	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --epochs 10 \
 		--output docs/results/physionet/shift.png > docs/results/physionet/shift.txt
+
+batch-norm-study: $(VENV)/.ready-bench
+	@$(BIN)/afor run studies/batch_norm/study.toml --root physionet_mi=$(DATA)
+	@$(BIN)/afor table main results/batch-norm.db
 
 shift-study: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/shift/study.toml

@@ -2,7 +2,13 @@ import re
 
 import pytest
 
-from afor.bench.config import load_study, parse_study, preset_names, preset_text
+from afor.bench.config import (
+    load_study,
+    paper_backbone,
+    parse_study,
+    preset_names,
+    preset_text,
+)
 from afor.bench.errors import ConfigError
 
 HEAD = """name = "x"
@@ -13,7 +19,8 @@ optimizers = ["adam"]
 
 
 def test_the_presets_are_those_the_documentation_names():
-    wanted = "ablation controls convergence demo lr-search paper physionet sensitivity smoke"
+    wanted = "ablation controls convergence demo lr-search paper paper-original "
+    wanted += "physionet sensitivity smoke"
     assert preset_names() == wanted.split()
     for name in preset_names():
         assert load_study(name).name == name
@@ -24,7 +31,9 @@ def test_the_paper_preset_holds_the_papers_values():
     assert (study.training.max_epochs, study.training.patience) == (200, 30)
     assert study.training.weight_decay == 1e-4
     assert study.protocol.draws == 5
-    rates = {d.name: [d.lr[b.name] for b in study.backbones] for d in study.datasets}
+    names = [paper_backbone(b.name) for b in study.backbones]
+    assert names == ["eegnet", "acrnn", "nsal_dgat", "hslt"]
+    rates = {d.name: [d.lr[name] for name in names] for d in study.datasets}
     assert rates == {
         "deap": [1e-3, 1e-3, 1e-3, 1e-3],
         "bci2a": [3e-3, 3e-4, 3e-4, 3e-4],
@@ -36,6 +45,21 @@ def test_the_paper_preset_holds_the_papers_values():
     assert search.search is not None
     assert search.search.grid == [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
     assert (search.training.max_epochs, search.training.patience) == (50, 15)
+
+
+@pytest.mark.parametrize("name", ["paper", "lr-search", "ablation", "controls", "convergence"])
+def test_presets_of_the_paper_use_the_networks_its_authors_released(name):
+    for backbone in load_study(name).backbones:
+        assert backbone.use.endswith("_authors")
+        repaired = backbone.use == "nsal_dgat_authors"  # else it refuses ISRUC
+        assert backbone.settings == ({"repair": True} if repaired else {})
+
+
+def test_the_study_paper_original_differs_from_paper_in_the_networks_alone():
+    original, paper = load_study("paper-original"), load_study("paper")
+    assert [b.use for b in original.backbones] == ["eegnet", "acrnn", "nsal_dgat", "hslt"]
+    same = {"name": "", "description": "", "backbones": []}
+    assert original.model_copy(update=same) == paper.model_copy(update=same)
 
 
 def test_every_number_of_the_paper_preset_says_where_it_comes_from():

@@ -44,6 +44,20 @@ def test_ours_stands_beside_the_paper_with_difference_and_both_spreads():
     assert len([row for row in table.rows if row.heading]) == 3
 
 
+def test_the_table_says_which_networks_its_numbers_come_from():
+    simulated = simulate_results(
+        {"adam": 0, "afor": 0.02}, backbones=("eegnet", "eegnet_authors", "acrnn_authors")
+    )
+    table = beside_paper_table(collect_cells(*simulated), ["accuracy"])
+    families = {r["backbone"]: (r["network"], r["paper_mean"]) for r in table.records}
+    assert families["eegnet"][0] == "original"
+    assert families["eegnet_authors"][0] == families["acrnn_authors"][0] == "authors"
+    assert families["eegnet"][1] == families["eegnet_authors"][1]
+    released, original = table.notes[1:]
+    assert released.startswith("ours: EEGNet (authors), ACRNN (authors): the networks that the")
+    assert original.startswith("ours: EEGNet: by the network's own publication")
+
+
 def test_a_store_without_the_papers_cells_says_so():
     cells = collect_cells(*simulate_results({"mine": 0, "yours": 0}))
     with pytest.raises(ConfigError, match="No cell here is also in the paper"):

@@ -85,6 +85,33 @@ def test_what_does_not_decide_the_number_changes_no_key(sources, tmp_path):
     assert keys(sources) == keys({"synthetic": elsewhere})
 
 
+def test_a_setting_that_came_later_changes_a_key_only_when_it_is_used(sources):
+    settings = make_plan(parse_study(TEXT), sources).cells[0].spec["backbone"]["settings"]
+    assert settings == {
+        "temporal_filters": 8,
+        "depth": 2,
+        "separable_filters": 16,
+        "kernel_samples": None,
+        "dropout": 0.25,
+        "max_norm": True,
+        "form": "auto",
+    }
+    entry = 'backbones = [{{ name = "eegnet", settings = {{ norm_momentum = {} }} }}]'
+    texts = [TEXT.replace('backbones = ["eegnet"]', entry.format(m)) for m in (0.01, 0.1)]
+    assert keys(sources, texts[0]) == keys(sources)
+    assert not set(keys(sources, texts[1])) & set(keys(sources))
+
+
+def test_a_rate_for_a_network_of_the_paper_serves_both_its_families(sources):
+    def rates(text):
+        return {cell.rate for cell in make_plan(parse_study(text), sources).cells}
+
+    authors = TEXT.replace('backbones = ["eegnet"]', 'backbones = ["eegnet_authors"]')
+    assert rates(authors) == {3e-3}
+    own = authors.replace("eegnet = 3e-3", "eegnet = 3e-3, eegnet_authors = 1e-4")
+    assert rates(own) == {1e-4}
+
+
 def test_a_control_has_other_seeds_and_the_same_splits(sources):
     text = TEXT.replace('"afor"]', '{name = "adam_again", use = "adam", seed = 1}]')
     one, two = make_plan(parse_study(text), sources).cells[:2]

@@ -9,6 +9,7 @@ from torch import nn
 from afor.bench.array_windows import ArrayWindows
 from afor.bench.errors import LeakageError, TrainingError
 from afor.bench.optimizers import OPTIMIZERS, PAPER_OPTIMIZERS
+from afor.bench.optimizers.sophia import Sophia
 from afor.bench.runs import Epoch, RunSettings
 from afor.bench.splits import make_splits
 from afor.bench.train import score, train
@@ -269,6 +270,28 @@ def test_constraints_hold_after_every_step_unless_switched_off(source, settings,
     lengths.clear()
     train(dataclasses.replace(settings, constraints=False), source, Bounded)
     assert max(lengths[1:]) > 0.25 + 1e-3
+
+
+def test_an_optimizer_may_see_each_batch_before_its_forward_pass(
+    source, settings, tiny_net, monkeypatch
+) -> None:
+    events = []
+
+    class Watching(tiny_net):
+        def forward(self, signal: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                events.append(("forward", signal.sum().item()))
+            return super().forward(signal)  # type: ignore[no-any-return]
+
+    def note(_, model: nn.Module, inputs: torch.Tensor) -> None:
+        events.append(("before", inputs.sum().item()))
+
+    monkeypatch.setattr(Sophia, "before_step", note)
+    monkeypatch.setattr(Sophia, "after_step", lambda *_: None)
+    train(dataclasses.replace(settings, optimizer="sophia_authors", max_epochs=1), source, Watching)
+    assert events
+    assert [kind for kind, _ in events] == ["before", "forward"] * (len(events) // 2)
+    assert all(a[1] == b[1] for a, b in zip(events[::2], events[1::2], strict=True))
 
 
 def test_few_subjects_per_batch_change_the_batches(source, settings, tiny_net) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from afor.bench.config import paper_backbone
 from afor.bench.errors import ConfigError
 from afor.bench.names import backbone_label, dataset_label, optimizer_label
 from afor.bench.paper_tables import COST_LABELS
@@ -53,7 +54,7 @@ def column_label(name: str) -> str:
 def _measured(ours: Mapping[str, Any]) -> Table:
     measures: Mapping[str, Mapping[str, float]] = ours["measures"]
     names = list(measures["kflops"])
-    beside = (ours["backbone"], ours["dataset"]) == PAPER_PLACE
+    beside = (paper_backbone(ours["backbone"]), ours["dataset"]) == PAPER_PLACE
     rows, records = [], []
     if beside:
         section = published()["cost"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from afor.bench.config import paper_backbone
 from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
 
 # The paper's names, in the paper's order (Tables I to III).
@@ -44,7 +45,14 @@ def dataset_label(name: str) -> str:
 
 
 def backbone_label(name: str) -> str:
-    """Return the printed name of a backbone."""
+    """Return the printed name of a backbone.
+
+    >>> backbone_label("hslt"), backbone_label("hslt_authors"), backbone_label("mine")
+    ('HSLT', 'HSLT (authors)', 'mine')
+    """
+    paper_name = paper_backbone(name)
+    if paper_name != name:
+        return f"{BACKBONE_LABELS[paper_name]} (authors)"
     return BACKBONE_LABELS.get(name, name)
 
 

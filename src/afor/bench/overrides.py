@@ -20,6 +20,7 @@ from afor.bench.config import (
     PAPER_BACKBONES,
     Training,
     check_study,
+    paper_backbone,
     preset_text,
     read_toml,
 )
@@ -106,6 +107,7 @@ def _change_entries(content: Content, changes: Overrides) -> None:
         rates = dataset.get("lr", {})
         for backbone in content["backbones"]:
             use = backbone.get("use", "")
+            use = use if use in rates else paper_backbone(use)
             if use in rates:  # a network under another name keeps the rate of what it is
                 dataset["lr"] = rates = {backbone["name"]: rates[use], **rates}
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from afor.bench.analysis.landscape import Landscape, read_landscape
+from afor.bench.config import paper_backbone
 from afor.bench.errors import ConfigError
 from afor.bench.fold_values import Cells
 from afor.bench.names import (
@@ -73,7 +74,8 @@ def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> 
     heading = ""
     for (dataset, backbone, name), cell in cells.items():
         for metric in metrics:
-            paper = printed.get((dataset, backbone, name, metric))
+            network = paper_backbone(backbone)
+            paper = printed.get((dataset, network, name, metric))
             if paper is None or not cell.has(metric):
                 continue
             scale = metric_scale(metric)
@@ -82,7 +84,7 @@ def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> 
             has_base = base is not None and base.has(metric) and name != "adam"
             base_mean = base.summary(metric)[0] if base is not None and has_base else math.nan
             our_gain = scale * (mean - base_mean)
-            paper_gain = paper.mean - printed[dataset, backbone, "adam", metric].mean
+            paper_gain = paper.mean - printed[dataset, network, "adam", metric].mean
             if heading != (heading := f"{dataset_label(dataset)}, {backbone_label(backbone)}"):
                 rows.append(Row(heading, heading=True))
             texts = [
@@ -97,6 +99,7 @@ def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> 
                 {
                     "dataset": dataset,
                     "backbone": backbone,
+                    "network": "authors" if backbone != network else "original",
                     "optimizer": name,
                     "metric": metric,
                     "ours_mean": scale * mean,
@@ -128,9 +131,30 @@ def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> 
         ),
         rows=tuple(rows),
         label="Cell",
-        notes=("gain: over Adam, in points. SDs are across folds, as in the paper.",),
+        notes=(
+            "gain: over Adam, in points. SDs are across folds, as in the paper.",
+            *_network_notes([str(record["backbone"]) for record in records]),
+        ),
         records=tuple(records),
     )
+
+
+def _network_notes(backbones: Sequence[str]) -> list[str]:
+    """Say which family of networks the numbers of ours come from."""
+    released: list[str] = []
+    original: list[str] = []
+    for name in dict.fromkeys(backbones):
+        (released if paper_backbone(name) != name else original).append(backbone_label(name))
+    notes = []
+    if released:
+        notes.append(f"ours: {', '.join(released)}: the networks that the AFOR authors released.")
+    if original:
+        notes.append(
+            f"ours: {', '.join(original)}: by the network's own publication, which is not the one "
+            "that the AFOR authors released; other sizes, so Table II's learning rates do not "
+            "carry over."
+        )
+    return notes
 
 
 def same_method_table() -> Table:

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from afor.bench.config import DEFAULT_TRAINER, BackboneEntry, DatasetEntry, OptimizerEntry, Study
+from afor.bench.config import (
+    DEFAULT_TRAINER,
+    BackboneEntry,
+    DatasetEntry,
+    OptimizerEntry,
+    Study,
+    paper_backbone,
+)
 from afor.bench.errors import ConfigError
 from afor.bench.module_search import import_named
 from afor.bench.results import Expected
@@ -211,7 +218,8 @@ def _rates(
         return [(optimizer.name, optimizer.lr)]
     if find_rate is not None:
         return [(optimizer.name, find_rate(dataset.name, backbone.name, optimizer))]
-    return [(optimizer.name, dataset.lr.get(backbone.name, study.training.lr))]
+    by_paper_name = dataset.lr.get(paper_backbone(backbone.name), study.training.lr)
+    return [(optimizer.name, dataset.lr.get(backbone.name, by_paper_name))]
 
 
 def _selected(study: Study, manifest: Manifest) -> list[Split]:
@@ -244,15 +252,22 @@ def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
 def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
     """Return the backbone with the settings it is built with, the defaults written out."""
     defaults: dict[str, Any] = {}
+    added: tuple[str, ...] = ()
     if trainer == DEFAULT_TRAINER:
-        from afor.bench.backbones import BACKBONES
+        from afor.bench.backbones.registry import ADDED_SETTINGS, BACKBONES
 
         if entry.use in BACKBONES:
             parameters = inspect.signature(BACKBONES[entry.use]).parameters.values()
             defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        added = ADDED_SETTINGS.get(entry.use, ())
+    settings = {**defaults, **entry.settings}
     return {
         "name": entry.use,
-        "settings": {**defaults, **entry.settings},
+        "settings": {
+            key: value
+            for key, value in settings.items()
+            if key not in added or value != defaults[key]
+        },
         **_user_code(entry.use, "backbone"),
     }
 

@@ -22,7 +22,7 @@ from afor.bench.batches import Batch, Side, WindowSource, epoch_batches, make_no
 from afor.bench.devices import pick_device, repeatable
 from afor.bench.errors import TrainingError
 from afor.bench.metrics import measure, vote
-from afor.bench.optimizers import AfterStep, TwoModes, build_optimizer
+from afor.bench.optimizers import AfterStep, BeforeStep, TwoModes, build_optimizer
 from afor.bench.runs import Epoch, RunRecord, RunSettings
 from afor.bench.seeds import derive_substep, isolated, seed_torch
 from afor.bench.traces import Traces
@@ -159,12 +159,15 @@ class Fit:
         seed_torch(derive_substep(settings.seed("dropout"), epoch))
         constrain = getattr(model, "apply_constraints", None) if settings.constraints else None
         after_step = optimizer.after_step if isinstance(optimizer, AfterStep) else None
+        before_step = optimizer.before_step if isinstance(optimizer, BeforeStep) else None
         model.train()
         if isinstance(optimizer, TwoModes):
             optimizer.train()
         total, windows = torch.zeros((), device=self.device), 0
         for indices in order:
             batch = self.training.load(indices)
+            if before_step is not None:
+                before_step(model, batch.inputs)  # Sophia on the next batch
             optimizer.zero_grad()
             loss = cross_entropy(model(batch.inputs), batch.labels)
             loss.backward()  # type: ignore[no-untyped-call]

@@ -81,9 +81,13 @@ def braindecode(monkeypatch):
     monkeypatch.setitem(sys.modules, "braindecode.models", models)
 
 
+REPAIR = {"nsal_dgat_authors": {"repair": True}}  # the published form refuses six channels
+
+
 @pytest.mark.parametrize("name", BACKBONES)
 def test_every_name_builds(name, six_channels):
-    assert isinstance(build_backbone(name, six_channels), BACKBONES[name])
+    model = build_backbone(name, six_channels, **REPAIR.get(name, {}))
+    assert isinstance(model, BACKBONES[name])
 
 
 def test_weights_come_from_the_global_generator(six_channels):
@@ -91,7 +95,9 @@ def test_weights_come_from_the_global_generator(six_channels):
         states = []
         for seed in (1, 1, 2):
             torch.manual_seed(seed)
-            states.append(list(build_backbone(name, six_channels).parameters()))
+            states.append(
+                list(build_backbone(name, six_channels, **REPAIR.get(name, {})).parameters())
+            )
         assert all(torch.equal(a, b) for a, b in zip(states[0], states[1], strict=True))
         assert not all(torch.equal(a, b) for a, b in zip(states[0], states[2], strict=True))
 

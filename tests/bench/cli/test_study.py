@@ -13,7 +13,7 @@ runner = CliRunner()
 
 def test_study_lists_the_presets_and_prints_each_as_toml():
     listing = runner.invoke(app, ["study"])
-    assert listing.stdout.count("\n") == 9
+    assert listing.stdout.count("\n") == 10
     for name in ("demo", "paper", "lr-search"):
         assert name in listing.stdout
         printed = runner.invoke(app, ["study", name])

@@ -124,7 +124,7 @@ def test_only_sophia_of_the_table_asks_for_the_batch_again(model: nn.Module) -> 
         for name in OPTIMIZERS
         if isinstance(build_optimizer(name, model, 1e-3, 0.0), AfterStep)
     ]
-    assert asking == ["sophia"]
+    assert asking == ["sophia", "sophia_authors", "sophia_bs_5120"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -139,6 +139,72 @@ def test_a_diverged_network_does_not_stop_the_sampling() -> None:
     assert ((labels >= 0) & (labels < 3)).all()
 
 
+def test_the_next_batch_gives_the_estimate_where_that_is_wanted(batches, convnet) -> None:
+    optimizer = Sophia(convnet.parameters(), hessian_batch="next")
+    renewed, before = [], None
+    for step, (inputs, labels) in enumerate(batches[:25], start=1):
+        optimizer.before_step(convnet, inputs)
+        if optimizer.state:
+            curvature = optimizer.state[next(convnet.parameters())]["hessian"].clone()
+            if before is not None and not torch.equal(curvature, before):
+                renewed.append(step)
+            before = curvature
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(convnet(inputs), labels).backward()
+        optimizer.step()
+        optimizer.after_step(convnet, inputs)
+    assert renewed == [11, 21]  # after the tenth step, on the inputs of the eleventh
+
+
+def test_a_long_sampled_gradient_is_scaled_to_the_largest_norm() -> None:
+    # As above: the sampled gradient is 1/2 whichever label is drawn; clipped to 1/4 its square is a
+    # quarter of what it was.
+    found = []
+    for clip in (None, 0.25, 10.0):
+        model = OneWeight()
+        set_grad(model.weight, 0.0)
+        optimizer = Sophia(
+            model.parameters(), lr=0.1, betas=(0.5, 0.75), interval=1, hessian_clip=clip
+        )
+        optimizer.step()
+        optimizer.after_step(model, torch.tensor([2.0, 0.0], dtype=torch.float64))
+        found.append(optimizer.state[model.weight]["hessian"].item())
+    assert found == pytest.approx([0.125, 0.125 / 4, 0.125], rel=1e-5)
+
+
+def test_bs_replaces_the_batch_size_in_the_estimate() -> None:
+    model = OneWeight()
+    set_grad(model.weight, 0.0)
+    optimizer = Sophia(model.parameters(), lr=0.1, betas=(0.5, 0.75), interval=1, bs=5120)
+    optimizer.step()
+    optimizer.after_step(model, torch.tensor([2.0, 0.0], dtype=torch.float64))
+    expected = 0.25 * 5120 / 4
+    assert optimizer.state[model.weight]["hessian"].item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"hessian_batch": "last"}, "same or next, found 'last'"),
+        ({"hessian_clip": 0.0}, "above 0, found 0.0"),
+        ({"bs": 0}, "bs"),
+    ],
+)
+def test_a_setting_of_the_estimate_that_means_nothing_is_refused(setting, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        Sophia(OneWeight().parameters(), **setting)
+
+
+def test_a_state_from_before_these_settings_is_taken_up() -> None:
+    model = OneWeight()
+    optimizer = Sophia(model.parameters())
+    state = optimizer.state_dict()
+    for name in ("hessian_batch", "hessian_clip", "bs"):
+        del state["param_groups"][0][name]
+    optimizer.load_state_dict(state)
+    assert optimizer.param_groups[0]["hessian_batch"] == "same"
+
+
 def test_fifty_steps_match_the_authors_package(batches, convnet) -> None:
     authors = pytest.importorskip("sophia_opt")
     settings = {"lr": 1e-2, "betas": (0.965, 0.99), "rho": 0.04, "weight_decay": 1e-2}

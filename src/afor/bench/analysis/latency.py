@@ -13,7 +13,7 @@ from torch import nn
 
 from afor.bench.analysis.timing import Effort, Racer, race
 from afor.bench.errors import ConfigError
-from afor.bench.optimizers import AfterStep, build_optimizer
+from afor.bench.optimizers import AfterStep, BeforeStep, build_optimizer
 from afor.bench.seeds import isolated
 
 LR = 1e-3  # Table II, DEAP; no part in the cost
@@ -52,8 +52,11 @@ def step_of(
     if inputs is None or not isinstance(optimizer, AfterStep):
         return optimizer.step, 1
     after = optimizer.after_step
+    before = optimizer.before_step if isinstance(optimizer, BeforeStep) else None
 
     def step() -> None:
+        if before is not None:
+            before(model, inputs)
         optimizer.step()
         after(model, inputs)
 

@@ -61,6 +61,9 @@ class EEGNet(nn.Module):
         dropout: Dropout = 0.25,
         max_norm: bool = True,
         form: EEGNetForm = "auto",
+        # Paper (Lawhern): the Keras defaults; momentum 0.99 there is 0.01 in torch's convention.
+        norm_momentum: float = 0.01,
+        norm_eps: float = 1e-3,
     ) -> None:
         super().__init__()
         shape.require("EEGNet", samples=_FIRST_POOL * _SECOND_POOL)
@@ -71,14 +74,14 @@ class EEGNet(nn.Module):
         self.form = form
         self.max_norm = max_norm
         self.temporal = nn.Conv2d(1, temporal_filters, (1, kernel), bias=False)
-        self.temporal_norm = _norm(temporal_filters)
+        self.temporal_norm = nn.BatchNorm2d(temporal_filters, norm_eps, norm_momentum)
         self.spatial = nn.Conv2d(
             temporal_filters, maps, (shape.channels, 1), groups=temporal_filters, bias=False
         )
-        self.spatial_norm = _norm(maps)
+        self.spatial_norm = nn.BatchNorm2d(maps, norm_eps, norm_momentum)
         self.depthwise = nn.Conv2d(maps, maps, (1, _SEPARABLE_KERNEL), groups=maps, bias=False)
         self.pointwise = nn.Conv2d(maps, separable_filters, 1, bias=False)
-        self.separable_norm = _norm(separable_filters)
+        self.separable_norm = nn.BatchNorm2d(separable_filters, norm_eps, norm_momentum)
         self.dropout = nn.Dropout(dropout)
         pooled = shape.samples // _FIRST_POOL // _SECOND_POOL
         self.classifier = nn.Linear(separable_filters * pooled, shape.classes)
@@ -138,11 +141,6 @@ class EEGNet(nn.Module):
         maps = F.elu(self.separable_norm(maps.unsqueeze(2)).squeeze(2))
         logits: Tensor = self.classifier(self.dropout(_pool(maps, _SECOND_POOL)).flatten(1))
         return logits
-
-
-def _norm(maps: int) -> nn.BatchNorm2d:
-    # Paper (Lawhern): the Keras defaults; momentum 0.99 there is 0.01 in torch's convention.
-    return nn.BatchNorm2d(maps, eps=1e-3, momentum=0.01)
 
 
 def _pool(maps: Tensor, size: int) -> Tensor:

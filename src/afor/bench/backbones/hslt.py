@@ -1,4 +1,7 @@
-"""HSLT, a hierarchical spatial transformer (Wang et al. 2022, IEEE Trans. Cybernetics)."""
+"""HSLT, a hierarchical spatial transformer (Wang et al. 2022).
+
+IEEE Sensors Journal 22(5), 4359–4368.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -64,22 +67,38 @@ class HSLT(nn.Module):
             self.tokenizer, features = DifferentialEntropy(shape, bands_hz), len(bands_hz)
         else:
             self.tokenizer, features = nn.Identity(), shape.samples
-        self.indices = region_indices(shape.channel_names, regions)
-        kept = min(len(region) for region in self.indices) + 1  # q, tokens a region hands on
+        indices = region_indices(shape.channel_names, regions)
+        kept = min(len(region) for region in indices) + 1  # q, tokens a region hands on
+        self._build(features, indices, kept, dropout, shape.classes)
+
+    def _build(
+        self,
+        features: int,
+        indices: tuple[tuple[int, ...], ...],
+        kept: int,
+        dropout: float,
+        classes: int,
+        *,
+        second_gelu: bool = False,
+    ) -> None:
+        """Make all that follows the tokens: encoders of the regions, the merge and the head."""
+        self.indices = indices
         self.regions = nn.ModuleList(
-            RegionEncoder(features, len(region), kept, dropout) for region in self.indices
+            RegionEncoder(features, len(region), kept, dropout, second_gelu=second_gelu)
+            for region in indices
         )
         self.merge = nn.Linear(_ELECTRODE_WIDTH * kept, _REGION_WIDTH)
         self.merge_dropout = nn.Dropout(_REGION_DROPOUT)
         self.class_token = _token(1, _REGION_WIDTH)
-        self.position = _token(len(self.indices) + 1, _REGION_WIDTH)
-        self.blocks = nn.ModuleList(Block(_REGION_WIDTH, dropout) for _ in range(_LAYERS))
-        self.classifier = nn.Linear(_REGION_WIDTH, shape.classes)
+        self.position = _token(len(indices) + 1, _REGION_WIDTH)
+        self.blocks = nn.ModuleList(
+            Block(_REGION_WIDTH, dropout, second_gelu=second_gelu) for _ in range(_LAYERS)
+        )
+        self.classifier = nn.Linear(_REGION_WIDTH, classes)
         # Regions of one size, their places in region order and their channels side by side.
-        sizes = sorted({len(region) for region in self.indices})
+        sizes = sorted({len(region) for region in indices})
         self.groups = [
-            [place for place, region in enumerate(self.indices) if len(region) == size]
-            for size in sizes
+            [place for place, region in enumerate(indices) if len(region) == size] for size in sizes
         ]
 
     def forward(self, signal: Tensor) -> Tensor:
@@ -121,12 +140,22 @@ class HSLT(nn.Module):
 class RegionEncoder(nn.Module):
     """Encode the electrodes of one region into a fixed number of tokens, flattened."""
 
-    def __init__(self, features: int, electrodes: int, kept: int, dropout: float) -> None:
+    def __init__(
+        self,
+        features: int,
+        electrodes: int,
+        kept: int,
+        dropout: float,
+        *,
+        second_gelu: bool = False,
+    ) -> None:
         super().__init__()
         self.embed = nn.Linear(features, _ELECTRODE_WIDTH)
         self.class_token = _token(1, _ELECTRODE_WIDTH)
         self.position = _token(electrodes + 1, _ELECTRODE_WIDTH)
-        self.blocks = nn.ModuleList(Block(_ELECTRODE_WIDTH, dropout) for _ in range(_LAYERS))
+        self.blocks = nn.ModuleList(
+            Block(_ELECTRODE_WIDTH, dropout, second_gelu=second_gelu) for _ in range(_LAYERS)
+        )
         tokens = electrodes + 1
         self.shrink = nn.Linear(tokens, kept) if tokens != kept else None
 
@@ -143,8 +172,9 @@ class RegionEncoder(nn.Module):
 class Block(nn.Module):
     """One pre-norm transformer block whose attention works in a wider space."""
 
-    def __init__(self, width: int, dropout: float) -> None:
+    def __init__(self, width: int, dropout: float, *, second_gelu: bool = False) -> None:
         super().__init__()
+        self.second_gelu = second_gelu  # after the second layer of the MLP, too
         self.attention_norm = nn.LayerNorm(width, eps=_NORM_EPS)
         self.widen = nn.Linear(width, _ATTENTION_WIDTH)
         self.attention = nn.MultiheadAttention(
@@ -162,7 +192,10 @@ class Block(nn.Module):
         hidden = self.attention(hidden, hidden, hidden, need_weights=False)[0]
         tokens = tokens + self.narrow(hidden).relu()
         hidden = nn.functional.gelu(self.mlp_in(self.mlp_norm(tokens)))
-        outputs: Tensor = self.dropout(self.mlp_out(self.dropout(hidden)))
+        outputs: Tensor = self.mlp_out(self.dropout(hidden))
+        if self.second_gelu:
+            outputs = nn.functional.gelu(outputs)
+        outputs = self.dropout(outputs)
         return tokens + outputs
 
 

@@ -66,16 +66,7 @@ class NSALDGAT(nn.Module):
         self.first = GraphLayer(features, form)
         self.second = GraphLayer(features, form)
         self.attention = ConvolutionalAttention(3 * features)
-        self.head = nn.Sequential(
-            nn.Flatten(),
-            nn.Linear(3 * features * shape.channels, _HEAD_WIDTH),
-            nn.ReLU(),
-            nn.Dropout(dropout),
-            nn.Linear(_HEAD_WIDTH, _HEAD_WIDTH),
-            nn.ReLU(),
-            nn.Dropout(dropout),
-            nn.Linear(_HEAD_WIDTH, shape.classes),
-        )
+        self.head = make_head(3 * features * shape.channels, dropout, shape.classes)
 
     def forward(self, signal: Tensor) -> Tensor:
         """Return logits (batch, classes) for a signal (batch, channels, samples)."""
@@ -86,6 +77,20 @@ class NSALDGAT(nn.Module):
         maps = torch.cat([nodes, first, second], dim=1)
         logits: Tensor = self.head(maps + self.attention(maps))
         return logits
+
+
+def make_head(inputs: int, dropout: float, classes: int) -> nn.Sequential:
+    """Return the published classifier: two hidden layers of 64."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(inputs, _HEAD_WIDTH),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(_HEAD_WIDTH, _HEAD_WIDTH),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(_HEAD_WIDTH, classes),
+    )
 
 
 class DynamicAdjacency(nn.Module):
@@ -111,8 +116,9 @@ class DynamicAdjacency(nn.Module):
         """Return the adjacency (channels, channels); every column sums to one."""
         edges = torch.tanh(self.widen(F.elu(self.narrow(self.seed_vector)))).relu()
         adjacency = edges.view(self.channels, self.channels)
-        # Paper: columns divided by their sum. Here: with self-loops and a floor, because otherwise
-        # about 9 % of the initialisations at six channels have an empty column, and with it NaN.
+        # Original: columns divided by their sum. Here: self-loops and a floor, because otherwise
+        # about 9 % of the initialisations at six channels have an empty column, and with it NaN
+        # (all of them with the authors' own width, which is zero there).
         adjacency = adjacency + torch.eye(
             self.channels, dtype=adjacency.dtype, device=adjacency.device
         )

@@ -8,9 +8,13 @@ from typing import Any
 from torch import nn
 
 from afor.bench.backbones.acrnn import ACRNN
+from afor.bench.backbones.acrnn_authors import ACRNNAuthors
 from afor.bench.backbones.eegnet import EEGNet
+from afor.bench.backbones.eegnet_authors import EEGNetAuthors
 from afor.bench.backbones.hslt import HSLT
+from afor.bench.backbones.hslt_authors import HSLTAuthors
 from afor.bench.backbones.nsal_dgat import NSALDGAT
+from afor.bench.backbones.nsal_dgat_authors import NSALDGATAuthors
 from afor.bench.backbones.shape import InputShape
 from afor.bench.errors import ConfigError
 from afor.bench.module_search import ADVICE, import_named, returns
@@ -21,6 +25,11 @@ BACKBONES: dict[str, type[nn.Module]] = {
     "acrnn": ACRNN,
     "nsal_dgat": NSALDGAT,
     "hslt": HSLT,
+    # The same four as the AFOR authors released them.
+    "eegnet_authors": EEGNetAuthors,
+    "acrnn_authors": ACRNNAuthors,
+    "nsal_dgat_authors": NSALDGATAuthors,
+    "hslt_authors": HSLTAuthors,
 }
 
 # How a function may spell what it returns where torch is imported for type checkers only.
@@ -29,6 +38,9 @@ BRAINDECODE_ADVICE = (
     "Install braindecode in this environment (pip install braindecode) and check that "
     "`import braindecode.models` works."
 )
+# Settings that a network got after stores had been written. A run's key leaves them out at their
+# default, so that the runs of those stores keep their keys.
+ADDED_SETTINGS: dict[str, tuple[str, ...]] = {"eegnet": ("norm_momentum", "norm_eps")}
 
 
 def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:

@@ -42,8 +42,10 @@ def stacked_block(blocks: Sequence[nn.Module], tokens: Tensor) -> Tensor:
     tokens = tokens + stack.linear("narrow", _attention(stack, hidden)).relu()
     hidden = F.gelu(stack.linear("mlp_in", stack.norm("mlp_norm", tokens)))
     dropout = stack.first.get_submodule("dropout")
-    outputs: Tensor = dropout(stack.linear("mlp_out", dropout(hidden)))
-    return tokens + outputs
+    outputs = stack.linear("mlp_out", dropout(hidden))
+    if stack.first.second_gelu:
+        outputs = F.gelu(outputs)
+    return tokens + dropout(outputs)  # type: ignore[no-any-return]
 
 
 class _Stack:

@@ -1,9 +1,12 @@
 """``afor models``: the backbones and their size on every data set."""
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from afor.bench.backbones import InputShape
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +26,9 @@ def models(
         return
     _print_table(rows)
     typer.echo(
+        "NAME_authors is the network as the AFOR authors released it; the presets of the\n"
+        "paper use these. * with repair = true: as released it gives NaN for any input of\n"
+        "fewer than 12 channels and is refused. -: no regions for this many channels.\n"
         "A study can also name any module:Class that is called with the input's shape,\n"
         "and braindecode:Name where braindecode imports.\n"
         "Next: afor optimizers"
@@ -30,25 +36,47 @@ def models(
 
 
 def model_table() -> list[dict[str, Any]]:
-    """Return one row per backbone: its name, kind, paper and size per data set."""
+    """Return one row per backbone: its name, kind, family, source and size per data set.
+
+    Where the network as it stands refuses a data set, its size has `settings`, those with which it
+    accepts it, or is None.
+    """
     import torch
 
-    from afor.bench.backbones import BACKBONES, DATASET_SHAPES, build_backbone
+    from afor.bench.backbones import BACKBONES, DATASET_SHAPES
+    from afor.bench.config import paper_backbone
 
     rows = []
     # Sizes need no weights: nothing is allocated on the meta device, and no random number drawn.
     with torch.device("meta"):
         for name in BACKBONES:
-            sizes = {}
-            for dataset, shape in DATASET_SHAPES.items():
-                parameters = list(build_backbone(name, shape).parameters())
-                sizes[dataset] = {
-                    "parameters": sum(p.numel() for p in parameters),
-                    "tensors": len(parameters),
+            sizes = {dataset: _size(name, shape) for dataset, shape in DATASET_SHAPES.items()}
+            kind, source = _SOURCES[paper_backbone(name)]
+            released = paper_backbone(name) != name
+            rows.append(
+                {
+                    "name": name,
+                    "kind": kind,
+                    "family": "authors" if released else "original",
+                    "source": "AFOR authors" if released else source,
+                    "sizes": sizes,
                 }
-            kind, source = _SOURCES[name]
-            rows.append({"name": name, "kind": kind, "source": source, "sizes": sizes})
+            )
     return rows
+
+
+def _size(name: str, shape: "InputShape") -> dict[str, Any] | None:
+    from afor.bench.backbones import build_backbone
+    from afor.bench.errors import ConfigError
+
+    for settings in ({}, {"repair": True}):
+        try:
+            parameters = list(build_backbone(name, shape, **settings).parameters())
+        except ConfigError:
+            continue
+        size = {"parameters": sum(p.numel() for p in parameters), "tensors": len(parameters)}
+        return {**size, "settings": settings} if settings else size
+    return None
 
 
 # Kinds as in the paper, Sec. IV-D.
@@ -67,9 +95,9 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
 
     from afor.bench.backbones import DATASET_SHAPES
 
-    # Narrow enough for 80 columns: kind and source stand under and beside the name.
+    # Narrow enough for 80 columns: kind and source stand under the name, tensors under parameters.
     table = Table(
-        title="Backbones: trainable parameters / tensors",
+        title="Backbones: trainable parameters and tensors",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -79,6 +107,15 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         heading = f"{dataset}\n{shape.channels} × {shape.samples}"
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        sizes = [f"{s['parameters']:,} / {s['tensors']}" for s in row["sizes"].values()]
-        table.add_row(f"[bold]{row['name']}[/] {row['kind']}\n[dim]{row['source']}[/]", *sizes)
+        sizes = [_size_text(size) for size in row["sizes"].values()]
+        released = row["family"] == "authors"  # of the same kind as the network above
+        source = row["source"] if released else f"{row['kind']}, {row['source']}"
+        table.add_row(f"[bold]{row['name']}[/]\n[dim]{source}[/]", *sizes)
     Console().print(table)
+
+
+def _size_text(size: dict[str, Any] | None) -> str:
+    if size is None:
+        return "-"
+    mark = "*" if "settings" in size else ""
+    return f"{size['parameters']:,}{mark}\n[dim]{size['tensors']} tensors[/]"

@@ -2,6 +2,7 @@
 
 from afor.bench.optimizers.build import (
     AfterStep,
+    BeforeStep,
     TwoModes,
     accepted_settings,
     build_optimizer,
@@ -21,6 +22,7 @@ __all__ = [
     "OPTIMIZERS",
     "PAPER_OPTIMIZERS",
     "AfterStep",
+    "BeforeStep",
     "OptimizerEntry",
     "TwoModes",
     "accepted_settings",

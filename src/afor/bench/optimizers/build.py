@@ -35,6 +35,18 @@ class AfterStep(Protocol):
 
 
 @runtime_checkable
+class BeforeStep(Protocol):
+    """An optimizer that needs a batch before its forward pass, as Sophia's authors' script does.
+
+    The training loop calls this before every forward pass, under the same conditions as
+    `AfterStep`.
+    """
+
+    def before_step(self, model: "torch.nn.Module", inputs: "torch.Tensor") -> None:
+        """Do what the optimizer needs with the inputs of the step about to be taken."""
+
+
+@runtime_checkable
 class TwoModes(Protocol):
     """An optimizer that trains at one point and evaluates at another, as schedule-free ones do."""
 

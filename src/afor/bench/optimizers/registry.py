@@ -15,6 +15,8 @@ Decay = Literal["coupled", "decoupled"]
 ADAM_FAMILY = {"betas": (0.9, 0.999), "eps": 1e-8}
 # Sec. III: the lower bound, the direction weight w and the warm-up length T_w.
 AFOR_DESIGN = {**ADAM_FAMILY, "beta2_min": 0.99, "direction_weight": 1.0, "warmup_steps": 100}
+# Sec. IV-C: β₁ = 0.965, β₂ = 0.99, ρ = 0.04, K = 10.
+SOPHIA = {"betas": (0.965, 0.99), "rho": 0.04, "interval": 10}
 
 HEADINGS: Mapping[Kind, str] = MappingProxyType(
     {
@@ -103,8 +105,7 @@ _ENTRIES = [
         label="Sophia",
         kind="paper",
         target="afor.bench.optimizers.sophia:Sophia",
-        # Sec. IV-C: β₁ = 0.965, β₂ = 0.99, ρ = 0.04, K = 10.
-        settings={"betas": (0.965, 0.99), "rho": 0.04, "interval": 10},
+        settings=SOPHIA,
         decay="decoupled",
         origin="this package",
         reference="Liu et al., ICLR 2024",
@@ -173,6 +174,30 @@ _ENTRIES = [
         "control",
         "the package afor-optimizer 0.1.0, step by step",
         variant="released",
+    ),
+    OptimizerEntry(
+        name="sophia_authors",
+        label="Sophia (authors)",
+        kind="alternative",
+        target="afor.bench.optimizers.sophia:Sophia",
+        settings={**SOPHIA, "hessian_batch": "next", "hessian_clip": 1.0},
+        decay="decoupled",
+        origin="this package",
+        variant_of="sophia",
+        reference="the Sophia authors' training script: next batch, sampled gradient clipped",
+        loop="a second backward pass every 10 steps",
+    ),
+    OptimizerEntry(
+        name="sophia_bs_5120",
+        label="Sophia bs=5120",
+        kind="alternative",
+        target="afor.bench.optimizers.sophia:Sophia",
+        settings={**SOPHIA, "hessian_batch": "next", "hessian_clip": 1.0, "bs": 5120},
+        decay="decoupled",
+        origin="this package",
+        variant_of="sophia",
+        reference="sophia_authors as a call of their code without bs gives it",
+        loop="a second backward pass every 10 steps",
     ),
     OptimizerEntry(
         name="radam_decoupled",

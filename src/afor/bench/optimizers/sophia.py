@@ -2,12 +2,12 @@
 
 The curvature is the Gauss-Newton-Bartlett estimate: every `interval` steps the loss is computed
 once more on labels drawn from the model's own softmax, and the square of that gradient, times the
-batch size, estimates the diagonal of the Gauss-Newton matrix. That pass is what Sophia costs, and
-`after_step` is where the training loop pays it.
+batch size, estimates the diagonal of the Gauss-Newton matrix. That pass is what Sophia costs; the
+training loop pays it in `after_step`, or in `before_step` with `hessian_batch="next"`.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -19,12 +19,29 @@ from afor.bench.seeds import derive_substep, isolated
 # Keeps the division defined where no curvature is known yet; the clip makes its size irrelevant.
 TINY = 1e-15
 
+HessianBatch = Literal["same", "next"]
+
 
 class Sophia(Optimizer):
     """Sophia-G for classification, with decoupled weight decay and no bias correction.
 
-    The training loop must call `after_step(model, inputs)` after each `step()`. `seed` decides the
-    sampled labels; they are drawn aside from the global generators.
+    The training loop must call `before_step(model, inputs)` before the forward pass of each batch
+    and `after_step(model, inputs)` after each `step()`.
+
+    Args:
+        params: Tensors or parameter groups.
+        lr: Learning rate, the largest change of a weight in one step.
+        betas: Decay of the momentum and of the curvature estimate.
+        rho: Factor of the curvature in the denominator.
+        weight_decay: Decoupled weight decay.
+        interval: Steps between two estimates of the curvature.
+        seed: Decides the sampled labels; they are drawn aside from the global generators.
+        hessian_batch: `"same"` estimates the curvature on the batch just stepped on, `"next"` on
+            the one that follows, as the authors' training script does.
+        hessian_clip: Largest norm of the sampled gradient; a longer one is scaled down to it, as in
+            the authors' training script (1.0). None: as it is.
+        bs: Factor of the squared sampled gradient. None: the size of the batch that gave it.
+
     """
 
     def __init__(
@@ -37,12 +54,21 @@ class Sophia(Optimizer):
         *,
         interval: int = 10,
         seed: int = 0,
+        hessian_batch: HessianBatch = "same",
+        hessian_clip: float | None = None,
+        bs: int | None = None,
     ) -> None:
         require_at_least("lr", lr, 0.0)
         require_betas("betas", betas)
         for name, value in [("rho", rho), ("weight_decay", weight_decay)]:
             require_at_least(name, value, 0.0)
         require_at_least("interval", interval, 1)
+        if hessian_batch not in get_args(HessianBatch):
+            raise ValueError(f"hessian_batch must be same or next, found {hessian_batch!r}.")
+        if hessian_clip is not None and not hessian_clip > 0:
+            raise ValueError(f"hessian_clip must be above 0, found {hessian_clip}.")
+        if bs is not None:
+            require_at_least("bs", bs, 1)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -50,8 +76,18 @@ class Sophia(Optimizer):
             "weight_decay": weight_decay,
             "interval": interval,
             "seed": seed,
+            "hessian_batch": hessian_batch,
+            "hessian_clip": hessian_clip,
+            "bs": bs,
         }
         super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up a state dict, also one from before these settings existed."""
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in [("hessian_batch", "same"), ("hessian_clip", None), ("bs", None)]:
+                group.setdefault(name, value)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -75,8 +111,17 @@ class Sophia(Optimizer):
                 param.addcmul_(first.sign(), ratio.clamp_max_(1.0), value=-group["lr"])
         return loss
 
+    def before_step(self, model: torch.nn.Module, inputs: torch.Tensor) -> None:
+        """Renew the curvature from the batch about to be stepped on, if it is the next one's."""
+        if self.param_groups[0]["hessian_batch"] == "next":
+            self._renew_curvature(model, inputs)
+
     def after_step(self, model: torch.nn.Module, inputs: torch.Tensor) -> None:
-        """Renew the curvature estimate from these inputs when its turn has come."""
+        """Renew the curvature from the batch just stepped on, unless the next one's is wanted."""
+        if self.param_groups[0]["hessian_batch"] == "same":
+            self._renew_curvature(model, inputs)
+
+    def _renew_curvature(self, model: torch.nn.Module, inputs: torch.Tensor) -> None:
         step = max((state["step"] for state in self.state.values()), default=0)
         group = self.param_groups[0]
         # Paper, Alg. 3: at steps 1, 11, 21, ... before the update. Here: after steps 10, 20, ...
@@ -85,7 +130,7 @@ class Sophia(Optimizer):
             self.update_hessian(model, inputs, derive_substep(group["seed"], step))
 
     def update_hessian(self, model: torch.nn.Module, inputs: torch.Tensor, seed: int) -> None:
-        """Mix B·ĝ² into the curvature, ĝ the gradient on labels sampled from the softmax.
+        """Mix bs·ĝ² into the curvature, ĝ the gradient on labels sampled from the softmax.
 
         Leaves `.grad`, the buffers of the model (running statistics) and the global generators as
         they were.
@@ -99,6 +144,7 @@ class Sophia(Optimizer):
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
+            shrink = self._shrink([grad for grad in grads if grad is not None])
             grad_of = dict(zip(params, grads, strict=True))
             for group in self.param_groups:
                 _, beta2 = group["betas"]
@@ -106,9 +152,21 @@ class Sophia(Optimizer):
                     grad = grad_of.get(param)
                     if grad is not None:
                         # Alg. 2 (GNB): the factor is the size of the batch that gave the gradient.
-                        weight = (1 - beta2) * len(inputs)
+                        size = len(inputs) if group["bs"] is None else group["bs"]
+                        weight = (1 - beta2) * size
                         hessian = self.state[param]["hessian"]
+                        if shrink is not None:
+                            grad = grad * shrink
                         hessian.mul_(beta2).addcmul_(grad, grad, value=weight)
+
+    def _shrink(self, grads: list[torch.Tensor]) -> torch.Tensor | None:
+        """Return the factor that clips the sampled gradient of all tensors together, if any."""
+        largest = self.param_groups[0]["hessian_clip"]
+        if largest is None:
+            return None
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in grads]))
+        shrink: torch.Tensor = (largest / (norm + 1e-6)).clamp(max=1.0)  # as clip_grad_norm_
+        return shrink
 
 
 def sampled_labels(logits: torch.Tensor) -> torch.Tensor:
