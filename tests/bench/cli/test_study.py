@@ -59,7 +59,8 @@ def test_show_verify_and_export_work_on_the_same_store(tiny):
     exported = tiny.call("--to", "out/x.json", command="export")
     assert "out/x.json: 6 runs" in exported
     content = json.loads((tiny.folder / "out" / "x.json").read_text())
-    assert (len(content["runs"]), len(content["results"])) == (6, 3)
+    assert [row["status"] for row in content["runs"]].count("done") == 3
+    assert len(content["runs"]) == 6
     assert "must end in" in tiny.call("--to", "x.xls", command="export", code=2)
 
 
@@ -102,7 +103,6 @@ def test_shards_run_apart_and_merge_into_one_store(tiny):
         (["--scheduler", "tcp://x:1"], "--engine dask"),
         (["--lr-per-optimizer", "--shard", "1/2"], "--lr-from"),
         (["--lr-from", "nothing"], "no results"),
-        (["-j", "-1"], "at least one worker"),
         (["--root", "deap=/data"], "expected NAME=FOLDER with a data set of the study: synthetic"),
     ],
 )
