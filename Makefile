@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/_kernel*.[ch])
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch])
 
 .PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet batch-norm-study shift-study clean
 
@@ -89,4 +89,4 @@ shift-study: $(VENV)/.ready-bench
 	@$(BIN)/python studies/shift/figure.py results/shift.db docs/results/shift
 
 clean:
-	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/*.so
+	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so

@@ -14,9 +14,9 @@ FLAGS = [
 ]
 
 kernel = Extension(
-    "afor._kernel",
-    sources=["src/afor/_kernel.c"],
-    depends=["src/afor/_kernel_set.h", "src/afor/_kernel_body.h"],
+    "afor.native._kernel",
+    sources=["src/afor/native/kernel.c"],
+    depends=["src/afor/native/kernel_set.h", "src/afor/native/kernel_body.h"],
     extra_compile_args=[] if sys.platform == "win32" else FLAGS,
     libraries=[] if sys.platform == "win32" else ["m"],
     optional=True,

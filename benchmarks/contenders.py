@@ -56,7 +56,7 @@ def _from_project(name: str) -> StepOf:
 
     def build(model: nn.Module, inputs: Tensor | None) -> Stepper:
         try:
-            module = importlib.import_module("afor.bench.optimizers")
+            module = importlib.import_module("afor.bench.optimizers.build")
         except ImportError as error:
             raise NotAvailableError(f"afor.bench.optimizers: {error}") from error
         optimizer = module.build_optimizer(name, model, LR, WEIGHT_DECAY)
@@ -85,7 +85,7 @@ def _released(model: nn.Module, _: Tensor | None) -> Stepper:
 def _afor(**options: Any) -> StepOf:
     def build(model: nn.Module, _: Tensor | None) -> Stepper:
         from afor import AFOR
-        from afor.fused import unavailable_reason
+        from afor.native.binding import unavailable_reason
 
         reason = unavailable_reason() if options.get("fused") else None
         if reason is not None:

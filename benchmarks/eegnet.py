@@ -16,8 +16,9 @@ from pathlib import Path
 import torch
 from interleave import evaluation, medians_ms, table, training_step
 
-from afor.bench.backbones import DATASET_SHAPES, InputShape, build_backbone
-from afor.bench.errors import ConfigError
+from afor.bench.common.errors import ConfigError
+from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.registry import build_backbone
 
 BATCHES = {"DEAP": 256, "BCI IV 2a": 64, "ISRUC": 64, "PhysioNet MI": 64}
 

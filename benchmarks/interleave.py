@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from afor.bench.backbones import InputShape
+from afor.bench.models.input_shape import InputShape
 
 
 def medians_ms(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:

@@ -40,8 +40,8 @@ def note_fit() -> None:
 
 def fit_fold(spec: Mapping[str, Any], source: Any) -> Any:  # noqa: ARG001  called by afor
     """Stand in for a training: the same cost as MOABB's pipeline here."""
-    from afor.bench.metrics import measure
-    from afor.bench.runs import RunRecord
+    from afor.bench.training.metrics import measure
+    from afor.bench.training.record import RunRecord
 
     note_fit()
     test = measure([0, 1], [0, 1], 2)
@@ -50,10 +50,10 @@ def fit_fold(spec: Mapping[str, Any], source: Any) -> Any:  # noqa: ARG001  call
 
 def run_afor(folder: Path) -> int:
     """Run or resume the study; return how many folds the store held before."""
-    from afor.bench.config import parse_study
-    from afor.bench.engine import LocalEngine
-    from afor.bench.runner import run_study
-    from afor.bench.store import open_store
+    from afor.bench.execution.engines.local import LocalEngine
+    from afor.bench.execution.runner import run_study
+    from afor.bench.store.database import open_store
+    from afor.bench.study.schema import parse_study
 
     path = folder / "lost.db"
     kept = 0

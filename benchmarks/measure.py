@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from workloads import EEGNet, Training, Workload
 
-from afor.bench.analysis.timing import Effort, Racer, race, warm_up
+from afor.bench.analyses.cost.timing import Effort, Racer, race, warm_up
 
 SCALING_CONTENDERS = ("adam", "adamw-fused", "released", "afor-loop", "afor-fused")
 DATA_SEED, WEIGHT_SEED = 1, 2

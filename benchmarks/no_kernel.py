@@ -15,7 +15,8 @@ import torch
 from contenders import CONTENDERS
 from torch.nn import functional as F
 
-from afor.bench.backbones import InputShape, build_backbone
+from afor.bench.models.input_shape import InputShape
+from afor.bench.models.registry import build_backbone
 
 NAMES = ("adam", "afor-fused", "afor-loop", "afor-foreach")
 STEPS = 5  # a turn

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from contenders import YARDSTICK
 
-from afor.fused import instruction_set
+from afor.native.binding import instruction_set
 
 SCHEMA = 1
 USEFUL_BYTES = 28  # Adam's minimum per float32 parameter: read p, g, m, v and write p, m, v

@@ -29,7 +29,7 @@ from tables import render, render_targets
 from targets import judge
 from workloads import TRAININGS, WORKLOADS
 
-from afor.bench.analysis.timing import Effort
+from afor.bench.analyses.cost.timing import Effort
 
 OTHERS = ("scaling", "copy")
 NAMES = (*WORKLOADS, *TRAININGS, *OTHERS)

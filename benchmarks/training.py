@@ -18,14 +18,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from afor.bench.array_windows import ArrayWindows
-from afor.bench.backbones import InputShape, build_backbone
-from afor.bench.batches import Side, epoch_batches, make_normalize
-from afor.bench.optimizers import build_optimizer
-from afor.bench.runs import RunSettings
-from afor.bench.seeds import derive_substep, seed_torch
-from afor.bench.splits import make_splits
-from afor.bench.train import EVALUATION_BATCH, Fit
+from afor.bench.common.seeding import derive_substep, seed_torch
+from afor.bench.data.splits import make_splits
+from afor.bench.data.window_source import ArrayWindows
+from afor.bench.models.input_shape import InputShape
+from afor.bench.models.registry import build_backbone
+from afor.bench.optimizers.build import build_optimizer
+from afor.bench.training.batches import Side, epoch_batches, make_normalize
+from afor.bench.training.loop import EVALUATION_BATCH, Fit
+from afor.bench.training.run_spec import RunSettings
 
 CPU = torch.device("cpu")
 

@@ -67,7 +67,7 @@ IMPLEMENTATIONS: dict[str, dict[str, bool]] = {
 def implementation(request: pytest.FixtureRequest) -> dict[str, bool]:
     """Return the arguments that force one implementation of the update."""
     if request.param == "fused":
-        from afor.fused import unavailable_reason
+        from afor.native.binding import unavailable_reason
 
         if reason := unavailable_reason():
             pytest.skip(f"the native kernel cannot be used: {reason}")

@@ -10,14 +10,14 @@ PUBLIC = [
     "afor",
     "afor.checkpoint",
     "afor.control",
-    "afor.functional",
-    "afor.fused",
+    "afor.update",
+    "afor.native.binding",
     "afor.monitor",
     "afor.optimizer",
     "afor.reference",
     "afor.released",
 ]
-WITH_EXAMPLES = ["afor", "afor.optimizer", "afor.reference", "afor.fused"]
+WITH_EXAMPLES = ["afor", "afor.optimizer", "afor.reference", "afor.native.binding"]
 
 
 @pytest.mark.parametrize("name", PUBLIC)

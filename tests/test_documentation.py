@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from afor.bench.cli import app
-from afor.bench.config import parse_study
-from afor.bench.engine import LocalEngine
-from afor.bench.runner import run_study
+from afor.bench.cli.app import app
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.runner import run_study
+from afor.bench.study.schema import parse_study
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

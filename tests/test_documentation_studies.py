@@ -19,7 +19,7 @@ FRAGMENTS = [
     ("page", "text"), FRAGMENTS, ids=[f"{p.stem}-{n}" for n, (p, _) in enumerate(FRAGMENTS)]
 )
 def test_a_printed_study_or_part_of_one_has_valid_keys(page, text) -> None:
-    from afor.bench.config import Study
+    from afor.bench.study.schema import Study
 
     least = {"name": "x", "datasets": ["lab"], "backbones": ["eegnet"], "optimizers": ["adam"]}
     Study.model_validate({**least, **tomllib.loads(text)})
@@ -28,7 +28,7 @@ def test_a_printed_study_or_part_of_one_has_valid_keys(page, text) -> None:
 def test_the_plan_in_the_tutorial_is_what_the_command_prints(tmp_path, monkeypatch) -> None:
     from typer.testing import CliRunner
 
-    from afor.bench.cli import app
+    from afor.bench.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     page = (DOCS / "tutorial" / "first-study.md").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def test_the_plan_in_the_tutorial_is_what_the_command_prints(tmp_path, monkeypat
 
 
 def test_the_demo_has_as_many_runs_as_the_pages_say() -> None:
-    from afor.bench.config import load_study
+    from afor.bench.study.schema import load_study
 
     demo = load_study("demo")
     subjects = demo.datasets[0].options["n_subjects"]
@@ -50,7 +50,7 @@ def test_the_demo_has_as_many_runs_as_the_pages_say() -> None:
 
 
 def test_the_reference_lists_every_key_of_a_study() -> None:
-    from afor.bench import config
+    from afor.bench.study import schema as config
 
     page = (DOCS / "reference" / "benchmark.md").read_text("utf-8")
     for start, table in {

@@ -51,7 +51,7 @@ for options in ({{}}, {{"foreach": False, "fused": False}}):
     afor.AFOR([p], **options).step()
     assert (p < 1).all()
 folder = Path(afor.__file__).parent
-for name in ("_kernel.c", "_kernel_body.h", "py.typed", "bench/presets/smoke.toml"):
+for name in ("kernel.c", "kernel_body.h", "py.typed", "bench/presets/smoke.toml"):
     assert (folder / name).exists(), name
 print(afor.__version__)
 """

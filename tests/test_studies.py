@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from afor.bench.cli import app
-from afor.bench.config import load_study
+from afor.bench.cli.app import app
+from afor.bench.study.schema import load_study
 
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted((ROOT / "studies").rglob("*.toml"))

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "filelock", "psutil")
-KERNEL = "from afor.fused import unavailable_reason as r; print(r() or 'native')"
+KERNEL = "from afor.native.binding import unavailable_reason as r; print(r() or 'native')"
 NOT_THE_OPTIMIZER = {  # files in tests/ about documents, studies and the command line
     "test_cli_page.py", "test_documentation.py", "test_documentation_studies.py", "test_imports.py",
     "test_packaging.py", "test_partners.py", "test_studies.py", "test_versions.py",
@@ -90,7 +90,7 @@ def examine(interpreter: Path, torch: str, work: Path, jobs: int) -> Result:
         )  # fmt: skip
     with (work / "smoke.txt").open("w") as log:
         smoke = subprocess.run(
-            [str(interpreter), "-c", "from afor.bench.cli import main; main()", "run", "smoke",
+            [str(interpreter), "-c", "from afor.bench.cli.app import main; main()", "run", "smoke",
              "--store", str(work / "smoke.db")],
             cwd=work, stdout=log, stderr=subprocess.STDOUT, check=False,
         )  # fmt: skip

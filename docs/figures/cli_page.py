@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import typer
 
-from afor.bench.cli import app
+from afor.bench.cli.app import app
 
 PAGE = Path(__file__).parents[1] / "reference" / "cli.md"
 KINDS = {int: "NUMBER", float: "NUMBER", Path: "PATH"}

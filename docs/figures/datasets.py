@@ -20,9 +20,9 @@ import numpy as np
 from matplotlib.ticker import NullFormatter
 from scipy.signal import welch
 
-from afor.bench.datasets.registry import get_dataset
-from afor.bench.datasets.twins import write_twin
-from afor.bench.windows import open_windows
+from afor.bench.data.catalog import get_dataset
+from afor.bench.data.loading import open_windows
+from afor.bench.data.rehearsal.twins import write_twin
 
 IMAGES = Path(__file__).resolve().parents[1] / "images"
 INK, MUTED = "#1d2733", "#8a94a0"

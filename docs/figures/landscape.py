@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 
-from afor.bench.analysis.landscape import read_landscape
-from afor.bench.figure_style import save_figure
-from afor.bench.landscape_figure import landscape_figure
+from afor.bench.analyses.landscape.compute import read_landscape
+from afor.bench.analyses.landscape.figure import landscape_figure
+from afor.bench.report.figures.style import save_figure
 
 IMAGES = Path(__file__).parents[1] / "images"
 

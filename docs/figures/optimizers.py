@@ -13,8 +13,9 @@ import matplotlib as mpl
 import torch
 from torch import nn
 
-from afor.bench.optimizers import OPTIMIZERS, PAPER_OPTIMIZERS, AfterStep, build_optimizer
-from afor.bench.seeds import seed_torch
+from afor.bench.common.seeding import seed_torch
+from afor.bench.optimizers.build import AfterStep, build_optimizer
+from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

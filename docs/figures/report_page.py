@@ -15,7 +15,7 @@ from pathlib import Path
 from selenium import webdriver
 from typer.testing import CliRunner
 
-from afor.bench.cli import app
+from afor.bench.cli.app import app
 
 TARGET = Path(__file__).parents[1] / "images" / "report.png"
 SIZE = (1100, 1130)

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from afor.bench.curve_figures import (
+from afor.bench.report.figures.curves import (
     convergence_figure,
     forgetting_figure,
     sensitivity_figure,
 )
-from afor.bench.figure_style import save_figure
-from afor.bench.figures import folds_figure, gain_figure, rank_figure
-from afor.bench.fold_values import collect_cells
-from afor.bench.sensitivity import Sensitivity
-from afor.bench.simulated import simulate_results
-from afor.bench.statistics import mean_ranks
+from afor.bench.report.figures.results import folds_figure, gain_figure, rank_figure
+from afor.bench.report.figures.style import save_figure
+from afor.bench.stats.comparisons import mean_ranks
+from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.sensitivity import Sensitivity
+from afor.bench.stats.simulated import simulate_results
 
 IMAGES = Path(__file__).parents[1] / "images"
 GAINS = {

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from afor.control import FIELDS, control_settings, initial_control
-from afor.sharded import cut_like, gathered
+from afor.sharded.step import cut_like, gathered
 from afor.state_check import MOMENTS, find_bad_value, find_misfit, parameter_name
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
-from afor.completion import Attendance
 from afor.control import control_settings, initial_control
-from afor.functional import afor
-from afor.fused import unavailable_reason
-from afor.group_plan import GroupPlan
+from afor.native.binding import unavailable_reason
+from afor.native.group_plan import GroupPlan
 from afor.released import released_afor
-from afor.sharded import (
+from afor.sharded.completion import Attendance
+from afor.sharded.step import (
     ShardedStep,
     check_sharded,
     is_sharded,
@@ -34,7 +33,8 @@ from afor.torch_private import (
     global_pre_hooks,
     is_profiling,
 )
-from afor.triton_path import triton_unavailable_reason
+from afor.triton.launch import triton_unavailable_reason
+from afor.update import afor
 
 CHOICES = {
     "normalization": ("self", "fixed"),

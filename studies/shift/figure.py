@@ -14,12 +14,12 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from afor.bench.figure_style import save_figure
-from afor.bench.fold_values import Cells, collect_cells
-from afor.bench.names import optimizer_label
-from afor.bench.paired_tests import sign_flip_p
-from afor.bench.results_files import load_results
-from afor.bench.statistics import compare_all
+from afor.bench.report.figures.style import save_figure
+from afor.bench.stats.comparisons import compare_all
+from afor.bench.stats.groups import Cells, collect_cells
+from afor.bench.stats.labels import optimizer_label
+from afor.bench.stats.paired_tests import sign_flip_p
+from afor.bench.store.files import load_results
 
 BASELINE, COPY = "adamw", "adamw_seed_1"
 SHOWN = {

@@ -15,17 +15,17 @@ import psutil
 import pytest
 
 import afor.bench
-from afor.bench.cli import main
-from afor.bench.config import load_study, study_text
-from afor.bench.engine import LocalEngine
-from afor.bench.execute import execute
-from afor.bench.jobs import Ended, Started
-from afor.bench.runner import run_study, spool_folder
-from afor.bench.spool import unwrap
-from afor.bench.store import open_store
+from afor.bench.cli.app import main
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.jobs import Ended, Started
+from afor.bench.execution.runner import run_study, spool_folder
+from afor.bench.store.database import open_store
+from afor.bench.store.spool import unwrap
+from afor.bench.study.schema import load_study, study_text
+from afor.bench.training.execute import execute
 
 FAULTS = Path(__file__).parent / "faults"  # where the trainer of milliseconds lies
-DRIVER = [sys.executable, "-c", "from afor.bench.cli import main; main()"]
+DRIVER = [sys.executable, "-c", "from afor.bench.cli.app import main; main()"]
 
 
 @pytest.fixture
@@ -261,8 +261,8 @@ def trained_paths(tmp_path_factory):
     """Give a study of seconds, its file, its runs of Adam and AFOR, and their trajectories."""
     from types import SimpleNamespace
 
-    from afor.bench.analysis.replay import find_run
-    from afor.bench.analysis.trajectories import record_trajectory
+    from afor.bench.analyses.landscape.trajectories import record_trajectory
+    from afor.bench.analyses.replay import find_run
 
     folder = tmp_path_factory.mktemp("paths")
     file = folder / "paths.toml"
@@ -281,7 +281,7 @@ def trained_paths(tmp_path_factory):
 @pytest.fixture
 def bowl():
     """Give a landscape by hand: the loss 1 + x² + y², and two paths that know it."""
-    from afor.bench.analysis.landscape import Landscape, PathInPlane
+    from afor.bench.analyses.landscape.compute import Landscape, PathInPlane
 
     axis = [-2.0, -1.0, 0.0, 1.0, 2.0]
 

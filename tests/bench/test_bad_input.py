@@ -7,22 +7,22 @@ from datetime import date
 import numpy as np
 import pytest
 
-from afor.bench.backbones import BACKBONES
-from afor.bench.backbones.registry import check_backbone
-from afor.bench.backbones.shape import InputShape
-from afor.bench.config import Protocol, Study, Training, check_study, load_study, parse_study
-from afor.bench.datasets.registry import NAMES, get_dataset
-from afor.bench.datasets.synthetic import subject_names
-from afor.bench.errors import AforError, ConfigError, DataError
-from afor.bench.execute import decode, encode, execute
-from afor.bench.optimizers import OPTIMIZERS, check_optimizer
-from afor.bench.optimizers.build import accepted_settings
-from afor.bench.output_files import check_output, write_output
-from afor.bench.plan import make_plan
-from afor.bench.runner import open_sources
-from afor.bench.splits import make_splits
-from afor.bench.toml_text import toml_text
-from afor.bench.windows import open_windows
+from afor.bench.common.errors import AforError, ConfigError, DataError
+from afor.bench.common.output_files import check_output, write_output
+from afor.bench.data.catalog import NAMES, get_dataset
+from afor.bench.data.datasets.synthetic import subject_names
+from afor.bench.data.loading import open_windows
+from afor.bench.data.splits import make_splits
+from afor.bench.execution.runner import open_sources
+from afor.bench.models.input_shape import InputShape
+from afor.bench.models.registry import BACKBONES, check_backbone
+from afor.bench.optimizers.build import accepted_settings, check_optimizer
+from afor.bench.optimizers.registry import OPTIMIZERS
+from afor.bench.study.plan import make_plan
+from afor.bench.study.schema import Protocol, Study, Training, check_study, load_study, parse_study
+from afor.bench.study.toml_text import toml_text
+from afor.bench.training.execute import execute
+from afor.bench.training.record import decode, encode
 
 SHAPE = InputShape(("C3", "Cz", "C4", "O1"), samples=200, rate_hz=128, classes=2)
 VALUES = [
@@ -83,7 +83,7 @@ def test_any_setting_of_a_backbone_is_built_or_refused(name):
 
     import torch
 
-    from afor.bench.backbones import build_backbone
+    from afor.bench.models.registry import build_backbone
 
     settings = [p for p in inspect.signature(BACKBONES[name]).parameters if p != "shape"]
     built = 0
@@ -183,7 +183,7 @@ def test_a_plan_refuses_a_network_that_cannot_be_built(settings, cache_dir):
 
 
 def test_a_plan_of_too_many_runs_is_refused_before_it_is_listed(cache_dir, monkeypatch):
-    monkeypatch.setattr("afor.bench.plan.MAX_RUNS", 14)
+    monkeypatch.setattr("afor.bench.study.plan.MAX_RUNS", 14)
     study = check_study(BASE, "study")
     source = open_windows("synthetic", options=study.datasets[0].options, cache_dir=cache_dir)
     with pytest.raises(ConfigError, match=r"15 runs .* at most 14"):

@@ -5,7 +5,7 @@ import importlib
 
 import pytest
 
-MODULES = ["afor.bench.preprocess", "afor.bench.windows", "afor.bench.datasets.montage"]
+MODULES = ["afor.bench.data.preprocessing", "afor.bench.data.loading", "afor.bench.data.montage"]
 
 
 @pytest.mark.parametrize("name", MODULES)

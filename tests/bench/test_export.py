@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from afor.bench.errors import ConfigError
-from afor.bench.results_files import (
+from afor.bench.common.errors import ConfigError
+from afor.bench.store.database import open_store
+from afor.bench.store.files import (
     FLOATING,
     WHOLE,
     export_rows,
@@ -17,7 +18,6 @@ from afor.bench.results_files import (
     to_csv,
     write_export,
 )
-from afor.bench.store import open_store
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_columns_keep_their_types_where_every_value_is_missing(tiny, tmp_path):
 def test_an_export_that_fails_leaves_the_old_file(store, tmp_path, monkeypatch):
     target = tmp_path / "runs.json"
     target.write_text("old")
-    monkeypatch.setattr("afor.bench.results_files.to_json", lambda *_: 1 / 0)
+    monkeypatch.setattr("afor.bench.store.files.to_json", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_export(store, target, "json")
     assert target.read_text() == "old"

@@ -22,13 +22,15 @@ import numpy as np
 import pytest
 import torch
 
-from afor.bench.array_windows import ArrayWindows
-from afor.bench.backbones import BACKBONES, InputShape, build_backbone
-from afor.bench.optimizers import OPTIMIZERS, full_settings
-from afor.bench.plan import NUMERICS
-from afor.bench.runs import RunSettings
-from afor.bench.splits import make_splits
-from afor.bench.train import train
+from afor.bench.data.splits import make_splits
+from afor.bench.data.window_source import ArrayWindows
+from afor.bench.models.input_shape import InputShape
+from afor.bench.models.registry import BACKBONES, build_backbone
+from afor.bench.optimizers.build import full_settings
+from afor.bench.optimizers.registry import OPTIMIZERS
+from afor.bench.study.plan import NUMERICS
+from afor.bench.training.loop import train
+from afor.bench.training.run_spec import RunSettings
 
 RECORD = Path(__file__).with_name("numerics.json")
 RENEW = "AFOR_RENEW_NUMERICS"
@@ -52,12 +54,12 @@ TRAININGS = [
 
 CHANGED = f"""
 The same settings now train to other numbers, so runs in stores of users no longer repeat. If that
-was not meant, undo it. If it was: raise NUMERICS in src/afor/bench/plan.py, so that old and new
-runs never share a key, say so in CHANGELOG.md, and write the record anew with
+was not meant, undo it. If it was: raise NUMERICS in src/afor/bench/study/plan.py, so that old and
+new runs never share a key, say so in CHANGELOG.md, and write the record anew with
     {RENEW}=1 python -m pytest tests/bench/test_numerics.py
 """
 RAISED = f"""
-NUMERICS in src/afor/bench/plan.py is another than the one the record was made with. Write the
+NUMERICS in src/afor/bench/study/plan.py is another than the one the record was made with. Write the
 record anew with
     {RENEW}=1 python -m pytest tests/bench/test_numerics.py
 and look at what has changed in tests/bench/numerics.json.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from afor.fused import instruction_set
+from afor.native.binding import instruction_set
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"

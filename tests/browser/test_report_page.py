@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from afor.bench.fold_values import collect_cells
-from afor.bench.report import ReportInput, render_report
-from afor.bench.simulated import simulate_results
+from afor.bench.report.page import ReportInput, render_report
+from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.simulated import simulate_results
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

@@ -1,6 +1,6 @@
 /* Runs the kernel on odd sizes, dtypes and alignments, in arrays that end exactly where the tensors
  * do, so that a sanitizer or valgrind sees any access outside them. Usage: driver LARGEST_SIZE */
-#include "_kernel.c"
+#include "kernel.c"
 
 #include <stdio.h>
 

@@ -19,7 +19,8 @@ import warnings
 import torch
 from torch import nn
 
-from afor import AFOR, fused
+from afor import AFOR
+from afor.native import binding as fused
 
 GUARD = 64  # elements on each side of a tensor
 SENTINEL = 123.25

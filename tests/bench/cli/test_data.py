@@ -3,10 +3,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from afor.bench.cli import app
-from afor.bench.datasets import physionet_mi
-from afor.bench.datasets.twins import write_twin
-from afor.bench.errors import ConfigError, DataError
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.datasets import physionet_mi
+from afor.bench.data.rehearsal.twins import write_twin
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
-from afor.bench import config
-from afor.bench.config import load_study
-from afor.bench.optimizers import PAPER_OPTIMIZERS
-from afor.bench.plan import make_plan
-from afor.bench.runner import open_sources
-from afor.bench.store import open_store
+from afor.bench.execution.runner import open_sources
+from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
+from afor.bench.store.database import open_store
+from afor.bench.study import schema as config
+from afor.bench.study.plan import make_plan
+from afor.bench.study.schema import load_study
 
 
 def test_the_demo_is_a_study_of_seven_optimizers_with_real_folds_and_draws(tiny):

@@ -2,7 +2,7 @@ import json
 
 from typer.testing import CliRunner
 
-from afor.bench.cli import app
+from afor.bench.cli.app import app
 
 
 def test_doctor_prints_a_line_per_finding_and_the_next_command():

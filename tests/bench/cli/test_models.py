@@ -3,9 +3,9 @@ import json
 import torch
 from typer.testing import CliRunner
 
-from afor.bench.backbones import BACKBONES
-from afor.bench.cli import app
+from afor.bench.cli.app import app
 from afor.bench.cli.models import model_table
+from afor.bench.models.registry import BACKBONES
 
 runner = CliRunner()
 

@@ -5,8 +5,8 @@ import typer
 from typer.testing import CliRunner
 
 from afor.bench.cli.optimizers import register
-from afor.bench.errors import ConfigError
-from afor.bench.optimizers import OPTIMIZERS
+from afor.bench.common.errors import ConfigError
+from afor.bench.optimizers.registry import OPTIMIZERS
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
-from afor.bench.errors import ConfigError
-from afor.bench.table_formats import Column, Row, Table, TableCell
+from afor.bench.common.errors import ConfigError
+from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 
 TABLE = Table("t", "A title", (Column("x"),), (Row("one", (TableCell("7"),)),), notes=("a note",))
 

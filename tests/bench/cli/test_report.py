@@ -1,9 +1,9 @@
 from typer.testing import CliRunner
 
-from afor.bench.cli import app
-from afor.bench.errors import StoreError
-from afor.bench.results_files import write_results
-from afor.bench.simulated import simulate_results
+from afor.bench.cli.app import app
+from afor.bench.common.errors import StoreError
+from afor.bench.stats.simulated import simulate_results
+from afor.bench.store.files import write_results
 
 runner = CliRunner()
 

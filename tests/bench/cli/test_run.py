@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from afor.bench.cli import app
+from afor.bench.cli.app import app
 from afor.bench.cli.run import describe_summary, make_engine, stopped_by_signals, stopped_in_run
-from afor.bench.engine import LocalEngine
-from afor.bench.engine_dask import DaskEngine
-from afor.bench.errors import ConfigError
-from afor.bench.runner import Summary
+from afor.bench.common.errors import ConfigError
+from afor.bench.execution.engines.dask import DaskEngine
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.runner import Summary
 
 runner = CliRunner()
 
@@ -26,13 +26,13 @@ def here(tiny, monkeypatch):
             made.append((workers, threads))
 
         def run(self, jobs, sources, spool):  # noqa: ARG002
-            from afor.bench.execute import execute
-            from afor.bench.jobs import Ended
+            from afor.bench.execution.jobs import Ended
+            from afor.bench.training.execute import execute
 
             for job in jobs:
                 yield Ended(job.key, execute(job.key, job.spec, sources[job.dataset]))
 
-    monkeypatch.setattr("afor.bench.engine.LocalEngine", Inline)
+    monkeypatch.setattr("afor.bench.execution.engines.local.LocalEngine", Inline)
     tiny.engines = made
     return tiny
 

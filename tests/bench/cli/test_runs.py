@@ -3,9 +3,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from afor.bench.cli import app
-from afor.bench.errors import ConfigError, StoreError
-from afor.bench.store import open_store
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.store.database import open_store
 
 runner = CliRunner()
 

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
-from afor.bench.cli import app
+from afor.bench.cli.app import app
 
 runner = CliRunner()
 
@@ -65,7 +65,7 @@ def test_show_verify_and_export_work_on_the_same_store(tiny):
 
 
 def test_verify_finds_a_number_that_does_not_come_back(tiny):
-    from afor.bench.store import open_store
+    from afor.bench.store.database import open_store
 
     tiny.write(optimizers=("a",), subjects=3, draws=1)
     tiny.call()
@@ -108,7 +108,7 @@ def test_shards_run_apart_and_merge_into_one_store(tiny):
 )
 def test_what_cannot_be_asked_for_is_one_sentence(tiny, monkeypatch, arguments, message):
     monkeypatch.chdir(tiny.folder)
-    from afor.bench.errors import AforError
+    from afor.bench.common.errors import AforError
 
     result = runner.invoke(app, ["run", str(tiny.file), *arguments])
     assert isinstance(result.exception, AforError)
@@ -117,7 +117,7 @@ def test_what_cannot_be_asked_for_is_one_sentence(tiny, monkeypatch, arguments, 
 
 def test_a_place_given_on_the_command_line_changes_no_run(tiny):
     from afor.bench.cli.study import with_roots
-    from afor.bench.config import load_study
+    from afor.bench.study.schema import load_study
 
     study = with_roots(load_study("paper"), ["deap=/data/deap", "isruc=/data/isruc"])
     assert [entry.root for entry in study.datasets] == ["/data/deap", "", "/data/isruc"]

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from afor.bench.cli import app
+from afor.bench.cli.app import app
 from afor.bench.cli.tables import (
     CURVE_FIGURES,
     FROM_RESULTS,
@@ -13,9 +13,9 @@ from afor.bench.cli.tables import (
     RESULT_FIGURES,
     TABLES,
 )
-from afor.bench.errors import ConfigError, StoreError
-from afor.bench.results_files import write_results
-from afor.bench.simulated import simulate_results
+from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.stats.simulated import simulate_results
+from afor.bench.store.files import write_results
 
 GAINS = {
     "adam": 0.0,

@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from afor.bench.cli.terminal import GuardedTerminal, harmless
-from afor.bench.execute import decode, failed_run
-from afor.bench.store import open_store
+from afor.bench.store.database import open_store
+from afor.bench.training.execute import failed_run
+from afor.bench.training.record import decode
 
 HOSTILE = "no\x1b]0;title\x07\x1b[2J\x9b31m\x08\r luck"
 

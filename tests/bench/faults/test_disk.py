@@ -4,10 +4,10 @@ import sqlite3
 
 import pytest
 
-from afor.bench.errors import StoreError
-from afor.bench.runner import spool_folder, take_leftovers
-from afor.bench.spool import QUARANTINE, wrap
-from afor.bench.store import open_or_create, open_store
+from afor.bench.common.errors import StoreError
+from afor.bench.execution.runner import spool_folder, take_leftovers
+from afor.bench.store.database import open_or_create, open_store
+from afor.bench.store.spool import QUARANTINE, wrap
 
 
 def limit_files(size):

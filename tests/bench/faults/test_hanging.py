@@ -5,15 +5,15 @@ import time
 import psutil
 import pytest
 
-from afor.bench.engine import LocalEngine
-from afor.bench.errors import ConfigError, StoreError
-from afor.bench.jobs import Died, Ended, Started
-from afor.bench.runner import spool_folder
-from afor.bench.running import read_running
-from afor.bench.status import print_status, status_of
-from afor.bench.store import open_store
-from afor.bench.store_lock import driver_of
-from afor.bench.time_limits import LEAST_S, UNKNOWN_S, TimeLimits
+from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.jobs import Died, Ended, Started
+from afor.bench.execution.runner import spool_folder
+from afor.bench.execution.running import read_running
+from afor.bench.execution.status import print_status, status_of
+from afor.bench.execution.time_limits import LEAST_S, UNKNOWN_S, TimeLimits
+from afor.bench.store.database import open_store
+from afor.bench.store.lock import driver_of
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals and open files")
 
@@ -78,7 +78,7 @@ def test_limits_come_from_the_median_of_the_like_and_are_generous():
 def test_time_in_which_the_driver_itself_was_stopped_counts_for_no_worker(monkeypatch):
     from types import SimpleNamespace
 
-    from afor.bench import engine
+    from afor.bench.execution.engines import local as engine
 
     worker = SimpleNamespace(since=100.0)
     monkeypatch.setattr(engine.time, "monotonic", lambda: 1000.0)
@@ -108,7 +108,7 @@ def test_status_says_who_runs_and_what_has_been_running_unusually_long(tiny, mon
             seen.append(status_of(store))
             (run,) = read_running(spool_folder(tiny.store))
             assert run.key == event.key or run.key in store.statuses()
-            monkeypatch.setattr("afor.bench.status.time.time", lambda: run.since + 4000.0)
+            monkeypatch.setattr("afor.bench.execution.status.time.time", lambda: run.since + 4000.0)
             seen.append(status_of(store))
             monkeypatch.undo()
 

@@ -9,8 +9,8 @@ import os
 import signal
 import time
 
-from afor.bench.metrics import measure
-from afor.bench.runs import Epoch, RunRecord
+from afor.bench.training.metrics import measure
+from afor.bench.training.record import Epoch, RunRecord
 
 
 def train(spec, source):

@@ -5,9 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from afor.bench.errors import ConfigError
-from afor.bench.optimizers import (
-    OPTIMIZERS,
+from afor.bench.common.errors import ConfigError
+from afor.bench.optimizers.build import (
     AfterStep,
     TwoModes,
     accepted_settings,
@@ -15,6 +14,7 @@ from afor.bench.optimizers import (
     check_optimizer,
     full_settings,
 )
+from afor.bench.optimizers.registry import OPTIMIZERS
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from afor.bench.errors import ConfigError
-from afor.bench.optimizers import build_optimizer, check_optimizer
+from afor.bench.common.errors import ConfigError
+from afor.bench.optimizers.build import build_optimizer, check_optimizer
 from afor.bench.optimizers.per_tensor import PerTensorAdamW
 
 

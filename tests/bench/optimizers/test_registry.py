@@ -4,7 +4,8 @@ import sys
 import pytest
 import torch
 
-from afor.bench.optimizers import OPTIMIZERS, PAPER_OPTIMIZERS, build_optimizer
+from afor.bench.optimizers.build import build_optimizer
+from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
 
 
 def test_the_seven_of_the_paper_stand_in_its_order() -> None:

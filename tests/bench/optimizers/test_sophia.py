@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from afor.bench.common.seeding import derive_substep, isolated
 from afor.bench.optimizers.sophia import Sophia, sampled_labels
-from afor.bench.seeds import derive_substep, isolated
 
 
 class OneWeight(nn.Module):

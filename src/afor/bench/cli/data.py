@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afor.bench.errors import ConfigError
+from afor.bench.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from afor.bench.data_check import CheckReport
+    from afor.bench.data.check import CheckReport
 
 Name = Annotated[
     str, typer.Argument(help="synthetic, deap, bci2a, isruc, physionet_mi, folder or moabb:<Name>.")
@@ -45,8 +45,8 @@ def list_datasets(json_: Json = False) -> None:
     import json
     from dataclasses import asdict
 
-    from afor.bench.datasets.registry import NAMES, get_dataset
-    from afor.bench.windows import default_root
+    from afor.bench.data.catalog import NAMES, get_dataset
+    from afor.bench.data.loading import default_root
 
     found = []
     for name in NAMES:
@@ -85,7 +85,7 @@ def check(
     """Look at every subject: one line each, totals, oddities; exit 3 and a list when faulty."""
     import json
 
-    from afor.bench.data_check import check_dataset
+    from afor.bench.data.check import check_dataset
 
     with _progress(f"Checking {name}") as progress:
         report = check_dataset(
@@ -121,8 +121,8 @@ def prepare(
     """Read, check and store the trials, so that runs only map them into memory."""
     import json
 
-    from afor.bench.datasets.registry import get_dataset
-    from afor.bench.windows import default_root, open_windows
+    from afor.bench.data.catalog import get_dataset
+    from afor.bench.data.loading import default_root, open_windows
 
     options = _parse_options(option, allow_truncated)
     if download:
@@ -174,8 +174,8 @@ def twin(
     ] = 0,
 ) -> None:
     """Write a synthetic stand-in in a data set's real format, to rehearse without the data."""
-    from afor.bench.datasets.registry import STAND_IN_MARK
-    from afor.bench.datasets.twins import write_twin
+    from afor.bench.data.catalog import STAND_IN_MARK
+    from afor.bench.data.rehearsal.twins import write_twin
 
     if root.exists() and any(root.iterdir()) and not (root / STAND_IN_MARK).exists():
         raise ConfigError(f"{root} is not empty; a stand-in is never written beside other files.")

@@ -28,8 +28,8 @@ def demo(
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget an earlier demo first.")] = False,
 ) -> None:
     """Compare seven optimizers on synthetic subjects: real folds, draws and early stopping."""
-    from afor.bench.config import load_study, study_text
-    from afor.bench.places import store_path
+    from afor.bench.store.locations import store_path
+    from afor.bench.study.schema import load_study, study_text
 
     chosen, (toml, _) = load_study("demo"), study_text("demo")
     path = store_path(chosen.name, store)
@@ -52,7 +52,7 @@ def demo(
 
 def _beta2_lines(path: Path) -> str:
     """Say where AFOR held beta2 in each layer group, first and last epoch, mean over its runs."""
-    from afor.bench.results_files import load_records
+    from afor.bench.store.files import load_records
 
     traces = [record.traces for run, record in load_records([path]) if run.optimizer == "afor"]
     lines = ["AFOR's beta2 by layer group, mean of the first and of the last epoch (AdamW: 0.999)"]
@@ -68,7 +68,7 @@ def _beta2_lines(path: Path) -> str:
 
 def _remove(path: Path) -> None:
     """Move an earlier store out of the way, with its log and its spool; nothing is deleted."""
-    from afor.bench.store_lock import locked
+    from afor.bench.store.lock import locked
 
     with locked(path):
         number = 1

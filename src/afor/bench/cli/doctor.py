@@ -15,8 +15,8 @@ def doctor(json_: Json = False) -> None:
     import json
     from dataclasses import asdict
 
-    from afor.bench.doctor import examine
-    from afor.bench.places import FOLDER
+    from afor.bench.common.doctor import examine
+    from afor.bench.store.locations import FOLDER
 
     findings = list(examine(FOLDER))
     if json_:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from afor.bench.cli.study import StorePath, StudyName
-from afor.bench.errors import ConfigError
+from afor.bench.common.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
@@ -21,9 +21,9 @@ def merge(
     parts: Annotated[list[Path], typer.Argument(help="The stores to take from.")],
 ) -> None:
     """Bring the stores of several machines or shards together; the parts stay as they are."""
-    from afor.bench.runner import take_leftovers
-    from afor.bench.store import open_or_create, open_store
-    from afor.bench.store_lock import locked
+    from afor.bench.execution.runner import take_leftovers
+    from afor.bench.store.database import open_or_create, open_store
+    from afor.bench.store.lock import locked
 
     if target.resolve() in [part.resolve() for part in parts]:
         raise ConfigError(f"{target} is given as the target and as a part; name another target.")
@@ -46,8 +46,8 @@ def repair(
     target: Annotated[Path, typer.Option("--to", help="The new store.")],
 ) -> None:
     """Write the sound runs of a damaged store to a new one and say what is lost."""
-    from afor.bench.store_lock import locked
-    from afor.bench.store_repair import repair as extract
+    from afor.bench.store.lock import locked
+    from afor.bench.store.repair import repair as extract
 
     with locked(target):
         result = extract(damaged, target)
@@ -74,10 +74,10 @@ def export(
     store: StorePath = None,
 ) -> None:
     """Write one row per run: place, status, metrics, timings, key."""
-    from afor.bench.output_files import check_output
-    from afor.bench.places import find_store
-    from afor.bench.results_files import export_rows, kind_of, to_csv, write_export
-    from afor.bench.store import open_store
+    from afor.bench.common.output_files import check_output
+    from afor.bench.store.database import open_store
+    from afor.bench.store.files import export_rows, kind_of, to_csv, write_export
+    from afor.bench.store.locations import find_store
 
     kind = kind_of(target) if target else "csv"
     if target is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from afor.bench.backbones import InputShape
+    from afor.bench.models.input_shape import InputShape
 
 
 def register(app: typer.Typer) -> None:
@@ -43,8 +43,9 @@ def model_table() -> list[dict[str, Any]]:
     """
     import torch
 
-    from afor.bench.backbones import BACKBONES, DATASET_SHAPES
-    from afor.bench.config import paper_backbone
+    from afor.bench.models.input_shape import DATASET_SHAPES
+    from afor.bench.models.registry import BACKBONES
+    from afor.bench.study.schema import paper_backbone
 
     rows = []
     # Sizes need no weights: nothing is allocated on the meta device, and no random number drawn.
@@ -66,8 +67,8 @@ def model_table() -> list[dict[str, Any]]:
 
 
 def _size(name: str, shape: "InputShape") -> dict[str, Any] | None:
-    from afor.bench.backbones import build_backbone
-    from afor.bench.errors import ConfigError
+    from afor.bench.common.errors import ConfigError
+    from afor.bench.models.registry import build_backbone
 
     for settings in ({}, {"repair": True}):
         try:
@@ -93,7 +94,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from afor.bench.backbones import DATASET_SHAPES
+    from afor.bench.models.input_shape import DATASET_SHAPES
 
     # Narrow enough for 80 columns: kind and source stand under the name, tensors under parameters.
     table = Table(

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from afor.bench.errors import ConfigError
+from afor.bench.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from afor.bench.table_formats import Table
+    from afor.bench.report.tables.formats import Table
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".txt": "terminal"}
@@ -18,7 +18,7 @@ PLAIN_WIDTH = 160  # of text that goes into a file or a pipe
 
 def render(built: "Table", form: str, *, standalone: bool, to_file: bool = False) -> str:
     """Return a table as text in one of `FORMATS`."""
-    from afor.bench import table_formats as formats
+    from afor.bench.report.tables import formats
 
     if form == "markdown":
         return formats.to_markdown(built)

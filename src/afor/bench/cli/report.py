@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afor.bench.errors import ConfigError
+from afor.bench.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from afor.bench.analysis.landscape import Landscape
+    from afor.bench.report.page import Section
 
 
 def register(app: typer.Typer) -> None:
@@ -32,11 +32,11 @@ def report(
     static: Annotated[bool, typer.Option(help="Leave the script out.")] = False,
 ) -> None:
     """Write one offline HTML file: the answer first, then tables, figures, folds and downloads."""
-    from afor.bench.fold_values import collect_cells
-    from afor.bench.names import PAPER_METRICS
-    from afor.bench.output_files import check_output, write_output
-    from afor.bench.report import ReportInput, render_report
-    from afor.bench.results_files import is_store, load_records, load_results, load_studies
+    from afor.bench.common.output_files import check_output, write_output
+    from afor.bench.report.page import ReportInput, render_report
+    from afor.bench.stats.groups import collect_cells
+    from afor.bench.stats.labels import PAPER_METRICS
+    from afor.bench.store.files import is_store, load_records, load_results, load_studies
 
     check_output(output)
     results, expected = load_results(paths, study or ())
@@ -46,7 +46,7 @@ def report(
         sources=[path.name for path in paths],
         records=load_records(stores, study or ()) if stores else (),
         studies=load_studies(stores, study or ()),
-        landscape=_landscape(landscape),
+        sections=_sections(landscape),
     )
     page = render_report(
         collect_cells(results, expected),
@@ -61,14 +61,16 @@ def report(
     typer.echo(f"\nNext: open {output}", err=True)
 
 
-def _landscape(path: Path | None) -> "Landscape | None":
+def _sections(path: Path | None) -> "list[Section]":
     import json
 
-    from afor.bench.analysis.landscape import read_landscape
+    from afor.bench.analyses.landscape.compute import read_landscape
+    from afor.bench.analyses.landscape.section import landscape_section
 
     if path is None:
-        return None
+        return []
     try:
-        return read_landscape(json.loads(path.read_text("utf-8")), str(path))
+        measured = read_landscape(json.loads(path.read_text("utf-8")), str(path))
     except (OSError, ValueError) as error:
         raise ConfigError(f"--landscape {path} cannot be read as JSON: {error}.") from None
+    return [landscape_section(measured)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afor.bench.cli.changes import (
+from afor.bench.cli.options import (
     Backbone,
     DataOption,
     Dataset,
@@ -32,13 +32,13 @@ from afor.bench.cli.study import (
     rates_for,
     with_roots,
 )
-from afor.bench.errors import ConfigError
+from afor.bench.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from afor.bench.config import Study
-    from afor.bench.jobs import Engine
-    from afor.bench.plan import FindRate
-    from afor.bench.runner import Summary
+    from afor.bench.execution.jobs import Engine
+    from afor.bench.execution.runner import Summary
+    from afor.bench.study.plan import FindRate
+    from afor.bench.study.schema import Study
 
 
 def register(app: typer.Typer) -> None:
@@ -80,8 +80,8 @@ def run(
     import json
     from dataclasses import asdict
 
-    from afor.bench.config import parse_study
-    from afor.bench.places import parse_part, store_path
+    from afor.bench.store.locations import parse_part, store_path
+    from afor.bench.study.schema import parse_study
 
     changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     toml, where = changed_text(name, changes, store, trust=trust)
@@ -144,8 +144,8 @@ def train_study(
     cache_dir: Path | None = None,
 ) -> "Summary":
     """Run a study with its progress on stderr."""
-    from afor.bench.progress import Progress
-    from afor.bench.runner import run_study
+    from afor.bench.execution.progress import Progress
+    from afor.bench.execution.runner import run_study
 
     with Progress(chosen.name, workers) as progress:
         return run_study(
@@ -164,13 +164,13 @@ def make_engine(
     engine: str, scheduler: str, workers: int, threads: int, time_limit: float | None = None
 ) -> "Engine":
     """Return what runs the jobs; ConfigError for an engine that is not there."""
-    from afor.bench.engine import LocalEngine
-    from afor.bench.time_limits import TimeLimits
+    from afor.bench.execution.engines.local import LocalEngine
+    from afor.bench.execution.time_limits import TimeLimits
 
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
     if engine == "dask":
-        from afor.bench.engine_dask import DaskEngine
+        from afor.bench.execution.engines.dask import DaskEngine
 
         if time_limit is not None:
             raise ConfigError(
@@ -224,7 +224,7 @@ def stopped_in_run(command: str, path: Path) -> stopped_by_signals:
 def _own_rates(
     chosen: "Study", toml: str, path: Path, engine: "Engine", workers: int, cache_dir: Path | None
 ) -> "FindRate":
-    from afor.bench.rates import rate_finder, search_study
+    from afor.bench.store.learning_rates import rate_finder, search_study
 
     search = search_study(chosen)
     train_study(search, toml, path, engine, workers, cache_dir=cache_dir)
@@ -232,8 +232,8 @@ def _own_rates(
 
 
 def _print_rates(path: Path, study: str, *, err: bool) -> dict[tuple[str, str, str], float]:
-    from afor.bench.rates import chosen_rates
-    from afor.bench.store import open_store
+    from afor.bench.store.database import open_store
+    from afor.bench.store.learning_rates import chosen_rates
 
     with open_store(path) as store:
         rates = chosen_rates(store, study)

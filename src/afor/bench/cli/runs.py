@@ -17,7 +17,7 @@ from afor.bench.cli.study import (
     cores,
     with_roots,
 )
-from afor.bench.errors import ConfigError, StoreError
+from afor.bench.common.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,11 +39,11 @@ def failures(
     """List the runs that failed or diverged, with the reason of each."""
     import json
 
-    from afor.bench.places import find_store
-    from afor.bench.printable_text import printable
-    from afor.bench.progress import describe
-    from afor.bench.store import open_store
-    from afor.bench.store_lock import locked
+    from afor.bench.common.printable_text import printable
+    from afor.bench.execution.progress import describe
+    from afor.bench.store.database import open_store
+    from afor.bench.store.locations import find_store
+    from afor.bench.store.lock import locked
 
     path = find_store(name, store)
     if retry:
@@ -77,10 +77,10 @@ def show(
     import json
     from dataclasses import asdict
 
-    from afor.bench.named_code import names_in_spec
-    from afor.bench.places import FOLDER
-    from afor.bench.show import describe_run
-    from afor.bench.store import open_store
+    from afor.bench.execution.describe import describe_run
+    from afor.bench.store.database import open_store
+    from afor.bench.store.locations import FOLDER
+    from afor.bench.study.named_code import names_in_spec
 
     for path in [store] if store else sorted(FOLDER.glob("*.db")):
         with open_store(path) as opened:
@@ -121,12 +121,12 @@ def verify(
     import tempfile
     from contextlib import closing
 
-    from afor.bench.config import parse_study
-    from afor.bench.places import find_store
-    from afor.bench.progress import describe
-    from afor.bench.runner import open_sources
-    from afor.bench.store import open_store
-    from afor.bench.verify import runs_with_code, sample_cells, verify_runs
+    from afor.bench.execution.progress import describe
+    from afor.bench.execution.runner import open_sources
+    from afor.bench.execution.verify import runs_with_code, sample_cells, verify_runs
+    from afor.bench.store.database import open_store
+    from afor.bench.store.locations import find_store
+    from afor.bench.study.schema import parse_study
 
     if count < 0:
         raise ConfigError(f"--count {count}: expected how many runs to repeat, or 0 for all.")
@@ -177,7 +177,7 @@ def _list_code(named: "Mapping[str, tuple[str, ...]]", path: str, trust: bool) -
     """Say which code the runs of a store name, before anything of it is imported."""
     from collections import Counter
 
-    from afor.bench.named_code import shown
+    from afor.bench.study.named_code import shown
 
     counts = Counter(name for names in named.values() for name in names)
     for name, count in sorted(counts.items()):

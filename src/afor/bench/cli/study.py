@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afor.bench.cli.changes import (
+from afor.bench.cli.options import (
     Backbone,
     DataOption,
     Dataset,
@@ -17,11 +17,11 @@ from afor.bench.cli.changes import (
     changed_text,
     changes_of,
 )
-from afor.bench.errors import ConfigError
+from afor.bench.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from afor.bench.config import Study
-    from afor.bench.plan import FindRate
+    from afor.bench.study.plan import FindRate
+    from afor.bench.study.schema import Study
 
 StudyName = Annotated[
     str, typer.Argument(help="A preset (`afor study` lists them) or a TOML file.")
@@ -71,7 +71,7 @@ def study(
     """Print a study as TOML to edit, each value with its place in the paper."""
     import shlex
 
-    from afor.bench.config import load_study, preset_names
+    from afor.bench.study.schema import load_study, preset_names
 
     changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     if name is not None:
@@ -108,13 +108,13 @@ def plan(
     import json
     import shlex
 
-    from afor.bench.config import parse_study
-    from afor.bench.estimate import clock
-    from afor.bench.places import store_path
-    from afor.bench.plan import make_plan
-    from afor.bench.runner import open_sources
-    from afor.bench.status import remaining_s
-    from afor.bench.store import open_store
+    from afor.bench.execution.estimate import clock
+    from afor.bench.execution.runner import open_sources
+    from afor.bench.execution.status import remaining_s
+    from afor.bench.store.database import open_store
+    from afor.bench.store.locations import store_path
+    from afor.bench.study.plan import make_plan
+    from afor.bench.study.schema import parse_study
 
     changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     chosen = with_roots(parse_study(*changed_text(name, changes, store, trust=trust)), root)
@@ -180,9 +180,9 @@ def status(
     """Show how far a study is, while it runs too."""
     import json
 
-    from afor.bench.places import find_store
-    from afor.bench.status import print_status, status_of
-    from afor.bench.store import open_store
+    from afor.bench.execution.status import print_status, status_of
+    from afor.bench.store.database import open_store
+    from afor.bench.store.locations import find_store
 
     path = find_store(name, store)
     with open_store(path) as opened:
@@ -227,9 +227,9 @@ def with_roots(chosen: "Study", roots: list[str] | None) -> "Study":
 
 def rates_for(chosen: "Study", lr_from: str) -> "FindRate | None":
     """Return the rates of the search that a study or its command names, None for its own."""
-    from afor.bench.places import find_store
-    from afor.bench.rates import chosen_rates, rate_finder
-    from afor.bench.store import open_store
+    from afor.bench.store.database import open_store
+    from afor.bench.store.learning_rates import chosen_rates, rate_finder
+    from afor.bench.store.locations import find_store
 
     wanted = lr_from or chosen.lr_from
     if not wanted:

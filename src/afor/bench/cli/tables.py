@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
-from afor.bench.errors import ConfigError
+from afor.bench.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from afor.bench.fold_values import Cells
-    from afor.bench.table_formats import Table
+    from afor.bench.report.tables.formats import Table
+    from afor.bench.stats.groups import Cells
 
 FROM_RESULTS = (
     "main",
@@ -64,9 +64,9 @@ def stats(
     """Compare all optimizers with the baseline: gains, p-values, effect sizes, ranks, noise."""
     import json
 
-    from afor.bench.side_tables import noise_table, ranks_table
-    from afor.bench.table_formats import to_json
-    from afor.bench.tables import comparison_table
+    from afor.bench.report.tables.formats import to_json
+    from afor.bench.report.tables.main import comparison_table
+    from afor.bench.report.tables.side import noise_table, ranks_table
 
     cells = _cells(paths, study)
     metrics = _metrics(metric)
@@ -102,7 +102,7 @@ def table(
     standalone: Annotated[bool, typer.Option(help="LaTeX: a whole document.")] = False,
 ) -> None:
     """Print one table for reading (terminal), a README, a paper (LaTeX) or a program."""
-    from afor.bench.output_files import check_output, write_output
+    from afor.bench.common.output_files import check_output, write_output
 
     if output is not None:
         check_output(output)
@@ -139,9 +139,9 @@ def figure(
     ] = None,
 ) -> None:
     """Draw one figure, one column (88 mm) wide, as PDF, SVG or PNG."""
-    from afor.bench.figure_style import FORMATS as FIGURE_FORMATS
-    from afor.bench.figure_style import save_figure
-    from afor.bench.output_files import check_output
+    from afor.bench.common.output_files import check_output
+    from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
+    from afor.bench.report.figures.style import save_figure
 
     name = choose(name, FIGURES, "the figure")
     targets = output or [Path(f"{name}.pdf")]
@@ -172,7 +172,20 @@ def _build(
     study: list[str] | None,
     ours: Path | None,
 ) -> "Table":
-    from afor.bench import cost_table, paper_tables, side_tables, tables, variant_tables
+    from afor.bench.analyses.cost import table as cost_table
+    from afor.bench.analyses.landscape.table import landscape_table
+    from afor.bench.report.tables import (
+        main as tables,
+    )
+    from afor.bench.report.tables import (
+        paper as paper_tables,
+    )
+    from afor.bench.report.tables import (
+        side as side_tables,
+    )
+    from afor.bench.report.tables import (
+        variants as variant_tables,
+    )
 
     measured = _read_json(ours) if ours else None
     needs_no_results: dict[str, Callable[[], Table]] = {
@@ -182,14 +195,14 @@ def _build(
         "same-method": paper_tables.same_method_table,
         "learning-rates": lambda: paper_tables.learning_rates_table(measured),
         "cost": lambda: cost_table.cost_table(measured) if measured else paper_tables.cost_table(),
-        "landscape": lambda: paper_tables.landscape_table(measured),
+        "landscape": lambda: landscape_table(measured),
     }
     if name in needs_no_results:
         return needs_no_results[name]()
     if name in FROM_STORES:
-        from afor.bench.curves import loss_curves
-        from afor.bench.loss_table import convergence_table
-        from afor.bench.results_files import load_records
+        from afor.bench.report.tables.convergence import convergence_table
+        from afor.bench.stats.curves import loss_curves
+        from afor.bench.store.files import load_records
 
         if not paths:
             raise ConfigError(f"The table {name!r} needs a store: name one, or several.")
@@ -218,8 +231,8 @@ def _draw_results(
     dataset: str | None,
     backbone: str | None,
 ) -> Any:
-    from afor.bench import figures
-    from afor.bench.statistics import mean_ranks
+    from afor.bench.report.figures import results as figures
+    from afor.bench.stats.comparisons import mean_ranks
 
     if name == "gain":
         return figures.gain_figure(cells, metric, baseline=baseline, optimizers=optimizer)
@@ -234,21 +247,21 @@ def _draw_results(
         there = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in cells))
         raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {there}.")
     if name == "sensitivity":
-        from afor.bench.curve_figures import sensitivity_figure
-        from afor.bench.names import metric_label, metric_scale
-        from afor.bench.sensitivity import sensitivity_of
+        from afor.bench.report.figures.curves import sensitivity_figure
+        from afor.bench.stats.labels import metric_label, metric_scale
+        from afor.bench.stats.sensitivity import sensitivity_of
 
         unit = " (%)" if metric_scale(metric) != 1 else ""
         return sensitivity_figure(sensitivity_of(chosen, metric), metric_label(metric) + unit)
     if name == "ablation":
-        from afor.bench.variant_tables import ablation_table, variants_of
+        from afor.bench.report.tables.variants import ablation_table, variants_of
 
         ablation_table(chosen, [metric])  # says what is missing where there are no variants
         return figures.gain_figure(
             chosen, metric, baseline="afor", optimizers=optimizer or variants_of(chosen)
         )
     if name == "noise":
-        from afor.bench.noise_figure import noise_figure
+        from afor.bench.report.figures.noise import noise_figure
 
         return noise_figure(chosen, metric, baseline=baseline, optimizers=optimizer)
     place = next(
@@ -268,7 +281,7 @@ def _draw_curves(
     backbone: str | None,
     optimizer: list[str] | None,
 ) -> Any:
-    from afor.bench import curve_figures
+    from afor.bench.report.figures import curves as curve_figures
 
     if data is not None:
         return _draw_file(name, data)
@@ -277,8 +290,8 @@ def _draw_curves(
             f"The figure {name!r} needs a store, or --data FILE.json in the form that is "
             "described in docs/howto/tables-and-figures.md."
         )
-    from afor.bench.curves import loss_curves, run_traces
-    from afor.bench.results_files import load_records
+    from afor.bench.stats.curves import loss_curves, run_traces
+    from afor.bench.store.files import load_records
 
     records = [
         (run, record)
@@ -291,8 +304,8 @@ def _draw_curves(
 
 
 def _draw_landscape(data: Path | None) -> Any:
-    from afor.bench.analysis.landscape import read_landscape
-    from afor.bench.landscape_figure import landscape_figure
+    from afor.bench.analyses.landscape.compute import read_landscape
+    from afor.bench.analyses.landscape.figure import landscape_figure
 
     if data is None:
         raise ConfigError(
@@ -302,8 +315,8 @@ def _draw_landscape(data: Path | None) -> Any:
 
 
 def _draw_file(name: str, data: Path) -> Any:
-    from afor.bench import curve_figures
-    from afor.bench.sensitivity import Sensitivity
+    from afor.bench.report.figures import curves as curve_figures
+    from afor.bench.stats.sensitivity import Sensitivity
 
     content = _read_json(data)
     try:
@@ -322,9 +335,9 @@ def _draw_file(name: str, data: Path) -> Any:
 
 
 def _cells(paths: list[Path] | None, study: list[str] | None) -> "Cells":
-    from afor.bench.fold_values import collect_cells
-    from afor.bench.results_files import load_results
-    from afor.bench.table_parts import incomplete_sentence
+    from afor.bench.report.tables.parts import incomplete_sentence
+    from afor.bench.stats.groups import collect_cells
+    from afor.bench.store.files import load_results
 
     if not paths:
         raise ConfigError("Name at least one store, or a .csv or .json file of results.")
@@ -336,14 +349,14 @@ def _cells(paths: list[Path] | None, study: list[str] | None) -> "Cells":
 
 
 def _metrics(metric: list[str] | None) -> list[str]:
-    from afor.bench.names import PAPER_METRICS
+    from afor.bench.stats.labels import PAPER_METRICS
 
     return metric or list(PAPER_METRICS)
 
 
 def _has_controls(cells: "Cells", metrics: list[str]) -> bool:
-    from afor.bench.noise_floor import noise_floor
-    from afor.bench.statistics import blocks_of
+    from afor.bench.stats.comparisons import blocks_of
+    from afor.bench.stats.noise_floor import noise_floor
 
     return any(noise_floor(cells, *block, m) for block in blocks_of(cells) for m in metrics)
 

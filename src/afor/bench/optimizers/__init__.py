@@ -1,33 +1,5 @@
-"""Optimizers by name: the paper's seven, its ablations, controls, and any class a user brings."""
+"""Build the optimizers that a study can name: the paper's seven, variants, controls.
 
-from afor.bench.optimizers.build import (
-    AfterStep,
-    BeforeStep,
-    TwoModes,
-    accepted_settings,
-    build_optimizer,
-    check_optimizer,
-    find_entry,
-    full_settings,
-)
-from afor.bench.optimizers.registry import (
-    HEADINGS,
-    OPTIMIZERS,
-    PAPER_OPTIMIZERS,
-    OptimizerEntry,
-)
-
-__all__ = [
-    "HEADINGS",
-    "OPTIMIZERS",
-    "PAPER_OPTIMIZERS",
-    "AfterStep",
-    "BeforeStep",
-    "OptimizerEntry",
-    "TwoModes",
-    "accepted_settings",
-    "build_optimizer",
-    "check_optimizer",
-    "find_entry",
-    "full_settings",
-]
+`registry` lists them, `build` constructs and checks them, the others implement those that
+torch does not have. Imports `common` and `afor`. Start reading at `build.build_optimizer`.
+"""

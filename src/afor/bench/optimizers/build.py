@@ -9,10 +9,10 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from afor.bench.errors import ConfigError
-from afor.bench.module_search import import_named
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.module_search import import_named
+from afor.bench.common.parameter_checks import check_values
 from afor.bench.optimizers.registry import OPTIMIZERS, OptimizerEntry
-from afor.bench.parameter_checks import check_values
 
 if TYPE_CHECKING:
     import torch

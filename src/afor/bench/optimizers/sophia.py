@@ -13,8 +13,8 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
+from afor.bench.common.seeding import derive_substep, isolated
 from afor.bench.optimizers.checks import require_at_least, require_betas, trainable
-from afor.bench.seeds import derive_substep, isolated
 
 # Keeps the division defined where no curvature is known yet; the clip makes its size irrelevant.
 TINY = 1e-15

@@ -1,0 +1,6 @@
+"""Look inside single trainings: loss landscape, cost, theory, adaptation.
+
+`replay` trains one run of a study again under observation, `step_log` records every step of
+AFOR's controllers. Imports `execution`, `report` and what they import. Start reading at
+`replay.replay`.
+"""

@@ -1,0 +1,91 @@
+"""Batches that stay with a few subjects for a while, and the same windows shuffled."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.training.batches import Side
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The windows of every step of a training, and the steps at which the subjects change."""
+
+    batches: tuple[Indices, ...]
+    changes: tuple[int, ...]  # positions of the first batch of a block, but for the very first
+    rounds: tuple[int, ...]  # positions at which a round over all subjects begins
+
+
+def blocked(
+    side: Side,
+    batch_size: int,
+    seed: int,
+    *,
+    subjects_per_block: int = 1,
+    batches_per_block: int = 20,
+    rounds: int = 10,
+) -> Schedule:
+    """Stay with `subjects_per_block` subjects for `batches_per_block` batches, then take others.
+
+    In a round every subject has one block (a rest that fills no block waits for the next round).
+    No subject is in two successive blocks. Raises ConfigError when there are too few subjects.
+    """
+    rng = np.random.default_rng(seed)
+    codes = np.unique(side.subject_codes)
+    if min(subjects_per_block, batches_per_block, rounds) < 1 or batch_size < 2:
+        raise ConfigError(
+            "Blocks need at least one subject, one batch, one round, and batches of two windows."
+        )
+    if 2 * subjects_per_block > len(codes):
+        raise ConfigError(
+            f"Blocks of {subjects_per_block} subjects cannot change among {len(codes)} training "
+            f"subjects: at most {len(codes) // 2} fit. Lower --subjects-per-block."
+        )
+    pools = {code: side.indices[side.subject_codes == code] for code in codes}
+    batches: list[Indices] = []
+    changes, starts = [], []
+    last: set[int] = set()
+    for _ in range(rounds):
+        starts.append(len(batches))
+        order = rng.permutation(codes)
+        while last & set(order[:subjects_per_block].tolist()):
+            order = rng.permutation(codes)
+        for first in range(0, len(order) - subjects_per_block + 1, subjects_per_block):
+            chosen = order[first : first + subjects_per_block]
+            last = set(chosen.tolist())
+            if batches:
+                changes.append(len(batches))
+            pool = np.concatenate([pools[code] for code in chosen])
+            batches += _fill(rng, pool, batch_size, batches_per_block)
+    return Schedule(tuple(batches), tuple(changes), tuple(starts))
+
+
+def shuffled(schedule: Schedule, seed: int) -> Schedule:
+    """Deal the windows of each round anew: same windows, sizes and steps, but no blocks."""
+    rng = np.random.default_rng(seed)
+    batches: list[Indices] = []
+    ends = (*schedule.rounds[1:], len(schedule.batches))
+    for start, end in zip(schedule.rounds, ends, strict=True):
+        part = schedule.batches[start:end]
+        cuts = np.cumsum([len(batch) for batch in part])[:-1]
+        dealt = np.split(rng.permutation(np.concatenate(part)), cuts)
+        batches += [np.sort(batch) for batch in dealt]
+    return Schedule(tuple(batches), schedule.changes, schedule.rounds)
+
+
+def _fill(rng: np.random.Generator, pool: Indices, batch_size: int, count: int) -> list[Indices]:
+    """Draw batches without repeating a window before all had their turn."""
+    size = min(batch_size, len(pool))
+    if size < 2:
+        raise ConfigError(
+            "A training subject has a single window, and batch norm cannot train on it. "
+            "Leave the subject out, or raise --subjects-per-block."
+        )
+    per_pass = len(pool) // size
+    order = [rng.permutation(pool) for _ in range(-(-count // per_pass))]
+    batches = [one[i * size : (i + 1) * size] for one in order for i in range(per_pass)]
+    return [np.sort(batch) for batch in batches[:count]]

@@ -1,0 +1,215 @@
+"""Is it the adaptation at all? AFOR beside AdamW held at AFOR's own time-averaged beta2.
+
+    made = matched_study(store)
+    Path("matched.toml").write_text(made.toml)
+
+The averages come from finished AFOR runs of a store. AdamW gets them as one constant for all
+tensors, and as one constant per tensor: what AFOR then still gains, it gains by adapting.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.optimizers.build import full_settings
+from afor.bench.store.database import Store, StoredCell
+from afor.bench.study.schema import OptimizerEntry, Study, parse_study
+from afor.bench.study.toml_text import study_toml
+from afor.bench.training.record import RunRecord
+
+Weighting = Literal["tensors", "elements"]
+CONTROLS = ("adamw", "adamw_09945", "afor_calibrated")  # besides the two held at the average
+
+
+@dataclass(frozen=True)
+class MatchedStudy:
+    """A study that asks whether AFOR gains by adapting, and the averages it was made with."""
+
+    study: Study
+    toml: str
+    store_study: str  # the study the averages come from
+    dataset: str
+    backbone: str
+    optimizer: str
+    runs: int
+    steps: int
+    beta2: float  # over all tensors
+    beta2_by_tensor: Mapping[str, float]
+    weighting: Weighting
+
+
+def average_beta2(records: Sequence[RunRecord]) -> dict[str, float]:
+    """Return each tensor's mean beta2 over the steps of all runs: a long run counts for more.
+
+    Raises ConfigError when the runs have no such means or are of different networks.
+    """
+    names = list(records[0].beta2_by_tensor) if records else []
+    if not names or not all(record.beta2_by_tensor for record in records):
+        raise ConfigError(
+            "These runs do not hold each tensor's mean beta2: they are of another optimizer than "
+            "AFOR, or were made before it was kept. Train them again with `afor run`."
+        )
+    if any(set(record.beta2_by_tensor) != set(names) for record in records):
+        raise ConfigError(
+            "These runs are of networks with different tensors, which have no common average. "
+            "Choose one data set and one backbone."
+        )
+    steps = sum(record.steps for record in records)
+    return {
+        name: sum(record.beta2_by_tensor[name] * record.steps for record in records) / steps
+        for name in names
+    }
+
+
+def overall_beta2(by_tensor: Mapping[str, float], sizes: Mapping[str, int] | None = None) -> float:
+    """Return the mean over tensors, or over their elements when their sizes are given.
+
+    >>> means = {"weight": 0.75, "bias": 0.25}
+    >>> overall_beta2(means), overall_beta2(means, {"weight": 3, "bias": 1})
+    (0.5, 0.625)
+    """
+    weights = {name: 1 if sizes is None else sizes[name] for name in by_tensor}
+    return sum(by_tensor[name] * weights[name] for name in by_tensor) / sum(weights.values())
+
+
+def matched_study(
+    store: Store,
+    *,
+    study: str = "",
+    dataset: str = "",
+    backbone: str = "",
+    optimizer: str = "afor",
+    sizes: Mapping[str, int] | None = None,
+) -> MatchedStudy:
+    """Make the study from the finished runs of `optimizer` on one network of a store.
+
+    Empty names stand for the only one there is. `sizes`, the elements of each tensor, weight the
+    average over tensors. Everything but the optimizers is as in the stored study, so that its
+    finished runs are not repeated in the same store. Raises ConfigError.
+    """
+    cells = _chosen_cells(store, study, dataset, backbone, optimizer)
+    records = [
+        run.record
+        for run in (store.run(cell.key) for cell in cells if cell.status == "done")
+        if run is not None and run.record is not None
+    ]
+    first = cells[0]
+    if not records:
+        raise ConfigError(
+            f"{store.path}: no run of {optimizer} on {first.dataset} × {first.backbone} is done "
+            f"yet. Go on with `afor run {first.study}`."
+        )
+    by_tensor = average_beta2(records)
+    if sizes is not None and set(sizes) != set(by_tensor):
+        raise ConfigError(
+            f"The network of {first.dataset} × {first.backbone} has other tensors now than in "
+            f"{store.path}. Average over tensors, or train the runs again."
+        )
+    beta2 = overall_beta2(by_tensor, sizes)
+    stored = parse_study(store.studies()[first.study], f"{store.path}, study {first.study}")
+    rates = {
+        cell.entry: cell.rate
+        for cell in store.cells(first.study)
+        if (cell.dataset, cell.backbone) == (first.dataset, first.backbone)
+    }
+    made = _with_controls(stored, first, by_tensor, beta2, rates)
+    weighting: Weighting = "tensors" if sizes is None else "elements"
+    remarks = _remarks(first, len(records), beta2, weighting)
+    steps = sum(record.steps for record in records)
+    return MatchedStudy(
+        made, study_toml(made, remarks), first.study, first.dataset, first.backbone, optimizer,
+        len(records), steps, beta2, by_tensor, weighting,
+    )  # fmt: skip
+
+
+def _chosen_cells(
+    store: Store, study: str, dataset: str, backbone: str, optimizer: str
+) -> list[StoredCell]:
+    """Return the cells of one optimizer on one network of one study."""
+    cells = [cell for cell in store.cells() if not cell.is_search]
+    for kind, wanted in (
+        ("optimizer", optimizer),
+        ("study", study),
+        ("dataset", dataset),
+        ("backbone", backbone),
+    ):
+        there = list(dict.fromkeys(getattr(cell, kind) for cell in cells))
+        if not wanted:
+            # A matched study holds the same AFOR runs again; it is never its own origin.
+            own = [name for name in there if kind != "study" or "-matched-" not in name]
+            if len(own or there) > 1:
+                raise ConfigError(
+                    f"{store.path} holds several {kind}s with {optimizer} runs; average over one, "
+                    f"since they differ. Choose with --{kind}: {', '.join(own)}."
+                )
+            wanted = (own or there)[0] if there else ""
+        if wanted not in there:
+            near = difflib.get_close_matches(wanted, there, n=1)
+            hint = f' Did you mean "{near[0]}"?' if near else ""
+            raise ConfigError(
+                f'{store.path} has no runs of the {kind} "{wanted}".{hint} It has '
+                f"{', '.join(there) or 'none'}. AFOR's averages need a finished study with AFOR."
+            )
+        cells = [cell for cell in cells if getattr(cell, kind) == wanted]
+    return cells
+
+
+def _with_controls(
+    stored: Study,
+    place: StoredCell,
+    by_tensor: Mapping[str, float],
+    beta2: float,
+    rates: Mapping[str, float],
+) -> Study:
+    """Return the stored study on one network, with AFOR and its controls as its optimizers."""
+    known = {entry.name: entry for entry in stored.optimizers}
+    origin = known[place.entry]
+    entries = [origin]
+    for name in CONTROLS:
+        entry = known.get(name) or OptimizerEntry(name=name, seed=origin.seed)
+        entries.append(entry.model_copy(update={"lr": rates.get(name, place.rate)}))
+    # All but beta2 is AFOR's own, the learning rate and the weight decay too.
+    full: Mapping[str, Any] = full_settings(origin.use, origin.settings)
+    beta1 = full.get("betas", (0.9, 0.999))[0]
+    shared = {"eps": full.get("eps", 1e-8)}
+    entries += [
+        origin.model_copy(update={"name": name, "use": use, "settings": {**shared, **settings}})
+        for name, use, settings in (
+            ("adamw_mean", "adamw", {"betas": [beta1, beta2]}),
+            (
+                "adamw_mean_per_tensor",
+                "adamw_per_tensor",
+                {"betas": [beta1, beta2], "beta2_by_tensor": dict(by_tensor)},
+            ),
+        )
+    ]
+    own_rate = {e.name: e.lr if e.lr not in (None, place.rate) else None for e in entries}
+    dataset = next(entry for entry in stored.datasets if entry.name == place.dataset)
+    name = f"{stored.name}-matched-{place.dataset}-{place.backbone}"
+    return stored.model_copy(
+        update={
+            "name": re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:80],
+            "description": f"Is it the adaptation? AFOR beside AdamW at AFOR's mean beta2, "
+            f"{place.dataset} × {place.backbone}.",
+            # The rates as they were trained with, wherever they came from.
+            "lr_from": "",
+            "datasets": [dataset.model_copy(update={"lr": {place.backbone: place.rate}})],
+            "backbones": [entry for entry in stored.backbones if entry.name == place.backbone],
+            "optimizers": [e.model_copy(update={"lr": own_rate[e.name]}) for e in entries],
+        }
+    )
+
+
+def _remarks(place: StoredCell, runs: int, beta2: float, weighting: Weighting) -> str:
+    return (
+        f"Is it the adaptation at all? AFOR beside AdamW held at AFOR's own mean beta2.\n"
+        f"Averages: {runs} finished runs of {place.optimizer} on {place.dataset} × "
+        f"{place.backbone} in the study {place.study},\n"
+        f"over all their steps; over all {weighting} it is {beta2:.6f}.\n"
+        f"The averages are pooled over folds and draws: a control of the mechanism, "
+        f"not a method to report.\n"
+        f"Run it with --store on the same store: finished runs are not repeated."
+    )

@@ -1,0 +1,272 @@
+"""What one step of an optimizer costs on a network: operations, state, time beside Adam's."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
+
+from afor.bench.analyses.cost.flop_counter import FlopCounter
+from afor.bench.analyses.cost.flops import SOPHIA_CURVATURE, Condition, Formula, formula
+from afor.bench.analyses.cost.latency import (
+    Entrant,
+    Latency,
+    growth,
+    growth_shapes,
+    measure_latency,
+    one_thread_count,
+    step_of,
+)
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.seeding import isolated
+from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.registry import build_backbone
+from afor.bench.optimizers.build import find_entry
+from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
+from afor.bench.stats.labels import DATASET_LABELS
+
+KIB = 1024
+WEIGHT_DECAY = 1e-4  # Sec. IV-C
+BATCHES = {"deap": 256}  # Sec. IV-C
+OTHER_BATCH = 64  # Sec. IV-C
+LOOP = {"foreach": False, "fused": False}  # AFOR's operators one by one, which can be counted
+ADAM_FUSED, AFOR_LOOP = "adam fused", "afor for-loop"
+# Of AFOR's nine control numbers, these look at the last step. They steer no later one, but for
+# a step with a non-finite gradient, which repeats the standardised score.
+LOOKS_BACK = ("score", "zscore", "forgetting")
+MATRICES: tuple[Condition, ...] = ("decay", "matrix")
+GROWTH_SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """One optimizer's column of the table."""
+
+    name: str
+    optimizer: str
+    formula: Formula | None  # without AdamP's projection; None for an optimizer of yours
+    flops: float  # of a step, counted while it ran; with those on Python numbers where known
+    pass_flops: float  # of passes of its own through the network, per step
+    unknown_operators: tuple[str, ...]  # that had no rule and counted as nothing
+    state_bytes: int  # of all tensors it keeps
+    needed_bytes: int  # of these, what a later step depends on
+    latency: Latency
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The costs of several optimizers on one network."""
+
+    backbone: str
+    dataset: str
+    parameters: int
+    tensors: int
+    batch: int
+    weight_decay: float
+    threads: int
+    rounds: int
+    network_flops: int  # of a forward and a backward pass: matrix products and convolutions
+    steps: tuple[StepCost, ...]
+
+    def measures(self) -> dict[str, dict[str, float]]:
+        """Return {measure: {optimizer: value}}, the form that `afor table cost --ours` reads."""
+        adam = next((s for s in self.steps if s.name == "adam"), None)
+        found: dict[str, dict[str, float]] = {
+            "kflops": {s.name: s.flops / 1e3 for s in self.steps},
+            "pass_mflops": {s.name: s.pass_flops / 1e6 for s in self.steps if s.pass_flops},
+            "state_kb": {s.name: s.state_bytes / KIB for s in self.steps},
+            "needed_state_kb": {s.name: s.needed_bytes / KIB for s in self.steps},
+            "step_us": {s.name: s.latency.step_us for s in self.steps},
+            "latency_ratio": {s.name: s.latency.ratio for s in self.steps},
+            "latency_ratio_low": {s.name: s.latency.ratio_low for s in self.steps},
+            "latency_ratio_high": {s.name: s.latency.ratio_high for s in self.steps},
+        }
+        if adam is not None:
+            others = [s for s in self.steps if s is not adam]
+            found["extra_kflops"] = {s.name: (s.flops - adam.flops) / 1e3 for s in others}
+            found["extra_ms"] = {s.name: s.latency.extra_us / 1e3 for s in others}
+        return {measure: values for measure, values in found.items() if values}
+
+    def as_dict(self) -> dict[str, object]:
+        """Return all of it in plain values, for JSON and for the table."""
+        named = {key: value for key, value in vars(self).items() if key != "steps"}
+        return {
+            **named,
+            "formulas": {s.name: str(s.formula) for s in self.steps if s.formula},
+            "unknown_operators": {
+                s.name: list(s.unknown_operators) for s in self.steps if s.unknown_operators
+            },
+            "measures": self.measures(),
+        }
+
+
+def measure_cost(
+    backbone: str = "eegnet",
+    dataset: str = "deap",
+    optimizers: Sequence[str] = PAPER_OPTIMIZERS,
+    *,
+    batch: int = 0,
+    weight_decay: float = WEIGHT_DECAY,
+    rounds: int = 25,
+    threads: int = 1,
+) -> Cost:
+    """Measure all optimizers on one network; Adam is always among them. Raises ConfigError."""
+    shape = shape_of(dataset)
+    batch = batch or BATCHES.get(dataset, OTHER_BATCH)
+    if batch < 2 or rounds < 1 or threads < 1:
+        raise ConfigError("--batch must be at least 2, --rounds and --threads at least 1.")
+    entrants = entrants_of(optimizers)
+    with one_thread_count(threads), isolated(0, torch.device("cpu")):
+        model = build_backbone(backbone, shape)
+        inputs = torch.randn(batch, shape.channels, shape.samples)
+        labels = torch.randint(shape.classes, (batch,))
+        with FlopCounterMode(display=False) as counted:
+            cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
+        network_flops = counted.get_total_flops()
+    latencies = measure_latency(
+        entrants, model, inputs, weight_decay=weight_decay, rounds=rounds, threads=threads
+    )
+    steps = [
+        _step_cost(entrant, model, inputs, weight_decay, latencies[entrant.name])
+        for entrant in entrants
+    ]
+    trained = [p for p in model.parameters() if p.grad is not None]
+    return Cost(
+        backbone=backbone,
+        dataset=dataset,
+        parameters=sum(p.numel() for p in trained),
+        tensors=len(trained),
+        batch=batch,
+        weight_decay=weight_decay,
+        threads=threads,
+        rounds=rounds,
+        network_flops=network_flops,
+        steps=tuple(steps),
+    )
+
+
+def measure_growth(
+    optimizers: Sequence[str] = PAPER_OPTIMIZERS,
+    sizes: Sequence[int] = GROWTH_SIZES,
+    *,
+    rounds: int = 15,
+    threads: int = 1,
+) -> list[dict[str, object]]:
+    """Return, per number of parameters and optimizer, time and operations relative to Adam's."""
+    entrants = entrants_of(optimizers)
+    rows: list[dict[str, object]] = []
+    for size, latencies in growth(entrants, sizes, rounds=rounds, threads=threads).items():
+        shapes = growth_shapes(size)
+        adam = _formula_flops("adam", shapes) or 1
+        for entrant in entrants:
+            flops = _formula_flops(entrant.optimizer, shapes)
+            latency = latencies[entrant.name]
+            rows.append(
+                {
+                    "parameters": sum(a * b for a, b in shapes),
+                    "optimizer": entrant.name,
+                    "flops_ratio": flops / adam if flops else None,
+                    "step_us": latency.step_us,
+                    "latency_ratio": latency.ratio,
+                    "latency_ratio_low": latency.ratio_low,
+                    "latency_ratio_high": latency.ratio_high,
+                }
+            )
+    return rows
+
+
+def shape_of(dataset: str) -> InputShape:
+    """Return the shape of a data set's windows."""
+    known = {name: label for name, label in DATASET_LABELS.items() if label in DATASET_SHAPES}
+    if dataset not in known:
+        accepted = ", ".join(known)
+        raise ConfigError(f'--dataset "{dataset}" has no known shape. Accepted: {accepted}.')
+    return DATASET_SHAPES[known[dataset]]
+
+
+def entrants_of(optimizers: Sequence[str]) -> list[Entrant]:
+    """Return Adam and the others, and both of its and AFOR's implementations, like with like."""
+    from afor.native.binding import unavailable_reason
+
+    names = dict.fromkeys(["adam", *optimizers])
+    for name in names:
+        find_entry(name)  # refuse an unknown one before anything is measured
+    entrants = [Entrant(name, name, {}) for name in names]
+    if "afor" in names and unavailable_reason() is None:
+        entrants.append(Entrant(AFOR_LOOP, "afor", LOOP))
+        entrants.insert(1, Entrant(ADAM_FUSED, "adam", {"fused": True}))
+    return entrants
+
+
+def state_bytes(optimizer: torch.optim.Optimizer) -> tuple[int, int]:
+    """Return the bytes of all tensors an optimizer keeps, and of those it could not do without.
+
+    Python numbers (a step counter of type int) count as nothing, as in the paper's table.
+    """
+    from afor.control import FIELDS
+
+    kept = spare = 0
+    for state in optimizer.state.values():
+        for key, value in state.items():
+            if isinstance(value, torch.Tensor):
+                kept += value.numel() * value.element_size()
+                if key == "control" and value.numel() == len(FIELDS):
+                    spare += len(LOOKS_BACK) * value.element_size()
+    return kept, kept - spare
+
+
+def _step_cost(
+    entrant: Entrant, model: nn.Module, inputs: torch.Tensor, weight_decay: float, latency: Latency
+) -> StepCost:
+    """Count one period of steps, after one to get warm; native kernels by their for-loop twin."""
+    # Native kernels are one operator to torch; their for-loops do the same arithmetic.
+    countable = {**entrant.settings, **(LOOP if _is_afor(entrant.optimizer) else {})}
+    countable.update({"fused": False} if entrant.name == ADAM_FUSED else {})
+    own = copy.deepcopy(model)
+    for mine, theirs in zip(own.parameters(), model.parameters(), strict=True):
+        mine.grad = theirs.grad
+    optimizer = Entrant(entrant.name, entrant.optimizer, countable).build(own, weight_decay)
+    step, period = step_of(optimizer, own, inputs)
+    with isolated(0, inputs.device):
+        for _ in range(max(period, 10)):  # RAdam rectifies from its sixth step on
+            step()
+        with FlopCounter() as counter:
+            optimizer.step()
+        pass_flops = 0
+        if period > 1:
+            with FlopCounterMode(display=False) as passes:
+                for _ in range(period):
+                    step()
+            pass_flops = passes.get_total_flops()
+    known = formula(entrant.optimizer, MATRICES if weight_decay else MATRICES[1:])
+    trained = [p for p in own.parameters() if p.grad is not None]
+    host = known.host * len(trained) if known else 0
+    curvature = SOPHIA_CURVATURE if entrant.optimizer == "sophia" else 0
+    spread = curvature * sum(p.numel() for p in trained) / period
+    kept, needed = state_bytes(optimizer)
+    return StepCost(
+        name=entrant.name,
+        optimizer=entrant.optimizer,
+        formula=known,
+        flops=counter.total + host + spread,
+        pass_flops=pass_flops / period,
+        unknown_operators=tuple(
+            sorted(name for name in counter.unknown if not name.startswith("_record_function"))
+        ),
+        state_bytes=kept,
+        needed_bytes=needed,
+        latency=latency,
+    )
+
+
+def _is_afor(name: str) -> bool:
+    entry = find_entry(name)
+    return (entry.target if entry else name) == "afor:AFOR"
+
+
+def _formula_flops(name: str, shapes: Sequence[tuple[int, int]]) -> int | None:
+    known = formula(name, MATRICES)
+    return known.of(shapes) + known.host * len(shapes) if known else None

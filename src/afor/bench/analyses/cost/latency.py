@@ -1,0 +1,138 @@
+"""How long a step takes beside Adam's: contenders take turns, ratios are taken within rounds."""
+
+import copy
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from afor.bench.analyses.cost.timing import Effort, Racer, race
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.seeding import isolated
+from afor.bench.optimizers.build import AfterStep, BeforeStep, build_optimizer
+
+LR = 1e-3  # Table II, DEAP; no part in the cost
+GROWTH_TENSORS = 12  # as many as EEGNet has
+BLOCK_S = 0.004  # a sample is the median step of so long a block
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """An optimizer by its name in the table, with the settings that choose an implementation."""
+
+    name: str  # of the row, "adam" or "adam fused"
+    optimizer: str
+    settings: Mapping[str, Any]
+
+    def build(self, model: nn.Module, weight_decay: float) -> torch.optim.Optimizer:
+        """Build it over all parameters of the model."""
+        return build_optimizer(self.optimizer, model, LR, weight_decay, **self.settings)
+
+
+@dataclass(frozen=True)
+class Latency:
+    """A step in microseconds, and beside Adam's of the same round: median and quartiles."""
+
+    step_us: float
+    extra_us: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+
+def step_of(
+    optimizer: torch.optim.Optimizer, model: nn.Module, inputs: torch.Tensor | None
+) -> tuple[Callable[[], object], int]:
+    """Return what the training loop does after a backward pass, and after how many it repeats."""
+    if inputs is None or not isinstance(optimizer, AfterStep):
+        return optimizer.step, 1
+    after = optimizer.after_step
+    before = optimizer.before_step if isinstance(optimizer, BeforeStep) else None
+
+    def step() -> None:
+        if before is not None:
+            before(model, inputs)
+        optimizer.step()
+        after(model, inputs)
+
+    return step, int(optimizer.param_groups[0].get("interval", 1))
+
+
+def measure_latency(
+    entrants: Sequence[Entrant],
+    model: nn.Module,
+    inputs: torch.Tensor | None,
+    *,
+    weight_decay: float,
+    rounds: int,
+    threads: int = 1,
+) -> dict[str, Latency]:
+    """Time the steps of all entrants on copies of the model, which holds its gradients.
+
+    As in the paper (Sec. V-D): the same weights, the same gradients at every step, warmed up. With
+    `inputs`, what an optimizer does with the batch after its step counts, spread over its period.
+    """
+    baseline = next((e.name for e in entrants if e.optimizer == "adam" and not e.settings), None)
+    if baseline is None:
+        raise ConfigError("Ratios are to Adam, so it must be measured: add --optimizer adam.")
+    # Of one thread: what other programs do meanwhile does not count. Several share the work.
+    clock = time.process_time_ns if threads == 1 else time.perf_counter_ns
+    racers = []
+    with one_thread_count(threads), isolated(0, torch.device("cpu")):
+        for entrant in entrants:
+            own = copy.deepcopy(model)
+            for mine, theirs in zip(own.parameters(), model.parameters(), strict=True):
+                mine.grad = None if theirs.grad is None else theirs.grad.clone()
+            step, period = step_of(entrant.build(own, weight_decay), own, inputs)
+            for _ in range(2 * period):
+                step()
+            racers.append(Racer(entrant.name, lambda: None, step, period, clock))
+        race(racers, Effort(BLOCK_S, rounds, 0.0, rounds))
+    reference = next(racer for racer in racers if racer.name == baseline).samples_us
+    return {racer.name: _latency(racer.samples_us, reference) for racer in racers}
+
+
+def growth(
+    entrants: Sequence[Entrant], sizes: Sequence[int], *, rounds: int, threads: int = 1
+) -> dict[int, dict[str, Latency]]:
+    """Time the steps on parameters alone, as many as in `sizes`, in twelve square-ish tensors."""
+    generator = torch.Generator().manual_seed(0)
+    found = {}
+    for size in sizes:
+        shapes = growth_shapes(size)
+        tensors = nn.ParameterList(torch.randn(s, generator=generator) for s in shapes)
+        for tensor in tensors:
+            tensor.grad = torch.randn(tensor.shape, generator=generator)
+        found[size] = measure_latency(
+            entrants, tensors, None, weight_decay=1e-4, rounds=rounds, threads=threads
+        )
+    return found
+
+
+def growth_shapes(size: int) -> list[tuple[int, int]]:
+    """Return the shapes of twelve matrices with about `size` elements together."""
+    side = max(1, round((size / GROWTH_TENSORS) ** 0.5))
+    return [(side, max(1, round(size / GROWTH_TENSORS / side)))] * GROWTH_TENSORS
+
+
+@contextmanager
+def one_thread_count(threads: int) -> Iterator[None]:
+    """Let torch use so many threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _latency(samples: Sequence[float], reference: Sequence[float]) -> Latency:
+    ratios = [a / b for a, b in zip(samples, reference, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    extra = statistics.median(a - b for a, b in zip(samples, reference, strict=True))
+    return Latency(statistics.median(samples), extra, middle, low, high)

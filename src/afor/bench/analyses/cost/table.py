@@ -1,0 +1,139 @@
+"""The cost of a step as a table, ours below the paper's where both measured the same network."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.report.tables.formats import Column, Row, Table, TableCell
+from afor.bench.report.tables.paper import COST_LABELS
+from afor.bench.report.tables.paper import cost_table as hand_written_table
+from afor.bench.stats.labels import backbone_label, dataset_label, optimizer_label
+from afor.bench.stats.paper_numbers import published
+from afor.bench.study.schema import paper_backbone
+
+PAPER_PLACE = ("eegnet", "deap")  # Table VI
+# Rows of ours in their order; what has no label of the paper is ours alone.
+LABELS = {
+    "kflops": "FLOPs (K)",
+    "extra_kflops": COST_LABELS["extra_kflops"],
+    "pass_mflops": "own passes (M FLOPs a step)",
+    "state_kb": COST_LABELS["state_kb"],
+    "latency_ratio": "time / Adam's",
+    "extra_ms": COST_LABELS["extra_ms"],
+}
+IMPLEMENTATIONS = (" fused", " for-loop")
+
+
+def cost_table(ours: Mapping[str, Any]) -> Table:
+    """Return the table of what `afor cost --json` wrote.
+
+    A file with measures alone, {measure: {optimizer: value}}, stands below the paper's table.
+    """
+    if "measures" not in ours:
+        return hand_written_table(ours)
+    try:
+        return _measured(ours)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"These are not the values that `afor cost --json` writes ({error!r}). Write them anew."
+        ) from error
+
+
+def column_label(name: str) -> str:
+    """Return the heading of an optimizer or of one of its implementations.
+
+    >>> column_label("afor for-loop")
+    'AFOR for-loop'
+    """
+    for suffix in IMPLEMENTATIONS:
+        if name.endswith(suffix):
+            return optimizer_label(name.removesuffix(suffix)) + suffix
+    return optimizer_label(name)
+
+
+def _measured(ours: Mapping[str, Any]) -> Table:
+    measures: Mapping[str, Mapping[str, float]] = ours["measures"]
+    names = list(measures["kflops"])
+    beside = (paper_backbone(ours["backbone"]), ours["dataset"]) == PAPER_PLACE
+    rows, records = [], []
+    if beside:
+        section = published()["cost"]
+        rows.append(Row("paper", heading=True))
+        for key, values in section["cells"].items():
+            rows.append(Row(COST_LABELS[key], _texts(values, names)))
+            records += _records("paper", key, values)
+        rows.append(Row("ours", heading=True))
+    formulas: Mapping[str, str] = ours["formulas"]
+    rows.append(Row("operations", tuple(TableCell(formulas.get(name, "–")) for name in names)))
+    for key, label in LABELS.items():
+        if key in measures:
+            rows.append(Row(label, _texts(measures[key], names)))
+        if key == "latency_ratio":
+            low, high = measures["latency_ratio_low"], measures["latency_ratio_high"]
+            spread = [f"{low[name]:.2f}–{high[name]:.2f}" for name in names]
+            rows.append(Row("… quartiles of rounds", tuple(map(TableCell, spread))))
+    for key, values in measures.items():
+        records += _records("ours", key, values)
+    place = f"{backbone_label(ours['backbone'])} on {dataset_label(ours['dataset'])}"
+    return Table(
+        name="cost",
+        title=f"Cost of one step: {place}, {ours['parameters']:,} parameters in "
+        f"{ours['tensors']} tensors",
+        columns=tuple(Column(column_label(name)) for name in names),
+        rows=tuple(rows),
+        label="Measure",
+        notes=_notes(ours, names, beside=beside),
+        records=tuple(records),
+    )
+
+
+def _notes(ours: Mapping[str, Any], names: list[str], *, beside: bool) -> tuple[str, ...]:
+    flops = ours["measures"]["kflops"]
+    share = 1e3 * max(flops.values()) / ours["network_flops"]
+    kept = ours["measures"]["state_kb"].get("afor")
+    needed = ours["measures"]["needed_state_kb"].get("afor")
+    unknown = {n: found for n, found in ours["unknown_operators"].items() if found}
+    threads = ours["threads"]
+    clock = "processor time of one thread" if threads == 1 else f"wall time on {threads} threads"
+    notes = [
+        *(
+            [f"paper: {published()['cost']['place']}; how it counted is not stated."]
+            if beside
+            else []
+        ),
+        "operations: n parameters, r rows of matrices, k tensors; afor cost --lines afor shows "
+        "them line by line. AdamP: 7n more for what it projects, included in its FLOPs.",
+        f"A forward and backward pass on {ours['batch']} windows takes "
+        f"{ours['network_flops'] / 1e6:,.1f} M FLOPs (torch's counter: matrix products and "
+        f"convolutions), so the dearest step is {100 * share:.2g} % of it.",
+        f"Time: {clock}, median of {ours['rounds']} rounds "
+        "in which all take turns; ratios are taken within rounds.",
+    ]
+    if "adam fused" in names:
+        notes.append(
+            "Adam is torch's default (a for-loop on CPU), AFOR its native kernel: compare AFOR "
+            "with Adam fused, and AFOR for-loop with Adam."
+        )
+    if kept is not None:
+        notes.append(
+            f"State: all tensors kept; Python counters count as nothing. AFOR keeps "
+            f"{kept:.2f} KB, of which score, standardised score and β₂ of the last step are for "
+            f"looking at; {needed:.2f} KB without them."
+        )
+    for name, found in unknown.items():
+        notes.append(f"{name}: operators without a rule, not counted: {', '.join(found)}.")
+    if set(names) & {"sophia"}:
+        notes.append("Sophia: its second pass, every 10 steps, is in its time.")
+    return tuple(notes)
+
+
+def _texts(values: Mapping[str, float], names: list[str]) -> tuple[TableCell, ...]:
+    texts = [f"{values[n]:.2f}".replace("-", "−") if n in values else "–" for n in names]
+    return tuple(map(TableCell, texts))
+
+
+def _records(source: str, key: str, values: Mapping[str, float]) -> list[dict[str, object]]:
+    return [
+        {"source": source, "measure": key, "optimizer": name, "value": value}
+        for name, value in values.items()
+    ]

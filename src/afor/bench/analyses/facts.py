@@ -1,0 +1,260 @@
+"""Four properties of the paper's equations and released code, each shown by a small computation.
+
+    for make in FACTS.values():
+        print(make().statement)
+
+They say what follows from the equations as printed. Whether it matters for a result is a question
+for a study, not for this module.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from afor import reference
+
+# Defaults of the method, Sec. III.
+LOW, HIGH = 0.99, 0.999  # the bounds of beta2
+CLIP = 5.0  # of the z-score
+AWAKE_RMS = 0.5  # as `afor memory` has it: beta2 is then an eighth of its range off the middle
+WINDOW = 200  # steps over which the size of the z-scores is read
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One property: what holds, the numbers that show it, and how far it carries."""
+
+    name: str
+    statement: str
+    values: Mapping[str, Any]
+    fairly: str
+
+
+def nsal_dgat_fact(seeds: int = 200) -> Fact:
+    """Count the initialisations of the released NSAL-DGAT whose adjacency is NaN."""
+    from afor.bench.models.authors.nsal_dgat import PublishedAdjacency
+
+    def nan_share(channels: int, *, keep_a_unit: bool = False) -> float:
+        found = 0
+        for seed in range(seeds):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                adjacency = PublishedAdjacency(channels, repair=keep_a_unit)
+            adjacency.repair = False  # with a unit, but without the self-loops
+            with torch.no_grad():
+                found += bool(adjacency().isnan().any())
+        return found / seeds
+
+    shares = {channels: nan_share(channels) for channels in (6, 11, 12, 22, 32)}
+    one_unit = nan_share(6, keep_a_unit=True)
+    return Fact(
+        name="nsal-dgat",
+        statement=(
+            "The released NSAL-DGAT cannot have produced the paper's ISRUC column: with six "
+            "channels its bottleneck has 36 // 128 = 0 units, and every output is NaN."
+        ),
+        values={
+            "seeds": seeds,
+            "share of NaN by channels": shares,
+            "share of NaN with one unit at 6 channels": one_unit,
+        },
+        fairly=(
+            "A bottleneck of one unit would give numbers for nine seeds of ten; a form that was "
+            "run but not released may have had one."
+        ),
+    )
+
+
+def mean_beta2_fact(steps: int = 30_000) -> Fact:
+    """Bound the mean of beta2 in a steady state by a linear program, and try four score series."""
+    low, high = mean_beta2_range()
+    return Fact(
+        name="mean-beta2",
+        statement=(
+            f"In a steady state the mean of beta2 lies in [{low:.5f}, {high:.5f}], whatever the "
+            f"scores: z-scores have mean 0 and a variance of at most 1. A layer cannot settle near "
+            f"a bound of [{LOW}, {HIGH}]."
+        ),
+        values={
+            "range": [low, high],
+            "mean beta2 of score series": {
+                name: steady_mean_beta2(scores) for name, scores in score_series(steps).items()
+            },
+        },
+        fairly=(
+            "It holds for statistics that have settled (memory 1 000 steps) and scores without a "
+            "trend, with or without the clip at 5. Single steps reach both bounds, and before the "
+            "statistics settle beta2 is near the middle anyway."
+        ),
+    )
+
+
+def mean_beta2_range(points: int = 2001) -> tuple[float, float]:
+    """Return the smallest and largest mean of beta2 over all distributions of z-scores.
+
+    Admitted are all distributions with mean 0 and variance at most 1 before the clip at 5, here on
+    a grid from -100 to 100: a linear program in the probabilities of its points.
+    """
+    from scipy.optimize import linprog
+
+    inside = np.linspace(-CLIP, CLIP, points)
+    beyond = np.linspace(CLIP, 20 * CLIP, points // 2)[1:]
+    zscores = np.concatenate([-beyond[::-1], inside, beyond])
+    beta2 = LOW + (HIGH - LOW) / (1 + np.exp(-np.clip(zscores, -CLIP, CLIP)))
+    bounds = []
+    for sign in (1, -1):
+        solved = linprog(
+            sign * beta2,
+            A_ub=[zscores**2],
+            b_ub=[1.0],
+            A_eq=[np.ones_like(zscores), zscores],
+            b_eq=[1.0, 0.0],
+        )
+        bounds.append(sign * float(solved.fun))
+    return bounds[0], bounds[1]
+
+
+def score_series(steps: int) -> dict[str, NDArray[np.float64]]:
+    """Return four kinds of scores over time, from mild to extreme."""
+    rng = np.random.default_rng(0)
+    time = np.arange(steps)
+    return {
+        "normal noise": 1 + 0.1 * rng.standard_normal(steps),
+        "a wave of 100 steps": 1 + np.sin(2 * math.pi * time / 100),
+        "mostly low, one in 16 high": np.where(rng.random(steps) < 1 / 16, 4.0, 0.2),
+        "mostly high, one in 16 low": np.where(rng.random(steps) < 1 / 16, 0.2, 4.0),
+    }
+
+
+def steady_mean_beta2(scores: Sequence[float] | NDArray[np.float64]) -> float:
+    """Run Eqs. (zscore_stats) to (beta2_raw) over scores; return beta2's mean over the last half.
+
+    The statistics start settled, so that no warm-up is in the mean.
+    """
+    mean, variance = float(np.mean(scores)), float(np.var(scores))
+    found = []
+    for score in scores:
+        mean = HIGH * mean + (1 - HIGH) * float(score)
+        delta = float(score) - mean
+        variance = HIGH * variance + (1 - HIGH) * delta**2
+        zscore = min(max(delta / math.sqrt(variance + 1e-8), -CLIP), CLIP)
+        found.append(reference.beta2_raw(zscore, LOW, HIGH))
+    return float(np.mean(found[len(found) // 2 :]))
+
+
+def burst_fact(steps: int = 20_000, scale: float = 10.0, share: float = 0.01) -> Fact:
+    """Compare beta2 in steps whose gradient is larger with beta2 in the others."""
+    traced = trace(steps, burst_scale=scale, burst_share=share)
+    settled = np.arange(steps) >= steps // 2
+    inside = float(traced.beta2[settled & traced.burst].mean())
+    outside = float(traced.beta2[settled & ~traced.burst].mean())
+    return Fact(
+        name="burst",
+        statement=(
+            f"A burst of the gradient raises beta2: gradients {scale:g} times as large in "
+            f"{share:.0%} of the steps give {inside:.4f} there and {outside:.4f} elsewhere. It "
+            f"enters the momentum in the numerator of the score as well as the noise in its "
+            f"denominator."
+        ),
+        values={"beta2 in bursts": inside, "beta2 elsewhere": outside, "steps": steps},
+        fairly=(
+            "Shown for white gradient noise and single steps. The squared burst still enters the "
+            "second moment, with a smaller weight and a longer memory than an ordinary step."
+        ),
+    )
+
+
+def no_fast_channel_fact(steps: int = 16_000) -> Fact:
+    """Compare the first scores and the step of waking up with and without the fast channel."""
+    whole, without = trace(steps), trace(steps, fast_channel=False)
+    woke, woke_without = whole.wake_step(), without.wake_step()
+    first, first_without = float(whole.score[0]), float(without.score[0])
+    later = None if woke is None or woke_without is None else woke_without - woke
+    return Fact(
+        name="no-fast-channel",
+        statement=(
+            f"The ablation w/o FC changes more than the channel: the slow channel starts at 0, so "
+            f"the first score is {first_without:.0f} instead of {first:.1f}, the variance of the "
+            f"scores grows with its square, and the controller sleeps "
+            f"{'longer' if later is None else f'about {later:,} steps longer'}."
+        ),
+        values={
+            "first score": first,
+            "first score w/o FC": first_without,
+            "awake from step": woke,
+            "awake from step w/o FC": woke_without,
+        },
+        fairly=(
+            "Shown for white gradient noise, where AFOR as printed wakes up late too. A start of "
+            "the slow channel at its first residual would remove the difference."
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The controller of one tensor over the steps of a made-up training."""
+
+    beta2: NDArray[np.float64]
+    score: NDArray[np.float64]
+    zscore: NDArray[np.float64]
+    burst: NDArray[np.bool_]
+
+    def wake_step(self) -> int | None:
+        """Return the first window, after the first thousand steps, of clearly moving z-scores."""
+        for start in range(1000, len(self.zscore) - WINDOW, WINDOW):
+            window = self.zscore[start : start + WINDOW]
+            if math.sqrt(float(np.mean(window**2))) > AWAKE_RMS:
+                return start
+        return None
+
+
+def trace(
+    steps: int,
+    *,
+    size: int = 64,
+    seed: int = 0,
+    burst_scale: float = 1.0,
+    burst_share: float = 0.0,
+    fast_channel: bool = True,
+) -> Trace:
+    """Feed AFOR white gradient noise and return what its controller did.
+
+    Args:
+        steps: Number of steps.
+        size: Number of elements of the tensor.
+        seed: Of the noise.
+        burst_scale: Factor of the gradient in a burst.
+        burst_share: Probability that a step is a burst.
+        fast_channel: False for the ablation *w/o FC*.
+
+    """
+    from afor import AFOR
+    from afor.monitor import read
+
+    rng = np.random.default_rng(seed)
+    bursts = rng.random(steps) < burst_share
+    weight = torch.nn.Parameter(torch.zeros(size))
+    optimizer = AFOR([weight], lr=1e-3, fast_channel=fast_channel)
+    rows = []
+    for burst in bursts:
+        noise = rng.standard_normal(size, dtype=np.float32)
+        weight.grad = torch.from_numpy(noise * np.float32(burst_scale if burst else 1.0))
+        optimizer.step()
+        reading = next(iter(read(optimizer).values()))
+        rows.append((reading.beta2, reading.score, reading.zscore))
+    beta2, score, zscore = np.array(rows).T
+    return Trace(beta2, score, zscore, bursts)
+
+
+FACTS: Mapping[str, Callable[[], Fact]] = {
+    "nsal-dgat": nsal_dgat_fact,
+    "mean-beta2": mean_beta2_fact,
+    "burst": burst_fact,
+    "no-fast-channel": no_fast_channel_fact,
+}

@@ -1,0 +1,306 @@
+"""The loss around a solution, in a plane, with the ways of the optimizers projected onto it.
+
+    runs = [find_run(study, optimizer=name) for name in ("adam", "afor")]
+    found = landscape(runs, [record_trajectory(run) for run in runs], center="afor")
+
+Right of the paper's Fig. 1, and Table V; and what the paper leaves out: how much of each path the
+plane shows at all.
+"""
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.analyses.landscape.loss_grid import Watch, evaluate, grid_axis, grid_coordinates
+from afor.bench.analyses.landscape.loss_surface import WINDOWS, BatchNorm, LossSurface
+from afor.bench.analyses.landscape.plane import (
+    Directions,
+    Plane,
+    make_plane,
+    path_length,
+    random_lengths,
+)
+from afor.bench.analyses.landscape.trajectories import Trajectory
+from afor.bench.analyses.replay import ChosenRun
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.output_files import write_output
+from afor.bench.common.seeding import derive_substep
+
+FORMAT = 1
+GRID = 51
+MARGIN = 1.15  # how far beyond the farthest projected point the grid reaches
+
+
+@dataclass(frozen=True)
+class PathInPlane:
+    """What a plane shows of one trajectory, and what it does not."""
+
+    x: list[float]
+    y: list[float]
+    steps: list[int]  # optimizer steps before each point
+    solution: int  # the point the run restores
+    epochs: int
+    projected_loss: list[float]  # of the plane's nearest point, with the center's buffers
+    true_loss: list[float]  # of the weights themselves, with their own buffers
+    minimum_loss: float  # lowest projected loss: the paper's measure
+    minimum_true_loss: float
+    path_length: float  # in the plane: the paper's measure
+    path_length_full: float  # in all dimensions
+    explained_share: float  # of the squared displacement from the start
+    step_share: float  # of the squared steps
+    # Over many other random planes; nan where the plane is not random.
+    random_length_mean: float = math.nan
+    random_length_sd: float = math.nan
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """A loss grid, the paths over it, and how both were made."""
+
+    study: str
+    dataset: str
+    backbone: str
+    fold: int
+    draw: int
+    center: str  # the optimizer at whose solution the plane lies
+    directions: Directions
+    seed: int
+    weights: int  # dimensions of the space
+    span: float
+    windows: int  # that the loss is a mean over
+    training_windows: int  # that there are
+    batch_norm: BatchNorm
+    norm_layers: int
+    every_steps: int  # 0: a point per epoch
+    axis: list[float]
+    loss: list[list[float]]  # a row per value of the second direction
+    paths: dict[str, PathInPlane]
+    workers: int
+    grid_s: float
+
+    @property
+    def place(self) -> str:
+        """Name the run for people."""
+        return f"{self.dataset}, {self.backbone}, fold {self.fold}, draw {self.draw}"
+
+
+@dataclass(frozen=True)
+class Points:
+    """Every point whose loss is asked for: some in the plane, then those of the trajectories."""
+
+    surface: LossSurface
+    plane: Plane
+    coordinates: NDArray[np.float64]
+    center_buffers: NDArray[np.float64]
+    trajectories: Sequence[Trajectory]
+
+    def __len__(self) -> int:
+        return len(self.coordinates) + sum(len(one.weights) for one in self.trajectories)
+
+    def __call__(self, number: int) -> float:
+        """Return the loss of one point."""
+        if number < len(self.coordinates):
+            weights = self.plane.at(self.coordinates[number]).astype(np.float32)
+            return self.surface(weights, self.center_buffers)
+        number -= len(self.coordinates)
+        for one in self.trajectories:
+            if number < len(one.weights):
+                return self.surface(one.weights[number], one.buffers[number])
+            number -= len(one.weights)
+        raise IndexError(number)
+
+
+def landscape(
+    runs: Sequence[ChosenRun],
+    trajectories: Sequence[Trajectory],
+    *,
+    study: str = "",
+    center: str = "",
+    directions: Directions = "random",
+    grid: int = GRID,
+    span: float | None = None,
+    seed: int = 0,
+    windows: int = WINDOWS,
+    batch_norm: BatchNorm = "fixed",
+    every_steps: int = 0,
+    workers: int = 1,
+    watch: Watch | None = None,
+) -> Landscape:
+    """Compute the losses of a grid and of all paths. Raises ConfigError.
+
+    `center` names the optimizer whose solution is the origin: AFOR's if it is there, else the last.
+    Without a `span` the grid just holds all paths.
+    """
+    started = time.perf_counter()
+    by_name = {one.optimizer: one for one in trajectories}
+    center = choose_center([one.optimizer for one in trajectories], center)
+    grid_axis(grid, 1.0 if span is None else span)  # a mistake is told before the work
+    _check_pairing(trajectories)
+    middle, run = by_name[center], next(r for r in runs if r.cell.optimizer == center)
+    surface = LossSurface(run, windows=windows, seed=seed, batch_norm=batch_norm)
+    plane = make_plane(
+        directions,
+        middle.points[middle.solution],
+        np.concatenate([one.points for one in trajectories]),
+        surface.shapes,
+        seed,
+    )
+    places = [plane.coordinates(one.points) for one in trajectories]
+    if span is None:
+        span = MARGIN * max(float(np.abs(place).max()) for place in places)
+    axis = grid_axis(grid, span)
+    points = Points(
+        surface,
+        plane,
+        np.concatenate([grid_coordinates(axis), *places]),
+        middle.buffers[middle.solution],
+        trajectories,
+    )
+    losses = evaluate(points, len(points), workers=workers, watch=watch)
+    sizes = [grid * grid, *[len(place) for place in places] * 2]
+    grid_loss, *path_losses = np.split(losses, np.cumsum(sizes)[:-1])
+    count = len(trajectories)
+    cell = run.cell
+    lengths = np.full((count, 2), math.nan)
+    if directions == "random":
+        drawn = random_lengths([one.points for one in trajectories], derive_substep(seed, 2))
+        lengths = np.stack([drawn.mean(axis=1), drawn.std(axis=1, ddof=1)], axis=1)
+    return Landscape(
+        study=study,
+        dataset=cell.dataset,
+        backbone=cell.backbone,
+        fold=cell.fold,
+        draw=cell.draw,
+        center=center,
+        directions=directions,
+        seed=seed,
+        weights=plane.center.size,
+        span=span,
+        windows=len(surface.indices),
+        training_windows=surface.training_windows,
+        batch_norm=batch_norm,
+        norm_layers=surface.norm_layers,
+        every_steps=every_steps,
+        axis=axis.tolist(),
+        loss=grid_loss.reshape(grid, grid).tolist(),
+        paths={
+            one.optimizer: replace(
+                measure_path(plane, one, projected, true),
+                random_length_mean=float(length[0]),
+                random_length_sd=float(length[1]),
+            )
+            for one, projected, true, length in zip(
+                trajectories, path_losses[:count], path_losses[count:], lengths, strict=True
+            )
+        },
+        workers=workers,
+        grid_s=time.perf_counter() - started,
+    )
+
+
+def choose_center(optimizers: Sequence[str], center: str = "") -> str:
+    """Return the optimizer whose solution is the origin. Raises ConfigError."""
+    if not optimizers or len(set(optimizers)) < len(optimizers):
+        names = ", ".join(optimizers) or "(none)"
+        raise ConfigError(f"optimizers {names}: name at least one, and each of them once.")
+    if center and center not in optimizers:
+        raise ConfigError(
+            f'The center "{center}" is none of the optimizers: {", ".join(optimizers)}. '
+            "Name it among them too."
+        )
+    return center or ("afor" if "afor" in optimizers else optimizers[-1])
+
+
+def measure_path(
+    plane: Plane,
+    trajectory: Trajectory,
+    projected_loss: NDArray[np.float64],
+    true_loss: NDArray[np.float64],
+) -> PathInPlane:
+    """Return all that is said of one trajectory in a plane."""
+    points = trajectory.points
+    x, y = plane.coordinates(points).T
+    return PathInPlane(
+        x=x.tolist(),
+        y=y.tolist(),
+        steps=trajectory.steps.tolist(),
+        solution=trajectory.solution,
+        epochs=trajectory.epochs,
+        projected_loss=projected_loss.tolist(),
+        true_loss=true_loss.tolist(),
+        # Paper: "minimum projected loss", undefined. Here: the loss of the plane at the projected
+        # points of the path, lowest of them, because only that needs both the plane and the path.
+        minimum_loss=float(projected_loss.min()),
+        minimum_true_loss=float(true_loss.min()),
+        # Paper: "projected path length", units and points not stated. Here: in the units of the
+        # weights, all recorded points, because a length must not depend on the directions' scale.
+        path_length=plane.path_length(points),
+        path_length_full=path_length(points),
+        explained_share=plane.explained_share(points),
+        step_share=plane.step_share(points),
+    )
+
+
+def write_landscape(found: Landscape, path: Path) -> None:
+    """Write everything as JSON, which the table, the figure and the report read."""
+    write_output(path, landscape_json(found))
+
+
+def landscape_json(found: Landscape) -> str:
+    """Return everything as JSON; a loss that is not finite is null."""
+    return json.dumps(content_of(found), allow_nan=False) + "\n"
+
+
+def content_of(found: Landscape) -> dict[str, Any]:
+    """Return the JSON object that `read_landscape` reads."""
+    return {"landscape": FORMAT, **_finite(asdict(found))}
+
+
+def read_landscape(content: Mapping[str, Any], where: str) -> Landscape:
+    """Return the landscape a JSON object holds. Raises ConfigError."""
+    try:
+        values = {key: value for key, value in content.items() if key != "landscape"}
+        if content["landscape"] != FORMAT:
+            raise ValueError(f"format {content['landscape']}, not {FORMAT}")
+        paths = {name: PathInPlane(**_numbers(path)) for name, path in values["paths"].items()}
+        loss = [_numbers(row) for row in values["loss"]]
+        if not paths or {len(row) for row in (loss, *loss)} != {len(values["axis"])}:
+            raise ValueError("its grid is not square, or it has no paths")
+        return Landscape(**{**values, "paths": paths, "loss": loss})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"{where} does not hold a landscape ({error!r}). `afor landscape STUDY` writes one."
+        ) from error
+
+
+def _check_pairing(trajectories: Sequence[Trajectory]) -> None:
+    first = trajectories[0]
+    for other in trajectories[1:]:
+        if not np.array_equal(first.weights[0], other.weights[0]):
+            raise ConfigError(
+                f"{first.optimizer} and {other.optimizer} do not start from the same weights, so "
+                "their paths cannot be compared. Choose optimizers of the same seed."
+            )
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _numbers(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_numbers(part) for part in value]
+    return math.nan if value is None else value

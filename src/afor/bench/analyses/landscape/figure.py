@@ -1,0 +1,120 @@
+"""The figure of a loss landscape: contours in the plane, the paths of the optimizers over them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.analyses.landscape.compute import Landscape, PathInPlane
+from afor.bench.report.figures.style import color_of, house_style, marker_of, new_figure, plain
+from afor.bench.stats.labels import backbone_label, dataset_label, optimizer_label, share_text
+
+LEVELS = 14
+SKEWED = 0.3  # where half of the plane lies in less of the range, bands cover equal parts of it
+TICKS = 5  # along each direction
+SHOWN_MARKERS = 12  # per path; a marker for each of 200 epochs would hide the line
+HALO = 1.2  # points of white around a path, which keep it visible on every shade
+AXIS_NAMES = {
+    "random": "random direction {}",
+    "filter": "random direction {}, filter-normalised",
+    "pca": "principal direction {} of the paths",
+}
+
+
+def landscape_figure(found: Landscape) -> Any:
+    """Draw the loss around a solution and all paths; the legend says what the plane keeps."""
+    from matplotlib.patheffects import withStroke
+    from matplotlib.ticker import MaxNLocator
+
+    with house_style():
+        figure, axes = new_figure(90)
+        axis = axes[0, 0]
+        bar = _contours(figure, axis, found)
+        for number, (name, path) in enumerate(_center_last(found)):
+            color, marker = color_of(name, number), marker_of(name, number)
+            share = share_text(path.explained_share)
+            x, y = np.array(path.x), np.array(path.y)
+            halo = [withStroke(linewidth=1.3 + 2 * HALO, foreground="white")]
+            axis.plot(x, y, color=color, linewidth=1.3, zorder=3, path_effects=halo)
+            axis.plot(
+                x, y, color=color, linewidth=1.3, zorder=4, marker=marker, markersize=3,
+                markeredgecolor="white", markeredgewidth=0.4,
+                markevery=max(1, round(len(x) / SHOWN_MARKERS)),
+                label=plain(f"{optimizer_label(name)}: {share} of its path lies in the plane"),
+            )  # fmt: skip
+            axis.plot(
+                x[path.solution], y[path.solution], marker="*", markersize=9, color=color,
+                markeredgecolor="white", markeredgewidth=0.7, zorder=6, linestyle="",
+            )  # fmt: skip
+        start = next(iter(found.paths.values()))
+        axis.plot(
+            start.x[0], start.y[0], marker="o", markersize=5.5, color="white", zorder=5,
+            markeredgecolor="black", markeredgewidth=0.9, linestyle="", label="start of all paths",
+        )  # fmt: skip
+        kept = f"weights that a run keeps; (0, 0): {optimizer_label(found.center)}'s"
+        axis.plot([], [], marker="*", markersize=7, color="#555555", linestyle="",
+                  label=plain(kept))  # fmt: skip
+        span = found.span
+        axis.set(xlim=(-span, span), ylim=(-span, span), aspect="equal")
+        axis.set_xlabel(AXIS_NAMES[found.directions].format(1))
+        axis.set_ylabel(AXIS_NAMES[found.directions].format(2))
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_locator(MaxNLocator(TICKS))
+        axis.set_title(plain(f"{dataset_label(found.dataset)}, {backbone_label(found.backbone)}"))
+        bar.set_label(f"training loss, {found.windows:,} windows")
+        figure.legend(*axis.get_legend_handles_labels(), loc="outside lower left", ncols=1)
+    return figure
+
+
+def _center_last(found: Landscape) -> list[tuple[str, PathInPlane]]:
+    """Return the paths so that the one whose solution is the center is drawn on top."""
+    return sorted(found.paths.items(), key=lambda item: item[0] == found.center)
+
+
+def _contours(figure: Any, axis: Any, found: Landscape) -> Any:
+    from matplotlib import colormaps
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.ticker import FuncFormatter
+
+    loss = np.ma.masked_invalid(np.array(found.loss, dtype=np.float64))
+    levels = contour_levels(loss.compressed())
+    # Low loss is dark; the darkest and the lightest end are left to the paths and their halo.
+    shades = colormaps["GnBu_r"](np.linspace(0.25, 0.95, len(levels) - 1))
+    colors = ListedColormap(shades)
+    x = np.array(found.axis)
+    filled = axis.contourf(x, x, loss, levels, cmap=colors, norm=BoundaryNorm(levels, colors.N))
+    axis.contour(x, x, loss, levels, colors="white", linewidths=0.35)
+    axis.set_facecolor("#F2F2F2")  # where the loss is not finite
+    ticks = levels[::2]
+    bar = figure.colorbar(filled, cax=axis.inset_axes([1.03, 0, 0.05, 1]), ticks=ticks)
+    bar.outline.set_linewidth(0.5)
+    digits = tick_digits(ticks)
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.{digits}f}"))
+    bar.ax.minorticks_off()
+    return bar
+
+
+def contour_levels(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return increasing levels from the lowest to the highest loss, also when all are equal."""
+    if losses.size == 0:
+        return np.array([0.0, 1.0])
+    low, high = float(losses.min()), float(losses.max())
+    if high - low <= 1e-9 * max(abs(high), 1.0):
+        return np.array([low - 0.5e-6, low + 0.5e-6])
+    if np.median(losses) - low < SKEWED * (high - low):
+        return np.unique(np.quantile(losses, np.linspace(0, 1, LEVELS)))
+    levels = np.linspace(low, high, LEVELS)
+    levels[0], levels[-1] = low, high  # rounding must not leave a hole at either end
+    return levels
+
+
+def tick_digits(ticks: NDArray[np.float64]) -> int:
+    """Return how many decimals tell all ticks apart, at least two.
+
+    >>> tick_digits(np.array([1.2314, 1.2316, 1.2319]))
+    4
+    """
+    for digits in range(2, 12):
+        if len({f"{tick:.{digits}f}" for tick in ticks}) == len(ticks):
+            return digits
+    return 12

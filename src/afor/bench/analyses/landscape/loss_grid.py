@@ -1,0 +1,120 @@
+"""A grid in a plane, and a function at many points on all cores.
+
+    values = evaluate(function, 2601, workers=4)  # function(0), function(1), ...
+
+Each point is one call on one thread, so the numbers do not depend on how points are dealt out.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import ConfigError, EngineError
+from afor.bench.common.module_search import safe_start
+
+Function = Callable[[int], float]  # of a point's number; picklable if there are several workers
+Watch = Callable[[int, int], None]  # points done, points in all
+
+LEAST_GRID = 3
+CHUNK = 4  # points a worker takes at once: Ctrl-C waits for these, sending them costs little
+
+
+def grid_axis(points: int, span: float) -> NDArray[np.float64]:
+    """Return the coordinates of a grid from -span to span; an odd number has 0 among them.
+
+    >>> grid_axis(5, 1.0).tolist()
+    [-1.0, -0.5, 0.0, 0.5, 1.0]
+    """
+    if points < LEAST_GRID:
+        raise ConfigError(f"a grid of {points} x {points}: at least {LEAST_GRID} are needed.")
+    if not 0 < span < float("inf"):
+        raise ConfigError(f"span {span}: it must be a number above 0, in units of the directions.")
+    numbers = np.arange(points, dtype=np.float64) - (points - 1) / 2
+    return numbers * np.float64(2 * span / (points - 1))
+
+
+def grid_coordinates(axis: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return all (x, y) of a grid, row by row: x runs fastest."""
+    x, y = np.meshgrid(axis, axis)
+    return np.stack([x.ravel(), y.ravel()], axis=1)
+
+
+def evaluate(
+    function: Function, count: int, *, workers: int = 1, watch: Watch | None = None
+) -> NDArray[np.float64]:
+    """Return function(0) … function(count - 1); each of several workers is a process.
+
+    Several workers are started anew, not forked: a script that asks for them needs the usual
+    `if __name__ == "__main__":`.
+    """
+    from afor.bench.common.devices import repeatable
+
+    if workers < 1:
+        raise ConfigError(f"-j {workers}: at least one worker is needed.")
+    values = np.empty(count)
+    if workers == 1:
+        with repeatable(1):
+            for i in range(count):
+                values[i] = function(i)
+                if watch is not None:
+                    watch(i + 1, count)
+        return values
+    parts = [np.arange(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
+    done = 0
+    with _pool(workers, function) as pool:
+        waiting = {pool.submit(_evaluate_part, part.tolist()): part for part in parts}
+        for ended in as_completed(waiting):
+            part = waiting[ended]
+            values[part] = ended.result()
+            done += len(part)
+            if watch is not None:
+                watch(done, count)
+    return values
+
+
+@contextmanager
+def _pool(workers: int, function: Function) -> Iterator[ProcessPoolExecutor]:
+    import multiprocessing
+    import os
+
+    with safe_start():  # the pool and its first piece of work start processes
+        pool = ProcessPoolExecutor(
+            workers,
+            multiprocessing.get_context("spawn"),  # a forked torch may hang on its own threads
+            initializer=_start,
+            initargs=(os.getpid(), function),
+        )
+        try:
+            yield pool
+        except BrokenProcessPool as error:
+            raise EngineError(
+                "A worker died while it computed losses, perhaps for lack of memory. Use fewer "
+                "workers (-j) or fewer windows (--windows)."
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+_function: Function  # of a worker: what it was started with
+
+
+def _start(parent: int, function: Function) -> None:
+    import signal
+
+    import torch
+
+    from afor.bench.execution.engines.worker import die_with
+
+    global _function
+    die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends us
+    torch.set_num_threads(1)
+    _function = function
+
+
+def _evaluate_part(numbers: list[int]) -> list[float]:
+    return [_function(number) for number in numbers]

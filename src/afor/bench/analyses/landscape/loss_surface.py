@@ -1,0 +1,138 @@
+"""The training loss of a network as a function of its weights, on a fixed set of windows.
+
+    surface = LossSurface(chosen, windows=512)
+    surface(weights, buffers)
+
+A surface can be sent to another process, which reads the windows by itself, once.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.analyses.landscape.trajectories import unflatten
+from afor.bench.analyses.replay import ChosenRun
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.seeding import derive_substep
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from afor.bench.training.batches import Batch
+
+# What batch norm normalises with: "fixed" takes the buffers it is given, "recomputed" the
+# statistics of the windows at these very weights.
+BatchNorm = Literal["fixed", "recomputed"]
+WINDOWS = 512  # a grid of 51 x 51 then takes EEGNet a minute or two
+
+
+class LossSurface:
+    """Mean cross-entropy over some windows of the training subjects, in evaluation mode."""
+
+    def __init__(
+        self,
+        chosen: ChosenRun,
+        *,
+        windows: int = WINDOWS,
+        seed: int = 0,
+        batch_norm: BatchNorm = "fixed",
+    ) -> None:
+        self.chosen = chosen
+        self.batch_norm = check_loss(windows, batch_norm)
+        allowed = chosen.source.indices_of(chosen.settings.split.train)
+        self.training_windows = len(allowed)
+        if 0 < windows < len(allowed):
+            picked = np.random.default_rng(derive_substep(seed, 1)).choice(
+                len(allowed), windows, replace=False
+            )
+            allowed = allowed[np.sort(picked)]
+        self.indices = allowed
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the windows and the network at home; the other process makes its own."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("_batches", "_model")}
+
+    def __call__(
+        self, weights: NDArray[np.floating], buffers: NDArray[np.floating] | None = None
+    ) -> float:
+        """Return the loss at these weights; without buffers batch norm keeps those it has."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        unflatten(self._model, weights, buffers)
+        with torch.no_grad():
+            if self.batch_norm == "recomputed":
+                self._recompute()
+            total = sum(
+                cross_entropy(self._model(batch.inputs), batch.labels, reduction="sum").double()
+                for batch in self._batches
+            )
+        return float(total) / len(self.indices)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the network's parameters, in its order."""
+        return [tuple(p.shape) for p in self._model.parameters()]
+
+    @property
+    def norm_layers(self) -> int:
+        """Return how many layers keep running statistics."""
+        return len(_norms(self._model))
+
+    @cached_property
+    def _model(self) -> "nn.Module":
+        from afor.bench.common.devices import pick_device
+        from afor.bench.common.seeding import isolated
+
+        settings = self.chosen.settings
+        with isolated(settings.seed("weights"), pick_device("cpu")):
+            return self.chosen.make_model().eval()
+
+    @cached_property
+    def _batches(self) -> "list[Batch]":
+        from afor.bench.common.devices import pick_device
+        from afor.bench.training.batches import Side, make_normalize
+        from afor.bench.training.loop import EVALUATION_BATCH
+
+        settings, source, cpu = self.chosen.settings, self.chosen.source, pick_device("cpu")
+        train = settings.split.train
+        normalize = make_normalize(settings.normalization, source, train, cpu)
+        side = Side("training", source, train, normalize, cpu)
+        parts = max(1, round(len(self.indices) / EVALUATION_BATCH))
+        return [side.load(part) for part in np.array_split(self.indices, parts)]
+
+    def _recompute(self) -> None:
+        """Average the statistics of batch norm over the windows; nothing else is in training."""
+        norms = _norms(self._model)
+        usual = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a plain average over the batches
+            norm.train()
+        for batch in self._batches:
+            self._model(batch.inputs)
+        for norm, momentum in zip(norms, usual, strict=True):
+            norm.momentum = momentum
+            norm.eval()
+
+
+def check_loss(windows: int, batch_norm: str) -> BatchNorm:
+    """Return how batch norm is treated, or raise ConfigError if this makes no loss."""
+    if windows < 0 or windows == 1:
+        raise ConfigError(f"windows = {windows}: at least 2 are needed; 0 stands for all.")
+    for known in get_args(BatchNorm):
+        if batch_norm == known:
+            return cast("BatchNorm", known)
+    accepted = ", ".join(get_args(BatchNorm))
+    raise ConfigError(f'batch norm "{batch_norm}" is not known. Accepted: {accepted}.')
+
+
+def _norms(
+    model: "nn.Module",
+) -> "list[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm]":
+    from torch import nn
+
+    norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+    return [m for m in model.modules() if isinstance(m, norms) and m.track_running_stats]

@@ -1,0 +1,181 @@
+"""A plane through the space of all weights: its two directions, and what of a path lies in it.
+
+    plane = random_plane(center, seed=0)
+    plane.coordinates(points), plane.explained_share(points)
+
+Everything here is geometry on float64 arrays; no network, no loss.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.seeding import derive_substep
+
+Directions = Literal["random", "filter", "pca"]
+Vectors = NDArray[np.float64]  # (n, weights), or (n, 2) in the plane
+
+# A direction of which less than this remains, once the first is taken off, is the first again.
+DEPENDENT = 1e-9
+PLANES = 200  # random planes over which a projected length is averaged
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The points center + x·directions[0] + y·directions[1]."""
+
+    kind: Directions
+    center: NDArray[np.float64]  # (weights,)
+    directions: Vectors  # (2, weights), independent; of unit length unless the kind is filter
+
+    def at(self, coordinates: Vectors) -> Vectors:
+        """Return the weights at each (x, y)."""
+        return self.center + coordinates @ self.directions
+
+    def coordinates(self, points: Vectors) -> Vectors:
+        """Return (x, y) of the point of the plane nearest to each of `points`."""
+        # Filter-normalised directions are not quite orthogonal: least squares, not dot products.
+        overlap = self.directions @ self.directions.T
+        solved = np.linalg.solve(overlap, self.directions @ (points - self.center).T)
+        return np.asarray(solved.T, dtype=np.float64)
+
+    def path_length(self, points: Vectors) -> float:
+        """Return the length of the projected path, in the units of the weights."""
+        return path_length(self.coordinates(points) @ self.directions)
+
+    def explained_share(self, points: Vectors) -> float:
+        """Return the share of the squared displacement from the path's start that it keeps."""
+        moved = points - points[0]
+        return _share(self._within(moved), moved)
+
+    def step_share(self, points: Vectors) -> float:
+        """Return the share of the squared steps, one point to the next, that it keeps."""
+        steps = np.diff(points, axis=0)
+        return _share(self._within(steps), steps)
+
+    def _within(self, moves: Vectors) -> Vectors:
+        return self.coordinates(moves + self.center) @ self.directions
+
+
+def make_plane(
+    kind: Directions,
+    center: NDArray[np.float64],
+    points: Vectors,
+    shapes: Sequence[tuple[int, ...]],
+    seed: int,
+) -> Plane:
+    """Return the plane of a kind: `points` decide that of PCA, `seed` the random ones."""
+    check_directions(kind)
+    if kind == "pca":
+        return pca_plane(center, points)
+    return random_plane(center, seed) if kind == "random" else filter_plane(center, shapes, seed)
+
+
+def check_directions(kind: str) -> Directions:
+    """Return the kind of a plane, or raise ConfigError with the accepted ones."""
+    for known in get_args(Directions):
+        if kind == known:
+            return cast("Directions", known)
+    accepted = ", ".join(get_args(Directions))
+    raise ConfigError(f'directions "{kind}" are not known. Accepted: {accepted}.')
+
+
+def random_plane(center: NDArray[np.float64], seed: int) -> Plane:
+    """Return a plane of two Gaussian directions, made orthonormal."""
+    return Plane("random", center, gram_schmidt(_gaussian(center.size, seed)))
+
+
+def filter_plane(
+    center: NDArray[np.float64], shapes: Sequence[tuple[int, ...]], seed: int
+) -> Plane:
+    """Return a random plane in which each filter of a direction is as long as that of the center.
+
+    Filter normalisation of Li et al. 2018 (NeurIPS, "Visualizing the loss landscape of neural
+    nets"): a filter is a row of a tensor's first dimension. Tensors of one dimension, so biases
+    and the scales of batch norm, do not move, as in the figures of that paper.
+    """
+    raw = gram_schmidt(_gaussian(center.size, seed))
+    scaled = np.zeros_like(raw)
+    start = 0
+    for shape in shapes:
+        stop = start + int(np.prod(shape))
+        if len(shape) > 1:
+            weights = np.linalg.norm(center[start:stop].reshape(shape[0], -1), axis=1)
+            for direction, result in zip(raw, scaled, strict=True):
+                filters = direction[start:stop].reshape(shape[0], -1)
+                ratio = weights / np.linalg.norm(filters, axis=1)
+                result[start:stop] = (filters * ratio[:, None]).ravel()
+        start = stop
+    gram_schmidt(scaled)  # refuses directions that filters of one weight made equal
+    return Plane("filter", center, scaled)
+
+
+def pca_plane(center: NDArray[np.float64], points: Vectors) -> Plane:
+    """Return the plane through the center that keeps most of the points' squared distance to it."""
+    moved = points - center
+    _, sizes, axes = np.linalg.svd(moved, full_matrices=False)
+    if len(sizes) < 2 or sizes[1] <= DEPENDENT * sizes[0]:
+        raise ConfigError(
+            "The trajectories lie on a line, which spans no plane. Train for more epochs, record "
+            "more points, or take random directions."
+        )
+    # The sign of a principal axis is arbitrary: let the first point lie at x, y >= 0.
+    signs = np.where(axes[:2] @ moved[0] < 0, -1.0, 1.0)
+    return Plane("pca", center, axes[:2] * signs[:, None])
+
+
+def gram_schmidt(vectors: Vectors) -> Vectors:
+    """Return orthonormal directions of the same span; raises ConfigError if one is spanned already.
+
+    >>> gram_schmidt(np.array([[2.0, 0.0], [1.0, 3.0]])).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    found: list[NDArray[np.float64]] = []
+    for number, vector in enumerate(vectors, start=1):
+        rest = vector.astype(np.float64)
+        for _ in range(2):  # the second pass takes off what rounding left of the first
+            for direction in found:
+                rest = rest - (direction @ rest) * direction
+        length = np.linalg.norm(rest)
+        if not length > DEPENDENT * np.linalg.norm(vector):
+            raise ConfigError(
+                f"Direction {number} lies in the span of those before it, or is zero: together "
+                "they span no plane. Take another seed or other directions."
+            )
+        found.append(rest / length)
+    return np.array(found)
+
+
+def random_lengths(paths: Sequence[Vectors], seed: int, planes: int = PLANES) -> Vectors:
+    """Return the length of each path in each of many random planes, (paths, planes).
+
+    One plane is one draw; this says how far the next one would come out elsewhere.
+    """
+    found = np.empty((len(paths), planes))
+    for number in range(planes):
+        size = paths[0].shape[1]
+        directions = gram_schmidt(_gaussian(size, derive_substep(seed, number))).T
+        found[:, number] = [path_length(points @ directions) for points in paths]
+    return found
+
+
+def path_length(points: Vectors) -> float:
+    """Return the length of the polyline through the points.
+
+    >>> path_length(np.array([[0.0, 0.0], [3.0, 4.0], [3.0, 5.0]]))
+    6.0
+    """
+    return float(np.linalg.norm(np.diff(points, axis=0), axis=1).sum())
+
+
+def _gaussian(size: int, seed: int) -> Vectors:
+    return np.random.default_rng(seed).standard_normal((2, size))
+
+
+def _share(kept: Vectors, whole: Vectors) -> float:
+    total = float((whole**2).sum())
+    return float((kept**2).sum()) / total if total > 0 else float("nan")

@@ -1,0 +1,87 @@
+"""A landscape in words: how it was made, its numbers, and what they cannot say."""
+
+import math
+
+import numpy as np
+
+from afor.bench.analyses.landscape.compute import Landscape
+from afor.bench.analyses.landscape.plane import PLANES
+from afor.bench.stats.labels import optimizer_label, share_text
+
+
+def describe(found: Landscape) -> str:
+    """Return what was found, in words and one small table."""
+    points = len(found.axis)
+    kinds = {
+        "random": "two random directions, made orthonormal",
+        "filter": "two random directions, filter-normalised; biases and batch norm do not move",
+        "pca": "the two principal directions of all paths",
+    }
+    norm = "statistics of the center" if found.batch_norm == "fixed" else "recomputed at each point"
+    lines = [
+        f"{found.study}: {found.place}; center: {optimizer_label(found.center)}'s solution",
+        f"plane: {kinds[found.directions]}, seed {found.seed}; {found.weights:,} weights",
+        f"loss: {found.windows:,} of {found.training_windows:,} training windows, evaluation mode, "
+        f"batch norm ({found.norm_layers} layers): {norm}",
+        f"grid: {points} x {points} from {-found.span:.4g} to {found.span:.4g}; all losses in "
+        f"{found.grid_s:.0f} s on {found.workers} core{'s' if found.workers > 1 else ''}",
+        "",
+        f"{'':12s}{'min. loss':>12s}{'min. loss':>12s}{'length':>10s}{'length':>10s}"
+        f"{'path in':>12s}{'steps in':>12s}{'epochs':>8s}",
+        f"{'':12s}{'projected':>12s}{'true':>12s}{'in plane':>10s}{'all dim.':>10s}"
+        f"{'the plane':>12s}{'the plane':>12s}{'':>8s}",
+    ]
+    lines += [
+        f"{optimizer_label(name):12s}{path.minimum_loss:12.4f}{path.minimum_true_loss:12.4f}"
+        f"{path.path_length:10.3f}{path.path_length_full:10.3f}"
+        f"{share_text(path.explained_share):>12s}{share_text(path.step_share):>12s}{path.epochs:8d}"
+        for name, path in found.paths.items()
+    ]
+    return "\n".join([*lines, "", *findings(found)])
+
+
+def findings(found: Landscape) -> list[str]:
+    """Say what the numbers mean, and what they cannot."""
+    shares = [path.explained_share for path in found.paths.values()]
+    texts = [
+        f"The plane keeps {share_text(min(shares))} to {share_text(max(shares))} of the squared "
+        "displacement of the paths."
+    ]
+    if found.directions != "pca":
+        texts[0] += (
+            f" Two random directions of {found.weights:,} keep {share_text(2 / found.weights)} of "
+            "any path on average: such a picture shows the shadows of the paths, not the paths."
+        )
+    losses = np.array(found.loss)
+    losses = losses[np.isfinite(losses)]
+    true = np.concatenate([path.true_loss for path in found.paths.values()])
+    if losses.size:
+        texts.append(
+            f"Over the whole grid the loss varies by {np.ptp(losses):.2g}; along the true paths it "
+            f"varies by {np.ptp(true):.2g}."
+        )
+    label = optimizer_label(found.center)
+    texts.append(
+        f"{label}'s solution lies in the middle, where its projected loss is its true one; every "
+        f"other projected loss is that of {label}'s weights, moved by what the plane keeps of a "
+        "path. Compare optimizers by the true loss."
+    )
+    spread = [
+        f"{path.random_length_mean:.3g} ± {path.random_length_sd:.2g} ({optimizer_label(name)})"
+        for name, path in found.paths.items()
+        if not math.isnan(path.random_length_mean)
+    ]
+    if spread:
+        texts.append(
+            f"Length in the plane depends on the plane: mean ± SD over {PLANES} random ones "
+            f"{', '.join(spread)}."
+        )
+    epochs = {path.epochs for path in found.paths.values()}
+    if len(epochs) > 1:
+        texts.append(
+            "The runs ended after different numbers of epochs (early stopping), so their lengths "
+            "do not compare."
+        )
+    if any(max(map(abs, (*p.x, *p.y))) > found.span for p in found.paths.values()):
+        texts.append("A path leaves the grid; without --span the grid holds all of them.")
+    return texts

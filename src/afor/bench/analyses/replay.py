@@ -1,0 +1,109 @@
+"""One run of a study, trained again while somebody watches: what the analyses are made from.
+
+    chosen = find_run(load_study("demo"), optimizer="afor", fold=0, draw=0)
+    record = replay(chosen, watch_step=look)
+
+Weights, batches and dropout are those of the study, so what is seen here is what happened there.
+"""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.execution.runner import open_sources
+from afor.bench.study.plan import Cell, make_plan
+from afor.bench.study.schema import Study
+from afor.bench.training.execute import input_shape, run_settings
+from afor.bench.training.record import RunRecord
+from afor.bench.training.run_spec import RunSettings
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from afor.bench.data.window_source import WindowSource
+    from afor.bench.training.loop import Watch, WatchStep
+
+
+@dataclass(frozen=True)
+class ChosenRun:
+    """A run of a study with the windows it needs."""
+
+    cell: Cell
+    source: "WindowSource"
+
+    @property
+    def settings(self) -> RunSettings:
+        """Return what `train` is called with."""
+        return run_settings(self.cell.spec)
+
+    def make_model(self) -> "nn.Module":
+        """Build the network; its weights come from torch's global generator."""
+        from afor.bench.models.registry import build_backbone
+
+        backbone = self.cell.spec["backbone"]
+        return build_backbone(backbone["name"], input_shape(self.source), **backbone["settings"])
+
+    @property
+    def place(self) -> str:
+        """Name the run for people."""
+        c = self.cell
+        return f"{c.dataset}, {c.backbone}, {c.optimizer}, fold {c.fold}, draw {c.draw}"
+
+
+def find_run(
+    study: Study,
+    *,
+    dataset: str = "",
+    backbone: str = "",
+    optimizer: str = "afor",
+    fold: int = 0,
+    draw: int = 0,
+    cache_dir: Path | None = None,
+) -> ChosenRun:
+    """Choose one run; an empty name stands for the first of the study. Raises ConfigError."""
+    dataset = _one_of("data set", dataset, [entry.name for entry in study.datasets])
+    backbone = _one_of("backbone", backbone, [entry.name for entry in study.backbones])
+    optimizer = _one_of("optimizer", optimizer, [entry.name for entry in study.optimizers])
+    alone = study.model_copy(
+        update={
+            "datasets": [entry for entry in study.datasets if entry.name == dataset],
+            "backbones": [entry for entry in study.backbones if entry.name == backbone],
+            "optimizers": [entry for entry in study.optimizers if entry.name == optimizer],
+        }
+    )
+    sources = open_sources(alone, cache_dir)
+    cells = make_plan(alone, sources).cells
+    for cell in cells:
+        if (cell.fold, cell.draw) == (fold, draw):
+            return ChosenRun(cell, sources[dataset])
+    folds = sorted({cell.fold for cell in cells})
+    draws = sorted({cell.draw for cell in cells})
+    raise ConfigError(
+        f"{study.name} has no fold {fold} with draw {draw}. "
+        f"Folds: {folds[0]} to {folds[-1]}; draws: {draws[0]} to {draws[-1]}."
+    )
+
+
+def replay(
+    chosen: ChosenRun,
+    watch: "Watch | None" = None,
+    watch_step: "WatchStep | None" = None,
+) -> RunRecord:
+    """Train the run from its beginning to its end; the record is that of the study, bit by bit."""
+    from afor.bench.training.loop import train
+
+    return train(chosen.settings, chosen.source, chosen.make_model, watch, watch_step)
+
+
+def _one_of(kind: str, wanted: str, there: Iterable[str]) -> str:
+    names = list(there)
+    if not wanted:
+        return names[0]
+    if wanted in names:
+        return wanted
+    near = difflib.get_close_matches(wanted, names, n=1)
+    hint = f' Did you mean "{near[0]}"?' if near else ""
+    raise ConfigError(f'The study has no {kind} "{wanted}".{hint} It has {", ".join(names)}.')

@@ -1,1 +1,0 @@
-"""What a single training shows: memory, landscape, shift, cost, theory."""

@@ -1,0 +1,129 @@
+"""What works on this machine, and what to do about what does not."""
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Verdict = Literal["ok", "note", "missing", "broken"]
+
+EXTRAS = {
+    "bench": ("numpy", "scipy", "sklearn", "pandas", "matplotlib", "mne", "pydantic", "plotly"),
+    "dask": ("dask", "distributed"),
+    "moabb": ("moabb",),
+}
+WITHOUT_KERNEL = (
+    "on the CPU a step on a small network then takes several times as long: more than torch's Adam "
+    "instead of a fifth of it (EEGNet; benchmarks/no_kernel.py)"
+)
+LITTLE_DISK_BYTES = 2 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    subject: str
+    verdict: Verdict
+    text: str
+
+
+def examine(folder: Path) -> Iterator[Finding]:
+    """Yield what was found; `folder` is where results would go."""
+    yield Finding("python", "ok", f"{platform.python_version()} on {platform.platform()}")
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        yield Finding("torch", "broken", f"does not import ({error}): pip install torch")
+        return
+    yield Finding("torch", "ok", torch.__version__)
+    yield _cores(torch.get_num_threads())
+    yield _kernel()
+    yield from _accelerators()
+    for extra, modules in EXTRAS.items():
+        absent = [name for name in modules if importlib.util.find_spec(name) is None]
+        if absent:
+            text = f"without {', '.join(absent)}: pip install 'afor[{extra}]'"
+            yield Finding(f"extra {extra}", "missing", text)
+        else:
+            yield Finding(f"extra {extra}", "ok", "installed")
+    has_parquet = importlib.util.find_spec("pyarrow") is not None
+    text = "installed" if has_parquet else "pip install pyarrow, for export to Parquet"
+    yield Finding("parquet", "ok" if has_parquet else "missing", text)
+    yield _name_clash()
+    yield _disk(folder)
+
+
+def _cores(torch_threads: int) -> Finding:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    text = f"{usable} usable; torch would take {torch_threads}, a study fixes its own (1)"
+    return Finding("cores", "ok", text)
+
+
+def _kernel() -> Finding:
+    from afor.native.binding import ISA_VARIABLE, instruction_set, unavailable_reason
+
+    reason = unavailable_reason()
+    if reason is None:
+        text = f"compiled and loaded; AFOR uses it on the CPU, instruction set {instruction_set()}"
+        if os.environ.get(ISA_VARIABLE):
+            text += f" (chosen by {ISA_VARIABLE})"
+        return Finding("native kernel", "ok", text)
+    text = f"{reason}. AFOR works without it; {WITHOUT_KERNEL}"
+    return Finding("native kernel", "missing", text)
+
+
+def _accelerators() -> Iterator[Finding]:
+    import torch
+
+    if torch.cuda.is_available():
+        names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+        yield Finding("cuda", "ok", names)
+    else:
+        yield Finding("cuda", "note", "no device")
+    yield Finding("cuda fused", "note", "CUDA fused path not yet run on a GPU")
+    if torch.backends.mps.is_available():
+        yield Finding("mps", "ok", "available")
+
+
+def _name_clash() -> Finding:
+    """Look for `AFOR.py` of afor-optimizer, which hides `afor` where case does not count."""
+    places = [Path(entry or ".") for entry in sys.path]
+    found = [place / "AFOR.py" for place in places if _has_exactly(place, "AFOR.py")]
+    if not found:
+        return Finding("afor-optimizer", "ok", "not installed, no clash of names")
+    if _ignores_case(found[0].parent):
+        text = (
+            f"{found[0]} of afor-optimizer hides this package, because this disk does not tell "
+            f"upper from lower case: pip uninstall afor-optimizer"
+        )
+        return Finding("afor-optimizer", "broken", text)
+    text = f"{found[0]} is there; no clash on this disk, one on disks that ignore case"
+    return Finding("afor-optimizer", "note", text)
+
+
+def _has_exactly(folder: Path, name: str) -> bool:
+    try:
+        return any(entry.name == name for entry in folder.iterdir())
+    except OSError:
+        return False
+
+
+def _ignores_case(folder: Path) -> bool:
+    return (folder / "aFoR.pY").exists()
+
+
+def _disk(folder: Path) -> Finding:
+    place = folder.resolve()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    text = f"{free / 1e9:.1f} GB free for results in {folder}"
+    if not os.access(place, os.W_OK):
+        return Finding("disk", "broken", f"{place} is not writable: run elsewhere or use --store")
+    return Finding("disk", "ok" if free > LITTLE_DISK_BYTES else "note", text)

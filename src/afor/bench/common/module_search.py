@@ -1,0 +1,151 @@
+"""Where the modules are looked for that a study names as `module:name`, in workers too.
+
+A module is looked for where Python looks (installed packages, PYTHONPATH), and then beside the
+study file. The folder of the study goes to the end of `sys.path`, and only when it holds a module
+that the study names, so no file in it can take the place of an installed package.
+"""
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+from afor.bench.common.errors import ConfigError
+
+# What `python -c` runs in a worker: the folders of the driver that it lacks come last.
+BOOTSTRAP = (
+    "import sys; sys.path += [p for p in sys.argv[3:] if p not in sys.path]; "
+    "from afor.bench.execution.engines.worker import main; main()"
+)
+ADVICE = (
+    "Install it in this environment, put its folder on PYTHONPATH, or put the module beside the "
+    "study file."
+)
+
+_folders: list[Path] = []  # of the study files that were read in this process
+_used: list[str] = []  # those among them that are on sys.path by our doing
+
+
+def look_beside(study_file: Path) -> None:
+    """Let modules that a study names be found beside its file, after everything installed."""
+    folder = study_file.resolve().parent
+    if folder in _folders:
+        _folders.remove(folder)
+    _folders.append(folder)
+
+
+def import_named(target: str, what: str, advice: str = ADVICE) -> ModuleType:
+    """Import the module of `module:name`.
+
+    Args:
+        target: The name as a study or a spec gives it.
+        what: What the name stands for in messages, such as "trainer".
+        advice: What to do when the module cannot be imported.
+
+    Raises:
+        ConfigError: The name has another form, or the module cannot be imported.
+
+    """
+    module, separator, name = target.partition(":")
+    parts = module.split(".")
+    if not separator or not all(part.isidentifier() for part in (*parts, name)):
+        raise ConfigError(
+            f'{what} "{target}" is not of the form module:name, such as my_lab.models:Net. Give '
+            f"the full name of a module, a colon and a name in it."
+        )
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != parts[0] or not _use_folder_with(parts[0]):
+            raise _not_imported(target, what, error, advice) from error
+    except (Exception, SystemExit) as error:
+        raise _not_imported(target, what, error, advice) from error
+    try:
+        return importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        raise _not_imported(target, what, error, advice) from error
+
+
+def returns(function: object, expected: type, names: Iterable[str]) -> bool:
+    """Tell whether a Python function is annotated to return `expected` or a subclass of it.
+
+    An annotation that is text is looked up in the function's module; `names` are the spellings
+    accepted where it cannot be found there, as with imports for type checkers only.
+    """
+    if not isinstance(function, FunctionType):
+        return False
+    annotation = function.__annotations__.get("return")
+    if isinstance(annotation, str):
+        text = annotation.strip("'\" ")
+        first, *rest = text.split(".")
+        annotation = function.__globals__.get(first)
+        for attribute in rest:
+            annotation = getattr(annotation, attribute, None)
+        if annotation is None:
+            return text in names
+    return isinstance(annotation, type) and issubclass(annotation, expected)
+
+
+def is_trainer(function: object) -> bool:
+    """Tell whether this is a Python function of two arguments, the spec and the windows."""
+    if not isinstance(function, FunctionType):
+        return False
+    parameters = inspect.signature(function).parameters.values()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in parameters if p.default is p.empty]
+    return len(required) == 2 and all(p.kind in positional for p in required)
+
+
+def search_folders() -> list[str]:
+    """Return the folders of `sys.path` as absolute paths, for workers on this machine."""
+    return [str(entry) or str(Path.cwd()) for entry in sys.path]
+
+
+def used_folders() -> list[str]:
+    """Return the folders of study files on `sys.path`, for workers on other machines."""
+    return list(_used)
+
+
+def add_folders(folders: Iterable[str]) -> None:
+    """Put folders that exist here at the end of `sys.path`, where they shadow nothing."""
+    for folder in folders:
+        if folder not in sys.path and Path(folder).is_dir():
+            sys.path.append(folder)
+            importlib.invalidate_caches()
+
+
+@contextmanager
+def safe_start() -> Iterator[None]:
+    """Start processes inside the block without the current folder on their `sys.path`."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("PYTHONSAFEPATH", None)
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
+
+
+def _use_folder_with(module: str) -> bool:
+    """Put the latest study folder that holds this module on `sys.path`; False for none."""
+    for folder in reversed(_folders):
+        if (folder / f"{module}.py").is_file() or (folder / module).is_dir():
+            if str(folder) not in _used:
+                _used.append(str(folder))
+            add_folders([str(folder)])
+            return True
+    return False
+
+
+def _not_imported(target: str, what: str, error: BaseException, advice: str) -> ConfigError:
+    module = target.partition(":")[0]
+    return ConfigError(
+        f'{what} "{target}": module "{module}" cannot be imported ({type(error).__name__}: '
+        f"{error}). {advice}"
+    )

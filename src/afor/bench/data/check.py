@@ -1,0 +1,142 @@
+"""Look at every subject of a data set and say what is there, what is odd and what is wrong."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from afor.bench.common.errors import DataError
+from afor.bench.data.cache import PreparedSubject, open_cache
+from afor.bench.data.catalog import STAND_IN_NOTE, get_dataset
+from afor.bench.data.checksums import Ledger
+from afor.bench.data.loading import (
+    Progress,
+    check_together,
+    choose_subjects,
+    prepare_subject,
+    resolve_root,
+)
+
+
+@dataclass(frozen=True)
+class SubjectLine:
+    """What one line of the check says."""
+
+    subject: str
+    trials: int
+    classes: Mapping[str, int]
+    seconds: float
+    channels: int
+    rate_hz: float
+    notes: tuple[str, ...]
+    checksum: str  # of the source files together, first digits
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The result of checking a data set; it is sound when ``faults`` is empty."""
+
+    dataset: str
+    root: str
+    subjects: tuple[SubjectLine, ...]
+    totals: Mapping[str, int]
+    published: Mapping[str, int]
+    notes: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return asdict(self)
+
+
+def check_dataset(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    subjects: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    cache_dir: str | Path | None = None,
+    progress: Progress | None = None,
+) -> CheckReport:
+    """Read every byte of every subject again; faults are collected, not raised."""
+    dataset = get_dataset(name)
+    settings = dataset.parse(options or {})
+    place = resolve_root(dataset, root)
+    cache = open_cache(cache_dir)
+    chosen = choose_subjects(dataset, place, settings, subjects, exclude)
+    ledger = Ledger(cache, place)
+    prepared: list[PreparedSubject] = []
+    faults: list[str] = []
+    for done, subject in enumerate(chosen):
+        if progress:
+            progress(done, len(chosen), subject)
+        try:
+            prepared.append(
+                prepare_subject(dataset, place, subject, settings, cache, ledger, verify=True)
+            )
+        except DataError as error:
+            faults.append(str(error))
+    ledger.save()
+    if progress:
+        progress(len(chosen), len(chosen), "")
+    if prepared:
+        try:
+            check_together(name, prepared)
+        except DataError as error:
+            faults.append(str(error))
+    totals: Counter[str] = Counter()
+    for subject_data in prepared:
+        totals.update(_named_counts(subject_data))
+    notes = []
+    left_out = dict(dataset.excluded(settings)) if dataset.excluded else {}
+    left_out |= dict.fromkeys(exclude, "excluded by name")
+    present = [s for s in dataset.find(place, settings) if s in left_out and s not in chosen]
+    notes += [f"{subject} is left out: {left_out[subject]}" for subject in present]
+    expected = [s for s in dataset.info.subjects if s not in left_out]
+    missing = [s for s in expected if s not in chosen]
+    published: dict[str, int] = {}
+    is_stand_in = any(STAND_IN_NOTE in subject_data.notes for subject_data in prepared)
+    if is_stand_in:
+        notes.append(f"{place} holds {STAND_IN_NOTE}")
+    if missing and subjects is None:
+        here = f"{len(expected) - len(missing)} of {len(expected)} subjects are here"
+        unknown = "; published totals are for a complete copy" if dataset.published else ""
+        notes.append(here + unknown)
+    elif expected and not missing and not exclude and not is_stand_in and dataset.published:
+        published = dataset.published(settings)
+        faults += [
+            f"{name}: {totals[label]} trials of class {label}, published are {count}."
+            for label, count in published.items()
+            if not faults and totals[label] != count
+        ]
+    return CheckReport(
+        dataset=name,
+        root=str(place) if dataset.needs_root else "",
+        subjects=tuple(_line(subject_data) for subject_data in prepared),
+        totals=dict(totals),
+        published=published,
+        notes=tuple(notes),
+        faults=tuple(faults),
+    )
+
+
+def _named_counts(prepared: PreparedSubject) -> dict[str, int]:
+    return dict(zip(prepared.class_names, prepared.class_counts(), strict=True))
+
+
+def _line(prepared: PreparedSubject) -> SubjectLine:
+    import hashlib
+
+    joined = "".join(source.sha256 for source in prepared.sources) or prepared.data_sha256
+    return SubjectLine(
+        subject=prepared.subject,
+        trials=prepared.shape[0],
+        classes=_named_counts(prepared),
+        seconds=prepared.seconds,
+        channels=prepared.shape[1],
+        rate_hz=prepared.rate_hz,
+        notes=prepared.notes,
+        checksum=hashlib.sha256(joined.encode()).hexdigest()[:12],
+    )

@@ -1,0 +1,328 @@
+"""BCI Competition IV 2a: nine subjects imagine left hand, right hand, feet or tongue.
+
+Two releases are read: the competition's GDF files (the classes of the evaluation session lie in a
+separate ``A0xE.mat``), and the ``A0xT.mat``/``A0xE.mat`` of BNCI Horizon 2020.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from afor.bench.common.errors import DataError
+from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.formats.gdf import read_gdf
+from afor.bench.data.formats.mat import read_mat
+from afor.bench.data.preprocessing import PAPER_BAND_HZ, Band, cut_trials, filter_signal
+from afor.bench.data.recording import Recording, require_finite
+from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
+
+RATE_HZ = 250
+N_STORED = 25  # 22 EEG and 3 EOG; EOG is never used to classify
+TRIALS = 288  # a session
+SUBJECTS = tuple(f"A{i:02d}" for i in range(1, 10))
+CHANNELS = (
+    "Fz", "FC3", "FC1", "FCz", "FC2", "FC4", "C5", "C3", "C1", "Cz", "C2",
+    "C4", "C6", "CP3", "CP1", "CPz", "CP2", "CP4", "P1", "Pz", "P2", "POz",
+)  # fmt: skip
+# Only these carry their name in the file; the other EEG channels are all called "EEG".
+NAMED_AT = {0: "Fz", 7: "C3", 9: "Cz", 11: "C4", 19: "Pz"}
+CLASS_NAMES = ("left hand", "right hand", "feet", "tongue")
+TRIAL_START, UNKNOWN_CUE, REJECTED = 768, 783, 1023
+CUES = {769: 0, 770: 1, 771: 2, 772: 3}
+CUE_AFTER_START = 2 * RATE_HZ
+MARKED = {"A01T": 15, "A03T": 18, "A06T": 69}  # trials marked as artifacts, where published
+
+Array = NDArray[np.float64]
+
+
+class Bci2aSettings(DataSettings):
+    """Options; the defaults are the paper's Sec. IV-A."""
+
+    sessions: Literal["TE", "T", "E"] = "TE"
+    start_s: Annotated[float, Field(ge=-2, le=5.5)] = (
+        0.5  # Sec. IV-A: "0.5-3.5 s after cue onset (750 samples)"
+    )
+    stop_s: Annotated[float, Field(ge=-2, le=5.5)] = 3.5
+    band_hz: BandHz = PAPER_BAND_HZ
+    filter_scope: Literal["trial", "continuous"] = "trial"
+    drop_rejected: bool = False
+    window_samples: Samples = 250  # Sec. IV-A: "overlapping 250-point windows"
+    stride_samples: Samples = 125  # "with a 125-point stride"
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """One session before cutting: pieces of signal, each with its cues."""
+
+    signal_uv: Array  # (22, samples), NaN where missing
+    cues: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    rejected: NDArray[np.bool_]
+
+
+def find_subjects(root: Path, settings: Bci2aSettings) -> tuple[str, ...]:
+    """Return the subjects of whom at least one wanted session is there."""
+    return tuple(
+        subject
+        for subject in SUBJECTS
+        if any(_signal_path(root, subject, session) for session in settings.sessions)
+    )
+
+
+def source_files(root: Path, subject: str, settings: Bci2aSettings) -> tuple[Path, ...]:
+    """Return the files of the wanted sessions; DataError when one is missing."""
+    files = []
+    for session in settings.sessions:
+        path = _signal_path(root, subject, session)
+        if path is None:
+            raise DataError(
+                f"BCI IV 2a subject {subject}: neither {subject}{session}.gdf nor .mat in {root}. "
+                f"Get it from {INFO.where}, or choose sessions = 'T' or 'E'."
+            )
+        files.append(path)
+        if session == "E" and path.suffix == ".gdf":
+            files.append(_class_path(root, subject))
+    return tuple(files)
+
+
+def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording:
+    """Read one subject's sessions: cut, filter (in the order asked for), float32."""
+    trials, labels, ids, notes = [], [], [], []
+    first = round(settings.start_s * RATE_HZ)
+    samples = round(settings.stop_s * RATE_HZ) - first
+    if samples < 1:
+        raise DataError(f"bci2a: start_s = {settings.start_s} is not before {settings.stop_s}.")
+    band = band_of(settings.band_hz)
+    for number, name in enumerate(settings.sessions):
+        path = _signal_path(root, subject, name)
+        assert path is not None  # source_files has been asked before
+        where = f"BCI IV 2a subject {subject} ({path.name})"
+        count = rejected = 0
+        for session in _sessions(root, path, subject, name):
+            signal = session.signal_uv
+            if settings.filter_scope == "continuous":
+                signal = _filter_pieces(signal, band)
+            cut = _cut(signal, session.cues, first, samples, where)
+            # Paper: cut, then filter (Sec. IV-A, in this order). Here: the same by default;
+            # filter_scope = "continuous" filters first, which leaves no edges in the trials.
+            if settings.filter_scope == "trial":
+                cut = filter_signal(cut, RATE_HZ, band)
+            keep = ~session.rejected if settings.drop_rejected else np.full(len(cut), True)
+            trials.append(cut[keep].astype(np.float32))
+            labels.append(session.labels[keep])
+            ids.append(1000 * number + count + np.flatnonzero(keep))
+            count += len(cut)
+            rejected += int(session.rejected.sum())
+        if count != TRIALS:
+            notes.append(f"session {name}: {count} trials instead of {TRIALS}")
+        if rejected:
+            what = "dropped" if settings.drop_rejected else "kept"
+            notes.append(f"session {name}: {rejected} trials marked as artifacts, {what}")
+        known = MARKED.get(f"{subject}{name}", rejected)
+        if count == TRIALS and rejected != known:
+            notes.append(f"session {name}: {known} marked trials are published")
+    return Recording(
+        dataset="bci2a",
+        subject=subject,
+        trials=np.concatenate(trials),
+        labels=np.concatenate(labels),
+        trial_ids=np.concatenate(ids),
+        channel_names=CHANNELS,
+        rate_hz=float(RATE_HZ),
+        class_names=CLASS_NAMES,
+        notes=tuple(notes),
+    )
+
+
+def _sessions(root: Path, path: Path, subject: str, session: str) -> Iterator[Session]:
+    if path.suffix == ".mat":
+        yield from _read_bnci(path, subject)
+    else:
+        yield _read_gdf_session(root, path, subject, session)
+
+
+def _read_gdf_session(root: Path, path: Path, subject: str, session: str) -> Session:
+    gdf = read_gdf(path)
+    where = f"BCI IV 2a subject {subject} ({path.name})"
+    if gdf.rate_hz != RATE_HZ:
+        raise DataError(f"{where}: {gdf.rate_hz:g} Hz, expected {RATE_HZ}.")
+    if len(gdf.labels) != N_STORED:
+        raise DataError(f"{where}: {len(gdf.labels)} channels, expected {N_STORED}.")
+    for position, name in NAMED_AT.items():
+        found = gdf.labels[position].removeprefix("EEG-").strip()
+        if found.lower() != name.lower():
+            raise DataError(
+                f"{where}: channel {position + 1} is called {found!r}, expected {name!r}. The "
+                "channels are in another order or one is missing."
+            )
+    starts = gdf.positions[gdf.codes == TRIAL_START]
+    is_cue = np.isin(gdf.codes, [*CUES, UNKNOWN_CUE])
+    order = np.argsort(gdf.positions[is_cue], kind="stable")
+    cues, codes = gdf.positions[is_cue][order], gdf.codes[is_cue][order]
+    if not len(cues) or not np.array_equal(np.sort(starts) + CUE_AFTER_START, cues):
+        raise DataError(
+            f"{where}: {len(cues)} cues do not follow {len(starts)} trial starts by "
+            f"{CUE_AFTER_START} samples each. The event table is damaged."
+        )
+    if session == "E":
+        labels = _read_classes(_class_path(root, subject), subject, len(cues))
+    elif (codes == UNKNOWN_CUE).any():
+        raise DataError(f"{where}: cues without a class in a training session.")
+    else:
+        labels = np.array([CUES[code] for code in codes.tolist()], dtype=np.int64)
+    rejected_at = gdf.positions[gdf.codes == REJECTED]
+    return Session(
+        signal_uv=gdf.signal_uv[: len(CHANNELS)],
+        cues=cues,
+        labels=labels,
+        rejected=np.isin(cues - CUE_AFTER_START, rejected_at),
+    )
+
+
+def _read_classes(path: Path, subject: str, expected: int) -> NDArray[np.int64]:
+    where = f"BCI IV 2a subject {subject} ({path.name})"
+    values = read_mat(path, {"classlabel"}).get("classlabel")
+    if not isinstance(values, np.ndarray) or values.size != expected:
+        found = values.size if isinstance(values, np.ndarray) else "no"
+        raise DataError(f"{where}: {found} values of 'classlabel' for {expected} trials.")
+    return _labels(values, where)
+
+
+def _labels(values: NDArray[Any], where: str) -> NDArray[np.int64]:
+    flat = values.reshape(-1)
+    if not np.isin(flat, (1, 2, 3, 4)).all():
+        bad = flat[~np.isin(flat, (1, 2, 3, 4))][0]
+        raise DataError(f"{where}: class {bad} is out of range; accepted are 1 to 4.")
+    return flat.astype(np.int64) - 1
+
+
+def _read_bnci(path: Path, subject: str) -> Iterator[Session]:
+    where = f"BCI IV 2a subject {subject} ({path.name})"
+    data = read_mat(path, {"data"}).get("data")
+    if not isinstance(data, list) or not data:
+        raise DataError(f"{where}: no variable 'data'. Use the BNCI Horizon 2020 download.")
+    used = False
+    for number, entry in enumerate(data):
+        run = entry[0] if isinstance(entry, list) and len(entry) == 1 else entry
+        missing = {"X", "trial", "y", "fs"}.difference(run) if isinstance(run, dict) else {"X"}
+        if missing:
+            raise DataError(f"{where}: run {number + 1} lacks {', '.join(sorted(missing))}.")
+        signal, trial, y, fs = (run[key] for key in ("X", "trial", "y", "fs"))
+        if not all(isinstance(value, np.ndarray) for value in (signal, trial, y, fs)):
+            raise DataError(f"{where}: run {number + 1} holds something else than numbers.")
+        if trial.size == 0:
+            continue  # an eye-movement block; A04T has fewer of them, so they are not counted off
+        used = True
+        if signal.ndim != 2 or signal.shape[1] != N_STORED:
+            raise DataError(
+                f"{where}: run {number + 1} has the shape {signal.shape}, expected "
+                f"(samples, {N_STORED})."
+            )
+        if fs.size != 1 or float(fs.reshape(-1)[0]) != RATE_HZ:
+            raise DataError(f"{where}: run {number + 1} is not at {RATE_HZ} Hz.")
+        artifacts = run.get("artifacts")
+        marks = artifacts if isinstance(artifacts, np.ndarray) else np.zeros(trial.size)
+        if y.size != trial.size or marks.size != trial.size:
+            raise DataError(f"{where}: run {number + 1} has {trial.size} trials, {y.size} labels.")
+        onsets = trial.reshape(-1)
+        if not ((onsets >= 1) & (onsets <= len(signal))).all():
+            raise DataError(f"{where}: run {number + 1} has a trial outside its samples.")
+        yield Session(
+            signal_uv=np.ascontiguousarray(signal[:, : len(CHANNELS)].T, dtype=np.float64),
+            cues=onsets.astype(np.int64) - 1 + CUE_AFTER_START,
+            labels=_labels(y, where),
+            rejected=marks.reshape(-1) != 0,
+        )
+    if not used:
+        raise DataError(f"{where}: no run with trials.")
+
+
+def _filter_pieces(signal: Array, band: Band | None) -> Array:
+    """Filter each stretch between missing samples by itself; one of under a second is missing."""
+    missing = np.isnan(signal).any(axis=0)
+    edges = np.flatnonzero(np.diff(np.concatenate([[True], missing, [True]]).astype(np.int8)))
+    filtered = np.full_like(signal, np.nan)
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        if end - begin >= RATE_HZ and np.isfinite(signal[:, begin:end]).all():
+            filtered[:, begin:end] = filter_signal(signal[:, begin:end], RATE_HZ, band)
+    return filtered
+
+
+def _cut(
+    signal: Array, cues: NDArray[np.int64], first: int, samples: int, where: str
+) -> NDArray[np.floating]:
+    try:
+        cut = cut_trials(signal, cues, first, samples)
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
+    require_finite(cut, where, CHANNELS)
+    return cut
+
+
+def _signal_path(root: Path, subject: str, session: str) -> Path | None:
+    for suffix in ("gdf", "mat"):
+        path = root / f"{subject}{session}.{suffix}"
+        # Beside a GDF training session, A0xE.mat holds only the classes of A0xE.gdf.
+        if path.is_file() and not (suffix == "mat" and any(root.glob(f"{subject}?.gdf"))):
+            return path
+    return None
+
+
+def _class_path(root: Path, subject: str) -> Path:
+    for folder in (root, root / "true_labels"):
+        if (folder / f"{subject}E.mat").is_file():
+            return folder / f"{subject}E.mat"
+    raise DataError(
+        f"BCI IV 2a subject {subject}: {subject}E.mat with the classes of the evaluation session "
+        f"is missing in {root} (or true_labels/ there). Get it from {INFO.where}, or choose "
+        "sessions = 'T'."
+    )
+
+
+def download(root: Path, _settings: Bci2aSettings) -> None:
+    """Fetch the BNCI Horizon 2020 files with MOABB."""
+    from moabb.datasets import BNCI2014_001
+
+    root.mkdir(parents=True, exist_ok=True)
+    for subject in SUBJECTS:
+        for path in BNCI2014_001().data_path(int(subject[1:])):
+            target = root / Path(path).name
+            if not target.exists():
+                target.write_bytes(Path(path).read_bytes())
+
+
+INFO = DatasetInfo(
+    name="bci2a",
+    title="BCI Competition IV 2a",
+    task="motor imagery: left hand, right hand, feet, tongue (4 classes)",
+    licence="free for research, citation asked (BNCI Horizon 2020: CC BY-ND 4.0)",
+    where="https://www.bbci.de/competition/iv/ or https://bnci-horizon-2020.eu/database/data-sets",
+    citation="Tangermann et al., Frontiers in Neuroscience 6:55, 2012",
+    subjects=SUBJECTS,
+    shape="22 EEG of 25 channels at 250 Hz; 2 sessions of 288 trials",
+    paper_windows="250 samples, stride 125 (Sec. IV-A): 5 a trial",
+    layout="A01T.gdf A01E.gdf A01E.mat … (GDF), or A01T.mat A01E.mat … (BNCI Horizon)",
+    download="MOABB (BNCI2014_001)",
+)
+
+
+def _published(settings: Bci2aSettings) -> dict[str, int]:
+    per_class = TRIALS // 4 * len(SUBJECTS) * len(settings.sessions)
+    return {} if settings.drop_rejected else dict.fromkeys(CLASS_NAMES, per_class)
+
+
+DATASET = Dataset(
+    info=INFO,
+    settings=Bci2aSettings,
+    find=find_subjects,
+    files=source_files,
+    load=load_subject,
+    version=1,
+    published=_published,
+    download=download,
+)

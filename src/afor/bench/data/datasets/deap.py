@@ -1,0 +1,135 @@
+"""DEAP: 32 subjects rate 40 one-minute music videos; valence above 5 is the positive class.
+
+Read are the "data_preprocessed_python" files, Python 2 pickles that are never unpickled here.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from afor.bench.common.errors import DataError
+from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.formats.pickle import read_arrays
+from afor.bench.data.preprocessing import (
+    PAPER_BAND_HZ,
+    BaselineMode,
+    filter_signal,
+    subtract_baseline,
+)
+from afor.bench.data.recording import Recording, require_finite
+from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
+
+RATE_HZ = 128
+BASELINE_SAMPLES = 3 * RATE_HZ  # Sec. IV-A: "a 3 s pre-trial baseline"
+DATA_SHAPE = (40, 40, 63 * RATE_HZ)
+LABELS_SHAPE = (40, 4)
+RATINGS = {"valence": 0, "arousal": 1, "dominance": 2, "liking": 3}
+RATING_RANGE = (1.0, 9.0)
+SUBJECTS = tuple(f"s{i:02d}" for i in range(1, 33))
+CHANNELS = (
+    "Fp1", "AF3", "F3", "F7", "FC5", "FC1", "C3", "T7",
+    "CP5", "CP1", "P3", "P7", "PO3", "O1", "Oz", "Pz",
+    "Fp2", "AF4", "Fz", "F4", "F8", "FC6", "FC2", "Cz",
+    "C4", "T8", "CP6", "CP2", "P4", "P8", "PO4", "O2",
+)  # fmt: skip
+
+
+class DeapSettings(DataSettings):
+    """Options; the defaults are the paper's Sec. IV-A."""
+
+    rating: Annotated[str, Field(pattern="^(valence|arousal|dominance|liking)$")] = "valence"
+    threshold: Annotated[float, Field(ge=0, le=10)] = (
+        5.0  # Sec. IV-A: "binarize valence at threshold 5"; high is > 5
+    )
+    baseline: BaselineMode = "template"
+    band_hz: BandHz = PAPER_BAND_HZ
+    window_samples: Samples = 128  # Sec. IV-A: "non-overlapping 1 s clips of 128 time points"
+    stride_samples: Samples = 128
+
+
+def find_subjects(root: Path, _settings: DeapSettings) -> tuple[str, ...]:
+    """Return the subjects whose file is there."""
+    return tuple(subject for subject in SUBJECTS if _path(root, subject).is_file())
+
+
+def source_files(root: Path, subject: str, _settings: DeapSettings) -> tuple[Path, ...]:
+    """Return the subject's one file."""
+    path = _path(root, subject)
+    if not path.is_file():
+        raise DataError(f"DEAP subject {subject}: {path} is missing. Get it from {INFO.where}.")
+    return (path,)
+
+
+def load_subject(root: Path, subject: str, settings: DeapSettings) -> Recording:
+    """Read one subject: baseline, filter over the whole minute, float32."""
+    (path,) = source_files(root, subject, settings)
+    arrays = read_arrays(path)
+    for key, expected in (("data", DATA_SHAPE), ("labels", LABELS_SHAPE)):
+        found = arrays[key].shape if key in arrays else "nothing"
+        if found != expected:
+            raise DataError(
+                f"DEAP subject {subject} ({path.name}): expected {key} of shape {expected}, found "
+                f"{found}. Use the 'data_preprocessed_python' download."
+            )
+    if extra := sorted(set(arrays) - {"data", "labels"}):
+        raise DataError(f"DEAP subject {subject} ({path.name}): unexpected {', '.join(extra)}.")
+    where = f"DEAP subject {subject} ({path.name})"
+    # The other eight of the 40 channels are eye, muscle, skin, breath, pulse and temperature.
+    eeg = arrays["data"][:, : len(CHANNELS)]
+    require_finite(eeg, where, CHANNELS)
+    ratings = _ratings(arrays["labels"], where)[:, RATINGS[settings.rating]]
+    signal = subtract_baseline(eeg, BASELINE_SAMPLES, RATE_HZ, settings.baseline)
+    signal = filter_signal(signal, RATE_HZ, band_of(settings.band_hz))
+    return Recording(
+        dataset="deap",
+        subject=subject,
+        trials=signal.astype(np.float32),
+        labels=(ratings > settings.threshold).astype(np.int64),
+        trial_ids=np.arange(len(ratings)),
+        channel_names=CHANNELS,
+        rate_hz=float(RATE_HZ),
+        class_names=(f"low {settings.rating}", f"high {settings.rating}"),
+    )
+
+
+def _ratings(labels: NDArray[np.floating], where: str) -> NDArray[np.floating]:
+    low, high = RATING_RANGE
+    bad = ~((labels >= low) & (labels <= high))
+    if bad.any():
+        trial, column = np.argwhere(bad)[0]
+        raise DataError(
+            f"{where}: the {list(RATINGS)[column]} rating of trial {trial} is "
+            f"{labels[trial, column]}; accepted are {low:g} to {high:g}."
+        )
+    return labels
+
+
+def _path(root: Path, subject: str) -> Path:
+    inside = root / "data_preprocessed_python"
+    return (inside if inside.is_dir() else root) / f"{subject}.dat"
+
+
+INFO = DatasetInfo(
+    name="deap",
+    title="DEAP",
+    task="emotion: low or high valence (2 classes)",
+    licence="academic use after a signed agreement (EULA)",
+    where="https://www.eecs.qmul.ac.uk/mmv/datasets/deap/",
+    citation="Koelstra et al., IEEE Trans. Affective Computing 3(1), 2012",
+    subjects=SUBJECTS,
+    shape="32 EEG of 40 channels at 128 Hz; 40 trials of 60 s after 3 s of baseline",
+    paper_windows="128 samples, stride 128 (Sec. IV-A): 60 a trial",
+    layout="s01.dat … s32.dat, or the same in data_preprocessed_python/",
+)
+
+DATASET = Dataset(
+    info=INFO,
+    settings=DeapSettings,
+    find=find_subjects,
+    files=source_files,
+    load=load_subject,
+    version=1,
+)

@@ -1,0 +1,195 @@
+"""Your own data: one file per subject in a folder, ``<subject>-epo.fif`` or ``<subject>.npz``.
+
+An ``.npz`` holds ``data`` (trials, channels, samples), ``labels`` (numbers from 0 or words),
+``channel_names`` and ``rate_hz``; ``class_names`` and ``trial_ids`` if you like.
+
+    np.savez("mine/anna.npz", data=x, labels=y, channel_names=["C3", "C4"], rate_hz=250)
+"""
+
+import zipfile
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import DataError
+from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.preprocessing import filter_signal
+from afor.bench.data.recording import Recording, count_classes, require_finite
+from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+
+MAX_ARRAY_BYTES = 4 << 30
+SUFFIXES = ("-epo.fif", ".npz")
+TO_MICROVOLTS = {"uV": 1.0, "mV": 1e3, "V": 1e6, "none": 1.0}
+
+
+class FolderSettings(DataSettings):
+    """Options; ``unit`` is that of .npz files, MNE files are always in volts."""
+
+    unit: Literal["uV", "mV", "V", "none"] = "uV"
+    classes: Words | None = None  # order of the classes; by name when not given
+    band_hz: BandHz = "none"
+    window_samples: Samples = 0
+    stride_samples: Samples = 0
+
+
+def find_subjects(root: Path, _settings: FolderSettings) -> tuple[str, ...]:
+    """Return the subjects by their file names."""
+    return tuple(sorted(_files_by_subject(root)))
+
+
+def source_files(root: Path, subject: str, _settings: FolderSettings) -> tuple[Path, ...]:
+    """Return the subject's one file."""
+    files = _files_by_subject(root).get(subject, [])
+    if len(files) != 1:
+        what = "no file" if not files else f"{len(files)} files"
+        raise DataError(
+            f"folder subject {subject}: {what} in {root}; expected one of "
+            f"{', '.join(subject + suffix for suffix in SUFFIXES)}."
+        )
+    return (files[0],)
+
+
+def load_subject(root: Path, subject: str, settings: FolderSettings) -> Recording:
+    """Read one subject's file."""
+    (path,) = source_files(root, subject, settings)
+    read = _read_npz if path.suffix == ".npz" else _read_fif
+    recording = read(path, subject, settings)
+    band = band_of(settings.band_hz)
+    if band is None:
+        return recording
+    require_finite(recording.trials, f"folder subject {subject}", recording.channel_names)
+    filtered = filter_signal(recording.trials, recording.rate_hz, band).astype(np.float32)
+    return Recording(**{**recording.__dict__, "trials": filtered})
+
+
+def _read_npz(path: Path, subject: str, settings: FolderSettings) -> Recording:
+    where = f"folder subject {subject} ({path.name})"
+    arrays = _load_arrays(path, where)
+    if missing := {"data", "labels", "channel_names", "rate_hz"}.difference(arrays):
+        raise DataError(
+            f"{where}: no array {', '.join(sorted(missing))}. An .npz needs data, labels, "
+            "channel_names and rate_hz."
+        )
+    data, labels = arrays["data"], arrays["labels"].reshape(-1)
+    names = tuple(map(str, arrays["channel_names"].reshape(-1)))
+    if data.ndim != 3 or data.dtype.kind not in "fiu":
+        raise DataError(
+            f"{where}: data is {data.dtype} of shape {data.shape}, expected numbers of shape "
+            "(trials, channels, samples)."
+        )
+    if data.shape[1] != len(names):
+        swapped = " The axes seem to be swapped." if data.shape[2] == len(names) else ""
+        raise DataError(
+            f"{where}: {len(names)} channel names for data of shape {data.shape}; expected "
+            f"(trials, channels, samples).{swapped}"
+        )
+    rate = arrays["rate_hz"].reshape(-1)
+    if rate.size != 1 or rate.dtype.kind not in "fiu":
+        raise DataError(f"{where}: rate_hz must be one number.")
+    given = tuple(map(str, arrays["class_names"].reshape(-1))) if "class_names" in arrays else None
+    numbers, class_names = _number_labels(labels, settings.classes or given, where)
+    require_finite(np.asarray(data, dtype=np.float64), where, names)
+    ids = arrays.get("trial_ids", np.arange(len(data))).reshape(-1)
+    if ids.dtype.kind not in "iu":
+        raise DataError(f"{where}: trial_ids must be whole numbers.")
+    return Recording(
+        dataset="folder",
+        subject=subject,
+        trials=(data * TO_MICROVOLTS[settings.unit]).astype(np.float32),
+        labels=numbers,
+        trial_ids=ids.astype(np.int64),
+        channel_names=names,
+        rate_hz=float(rate[0]),
+        class_names=class_names,
+    )
+
+
+def _load_arrays(path: Path, where: str) -> dict[str, NDArray[Any]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MAX_ARRAY_BYTES:
+                raise DataError(f"{where}: unpacks to more than {MAX_ARRAY_BYTES} bytes.")
+        with np.load(path, allow_pickle=False) as archive_arrays:
+            return {name: archive_arrays[name] for name in archive_arrays.files}
+    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile) as e:
+        raise DataError(f"{where}: cannot be read as .npz without objects in it ({e}).") from None
+    except Exception as error:  # noqa: BLE001  zlib and tokenizer errors of damaged archives
+        raise DataError(f"{where}: a damaged .npz ({type(error).__name__}: {error}).") from None
+
+
+def _number_labels(
+    labels: NDArray[Any], class_names: tuple[str, ...] | None, where: str
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    if labels.dtype.kind in "iu":
+        if class_names is None:
+            class_names = tuple(map(str, range(count_classes(labels, where))))
+        return labels.astype(np.int64), class_names
+    if labels.dtype.kind not in "U":
+        raise DataError(f"{where}: labels are {labels.dtype}; expected whole numbers or words.")
+    names = class_names or tuple(sorted(set(labels.tolist())))
+    if unknown := sorted(set(labels.tolist()).difference(names)):
+        raise DataError(
+            f"{where}: label {', '.join(unknown)} is out of range; accepted: {', '.join(names)}."
+        )
+    return np.array([names.index(label) for label in labels.tolist()], dtype=np.int64), names
+
+
+def _read_fif(path: Path, subject: str, settings: FolderSettings) -> Recording:
+    import mne
+
+    where = f"folder subject {subject} ({path.name})"
+    try:
+        epochs = mne.read_epochs(path, preload=True, verbose="error").pick("eeg", verbose="error")
+        signal = epochs.get_data(copy=False) * TO_MICROVOLTS["V"]
+    except Exception as error:  # noqa: BLE001  a damaged FIF file raises anything
+        raise DataError(
+            f"{where}: MNE cannot read EEG epochs from it ({type(error).__name__}: {error})."
+        ) from None
+    words = {number: name for name, number in epochs.event_id.items()}
+    labels = np.array([words[code] for code in epochs.events[:, 2]])
+    numbers, names = _number_labels(
+        labels, settings.classes or tuple(sorted(words.values())), where
+    )
+    return Recording(
+        dataset="folder",
+        subject=subject,
+        trials=signal.astype(np.float32),
+        labels=numbers,
+        trial_ids=np.asarray(epochs.selection, dtype=np.int64),
+        channel_names=tuple(epochs.ch_names),
+        rate_hz=float(epochs.info["sfreq"]),
+        class_names=names,
+    )
+
+
+def _files_by_subject(root: Path) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for path in sorted(root.iterdir()):
+        for suffix in SUFFIXES:
+            if path.name.endswith(suffix) and path.is_file():
+                found.setdefault(path.name.removesuffix(suffix), []).append(path)
+    return found
+
+
+DATASET = Dataset(
+    info=DatasetInfo(
+        name="folder",
+        title="Your own data in a folder",
+        task="whatever the labels say",
+        licence="yours",
+        where="your own disk",
+        citation="yours",
+        subjects=(),
+        shape="the same channels, rate and trial length in every file",
+        paper_windows="not in the paper; the whole trial unless window_samples is set",
+        layout="<subject>-epo.fif (MNE Epochs) or <subject>.npz, one per subject",
+    ),
+    settings=FolderSettings,
+    find=find_subjects,
+    files=source_files,
+    load=load_subject,
+    version=1,
+    check_unit=False,
+)

@@ -1,0 +1,291 @@
+"""ISRUC-Sleep subgroup I: a hundred nights, five sleep stages, six EEG channels.
+
+Read are the recordings (``N/N.rec``, plain EDF) and the release of extracted channels
+(``subjectN.mat``), both with the scoring of expert 1 (``N/N_1.txt``). Channels are found by name:
+two naming schemes exist, subject 8 has no frontal electrodes, subject 40 is unreferenced.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from afor.bench.common.errors import DataError
+from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.formats.edf import EdfFile, read_edf
+from afor.bench.data.formats.mat import read_mat
+from afor.bench.data.preprocessing import resample
+from afor.bench.data.recording import Recording, require_finite
+from afor.bench.data.settings import DataSettings, Samples
+
+RATE_HZ = 200
+EPOCH_S = 30
+EPOCH_SAMPLES = RATE_HZ * EPOCH_S  # Sec. IV-A: "30 s epochs of 6000 time points"
+SUBJECTS = tuple(str(i) for i in range(1, 101))
+CHANNELS = ("F3", "C3", "O1", "F4", "C4", "O2")
+# Left electrodes refer to the right ear and the other way round; A and M name the same place.
+REFERENCES = {
+    name: ("A2", "M2") if name in ("F3", "C3", "O1") else ("A1", "M1") for name in CHANNELS
+}
+SUBSTITUTES = {"F3": "C3", "F4": "C4"}
+NO_FRONTAL = "8"
+CLASS_NAMES = ("W", "N1", "N2", "N3", "REM")
+STAGES = {0: 0, 1: 1, 2: 2, 3: 3, 5: 4}
+EXTRACTED_LACKS = 30  # the .mat release has 30 epochs fewer than the scoring
+MAX_SCORING_BYTES = 1 << 20
+PUBLISHED_COUNTS = {"W": 20_979, "N1": 11_513, "N2": 28_287, "N3": 17_480, "REM": 11_928}
+
+
+class IsrucSettings(DataSettings):
+    """Options; the defaults are the paper's Sec. IV-A and protocol decisions."""
+
+    scorer: Literal[1, 2] = 1
+    subject_8: Literal["substitute", "exclude"] = "substitute"
+    max_epoch_difference: Annotated[int, Field(ge=0, le=30)] = 5
+    allow_truncated: bool = False
+    window_samples: Samples = 600  # Sec. IV-A: "overlapping 600-point windows"
+    stride_samples: Samples = 300  # "with a 300-point stride"
+
+
+def find_subjects(root: Path, _settings: IsrucSettings) -> tuple[str, ...]:
+    """Return the subjects whose signals are there."""
+    return tuple(subject for subject in SUBJECTS if _signal_path(root, subject) is not None)
+
+
+def source_files(root: Path, subject: str, settings: IsrucSettings) -> tuple[Path, ...]:
+    """Return the signals and the scoring; DataError when one is missing."""
+    signals = _signal_path(root, subject)
+    if signals is None:
+        raise DataError(
+            f"ISRUC subject {subject}: neither {subject}/{subject}.rec nor subject{subject}.mat in "
+            f"{root}. Get it from {INFO.where}."
+        )
+    return signals, _scoring_path(root, subject, settings)
+
+
+def load_subject(root: Path, subject: str, settings: IsrucSettings) -> Recording:
+    """Read one night as epochs of 30 s; no filter, as in the paper."""
+    path, scoring = source_files(root, subject, settings)
+    labels = read_scoring(scoring, subject)
+    if path.suffix == ".mat":
+        epochs, notes = _read_extracted(path, subject)
+        allowed, n_labels = EXTRACTED_LACKS, len(labels) - len(epochs)
+        if n_labels != allowed:
+            raise DataError(
+                f"ISRUC subject {subject}: {len(epochs)} epochs in {path.name}, {len(labels)} "
+                f"scores in {scoring.name}; the extracted release has exactly {allowed} fewer."
+            )
+    else:
+        epochs, notes = _read_recording(path, subject, settings)
+        difference = abs(len(labels) - len(epochs))
+        if difference > settings.max_epoch_difference:
+            raise DataError(
+                f"ISRUC subject {subject}: {len(epochs)} epochs in {path.name}, {len(labels)} "
+                f"scores in {scoring.name}. They may differ by {settings.max_epoch_difference} "
+                "(max_epoch_difference); one of the two files is not whole."
+            )
+        if difference:
+            notes.append(f"{len(epochs)} epochs and {len(labels)} scores: cut to the shorter")
+    n = min(len(epochs), len(labels))
+    return Recording(
+        dataset="isruc",
+        subject=subject,
+        trials=epochs[:n],
+        labels=labels[:n],
+        trial_ids=np.arange(n),
+        channel_names=CHANNELS,
+        rate_hz=float(RATE_HZ),
+        class_names=CLASS_NAMES,
+        notes=tuple(notes),
+    )
+
+
+def read_scoring(path: Path, subject: str) -> NDArray[np.int64]:
+    """Return the stages of a scoring file: one code a line, blank lines allowed."""
+    if path.stat().st_size > MAX_SCORING_BYTES:
+        raise DataError(f"ISRUC subject {subject} ({path.name}): too large for a scoring.")
+    labels = []
+    lines = path.read_bytes().decode("utf-8-sig", "replace").splitlines()
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text:
+            continue
+        code = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else None
+        if code not in STAGES:
+            raise DataError(
+                f"ISRUC subject {subject} ({path.name}), line {number}: {text[:20]!r} is no stage; "
+                "accepted are 0 (W), 1, 2, 3 (N1 to N3) and 5 (REM)."
+            )
+        labels.append(STAGES[code])
+    if not labels:
+        raise DataError(f"ISRUC subject {subject} ({path.name}): no scores in it.")
+    return np.array(labels, dtype=np.int64)
+
+
+def _read_recording(
+    path: Path, subject: str, settings: IsrucSettings
+) -> tuple[NDArray[np.float32], list[str]]:
+    edf = read_edf(path, allow_truncated=settings.allow_truncated)
+    notes = list(edf.notes)
+    by_name: dict[str, str] = {}
+    for label in edf.labels():
+        plain = label.upper().replace(" ", "").replace("_", "-")
+        if plain in by_name and plain.split("-")[0] in CHANNELS:
+            raise DataError(
+                f"ISRUC subject {subject} ({path.name}): channel {label} is there twice."
+            )
+        by_name[plain] = label
+    signals = []
+    for name in CHANNELS:
+        used = name
+        if not _has(by_name, name) and name in SUBSTITUTES and subject == NO_FRONTAL:
+            # Paper: silent on subject 8, which has no F3 and F4. Here: C3 and C4 stand in and the
+            # note says so, because zeros would be a channel that no other subject has.
+            used = SUBSTITUTES[name]
+            notes.append(f"{name} is not recorded, {used} stands in")
+        signals.append(_electrode(edf, by_name, used, subject, notes))
+    length = min(len(signal) for signal in signals) // EPOCH_SAMPLES
+    if length == 0:
+        raise DataError(f"ISRUC subject {subject} ({path.name}): shorter than one epoch of 30 s.")
+    epochs = np.empty((length, len(CHANNELS), EPOCH_SAMPLES), dtype=np.float32)
+    for i, signal in enumerate(signals):
+        epochs[:, i] = signal[: length * EPOCH_SAMPLES].reshape(length, EPOCH_SAMPLES)
+    return epochs, list(dict.fromkeys(notes))
+
+
+def _has(by_name: dict[str, str], name: str) -> bool:
+    return name in by_name or any(f"{name}-{ear}" in by_name for ear in REFERENCES[name])
+
+
+def _electrode(
+    edf: EdfFile, by_name: dict[str, str], name: str, subject: str, notes: list[str]
+) -> NDArray[np.floating]:
+    """Return one electrode against the opposite ear, in microvolts at 200 Hz."""
+    for ear in REFERENCES[name]:
+        if f"{name}-{ear}" in by_name:
+            return _at_rate(edf, by_name[f"{name}-{ear}"], notes)
+    for ear in REFERENCES[name]:
+        if name in by_name and ear in by_name:
+            notes.append("electrodes are stored unreferenced: re-referenced to the ears")
+            electrode = _at_rate(edf, by_name[name], notes)
+            reference = _at_rate(edf, by_name[ear], notes)
+            if electrode.shape != reference.shape:
+                raise DataError(
+                    f"ISRUC subject {subject} ({edf.path.name}): {name} and {ear} have different "
+                    "lengths."
+                )
+            difference: NDArray[np.floating] = electrode - reference
+            return difference
+    wanted = " or ".join(f"{name}-{ear}" for ear in REFERENCES[name])
+    raise DataError(
+        f"ISRUC subject {subject} ({edf.path.name}): no channel {wanted}. "
+        f"Found: {', '.join(edf.labels())}."
+    )
+
+
+def _at_rate(edf: EdfFile, label: str, notes: list[str]) -> NDArray[np.floating]:
+    rate = edf.rate_hz(label)
+    if not 50 <= rate <= 2000:
+        raise DataError(f"{edf.path}: {label} is sampled at {rate:g} Hz, expected {RATE_HZ}.")
+    signal = edf.microvolts(label).astype(np.float32)
+    if rate != RATE_HZ:
+        notes.append(f"resampled from {rate:g} to {RATE_HZ} Hz")
+    return resample(signal, rate, RATE_HZ)
+
+
+def _read_extracted(path: Path, subject: str) -> tuple[NDArray[np.float32], list[str]]:
+    wanted = {f"{name}_{ear}" for name in CHANNELS for ear in REFERENCES[name]}
+    arrays = read_mat(path, wanted)
+    notes: list[str] = []
+    columns = []
+    for name in CHANNELS:
+        column = _extracted(arrays, name)
+        if column is None and name in SUBSTITUTES and subject == NO_FRONTAL:
+            column = _extracted(arrays, SUBSTITUTES[name])
+            notes.append(f"{name} is not recorded, {SUBSTITUTES[name]} stands in")
+        if column is None:
+            raise DataError(
+                f"ISRUC subject {subject} ({path.name}): no variable "
+                f"{' or '.join(f'{name}_{ear}' for ear in REFERENCES[name])}."
+            )
+        if column.ndim != 2 or column.shape[1] != EPOCH_SAMPLES or not len(column):
+            raise DataError(
+                f"ISRUC subject {subject} ({path.name}): {name} has the shape {column.shape}, "
+                f"expected (epochs, {EPOCH_SAMPLES})."
+            )
+        columns.append(column)
+    if len({len(column) for column in columns}) != 1:
+        raise DataError(f"ISRUC subject {subject} ({path.name}): channels of different lengths.")
+    epochs = np.empty((len(columns[0]), len(CHANNELS), EPOCH_SAMPLES), dtype=np.float32)
+    for i, column in enumerate(columns):
+        require_finite(
+            column[:, None], f"ISRUC subject {subject} ({path.name})", CHANNELS[i : i + 1]
+        )
+        epochs[:, i] = column
+    return epochs, notes
+
+
+def _extracted(arrays: dict[str, Any], name: str) -> NDArray[Any] | None:
+    for ear in REFERENCES[name]:
+        value = arrays.get(f"{name}_{ear}")
+        if isinstance(value, np.ndarray):
+            return value
+    return None
+
+
+def _signal_path(root: Path, subject: str) -> Path | None:
+    for folder in _folders(root, subject):
+        for name in (f"{subject}.rec", f"{subject}.edf", f"subject{subject}.mat"):
+            if (folder / name).is_file():
+                return folder / name
+    return None
+
+
+def _scoring_path(root: Path, subject: str, settings: IsrucSettings) -> Path:
+    name = f"{subject}_{settings.scorer}.txt"
+    for folder in _folders(root, subject):
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(
+        f"ISRUC subject {subject}: the scoring {name} is missing in {root}. Get it from "
+        f"{INFO.where}."
+    )
+
+
+def _folders(root: Path, subject: str) -> tuple[Path, ...]:
+    return (
+        root / subject,
+        root / "Subgroup_1" / subject,
+        root / subject / subject,
+        root,
+        root / "ExtractedChannels",
+    )
+
+
+INFO = DatasetInfo(
+    name="isruc",
+    title="ISRUC-Sleep subgroup I",
+    task="sleep staging: W, N1, N2, N3, REM (5 classes)",
+    licence="free for research, citation asked",
+    where="https://sleeptight.isr.uc.pt/",
+    citation="Khalighi et al., Computer Methods and Programs in Biomedicine 124, 2016",
+    subjects=SUBJECTS,
+    shape="6 channels at 200 Hz; 90 187 epochs of 30 s",
+    paper_windows="600 samples, stride 300 (Sec. IV-A): 19 an epoch",
+    layout="1/1.rec 1/1_1.txt … (or Subgroup_1/1/…), or subject1.mat with 1/1_1.txt",
+)
+
+DATASET = Dataset(
+    info=INFO,
+    settings=IsrucSettings,
+    find=find_subjects,
+    files=source_files,
+    load=load_subject,
+    version=1,
+    published=lambda settings: PUBLISHED_COUNTS if settings.scorer == 1 else {},
+    excluded=lambda settings: (
+        {NO_FRONTAL: "no frontal electrodes"} if settings.subject_8 == "exclude" else {}
+    ),
+)

@@ -1,0 +1,150 @@
+"""Any data set and paradigm of MOABB, as ``moabb:<Name>``: MOABB downloads and cuts, we check.
+
+open_windows("moabb:BNCI2014_001", options={"paradigm_options": {"fmin": 4, "fmax": 40}})
+"""
+
+import difflib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.recording import Recording
+from afor.bench.data.settings import DataSettings, Samples
+
+MICROVOLTS_PER_VOLT = 1e6
+# What MOABB calls a data set's kind → the paradigm that cuts it.
+PARADIGMS = {"imagery": "MotorImagery", "p300": "P300", "ssvep": "SSVEP", "cvep": "CVEP"}
+
+
+class MoabbSettings(DataSettings):
+    """Options; those of the data set and of the paradigm are passed on to MOABB as they are."""
+
+    paradigm: str = "auto"
+    paradigm_options: dict[str, Any] = Field(default_factory=dict)
+    dataset_options: dict[str, Any] = Field(default_factory=dict)
+    window_samples: Samples = 0
+    stride_samples: Samples = 0
+
+
+def moabb_dataset(name: str) -> Dataset:
+    """Return a MOABB data set by its class name; ConfigError names the nearest one."""
+    moabb = _import_moabb()
+    from moabb.datasets.base import BaseDataset
+
+    if not _is_class(moabb.datasets, name, BaseDataset) and name != "FakeDataset":
+        known = [entry for entry in dir(moabb.datasets) if entry[0].isupper()]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean 'moabb:{near[0]}'?" if near else ""
+        raise ConfigError(f"MOABB {moabb.__version__} has no data set {name!r}.{hint}")
+    return Dataset(
+        info=DatasetInfo(
+            name=f"moabb:{name}",
+            title=f"{name} through MOABB {moabb.__version__}",
+            task="as the data set's MOABB paradigm",
+            licence="see the data set's page at https://moabb.neurotechx.com",
+            where="MOABB downloads it",
+            citation="the data set's own, and MOABB: Jayaram and Barachant, J. Neural Eng., 2018",
+            subjects=(),
+            shape="as MOABB gives it",
+            paper_windows="not in the paper; the whole trial unless window_samples is set",
+            layout="MOABB's own folder (set by the environment variable MNE_DATA)",
+            download="MOABB",
+        ),
+        settings=MoabbSettings,
+        find=lambda _root, settings: _subjects(name, settings),
+        files=lambda _root, _subject, _settings: (),
+        load=lambda root, subject, settings: load_subject(name, root, subject, settings),
+        version=1,
+        needs_root=False,
+        hashes_data=True,
+    )
+
+
+def load_subject(name: str, _root: Path, subject: str, settings: MoabbSettings) -> Recording:
+    """Let MOABB read and cut one subject, and bring the result into our shape."""
+    dataset = _make_dataset(name, settings)
+    paradigm = _make_paradigm(dataset, settings)
+    number = next(s for s in dataset.subject_list if str(s) == subject)
+    try:
+        epochs, classes, _ = paradigm.get_data(dataset, subjects=[number], return_epochs=True)
+        signal = epochs.get_data(copy=False) * MICROVOLTS_PER_VOLT
+    except Exception as error:
+        raise DataError(
+            f"moabb:{name} subject {subject}: MOABB could not read it "
+            f"({type(error).__name__}: {error})."
+        ) from error
+    names = tuple(sorted(paradigm.used_events(dataset)))
+    if unknown := sorted(set(map(str, classes)).difference(names)):
+        raise DataError(f"moabb:{name} subject {subject}: unknown class {', '.join(unknown)}.")
+    return Recording(
+        dataset=f"moabb:{name}",
+        subject=subject,
+        trials=signal.astype(np.float32),
+        labels=np.array([names.index(str(label)) for label in classes], dtype=np.int64),
+        trial_ids=np.arange(len(signal)),
+        channel_names=tuple(epochs.ch_names),
+        rate_hz=float(epochs.info["sfreq"]),
+        class_names=names,
+    )
+
+
+def _subjects(name: str, settings: MoabbSettings) -> tuple[str, ...]:
+    return tuple(str(subject) for subject in _make_dataset(name, settings).subject_list)
+
+
+def _make_dataset(name: str, settings: MoabbSettings) -> Any:
+    moabb = _import_moabb()
+    from moabb.datasets.fake import FakeDataset
+
+    kind = FakeDataset if name == "FakeDataset" else getattr(moabb.datasets, name)
+    try:
+        return kind(**settings.dataset_options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"moabb:{name}: dataset_options are not accepted: {error}") from None
+
+
+def _make_paradigm(dataset: Any, settings: MoabbSettings) -> Any:
+    moabb = _import_moabb()
+    from moabb.paradigms.base import BaseParadigm
+
+    name = settings.paradigm
+    if name == "auto":
+        name = PARADIGMS.get(dataset.paradigm, "")
+    if not _is_class(moabb.paradigms, name, BaseParadigm):
+        raise ConfigError(
+            f"moabb: no paradigm {settings.paradigm!r} for a data set of the kind "
+            f"{dataset.paradigm!r}; set 'paradigm' to a class of moabb.paradigms, such as "
+            f"{', '.join(PARADIGMS.values())}."
+        )
+    options = dict(settings.paradigm_options)
+    if name == "MotorImagery":
+        options = {"n_classes": len(dataset.event_id), **options}
+        options.setdefault("events", list(dataset.event_id)[: options["n_classes"]])
+    try:
+        return getattr(moabb.paradigms, name)(**options)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise ConfigError(f"moabb: paradigm_options are not accepted: {error}") from None
+
+
+def _is_class(module: ModuleType, name: str, base: type) -> bool:
+    """Tell whether a name in a module of MOABB is a subclass of `base`."""
+    value = getattr(module, name, None)
+    return isinstance(value, type) and issubclass(value, base)
+
+
+def _import_moabb() -> ModuleType:
+    try:
+        import moabb
+        import moabb.datasets
+        import moabb.paradigms
+    except ImportError as error:
+        raise ConfigError(
+            f"Data sets named moabb:… need MOABB ({error}). Install it: pip install 'afor[moabb]'."
+        ) from None
+    module: ModuleType = moabb
+    return module

@@ -1,0 +1,300 @@
+"""PhysioNet EEG Motor Movement/Imagery (EEGMMIDB): 109 subjects, free to download.
+
+The codes T1 and T2 change their meaning by run: in runs 4, 8, 12 they are the left and the right
+fist, in runs 6, 10, 14 both fists and both feet. Runs 1 and 2 are a minute each with the eyes open
+and closed, marked T0; S089 has its minute marked T1 after 0.1 s of T0.
+"""
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
+from afor.bench.data.montage import tidy_name
+from afor.bench.data.preprocessing import PAPER_BAND_HZ, cut_trials, filter_signal
+from afor.bench.data.recording import Recording, require_finite
+from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+
+RATE_HZ = 160.0
+N_CHANNELS = 64
+SUBJECTS = tuple(f"S{i:03d}" for i in range(1, 110))
+SLOW = "runs 3 to 14 were recorded at 128 Hz with events of 5.1 s"
+# Subject → the runs that are not as published, and what is wrong with them.
+IRREGULAR: Mapping[str, tuple[tuple[int, ...], str]] = {
+    "S088": (tuple(range(3, 15)), SLOW),
+    "S092": (tuple(range(3, 15)), SLOW),
+    "S100": (tuple(range(3, 15)), SLOW),
+    "S104": ((8,), "run 8 is cut short"),
+}
+EYES_OPEN, EYES_CLOSED = 1, 2
+REST = "T0"
+MINUTE_SHARE = 0.9  # of the marked time, that one event of a minute of rest must cover
+HAND_RUNS, BOTH_RUNS = (4, 8, 12), (6, 10, 14)
+
+Task = Literal["eyes", "left_right", "fists_feet", "imagery"]
+CLASS_NAMES: Mapping[Task, tuple[str, ...]] = {
+    "eyes": ("open", "closed"),
+    "left_right": ("left fist", "right fist"),
+    "fists_feet": ("both fists", "both feet"),
+    "imagery": ("left fist", "right fist", "both fists", "both feet"),
+}
+# Task → run → event → label.
+RUNS: Mapping[Task, Mapping[int, Mapping[str, int]]] = {
+    "eyes": {EYES_OPEN: {"T0": 0}, EYES_CLOSED: {"T0": 1}},
+    "left_right": {run: {"T1": 0, "T2": 1} for run in HAND_RUNS},
+    "fists_feet": {run: {"T1": 0, "T2": 1} for run in BOTH_RUNS},
+    "imagery": {
+        run: ({"T1": 0, "T2": 1} if run in HAND_RUNS else {"T1": 2, "T2": 3})
+        for run in sorted(HAND_RUNS + BOTH_RUNS)
+    },
+}
+
+
+class PhysionetSettings(DataSettings):
+    """Options; the paper does not use this set, so all defaults are ours."""
+
+    task: Task = "eyes"
+    channels: Words | None = None  # all 64
+    trial_s: Annotated[float, Field(gt=0, le=60)] = 4.0  # an imagery event lasts 4.1 s
+    band_hz: BandHz = PAPER_BAND_HZ
+    filter_scope: Literal["continuous", "trial"] = "continuous"
+    allow_truncated: bool = False
+    include_irregular: bool = False
+    window_samples: Samples = 160
+    stride_samples: Samples = 160
+
+    def trial_settings(self) -> dict[str, Any]:
+        """Leave out what only decides which subjects are read."""
+        return {k: v for k, v in super().trial_settings().items() if k != "include_irregular"}
+
+
+def irregular_subjects(settings: PhysionetSettings) -> dict[str, str]:
+    """Return the subjects with an irregular run among those of the task, and why."""
+    if settings.include_irregular:
+        return {}
+    runs = set(RUNS[settings.task])
+    return {s: reason for s, (bad, reason) in IRREGULAR.items() if runs.intersection(bad)}
+
+
+def find_subjects(root: Path, settings: PhysionetSettings) -> tuple[str, ...]:
+    """Return the subjects with at least one run of the task."""
+    return tuple(
+        subject
+        for subject in SUBJECTS
+        if any(_run_path(root, subject, run).is_file() for run in RUNS[settings.task])
+    )
+
+
+def source_files(root: Path, subject: str, settings: PhysionetSettings) -> tuple[Path, ...]:
+    """Return the files of the task's runs; DataError when one is missing."""
+    paths = tuple(_run_path(root, subject, run) for run in RUNS[settings.task])
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        raise DataError(
+            f"PhysioNet subject {subject}: {', '.join(missing)} missing in {root / subject}; task "
+            f"{settings.task!r} needs runs {', '.join(map(str, RUNS[settings.task]))}. Download "
+            f"them from {INFO.where}."
+        )
+    return paths
+
+
+def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recording:
+    """Read one subject's trials of the task."""
+    trials: list[NDArray[np.floating]] = []
+    labels: list[int] = []
+    ids: list[int] = []
+    notes: list[str] = []
+    names: tuple[str, ...] = ()
+    paths = source_files(root, subject, settings)
+    for (run, meaning), path in zip(RUNS[settings.task].items(), paths, strict=True):
+        edf = read_edf(path, allow_truncated=settings.allow_truncated)
+        names, signal = _signals(edf, subject, run, settings)
+        events, remark = _events_of_run(edf, subject, settings)
+        cut, classes, dropped = _trials_of_run(edf, signal, events, meaning, subject, settings)
+        trials.append(cut)
+        labels += classes
+        ids += [1000 * run + i for i in range(len(classes))]
+        notes += edf.notes
+        if remark:
+            notes.append(f"run {run}: {remark}")
+        if dropped:
+            notes.append(f"run {run}: {dropped} events cut off by the end of the recording")
+    bad_runs, reason = IRREGULAR.get(subject, ((), ""))
+    if set(bad_runs).intersection(RUNS[settings.task]):
+        notes.append(f"irregular: {reason}")
+    if not labels:
+        raise DataError(f"PhysioNet subject {subject}: no event of task {settings.task!r} found.")
+    return Recording(
+        dataset="physionet_mi",
+        subject=subject,
+        trials=np.concatenate(trials).astype(np.float32),
+        labels=np.array(labels, dtype=np.int64),
+        trial_ids=np.array(ids, dtype=np.int64),
+        channel_names=names,
+        rate_hz=RATE_HZ,
+        class_names=CLASS_NAMES[settings.task],
+        notes=tuple(notes),
+    )
+
+
+def _signals(
+    edf: EdfFile, subject: str, run: int, settings: PhysionetSettings
+) -> tuple[tuple[str, ...], NDArray[np.floating]]:
+    by_name: dict[str, str] = {}
+    for label in edf.labels():
+        if tidy_name(label) in by_name:
+            raise DataError(f"{edf.path}: channel {tidy_name(label)} occurs twice.")
+        by_name[tidy_name(label)] = label
+    if len(by_name) != N_CHANNELS:
+        raise DataError(f"{edf.path}: {len(by_name)} channels, expected {N_CHANNELS}.")
+    names = tuple(tidy_name(name) for name in settings.channels or by_name)
+    if unknown := [name for name in names if name not in by_name]:
+        raise ConfigError(
+            f"physionet_mi: no channel {', '.join(unknown)} in {edf.path.name}. "
+            f"Known: {', '.join(by_name)}."
+        )
+    for name in names:
+        rate = edf.rate_hz(by_name[name])
+        if rate != RATE_HZ:
+            is_known = run in IRREGULAR.get(subject, ((), ""))[0]
+            why = f" Subject {subject} is known for it." if is_known else ""
+            raise DataError(
+                f"{edf.path}: channel {name} has {rate:g} Hz, expected {RATE_HZ:g}.{why} "
+                f'Leave the subject out with exclude = ["{subject}"].'
+            )
+    signal = np.stack([edf.microvolts(by_name[name]) for name in names])
+    require_finite(signal, str(edf.path), names)
+    return names, signal
+
+
+def _events_of_run(
+    edf: EdfFile, subject: str, settings: PhysionetSettings
+) -> tuple[list[Annotation], str]:
+    """Return the events of a run, and what is unusual about them; DataError for unknown ones.
+
+    In a minute of rest the file's name says which state it is. When the minute is not marked as
+    rest, the one event that covers it counts as rest, and the short ones are left out.
+    """
+    events = list(edf.annotations())
+    if unknown := {e.text for e in events if not re.fullmatch(r"T[012]", e.text)}:
+        raise DataError(
+            f"{edf.path}: subject {subject} has events {', '.join(sorted(unknown))}; "
+            "expected T0, T1 and T2."
+        )
+    if settings.task != "eyes" or all(event.text == REST for event in events):
+        return events, ""
+    longest = max(events, key=lambda event: event.duration_s)
+    if longest.duration_s < MINUTE_SHARE * sum(event.duration_s for event in events):
+        raise DataError(
+            f"{edf.path}: subject {subject} has {len(events)} events, the longest of "
+            f"{longest.duration_s:g} s; expected a minute of rest under one event. Check that the "
+            f'file is run 1 or 2, or leave the subject out with exclude = ["{subject}"].'
+        )
+    if longest.text == REST:
+        return events, ""
+    remark = f"its minute is marked {longest.text} instead of {REST} and was read as rest"
+    return [replace(longest, text=REST)], remark
+
+
+def _trials_of_run(
+    edf: EdfFile,
+    signal: NDArray[np.floating],
+    events: Sequence[Annotation],
+    meaning: Mapping[str, int],
+    subject: str,
+    settings: PhysionetSettings,
+) -> tuple[NDArray[np.floating], list[int], int]:
+    samples = round(settings.trial_s * RATE_HZ)
+    band = band_of(settings.band_hz)
+    # The last record is filled up with zeros after the last event; they are no recording.
+    recorded_s = max((event.onset_s + event.duration_s for event in events), default=0.0)
+    signal = signal[:, : max(0, round(recorded_s * RATE_HZ))]
+    onsets: list[int] = []
+    labels: list[int] = []
+    dropped = 0
+    for event in events:
+        if event.text not in meaning:
+            continue
+        start = round(event.onset_s * RATE_HZ)
+        stop = round((event.onset_s + event.duration_s) * RATE_HZ)
+        if stop - start < samples:
+            raise DataError(
+                f"{edf.path}: subject {subject} has an event of {event.duration_s:g} s at "
+                f"{event.onset_s:g} s, shorter than trial_s = {settings.trial_s:g}. Choose a "
+                f'shorter trial_s, or leave the subject out with exclude = ["{subject}"].'
+            )
+        # An imagery event is one trial; a minute of rest is cut into as many as fit.
+        count = (stop - start) // samples if settings.task == "eyes" else 1
+        for begin in range(start, start + count * samples, samples):
+            if begin < 0 or begin + samples > signal.shape[1]:
+                dropped += 1
+                continue
+            onsets.append(begin)
+            labels.append(meaning[event.text])
+    if settings.filter_scope == "continuous":
+        signal = filter_signal(signal, RATE_HZ, band)
+    if not onsets:
+        return np.empty((0, signal.shape[0], samples)), [], dropped
+    trials = cut_trials(signal, np.array(onsets), 0, samples)
+    if settings.filter_scope == "trial":
+        trials = filter_signal(trials, RATE_HZ, band)
+    return trials, labels, dropped
+
+
+def _run_path(root: Path, subject: str, run: int) -> Path:
+    return root / subject / f"{subject}R{run:02d}.edf"
+
+
+def download(root: Path, settings: PhysionetSettings) -> None:
+    """Fetch the task's runs of all subjects that are regular in them with MNE."""
+    from mne.datasets import eegbci
+
+    left_out = irregular_subjects(settings)
+    for subject in SUBJECTS:
+        if subject in left_out:
+            continue
+        runs = [r for r in RUNS[settings.task] if not _run_path(root, subject, r).is_file()]
+        if not runs:
+            continue
+        for path in eegbci.load_data(
+            int(subject[1:]), runs, path=root / "download", update_path=False, verbose="error"
+        ):
+            target = root / subject / Path(path).name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            Path(path).replace(target)
+    shutil.rmtree(root / "download", ignore_errors=True)  # only empty folders are left in it
+
+
+INFO = DatasetInfo(
+    name="physionet_mi",
+    title="PhysioNet EEG Motor Movement/Imagery (EEGMMIDB)",
+    task="eyes open or closed (2 classes), left_right (2), fists_feet (2), imagery (4)",
+    licence="Open Data Commons Attribution 1.0 (ODC-By)",
+    where="https://physionet.org/content/eegmmidb/1.0.0/",
+    citation="Schalk et al., IEEE TBME 51(6), 2004; Goldberger et al., Circulation 101(23), 2000",
+    subjects=SUBJECTS,
+    shape="64 channels at 160 Hz; trials of 4 s",
+    paper_windows="not in the paper; here 160 samples, stride 160",
+    layout="S001/S001R01.edf … S109/S109R14.edf",
+    download="MNE (mne.datasets.eegbci)",
+)
+
+DATASET = Dataset(
+    info=INFO,
+    settings=PhysionetSettings,
+    find=find_subjects,
+    files=source_files,
+    load=load_subject,
+    version=1,
+    excluded=irregular_subjects,
+    download=download,
+)

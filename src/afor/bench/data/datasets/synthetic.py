@@ -1,0 +1,278 @@
+"""Synthetic subjects: EEG-like data with a known truth, and one number for how far apart they lie.
+
+    trial = gain · (background + Σ rhythms: amplitude(class) · topography · oscillation) + noise
+
+Everything a subject owns is the population's value plus ``shift`` times a draw of its own, so
+``shift = 0`` makes subjects exchangeable and ``shift = 2`` moves each one twice as far, along the
+same direction, as ``shift = 1``. The model is written out in docs/explanation/synthetic.md.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.datasets.synthetic_recipes import RECIPES, FloatArray, Kind, Recipe
+from afor.bench.data.montage import electrode_xy
+from afor.bench.data.recording import MAX_RATE_HZ, Recording
+from afor.bench.data.settings import DataSettings, Samples, Words
+
+MODEL_VERSION = 1  # part of the data's fingerprint: raise it when a number below changes
+
+
+DEFAULT_WINDOW_S = {"imagery": 1.0, "sleep": 3.0, "emotion": 1.0}  # as in Sec. IV-A
+DEFAULT_STRIDE_S = {"imagery": 0.5, "sleep": 3.0, "emotion": 1.0}
+
+# Standard deviation of a subject's own deviation at shift = 1.
+PEAK_SD_HZ = 0.8
+POSITION_SD = 0.12  # head radius = 1
+LOG_AMPLITUDE_SD = 0.35
+LOG_GAIN_SD = 0.30
+LOG_NOISE_SD = 0.30
+SLOPE_SD = 0.15
+EFFECT_SD = 0.30  # of how strongly a subject shows the classes, population = 1
+LOG_LABEL_NOISE_SD = 0.5
+
+BACKGROUND_UV = 9.0
+BACKGROUND_SLOPE = 1.0  # power falls as 1 / f**slope
+BACKGROUND_SPREAD = 0.5  # neighbouring electrodes see the same background
+SENSOR_NOISE_UV = 2.0
+TRIAL_LOG_AMPLITUDE_SD = 0.25  # from trial to trial, in every subject
+STAY = 0.85  # probability that a sleep stage goes on for another epoch
+LOWEST_HZ = 0.5
+
+
+# Of one subject, as 4-byte numbers: half a gigabyte. Drawing takes about three times as much.
+MAX_SAMPLES = 1 << 27
+
+
+class SyntheticSettings(DataSettings):
+    """Options of the synthetic subjects; ``shift`` is the distance between them."""
+
+    kind: Kind = "imagery"
+    shift: Annotated[float, Field(ge=0, le=5)] = 1.0
+    n_subjects: Annotated[int, Field(ge=1, le=1000)] = 20
+    trials: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    n_classes: Annotated[int, Field(ge=2, le=5)] | None = None
+    label_noise: Annotated[float, Field(ge=0, le=0.5)] = 0.05
+    effect: Annotated[float, Field(ge=0, le=100)] = 1.0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    session: Annotated[int, Field(ge=0, lt=2**31)] = 0  # other trials of the same subjects
+    channels: Words | None = None
+    rate_hz: Annotated[float, Field(ge=64, le=1000)] | None = None
+    trial_s: Annotated[float, Field(gt=0, le=120)] | None = None
+    window_samples: Samples
+    stride_samples: Samples
+
+    def trial_settings(self) -> dict[str, Any]:
+        """Leave out the number of subjects: a subject is the same among few and among many."""
+        return {k: v for k, v in super().trial_settings().items() if k != "n_subjects"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_windows(cls, given: dict[str, Any]) -> dict[str, Any]:
+        kind = given.get("kind", "imagery")
+        if not isinstance(kind, str) or kind not in RECIPES:
+            return {"window_samples": 1, "stride_samples": 1, **given}
+        rate = given.get("rate_hz")
+        if not (isinstance(rate, int | float) and 0 < rate <= MAX_RATE_HZ):
+            rate = RECIPES[kind].rate_hz
+        return {
+            "window_samples": round(DEFAULT_WINDOW_S[kind] * rate),
+            "stride_samples": round(DEFAULT_STRIDE_S[kind] * rate),
+            **given,
+        }
+
+    @model_validator(mode="after")
+    def _check_size(self) -> "SyntheticSettings":
+        recipe = RECIPES[self.kind]
+        trial_samples = round((self.trial_s or recipe.trial_s) * (self.rate_hz or recipe.rate_hz))
+        channels = len(self.channels or recipe.channel_names)
+        total = (self.trials or recipe.trials) * channels * trial_samples
+        if not trial_samples >= 1 or total > MAX_SAMPLES:
+            raise ValueError(
+                f"trials × channels × samples per trial is {total} for one subject, accepted are "
+                f"1 to {MAX_SAMPLES}. Change trials, channels, trial_s or rate_hz."
+            )
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class SubjectTruth:
+    """What a synthetic subject is made of; the population's values when ``shift`` is 0."""
+
+    centres: FloatArray  # (rhythms, 2): where each rhythm sits, seen from above
+    topographies: FloatArray  # (rhythms, channels): 1 at the centre, falling off around it
+    peak_hz: FloatArray  # (rhythms,)
+    amplitude_uv: FloatArray  # (rhythms,)
+    gain: float
+    noise_uv: float
+    slope: float
+    effect: float
+    label_noise: float
+
+
+def subject_names(settings: SyntheticSettings) -> tuple[str, ...]:
+    """Return ``sub-01`` and so on."""
+    width = max(2, len(str(settings.n_subjects)))
+    return tuple(f"sub-{i + 1:0{width}d}" for i in range(settings.n_subjects))
+
+
+def subject_truth(settings: SyntheticSettings, index: int) -> SubjectTruth:
+    """Return the parameters of subject ``index``, counted from 0, however many there are."""
+    recipe = RECIPES[settings.kind]
+    rng = _generator(settings, index, stage=0)
+    n, shift = len(recipe.rhythms), settings.shift
+    # One fixed order of draws, whatever the shift: subjects move along a ray as it grows.
+    moved = rng.standard_normal((n, 2)) * POSITION_SD * shift
+    peak, size = rng.standard_normal((2, n))
+    gain, noise, slope, effect, flips = rng.standard_normal(5)
+    electrodes = np.array([electrode_xy(name) for name in _channels(settings)])
+    centres = np.array([rhythm.xy for rhythm in recipe.rhythms]) + moved
+    spread = np.array([rhythm.spread for rhythm in recipe.rhythms])
+    distance = np.linalg.norm(centres[:, None] - electrodes[None], axis=2)
+    return SubjectTruth(
+        centres=centres,
+        topographies=np.exp(-0.5 * (distance / spread[:, None]) ** 2),
+        peak_hz=np.maximum(
+            LOWEST_HZ,
+            [r.peak_hz for r in recipe.rhythms] + shift * PEAK_SD_HZ * _scaled(recipe) * peak,
+        ),
+        amplitude_uv=np.array([r.amplitude_uv for r in recipe.rhythms])
+        * np.exp(shift * LOG_AMPLITUDE_SD * size),
+        gain=float(np.exp(shift * LOG_GAIN_SD * gain)),
+        noise_uv=float(SENSOR_NOISE_UV * np.exp(shift * LOG_NOISE_SD * noise)),
+        slope=float(BACKGROUND_SLOPE + shift * SLOPE_SD * slope),
+        effect=float(settings.effect * max(0.0, 1 + shift * EFFECT_SD * effect)),
+        label_noise=float(
+            min(0.5, settings.label_noise * np.exp(shift * LOG_LABEL_NOISE_SD * flips))
+        ),
+    )
+
+
+def _scaled(recipe: Recipe) -> FloatArray:
+    """Return how far each peak may move, relative to alpha: slow rhythms move less."""
+    return np.array([r.peak_hz for r in recipe.rhythms]) / 10.0
+
+
+def load_subject(settings: SyntheticSettings, subject: str) -> Recording:
+    """Return one synthetic subject as a recording."""
+    index = subject_names(settings).index(subject)
+    recipe, truth = RECIPES[settings.kind], subject_truth(settings, index)
+    classes = _class_names(settings)
+    rng = _generator(settings, index, stage=1 + settings.session)
+    shown = _draw_labels(settings, rng)
+    trials = _draw_trials(settings, truth, shown, rng)
+    wrong = rng.random(shown.size) < truth.label_noise
+    labels = np.where(wrong, rng.integers(len(classes), size=shown.size), shown)
+    return Recording(
+        dataset="synthetic",
+        subject=subject,
+        trials=trials,
+        labels=labels.astype(np.int64),
+        trial_ids=np.arange(shown.size),
+        channel_names=_channels(settings),
+        rate_hz=settings.rate_hz or recipe.rate_hz,
+        class_names=classes,
+        notes=(f"{int((labels != shown).sum())} labels are wrong on purpose",),
+    )
+
+
+def _draw_labels(settings: SyntheticSettings, rng: np.random.Generator) -> NDArray[np.int64]:
+    recipe, n_classes = RECIPES[settings.kind], len(_class_names(settings))
+    n = settings.trials or recipe.trials
+    weights = np.array(recipe.class_weights[:n_classes])
+    weights = weights / weights.sum()
+    if not recipe.is_sequence:
+        # As near to the wished counts as whole numbers allow, in random order.
+        edges = np.round(np.cumsum(weights) * n).astype(int)
+        return rng.permutation(np.repeat(np.arange(n_classes), np.diff(edges, prepend=0)))
+    labels = rng.choice(n_classes, size=n, p=weights)
+    goes_on = rng.random(n) < STAY
+    for i in range(1, n):
+        if goes_on[i]:
+            labels[i] = labels[i - 1]
+    return labels
+
+
+def _draw_trials(
+    settings: SyntheticSettings,
+    truth: SubjectTruth,
+    shown: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    recipe = RECIPES[settings.kind]
+    names, rate = _channels(settings), settings.rate_hz or recipe.rate_hz
+    samples = round((settings.trial_s or recipe.trial_s) * rate)
+    freqs = np.fft.rfftfreq(samples, 1 / rate)
+    background = np.where(freqs >= LOWEST_HZ, np.maximum(freqs, LOWEST_HZ) ** (-truth.slope / 2), 0)
+    width = np.array([r.width_hz for r in recipe.rhythms])[:, None]
+    bumps = np.exp(-0.5 * ((freqs - truth.peak_hz[:, None]) / width) ** 2)
+    shapes = np.concatenate([np.broadcast_to(background, (len(names), freqs.size)), bumps])
+    shapes = shapes * (samples / np.sqrt(2 * (shapes**2).sum(axis=1, keepdims=True)))  # unit SD
+
+    n_rhythms = len(recipe.rhythms)
+    log_amplitude = truth.effect * recipe.class_effect[shown]
+    log_amplitude = log_amplitude + TRIAL_LOG_AMPLITUDE_SD * rng.standard_normal(
+        (shown.size, n_rhythms)
+    )
+    amplitude = truth.amplitude_uv * np.exp(log_amplitude)
+    background_mixing = BACKGROUND_UV * _smoothing(names)
+    trials = np.empty((shown.size, len(names), samples), dtype=np.float32)
+    for i in range(shown.size):  # one trial at a time stays inside the processor's cache
+        parts = rng.standard_normal((2, len(shapes), freqs.size), dtype=np.float32)
+        sources = np.fft.irfft((parts[0] + 1j * parts[1]) * shapes, n=samples, axis=-1)
+        mixing = np.concatenate(
+            [background_mixing, truth.topographies.T * amplitude[i]], axis=1
+        )  # (channels, sources)
+        noise = rng.standard_normal((len(names), samples), dtype=np.float32)
+        trials[i] = truth.gain * (mixing @ sources) + truth.noise_uv * noise
+    return trials
+
+
+def _smoothing(names: tuple[str, ...]) -> FloatArray:
+    xy = np.array([electrode_xy(name) for name in names])
+    distance = np.linalg.norm(xy[:, None] - xy[None], axis=2)
+    kernel = np.exp(-0.5 * (distance / BACKGROUND_SPREAD) ** 2)
+    unit: FloatArray = kernel / np.linalg.norm(kernel, axis=1, keepdims=True)
+    return unit
+
+
+def _channels(settings: SyntheticSettings) -> tuple[str, ...]:
+    return settings.channels or RECIPES[settings.kind].channel_names
+
+
+def _class_names(settings: SyntheticSettings) -> tuple[str, ...]:
+    return RECIPES[settings.kind].class_names[: settings.n_classes]
+
+
+def _generator(settings: SyntheticSettings, index: int, stage: int) -> np.random.Generator:
+    kind = list(RECIPES).index(settings.kind)
+    return np.random.default_rng(
+        np.random.SeedSequence(settings.seed, spawn_key=(kind, index, stage))
+    )
+
+
+DATASET = Dataset(
+    info=DatasetInfo(
+        name="synthetic",
+        title="Synthetic subjects",
+        task="motor imagery (4 classes), sleep stages (5) or emotion (2)",
+        licence="none needed: computed on the spot",
+        where="nowhere to go: embedded",
+        citation="the manual, docs/explanation/synthetic.md",
+        subjects=(),
+        shape="imagery 12 channels at 128 Hz, sleep 6 at 100 Hz, emotion 12 at 128 Hz",
+        paper_windows="as in the paper by kind: 1 s stride 0.5 s, 3 s, 1 s",
+        layout="no files",
+    ),
+    settings=SyntheticSettings,
+    find=lambda _root, settings: subject_names(settings),
+    files=lambda _root, _subject, _settings: (),
+    load=lambda _root, subject, settings: load_subject(settings, subject),
+    version=MODEL_VERSION,
+    needs_root=False,
+)

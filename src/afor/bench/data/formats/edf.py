@@ -1,0 +1,261 @@
+"""Read EDF and EDF+ files and believe nothing in them.
+
+Ready-made readers take several broken headers without a word and fail on others with errors that
+name no file. This one checks every field against the file's size before it allocates anything, so
+a damaged file gives a DataError and never a wrong number of samples, a hang or a full memory.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import DataError
+
+FIXED_BYTES = 256
+SIGNAL_BYTES = 256
+MAX_SIGNALS = 512
+MAX_RATE_HZ = 20_000
+MAX_PHYSICAL = 1e9  # no amplifier's range is larger
+MAX_DIGITAL = 32_768
+ANNOTATIONS = "EDF Annotations"
+MICROVOLTS = {"uV": 1.0, "µV": 1.0, "μV": 1.0, "mV": 1e3, "V": 1e6, "nV": 1e-3}
+# Widths of the per-signal header fields, in order; each is stored for all signals together.
+FIELDS = {
+    "label": 16, "transducer": 80, "unit": 8, "physical_min": 8, "physical_max": 8,
+    "digital_min": 8, "digital_max": 8, "prefilter": 80, "samples": 8, "reserved": 32,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One signal's header."""
+
+    label: str
+    unit: str
+    physical_min: float
+    physical_max: float
+    digital_min: int
+    digital_max: int
+    samples: int  # per record
+    first: int  # position inside a record
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """An EDF+ annotation, in seconds from the start of the file."""
+
+    onset_s: float
+    duration_s: float
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class EdfFile:
+    """A checked EDF file: headers in memory, samples left on disk until asked for."""
+
+    path: Path
+    signals: tuple[Signal, ...]
+    record_s: float
+    records: NDArray[np.int16]  # (records, samples of all signals)
+    notes: tuple[str, ...]
+
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels of the ordinary signals."""
+        return tuple(s.label for s in self.signals if s.label != ANNOTATIONS)
+
+    def rate_hz(self, label: str) -> float:
+        """Return a signal's sampling rate."""
+        return self._signal(label).samples / self.record_s
+
+    def microvolts(self, label: str) -> NDArray[np.float64]:
+        """Return a signal's samples in microvolts."""
+        signal = self._signal(label)
+        scale = MICROVOLTS.get(signal.unit)
+        if scale is None:
+            raise DataError(
+                f"{self.path}: signal {label!r} has the unit {signal.unit!r}; EEG needs one of "
+                f"{', '.join(MICROVOLTS)}."
+            )
+        digital = self.records[:, signal.first : signal.first + signal.samples].reshape(-1)
+        gain = (signal.physical_max - signal.physical_min) / (
+            signal.digital_max - signal.digital_min
+        )
+        wide = digital.astype(np.float64)
+        return scale * ((wide - signal.digital_min) * gain + signal.physical_min)
+
+    def annotations(self) -> list[Annotation]:
+        """Return the EDF+ annotations that carry a text."""
+        found: list[Annotation] = []
+        for signal in self.signals:
+            if signal.label == ANNOTATIONS:
+                part = self.records[:, signal.first : signal.first + signal.samples]
+                for record in np.ascontiguousarray(part):
+                    found += _parse_annotations(record.tobytes(), self.path)
+        return sorted(found, key=lambda a: a.onset_s)
+
+    def _signal(self, label: str) -> Signal:
+        matches = [s for s in self.signals if s.label == label]
+        if len(matches) != 1:
+            what = "no signal" if not matches else f"{len(matches)} signals"
+            raise DataError(
+                f"{self.path}: {what} named {label!r}. Found: {', '.join(self.labels())}."
+            )
+        return matches[0]
+
+
+def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
+    """Open an EDF or EDF+C file; DataError names the file and the fault.
+
+    A file shorter or longer than its header says is refused unless ``allow_truncated``, which
+    keeps the whole records that are both announced and there.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            fixed = file.read(FIXED_BYTES)
+            n_signals, record_s, n_records, kind = _parse_fixed(fixed, path)
+            rest = file.read(SIGNAL_BYTES * n_signals)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    if len(rest) < SIGNAL_BYTES * n_signals:
+        raise DataError(f"{path}: ends inside its header. Fetch the file again.")
+    signals = _parse_signals(rest, n_signals, record_s, path)
+    per_record = sum(signal.samples for signal in signals)
+    header_bytes = FIXED_BYTES + SIGNAL_BYTES * n_signals
+    present, left_over = divmod(size - header_bytes, 2 * per_record)
+    notes = []
+    if n_records == -1:
+        if not allow_truncated or present == 0:
+            raise DataError(
+                f"{path}: the number of records was never written: the recording was not closed. "
+                "Accept what is there with --allow-truncated."
+            )
+        notes.append(f"not closed: {present} records")
+        n_records = present
+    if present < n_records:
+        if not allow_truncated or present == 0:
+            raise DataError(
+                f"{path}: truncated, {present} of {n_records} records are there. Fetch the file "
+                "again, or accept the part with --allow-truncated."
+            )
+        notes.append(f"truncated: {present} of {n_records} records")
+    elif present > n_records or left_over:
+        # More data than announced: the count may be damaged, and silence would lose a part.
+        extra = size - header_bytes - n_records * 2 * per_record
+        if not allow_truncated:
+            raise DataError(
+                f"{path}: {extra} bytes more than its header announces ({n_records} records). "
+                "Header or file is damaged; fetch the file again, or accept the announced part "
+                "with --allow-truncated."
+            )
+        notes.append(f"{extra} bytes after the last record left out")
+    if kind.startswith("EDF+D"):
+        raise DataError(f"{path}: EDF+D (with gaps) is not supported; convert it to EDF+C.")
+    count = min(present, n_records)
+    samples = np.memmap(path, dtype="<i2", mode="r", offset=header_bytes, shape=(count, per_record))
+    return EdfFile(path, signals, record_s, np.asarray(samples), tuple(notes))
+
+
+def _parse_fixed(fixed: bytes, path: Path) -> tuple[int, float, int, str]:
+    if not fixed:
+        raise DataError(f"{path}: the file is empty. Fetch it again.")
+    if len(fixed) < FIXED_BYTES:
+        raise DataError(f"{path}: {len(fixed)} bytes are too few for an EDF header.")
+    if fixed[:8] != b"0       ":
+        raise DataError(f"{path}: no EDF file, it starts with {fixed[:8]!r} instead of '0'.")
+    n_signals = _integer(fixed[252:256], "number of signals", path)
+    if not 1 <= n_signals <= MAX_SIGNALS:
+        raise DataError(f"{path}: {n_signals} signals; accepted are 1 to {MAX_SIGNALS}.")
+    header_bytes = _integer(fixed[184:192], "header size", path)
+    if header_bytes != FIXED_BYTES + SIGNAL_BYTES * n_signals:
+        raise DataError(
+            f"{path}: the header says it has {header_bytes} bytes, but {n_signals} signals need "
+            f"{FIXED_BYTES + SIGNAL_BYTES * n_signals}."
+        )
+    record_s = _number(fixed[244:252], "record duration", path)
+    if record_s <= 0:
+        raise DataError(f"{path}: a record duration of {record_s:g} s is not possible.")
+    n_records = _integer(fixed[236:244], "number of records", path)
+    if n_records == 0 or n_records < -1:
+        raise DataError(f"{path}: {n_records} records; at least 1 is needed.")
+    return n_signals, record_s, n_records, fixed[192:236].decode("latin-1")
+
+
+def _parse_signals(
+    header: bytes, n_signals: int, record_s: float, path: Path
+) -> tuple[Signal, ...]:
+    columns: dict[str, list[bytes]] = {}
+    at = 0
+    for field, width in FIELDS.items():
+        columns[field] = [header[at + i * width : at + (i + 1) * width] for i in range(n_signals)]
+        at += width * n_signals
+    signals, first = [], 0
+    for i in range(n_signals):
+        label = columns["label"][i].decode("latin-1").strip()
+        where = f"of signal {label!r}"
+        samples = _integer(columns["samples"][i], f"samples per record {where}", path)
+        if not 1 <= samples <= max(1, MAX_RATE_HZ * record_s):
+            raise DataError(f"{path}: {samples} samples per record {where} are not possible.")
+        signal = Signal(
+            label=label,
+            unit=columns["unit"][i].decode("latin-1").strip(),
+            physical_min=_number(columns["physical_min"][i], f"physical minimum {where}", path),
+            physical_max=_number(columns["physical_max"][i], f"physical maximum {where}", path),
+            digital_min=_integer(columns["digital_min"][i], f"digital minimum {where}", path),
+            digital_max=_integer(columns["digital_max"][i], f"digital maximum {where}", path),
+            samples=samples,
+            first=first,
+        )
+        if (
+            signal.digital_min >= signal.digital_max
+            or signal.physical_min == signal.physical_max
+            or max(abs(signal.physical_min), abs(signal.physical_max)) > MAX_PHYSICAL
+            or max(abs(signal.digital_min), abs(signal.digital_max)) > MAX_DIGITAL
+        ):
+            raise DataError(
+                f"{path}: impossible range {where}: digital {signal.digital_min} to "
+                f"{signal.digital_max}, physical {signal.physical_min:g} to "
+                f"{signal.physical_max:g}."
+            )
+        signals.append(signal)
+        first += samples
+    return tuple(signals)
+
+
+def _parse_annotations(record: bytes, path: Path) -> list[Annotation]:
+    found = []
+    for entry in record.split(b"\x00"):
+        if not entry:
+            continue
+        head, *texts = entry.split(b"\x14")
+        onset, _, duration = head.partition(b"\x15")
+        if len(texts) < 2 or texts[-1]:
+            raise DataError(f"{path}: broken EDF+ annotation {entry[:40]!r}.")
+        start = _number(onset, "annotation onset", path)
+        length = _number(duration, "annotation duration", path) if duration else 0.0
+        found += [
+            Annotation(start, length, text.decode("utf-8", "replace"))
+            for text in texts[:-1]
+            if text
+        ]
+    return found
+
+
+def _number(text: bytes, what: str, path: Path) -> float:
+    plain = text.decode("latin-1").strip(" \x00")
+    if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", plain, re.ASCII):
+        value = float(plain)
+        if math.isfinite(value):
+            return value
+    raise DataError(f"{path}: the {what} is {plain!r}, expected a number.")
+
+
+def _integer(text: bytes, what: str, path: Path) -> int:
+    value = _number(text, what, path)
+    if value != int(value):
+        raise DataError(f"{path}: the {what} is {value}, expected a whole number.")
+    return int(value)

@@ -1,0 +1,183 @@
+"""Read MATLAB 5 files (.mat) within bounds: numbers, texts, cells and structs.
+
+Every length is checked against the file, and unpacked data against a limit, before memory is taken.
+"""
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from afor.bench.common.errors import DataError
+
+MAX_VARIABLE_BYTES = 256 << 20  # a session of BCI IV 2a unpacks to 134 MB
+MAX_KEPT_BYTES = 512 << 20  # six channels of a long ISRUC night: 320 MB
+MAX_DEPTH = 16
+MAX_ELEMENTS = 100_000
+HEADER_BYTES = 128
+COMPRESSED, MATRIX = 15, 14
+NUMBERS = {
+    1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8",
+    16: "u1",
+}  # fmt: skip
+CLASSES = {
+    6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8",
+}  # fmt: skip
+CELL, STRUCT, CHAR = 1, 2, 4
+
+
+class _BrokenError(Exception):
+    """The file is not sound; the message says where."""
+
+
+def read_mat(path: Path, wanted: set[str] | None = None) -> dict[str, Any]:
+    """Return the variables: arrays, texts, cells as lists, structs as lists of dicts.
+
+    ``wanted`` limits what is kept. DataError names the file and the fault.
+    """
+    try:
+        if path.stat().st_size > MAX_KEPT_BYTES:
+            raise DataError(f"{path}: larger than {MAX_KEPT_BYTES} bytes.")
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    if content[:8] == b"\x89HDF\r\n\x1a\n" or content[:10] == b"MATLAB 7.3":
+        raise DataError(f"{path}: a MATLAB 7.3 file; save it with '-v7'.")
+    if len(content) < HEADER_BYTES or content[126:128] not in (b"IM", b"MI"):
+        what = "empty" if not content else "no MATLAB 5 file"
+        raise DataError(f"{path}: {what}. Fetch the file again.")
+    if content[126:128] == b"MI":
+        raise DataError(f"{path}: written on a big-endian machine, which is not supported.")
+    try:
+        return _Reader(wanted).variables(memoryview(content)[HEADER_BYTES:])
+    except (_BrokenError, zlib.error) as fault:
+        raise DataError(f"{path}: damaged MATLAB file: {fault}. Fetch the file again.") from None
+
+
+class _Reader:
+    """Walk through the nested elements and count what is unpacked."""
+
+    def __init__(self, wanted: set[str] | None) -> None:
+        self.wanted = wanted
+        self.kept = 0
+        self.elements = 0
+
+    def variables(self, data: memoryview) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        while len(data):
+            kind, body, data = self.element(data)
+            if kind == COMPRESSED:
+                kind, body, _ = self.element(self.unpack(body))
+            if kind != MATRIX:
+                raise _BrokenError(f"element of type {kind} where a variable should be")
+            name, value = self.matrix(body, depth=0)
+            if self.wanted is None or name in self.wanted:
+                found[name] = value
+                self.kept += len(body)
+            if self.kept > MAX_KEPT_BYTES:
+                raise _BrokenError(f"more than {MAX_KEPT_BYTES} bytes of data")
+        return found
+
+    def unpack(self, body: memoryview) -> memoryview:
+        stream = zlib.decompressobj()
+        plain = stream.decompress(body, MAX_VARIABLE_BYTES)
+        if stream.unconsumed_tail or not stream.eof:
+            raise _BrokenError("a compressed part is cut short or unpacks beyond the limit")
+        return memoryview(plain)
+
+    def element(self, data: memoryview) -> tuple[int, memoryview, memoryview]:
+        """Return an element's type and content, and what follows it."""
+        self.elements += 1
+        if len(data) < 8 or self.elements > MAX_ELEMENTS:
+            raise _BrokenError("an element is cut short" if len(data) < 8 else "too many elements")
+        kind, size = struct.unpack_from("<II", data)
+        if kind >> 16:  # small element: type and size share four bytes, the content follows
+            kind, size, head = kind & 0xFFFF, kind >> 16, 4
+            if size > 4:
+                raise _BrokenError("a small element of impossible size")
+            return kind, data[head : head + size], data[8:]
+        if size > len(data) - 8:
+            raise _BrokenError(f"an element wants {size} bytes, {len(data) - 8} are left")
+        # Compressed elements are not padded to 8 bytes, all others are.
+        end = 8 + size if kind == COMPRESSED else 8 + size + (-size % 8)
+        return kind, data[8 : 8 + size], data[min(end, len(data)) :]
+
+    def numbers(self, data: memoryview) -> tuple[np.ndarray[Any, Any], memoryview]:
+        kind, body, rest = self.element(data)
+        if kind not in NUMBERS:
+            raise _BrokenError(f"numbers of unknown type {kind}")
+        dtype = np.dtype("<" + NUMBERS[kind])
+        if len(body) % dtype.itemsize:
+            raise _BrokenError("numbers are cut short")
+        return np.frombuffer(body, dtype), rest
+
+    def matrix(self, body: memoryview, depth: int) -> tuple[str, Any]:
+        if depth > MAX_DEPTH:
+            raise _BrokenError("nested too deeply")
+        if not len(body):
+            return "", np.empty((0, 0))
+        flags, rest = self.numbers(body)
+        shape_numbers, rest = self.numbers(rest)
+        name_bytes, rest = self.numbers(rest)
+        if flags.size < 1 or shape_numbers.size < 2 or shape_numbers.dtype != np.dtype("<i4"):
+            raise _BrokenError("an array without size")
+        shape = tuple(int(n) for n in shape_numbers)
+        count = 1
+        for n in shape:
+            count *= n
+        if min(shape) < 0 or len(shape) > MAX_DEPTH:
+            raise _BrokenError("an array of impossible shape")
+        kind = int(flags[0]) & 0xFF
+        name = name_bytes.tobytes().decode("latin-1")
+        if kind in CLASSES:
+            return name, self.array(rest, kind, shape, count, is_complex=bool(flags[0] & 0x800))
+        if kind == CHAR:
+            return name, self.text(rest, count)
+        if kind == CELL:
+            return name, self.cells(rest, count, depth)
+        if kind == STRUCT:
+            return name, self.structs(rest, count, depth)
+        return name, None  # functions, objects and sparse arrays: of no use here
+
+    def array(
+        self, data: memoryview, kind: int, shape: tuple[int, ...], count: int, is_complex: bool
+    ) -> np.ndarray[Any, Any]:
+        values, _ = self.numbers(data)
+        if values.size != count or is_complex:
+            raise _BrokenError(f"an array of {count} numbers holds {values.size}")
+        with np.errstate(invalid="ignore"):  # a damaged value may not fit; loaders check ranges
+            return values.astype("<" + CLASSES[kind], copy=False).reshape(shape, order="F")
+
+    def text(self, data: memoryview, count: int) -> str:
+        codes, _ = self.numbers(data)
+        if codes.size != count or codes.dtype.itemsize > 2:
+            raise _BrokenError("a text of impossible length")
+        return "".join(map(chr, codes.tolist()))
+
+    def cells(self, data: memoryview, count: int, depth: int) -> list[Any]:
+        found = []
+        if count > MAX_ELEMENTS:
+            raise _BrokenError("too many cells")
+        for _ in range(count):
+            kind, body, data = self.element(data)
+            if kind != MATRIX:
+                raise _BrokenError("a cell without an array")
+            found.append(self.matrix(body, depth + 1)[1])
+        return found
+
+    def structs(self, data: memoryview, count: int, depth: int) -> list[dict[str, Any]]:
+        width, data = self.numbers(data)
+        names, data = self.numbers(data)
+        if width.size != 1 or not 1 <= int(width[0]) <= 64 or names.size % int(width[0]):
+            raise _BrokenError("a struct without field names")
+        raw, step = names.tobytes(), int(width[0])
+        fields = [
+            raw[i : i + step].split(b"\0")[0].decode("latin-1") for i in range(0, len(raw), step)
+        ]
+        flat = self.cells(data, count * len(fields), depth)
+        return [
+            dict(zip(fields, flat[i * len(fields) : (i + 1) * len(fields)], strict=True))
+            for i in range(count)
+        ]

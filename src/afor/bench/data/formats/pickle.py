@@ -1,0 +1,363 @@
+"""Read the arrays out of a pickle without running it.
+
+A pickle is a program, and ``pickle.load`` runs it. This is a reader for the few instructions that a
+dict of numpy arrays consists of: it imports nothing, calls nothing and builds only dict, tuple,
+str, bytes, numbers and arrays. A name such as ``numpy.dtype`` is a mark to compare, never an object
+to call. Everything else is refused, and every length is checked against the file before use.
+"""
+
+import codecs
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import DataError
+
+MAX_BYTES = 256 << 20  # a DEAP file has 103 MB; re-saved by Python 3 up to 1.5 times that
+MAX_INSTRUCTIONS = 10_000
+MAX_TEXT = 4096
+MAX_AXES = 4
+PIECE_BYTES = 1 << 20
+LAST_LATIN1_LEAD = 0xC3  # a UTF-8 byte above it begins a character beyond latin1
+
+
+@dataclass(frozen=True)
+class Name:
+    """A global the pickle mentions: compared, never imported."""
+
+    module: str
+    name: str
+
+
+RECONSTRUCT = {
+    Name("numpy.core.multiarray", "_reconstruct"),
+    Name("numpy._core.multiarray", "_reconstruct"),
+}
+NDARRAY = Name("numpy", "ndarray")
+DTYPE = Name("numpy", "dtype")
+ENCODE = Name("_codecs", "encode")
+ALLOWED = RECONSTRUCT | {NDARRAY, DTYPE, ENCODE}
+FLOAT_CODES = {"f4": "f4", "f8": "f8"}
+
+
+class Mark:
+    """The place on the stack where a tuple or a list of items begins."""
+
+
+@dataclass(eq=False)
+class FloatType:
+    """A float dtype under construction: the code first, the byte order by BUILD."""
+
+    code: str
+    order: str = "="
+
+
+@dataclass(eq=False)
+class ArrayShell:
+    """An array under construction; ``value`` is set by BUILD."""
+
+    value: NDArray[Any] | None = None
+
+
+class _RefusedError(Exception):
+    """The content is not an allowed one; the message says why."""
+
+
+def read_arrays(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[np.floating]]:
+    """Return the float arrays of a pickled dict; DataError for anything else.
+
+    Nothing in the file is executed. The arrays are read-only views of the bytes read.
+    """
+    try:
+        size = path.stat().st_size
+        if size > max_bytes:
+            raise DataError(f"{path}: {size} bytes are more than the limit of {max_bytes}.")
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    try:
+        return _checked(_Machine(content).run())
+    except _RefusedError as refusal:
+        raise DataError(
+            f"{path}: not a plain pickle of float arrays, refused without running it: {refusal}. "
+            "Use the original download."
+        ) from None
+
+
+def _checked(result: object) -> dict[str, NDArray[np.floating]]:
+    if type(result) is not dict:
+        raise _RefusedError(f"the content is a {type(result).__name__}, expected a dict")
+    arrays = {}
+    for key, value in result.items():
+        if type(key) is bytes:
+            key = key.decode("latin-1")
+        if type(key) is not str or not isinstance(value, ArrayShell) or value.value is None:
+            raise _RefusedError(f"entry {key!r} is no array of floats")
+        arrays[key] = value.value
+    return arrays
+
+
+class _Machine:
+    """Interpret the allowed instructions one by one."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = memoryview(content)
+        self.at = 0
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+        self.count = 0
+        self.decoded_bytes = 0
+
+    def run(self) -> object:
+        for count in range(MAX_INSTRUCTIONS):
+            code = bytes(self.take(1))
+            if code == b".":
+                if len(self.stack) != 1 or self.at != len(self.content):
+                    raise _RefusedError("data after the end, or an unfinished structure")
+                return self.stack[0]
+            instruction = INSTRUCTIONS.get(code)
+            if instruction is None:
+                raise _RefusedError(f"instruction {code!r} at byte {self.at - 1} is not allowed")
+            self.count = count
+            instruction(self)
+        raise _RefusedError(f"more than {MAX_INSTRUCTIONS} instructions")
+
+    # Reading -----------------------------------------------------------------------------------
+
+    def take(self, n: int) -> memoryview:
+        if n < 0 or n > len(self.content) - self.at:
+            raise _RefusedError(f"it ends early: {n} bytes wanted at byte {self.at}")
+        self.at += n
+        return self.content[self.at - n : self.at]
+
+    def number(self, layout: str) -> int:
+        return int(struct.unpack(layout, self.take(struct.calcsize(layout)))[0])
+
+    def line(self) -> str:
+        piece = bytes(self.content[self.at : self.at + MAX_TEXT])
+        end = piece.find(b"\n")
+        if end < 0:
+            raise _RefusedError(f"a line without an end at byte {self.at}")
+        self.at += end + 1
+        return piece[:end].decode("latin-1")
+
+    def pop(self) -> Any:
+        if not self.stack:
+            raise _RefusedError("it takes from an empty stack")
+        return self.stack.pop()
+
+    def pop_to_mark(self) -> list[Any]:
+        for i in range(len(self.stack) - 1, -1, -1):
+            if isinstance(self.stack[i], Mark):
+                items = self.stack[i + 1 :]
+                del self.stack[i:]
+                return items
+        raise _RefusedError("a structure without a beginning")
+
+    # Instructions ------------------------------------------------------------------------------
+
+    def text(self, length: int) -> None:
+        # Text is kept as bytes and decoded only where a word or the samples are expected.
+        self.stack.append(_Text(self.take(length)))
+
+    def bytes_(self, length: int) -> None:
+        self.stack.append(self.take(length))
+
+    def tuple_(self, n: int) -> None:
+        items = [self.pop() for _ in range(n)][::-1]
+        self.stack.append(tuple(items))
+
+    def name(self, module: str, name: str) -> None:
+        found = Name(module, name)
+        if found not in ALLOWED:
+            raise _RefusedError(f"it asks for {module}.{name}")
+        self.stack.append(found)
+
+    def stack_name(self) -> None:
+        name, module = self.pop(), self.pop()
+        self.name(_word(module), _word(name))
+
+    def put(self, index: int) -> None:
+        if not self.stack or index > self.count:
+            raise _RefusedError(f"it stores a value under number {index}")
+        self.memo[index] = self.stack[-1]
+
+    def get(self, index: int) -> None:
+        if index not in self.memo:
+            raise _RefusedError(f"it recalls value {index}, which was never stored")
+        self.stack.append(self.memo[index])
+
+    def set_items(self, items: list[Any]) -> None:
+        if not self.stack or type(self.stack[-1]) is not dict or len(items) % 2:
+            raise _RefusedError("items for something that is no dict")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            self.stack[-1][_word(key)] = value
+
+    def reduce(self) -> None:
+        arguments, function = self.pop(), self.pop()
+        if type(arguments) is not tuple:
+            raise _RefusedError("a call without an argument list")
+        self.stack.append(_call(self, function, arguments))
+
+    def build(self) -> None:
+        state = self.pop()
+        target = self.stack[-1] if self.stack else None
+        if type(state) is not tuple:
+            raise _RefusedError("a state that is no tuple")
+        if isinstance(target, FloatType):
+            _build_type(target, state)
+        elif isinstance(target, ArrayShell):
+            _build_array(target, state)
+        else:
+            raise _RefusedError("a state for something that is no array")
+
+
+class _Text:
+    """Text of the file, not yet decoded."""
+
+    def __init__(self, raw: memoryview) -> None:
+        self.raw = raw
+
+
+def _word(value: Any) -> str:
+    """Return a short text: a key, a module, a type code."""
+    raw = value.raw if isinstance(value, _Text) else value
+    if not isinstance(raw, memoryview) or len(raw) > MAX_TEXT:
+        raise _RefusedError("a word was expected")
+    return bytes(raw).decode("latin-1")
+
+
+def _call(machine: _Machine, function: Any, arguments: tuple[Any, ...]) -> Any:
+    """Do what the four allowed functions would do, for the arguments numpy writes."""
+    if isinstance(function, Name) and function in RECONSTRUCT:
+        if len(arguments) == 3 and arguments[:2] == (NDARRAY, (0,)) and _word(arguments[2]) == "b":
+            return ArrayShell()
+    elif function == DTYPE:
+        code = _word(arguments[0]) if len(arguments) == 3 else ""
+        if code in FLOAT_CODES and arguments[1] in (0, False) and arguments[2] in (1, True):
+            return FloatType(FLOAT_CODES[code])
+    elif function == ENCODE and len(arguments) == 2 and isinstance(arguments[0], _Text):
+        # One text can be recalled and decoded again and again: the sum is what counts.
+        machine.decoded_bytes += len(arguments[0].raw)
+        if machine.decoded_bytes > len(machine.content):
+            raise _RefusedError("it decodes more text than it has")
+        if _word(arguments[1]) == "latin1":
+            return _latin1(arguments[0].raw)
+    raise _RefusedError("a call with unusual arguments")
+
+
+def _latin1(utf8: memoryview) -> memoryview:
+    """Turn UTF-8 text of characters below 256 into the bytes it stands for, piece by piece."""
+    if len(utf8) and np.frombuffer(utf8, np.uint8).max() > LAST_LATIN1_LEAD:
+        raise _RefusedError("bytes stored as text that is not latin1")
+    decoder, out = codecs.getincrementaldecoder("utf-8")(), bytearray()
+    try:
+        for at in range(0, len(utf8), PIECE_BYTES):
+            out += decoder.decode(utf8[at : at + PIECE_BYTES]).encode("latin-1")
+        decoder.decode(b"", final=True)
+    except UnicodeError:
+        raise _RefusedError("bytes stored as text that is not latin1") from None
+    return memoryview(out).toreadonly()
+
+
+def _build_type(target: FloatType, state: tuple[Any, ...]) -> None:
+    if len(state) != 8 or state[0] != 3 or state[2:] != (None, None, None, -1, -1, 0):
+        raise _RefusedError("an unusual number type")
+    order = _word(state[1])
+    if order not in "<>=|" or len(order) != 1:
+        raise _RefusedError(f"byte order {order!r}")
+    target.order = order
+
+
+def _build_array(target: ArrayShell, state: tuple[Any, ...]) -> None:
+    if len(state) != 5 or state[0] != 1 or not isinstance(state[2], FloatType):
+        raise _RefusedError("an array of something else than floats")
+    _, shape, kind, is_fortran, samples = state
+    raw = samples.raw if isinstance(samples, _Text) else samples
+    if type(shape) is not tuple or not all(type(n) is int and n >= 0 for n in shape):
+        raise _RefusedError("a shape that is no tuple of sizes")
+    dtype = np.dtype(kind.order.replace("|", "=") + kind.code)
+    wanted = dtype.itemsize
+    for n in shape:
+        wanted *= n
+    if not isinstance(raw, memoryview) or len(raw) != wanted or len(shape) > MAX_AXES:
+        raise _RefusedError(f"an array of {len(shape)} axes without its {wanted} bytes")
+    if is_fortran not in (0, 1, False, True):
+        raise _RefusedError("an unusual array")
+    target.value = np.frombuffer(raw, dtype).reshape(shape, order="F" if is_fortran else "C")
+
+
+def _protocol(machine: _Machine) -> None:
+    if not 2 <= machine.number("<B") <= 5:
+        raise _RefusedError("an unknown pickle protocol")
+
+
+def _frame(machine: _Machine) -> None:
+    length = machine.number("<Q")
+    if length > len(machine.content) - machine.at:
+        raise _RefusedError("a frame longer than the file")
+
+
+def _long(machine: _Machine) -> None:
+    size = machine.number("<B")
+    if size > 8:
+        raise _RefusedError("an oversized number")
+    machine.stack.append(int.from_bytes(machine.take(size), "little", signed=True))
+
+
+def _text_integer(machine: _Machine) -> None:
+    """Protocol 1 writes True and False as the lines I01 and I00."""
+    words = {"00": False, "01": True}
+    line = machine.line()
+    if line not in words:
+        raise _RefusedError("a number written as text")
+    machine.stack.append(words[line])
+
+
+def _push(value: Any) -> Callable[[_Machine], None]:
+    return lambda machine: machine.stack.append(value)
+
+
+INSTRUCTIONS: dict[bytes, Callable[[_Machine], None]] = {
+    b"\x80": _protocol,
+    b"\x95": _frame,
+    b"(": lambda m: m.stack.append(Mark()),
+    b"}": lambda m: m.stack.append({}),
+    b")": lambda m: m.stack.append(()),
+    b"t": lambda m: m.stack.append(tuple(m.pop_to_mark())),
+    b"\x85": lambda m: m.tuple_(1),
+    b"\x86": lambda m: m.tuple_(2),
+    b"\x87": lambda m: m.tuple_(3),
+    b"N": _push(None),
+    b"\x88": _push(True),
+    b"\x89": _push(False),
+    b"I": _text_integer,
+    b"K": lambda m: m.stack.append(m.number("<B")),
+    b"M": lambda m: m.stack.append(m.number("<H")),
+    b"J": lambda m: m.stack.append(m.number("<i")),
+    b"\x8a": _long,
+    b"U": lambda m: m.text(m.number("<B")),
+    b"T": lambda m: m.text(m.number("<i")),
+    b"\x8c": lambda m: m.text(m.number("<B")),
+    b"X": lambda m: m.text(m.number("<I")),
+    b"\x8d": lambda m: m.text(m.number("<Q")),
+    b"C": lambda m: m.bytes_(m.number("<B")),
+    b"B": lambda m: m.bytes_(m.number("<I")),
+    b"\x8e": lambda m: m.bytes_(m.number("<Q")),
+    b"c": lambda m: m.name(m.line(), m.line()),
+    b"\x93": lambda m: m.stack_name(),
+    b"q": lambda m: m.put(m.number("<B")),
+    b"r": lambda m: m.put(m.number("<I")),
+    b"\x94": lambda m: m.put(len(m.memo)),
+    b"h": lambda m: m.get(m.number("<B")),
+    b"j": lambda m: m.get(m.number("<I")),
+    b"s": lambda m: m.set_items([m.pop(), m.pop()][::-1]),
+    b"u": lambda m: m.set_items(m.pop_to_mark()),
+    b"R": lambda m: m.reduce(),
+    b"b": lambda m: m.build(),
+}

@@ -1,0 +1,44 @@
+"""Where electrodes of the 10-10 system sit, seen from above, computed from their names."""
+
+import re
+
+from afor.bench.common.errors import ConfigError
+
+# Rows from front (+1) to back (-1) of a unit head.
+ROW_Y = {
+    "Fp": 0.95, "AF": 0.75, "F": 0.5, "FT": 0.25, "FC": 0.25, "T": 0.0, "C": 0.0,
+    "TP": -0.25, "CP": -0.25, "P": -0.5, "PO": -0.75, "O": -0.95, "I": -1.1,
+}  # fmt: skip
+COLUMN_STEP = 0.22  # from one column to the next on the middle row
+ROW_NARROWING = 0.55  # how much rows shrink towards the front and the back
+
+
+def tidy_name(name: str) -> str:
+    """Return an electrode's name in the usual spelling: ``Fcz.`` becomes ``FCz``.
+
+    >>> [tidy_name(name) for name in ("Fcz.", "C3..", "Fp1.", "Af7.", "T10.")]
+    ['FCz', 'C3', 'Fp1', 'AF7', 'T10']
+    """
+    upper = name.strip().rstrip(".").upper()
+    if upper.startswith("FP"):
+        upper = "Fp" + upper[2:]
+    return upper[:-1] + "z" if upper.endswith("Z") else upper
+
+
+def electrode_xy(name: str) -> tuple[float, float]:
+    """Return (right, front) of an electrode on a unit head; a reference such as ``-A2`` is ignored.
+
+    >>> electrode_xy("Cz"), electrode_xy("C4")[0] > 0 > electrode_xy("O1-M2")[1]
+    ((0.0, 0.0), True)
+    """
+    match = re.fullmatch(
+        r"([A-Za-z]+?)(z|[0-9]{1,2})", tidy_name(re.split(r"[-_ ]", name.strip())[0])
+    )
+    if match is None or match[1] not in ROW_Y:
+        raise ConfigError(f"{name!r} is no electrode of the 10-10 system, such as C3, FCz or O2.")
+    y = ROW_Y[match[1]]
+    if match[2] == "z":
+        return 0.0, y
+    number = int(match[2])
+    side, column = (1, number // 2) if number % 2 == 0 else (-1, (number + 1) // 2)
+    return side * column * COLUMN_STEP * (1 - ROW_NARROWING * abs(y)), y

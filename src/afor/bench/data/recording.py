@@ -1,0 +1,195 @@
+"""One subject's labelled trials, in the one shape that every loader returns.
+
+``check_recording`` holds the rules that no loader may break; a loader adds the rules of its format.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import DataError
+
+FloatArray = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+
+# Scalp EEG has a standard deviation of a few to a few hundred microvolts. Volts read as microvolts
+# give about 1e-5, millivolts about 1e-2, raw amplifier counts tens of thousands.
+PLAUSIBLE_SD_UV = (0.05, 20_000.0)
+MAX_ABS_UV = 1e10
+MAX_RATE_HZ = 1e6
+MAX_CLASSES = 1000
+FLAT_BELOW = 1e-6  # of the median channel's standard deviation
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file a recording was read from: its path under the root and the SHA-256 of its bytes."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Hold the trials of one subject.
+
+    ``trials`` has the shape (trials, channels, samples), float32, in microvolts; ``labels`` counts
+    from 0 into ``class_names``; ``trial_ids`` is the trial's place in the source, unique in here.
+    ``notes`` says in words what was unusual (a substituted channel, a dropped epoch).
+    """
+
+    dataset: str
+    subject: str
+    trials: FloatArray
+    labels: IntArray
+    trial_ids: IntArray
+    channel_names: tuple[str, ...]
+    rate_hz: float
+    class_names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Return how much signal the trials hold."""
+        return float(self.trials.shape[0] * self.trials.shape[2] / self.rate_hz)
+
+    def class_counts(self) -> tuple[int, ...]:
+        """Return the number of trials of each class."""
+        return tuple(np.bincount(self.labels, minlength=len(self.class_names)).tolist())
+
+
+def trial_hashes(trials: FloatArray) -> tuple[str, ...]:
+    """Return one hash per trial; an empty string for a trial without any change in it.
+
+    Flat trials (electrodes off) are the same everywhere and prove nothing about a shared origin.
+    """
+    return tuple(
+        ""
+        if not np.ptp(trial, axis=-1).any()
+        else hashlib.blake2b(np.ascontiguousarray(trial).tobytes(), digest_size=16).hexdigest()
+        for trial in trials
+    )
+
+
+def count_classes(labels: NDArray[np.integer[Any]], where: str) -> int:
+    """Return the number of classes of labels 0, 1, 2, ...; DataError when they are no such count.
+
+    A class that no trial has still counts: another subject may have it.
+
+    >>> count_classes(np.array([0, 2, 2]), "subject anna")
+    3
+    """
+    if not labels.size:
+        return 1
+    lowest, highest = int(labels.min()), int(labels.max())
+    if lowest < 0 or highest >= MAX_CLASSES:
+        raise DataError(
+            f"{where}: labels must be 0, 1, 2, ... and below {MAX_CLASSES}; the lowest is "
+            f"{lowest}, the highest {highest}. Number the {np.unique(labels).size} classes that "
+            "occur from 0, or use words as labels."
+        )
+    return highest + 1
+
+
+def require_finite(values: NDArray[np.floating], where: str, channels: Sequence[str]) -> None:
+    """Raise DataError at the first NaN or infinity; the channel axis is the last but one."""
+    if np.isfinite(values).all():
+        if values.size and max(values.max(), -values.min()) > MAX_ABS_UV:
+            raise DataError(
+                f"{where}: a sample of more than {MAX_ABS_UV:g} µV. No amplifier gives that; the "
+                "file is damaged or its unit is wrong."
+            )
+        return
+    at = np.unravel_index(np.argmin(np.isfinite(values)), values.shape)
+    kind = "NaN" if np.isnan(values[tuple(at)]) else "infinity"
+    trial = f"trial {at[0]}, " if values.ndim == 3 else ""
+    raise DataError(
+        f"{where}: {kind} in {trial}channel {channels[int(at[-2])]}, sample {at[-1]}. "
+        "Samples must be finite numbers; fetch the file again or drop the trial."
+    )
+
+
+def check_recording(recording: Recording, *, check_unit: bool = True) -> Recording:
+    """Return the recording with notes added; DataError names data set, subject and fault."""
+    where = f"{recording.dataset} subject {recording.subject}"
+    _check_shapes(recording, where)
+    require_finite(recording.trials, where, recording.channel_names)
+    notes = [*recording.notes, *_check_amplitudes(recording, where, check_unit)]
+    _check_duplicates(recording, where)
+    missing = [
+        name
+        for name, n in zip(recording.class_names, recording.class_counts(), strict=True)
+        if n == 0
+    ]
+    if missing:
+        notes.append(f"no trial of class {', '.join(missing)}")
+    return Recording(**{**recording.__dict__, "notes": tuple(notes)})
+
+
+def _check_shapes(recording: Recording, where: str) -> None:
+    trials, labels, names = recording.trials, recording.labels, recording.channel_names
+    if trials.ndim != 3 or trials.dtype != np.float32:
+        raise DataError(
+            f"{where}: expected float32 trials of shape (trials, channels, samples), "
+            f"found {trials.dtype} {trials.shape}."
+        )
+    if 0 in trials.shape:
+        raise DataError(f"{where}: no data, the trials have the shape {trials.shape}.")
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise DataError(f"{where}: channel {', '.join(twice)} occurs twice. Names must be unique.")
+    if len(names) != trials.shape[1]:
+        raise DataError(
+            f"{where}: {len(names)} channel names for data of shape {trials.shape}; "
+            "the axes must be (trials, channels, samples)."
+        )
+    if labels.shape != (len(trials),) or recording.trial_ids.shape != labels.shape:
+        raise DataError(f"{where}: {len(trials)} trials but {labels.size} labels.")
+    if np.unique(recording.trial_ids).size != labels.size:
+        raise DataError(f"{where}: trial ids are not unique.")
+    if labels.min() < 0 or labels.max() >= len(recording.class_names):
+        bad = labels[(labels < 0) | (labels >= len(recording.class_names))][0]
+        raise DataError(
+            f"{where}: label {bad} is out of range; accepted are 0 to "
+            f"{len(recording.class_names) - 1} ({', '.join(recording.class_names)})."
+        )
+    if not 0 < recording.rate_hz <= MAX_RATE_HZ:
+        raise DataError(f"{where}: a sampling rate of {recording.rate_hz} Hz is not possible.")
+
+
+def _check_amplitudes(recording: Recording, where: str, check_unit: bool) -> list[str]:
+    names, trials = recording.channel_names, recording.trials
+    per_trial = trials.std(axis=2, dtype=np.float64)
+    spread = per_trial.mean(axis=0)
+    typical = float(np.median(spread))
+    flat = [name for name, s in zip(names, spread, strict=True) if s <= FLAT_BELOW * typical]
+    if flat:
+        raise DataError(
+            f"{where}: channel {', '.join(flat)} is flat in all {len(trials)} trials. "
+            "Exclude the subject, or choose channels without it."
+        )
+    low, high = PLAUSIBLE_SD_UV
+    if check_unit and not low <= typical <= high:
+        guess = "volts or millivolts" if typical < low else "raw amplifier counts"
+        raise DataError(
+            f"{where}: the channels' typical standard deviation is {typical:.2g}; EEG in "
+            f"microvolts lies between {low:g} and {high:g}. The data seem to be {guess}: convert "
+            "them to microvolts."
+        )
+    silent = int((per_trial <= FLAT_BELOW * typical).any(axis=1).sum())
+    return [f"{silent} trials with a flat channel"] if silent else []
+
+
+def _check_duplicates(recording: Recording, where: str) -> None:
+    first_seen: dict[str, int] = {}
+    for trial_id, digest in zip(recording.trial_ids, trial_hashes(recording.trials), strict=True):
+        if digest and digest in first_seen:
+            raise DataError(
+                f"{where}: trial {trial_id} is a copy of trial {first_seen[digest]}, sample for "
+                "sample. A trial must not count twice; fetch the file again or remove the copy."
+            )
+        first_seen[digest] = int(trial_id)

@@ -1,0 +1,59 @@
+"""What a user may choose about a data set: the common options, and how bad ones are refused."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.parameter_checks import show_value
+from afor.bench.data.preprocessing import Band
+
+# A pass band in hertz, or the word "none": TOML has no null.
+BandHz = Annotated[tuple[float, float], Field(strict=False)] | Literal["none"]
+# Words, such as the names of channels or classes; TOML has lists and no tuples.
+Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=10_000)]
+Samples = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class DataSettings(BaseModel):
+    """Options every data set has; each loader adds its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    window_samples: Samples  # 0: the whole trial
+    stride_samples: Samples  # 0: as long as the window
+
+    def trial_settings(self) -> dict[str, Any]:
+        """Return the options that decide the stored trials, not how windows are cut from them."""
+        return self.model_dump(mode="json", exclude={"window_samples", "stride_samples"})
+
+
+Settings = TypeVar("Settings", bound=DataSettings)
+
+
+def parse_settings(model: type[Settings], options: Mapping[str, Any], dataset: str) -> Settings:
+    """Check the options of a data set; ConfigError names the nearest valid key."""
+    for key in options:
+        if key not in model.model_fields:
+            near = difflib.get_close_matches(key, model.model_fields, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(
+                f"{dataset}: unknown option {key!r}.{hint} Known: {', '.join(model.model_fields)}."
+            )
+    try:
+        return model(**options)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        if not first["loc"]:  # about several options together
+            reason = str(first.get("ctx", {}).get("error", first["msg"]))
+            raise ConfigError(f"{dataset}: {reason}") from None
+        key = str(first["loc"][0])
+        given = show_value(options.get(key))
+        raise ConfigError(f"{dataset}: option {key} = {given}: {first['msg']}.") from None
+
+
+def band_of(band_hz: BandHz) -> Band | None:
+    """Return the filter's pass band, or None for no filter."""
+    return None if band_hz == "none" else Band(*band_hz)

@@ -1,0 +1,261 @@
+"""Subjects into training, validation and test, and the proof that nobody is on two sides.
+
+Every subject is tested exactly once. Each fold draws its validation subjects several times from
+those that are not tested; the rest train. Who goes where depends on the study seed, the dataset's
+name and the subjects' names, not on their order, the machine or the version of a library.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from afor.bench.common.errors import ConfigError, DataError, LeakageError
+from afor.bench.common.seeding import derive_seed
+
+FORMAT = 1
+# Sec. IV-B: "approximately 20%". Of ALL subjects: only that gives the paper's 6, 2 and 20.
+VALIDATION_SHARE = 0.2
+# Each split holds the names of all subjects. So many names, in all splits, take seconds to draw.
+MAX_NAMES = 5_000_000
+DRAWS = 5  # Sec. IV-B: "the validation split is drawn five times"
+
+
+@dataclass(frozen=True)
+class Split:
+    """The subjects of one fold and draw."""
+
+    fold: int
+    draw: int
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    test: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All splits of one dataset in one study, and what they were made from."""
+
+    dataset: str
+    study_seed: int
+    blocks: int  # folds; as many as subjects means one subject is left out at a time
+    subjects: tuple[str, ...]
+    splits: tuple[Split, ...]
+
+    def split(self, fold: int, draw: int) -> Split:
+        """Return one split; raise ConfigError when there is none of that number."""
+        for split in self.splits:
+            if (split.fold, split.draw) == (fold, draw):
+                return split
+        draws = max(split.draw for split in self.splits) + 1
+        raise ConfigError(
+            f"{self.dataset} has no fold {fold}, draw {draw}. "
+            f"Folds go from 0 to {self.blocks - 1}, draws from 0 to {draws - 1}."
+        )
+
+
+def make_splits(
+    dataset: str,
+    subjects: Sequence[str],
+    *,
+    study_seed: int = 0,
+    blocks: int | None = None,
+    draws: int = DRAWS,
+    validation_share: float = VALIDATION_SHARE,
+) -> Manifest:
+    """Split the subjects: one left out at a time, or cut into `blocks` test blocks.
+
+    Raises ConfigError when a fold would be left without training subjects.
+
+    >>> first = make_splits("deap", [f"s{i:02d}" for i in range(1, 33)]).splits[0]
+    >>> len(first.train), len(first.validation), len(first.test)
+    (25, 6, 1)
+    """
+    names = _checked_subjects(dataset, subjects)
+    if blocks is not None and not 2 <= blocks <= len(names):
+        raise ConfigError(
+            f"{dataset}: {blocks} test blocks of {len(names)} subjects are not possible. "
+            f"Choose from 2 to {len(names)}, or none for leave-one-subject-out."
+        )
+    if draws < 1 or not 0.0 < validation_share < 1.0:
+        raise ConfigError(
+            f"{dataset}: draws must be at least 1 and the validation share between 0 and 1, "
+            f"got {draws} and {validation_share}."
+        )
+    folds = len(names) if blocks is None else blocks
+    if folds * draws * len(names) > MAX_NAMES:
+        raise ConfigError(
+            f"{dataset}: {folds} folds with {draws} draws of {len(names)} subjects are too many "
+            f"splits; folds × draws × subjects must be at most {MAX_NAMES}. Take fewer draws or "
+            f"fewer subjects, or set blocks."
+        )
+    n_validation = max(1, math.floor(validation_share * len(names) + 0.5))
+    splits = []
+    for fold, test in enumerate(_test_blocks(dataset, names, blocks, study_seed)):
+        tested = set(test)
+        rest = [name for name in names if name not in tested]
+        if len(rest) <= n_validation:
+            raise ConfigError(
+                f"{dataset}: fold {fold} tests {len(test)} of {len(names)} subjects and "
+                f"validates on {n_validation}, which leaves none to train on. Use more subjects, "
+                f"more blocks or a smaller validation share."
+            )
+        for draw in range(draws):
+            seed = derive_seed(study_seed, dataset, fold, draw, "validation")
+            validation = set(_shuffled(rest, seed)[:n_validation])
+            splits.append(
+                Split(
+                    fold,
+                    draw,
+                    train=tuple(name for name in rest if name not in validation),
+                    validation=tuple(name for name in rest if name in validation),
+                    test=tuple(test),
+                )
+            )
+    manifest = Manifest(dataset, study_seed, folds, tuple(names), tuple(splits))
+    prove_disjoint(manifest)
+    return manifest
+
+
+def prove_disjoint(manifest: Manifest) -> None:
+    """Raise LeakageError unless every split separates people and every person is tested once."""
+    everybody = set(manifest.subjects)
+    tested: dict[str, int] = {}
+    for split in manifest.splits:
+        where = f"{manifest.dataset}, fold {split.fold}, draw {split.draw}"
+        sides = {"train": split.train, "validation": split.validation, "test": split.test}
+        owner: dict[str, str] = {}
+        for side, names in sides.items():
+            for name in names:
+                if name in owner:
+                    raise LeakageError(
+                        f"{where}: subject {name} is in {owner[name]} and in {side}. "
+                        f"A subject belongs to one side; make the splits again."
+                    )
+                owner[name] = side
+            if not names:
+                raise LeakageError(f"{where}: no subject is in {side}; make the splits again.")
+        if owner.keys() != everybody:
+            odd = ", ".join(sorted(owner.keys() ^ everybody))
+            raise LeakageError(
+                f"{where}: the sides and the list of subjects differ by {odd}. "
+                f"Every subject of the dataset belongs to one side."
+            )
+        for name in split.test:
+            if tested.setdefault(name, split.fold) != split.fold:
+                raise LeakageError(
+                    f"{manifest.dataset}: subject {name} is tested in folds {tested[name]} and "
+                    f"{split.fold}. Every subject is tested in one fold."
+                )
+    if tested.keys() != everybody:
+        missing = ", ".join(sorted(everybody - tested.keys()))
+        raise LeakageError(
+            f"{manifest.dataset}: never tested: {missing}. Every subject is tested in one fold."
+        )
+
+
+def write_manifest(manifest: Manifest, path: Path) -> None:
+    """Write the splits as JSON that a person can read and share."""
+    path.write_text(manifest_text(manifest), encoding="utf-8")
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """Return the manifest as JSON, one line per draw and its sizes beside the names."""
+    lines = []
+    for fold in range(manifest.blocks):
+        draws = [split for split in manifest.splits if split.fold == fold]
+        rows = ",\n".join(
+            f'        {{"draw": {s.draw}, "validation": {_names(s.validation)}, '
+            f'"train": {_names(s.train)}}}'
+            for s in draws
+        )
+        lines.append(
+            f'    {{"fold": {fold}, "test": {_names(draws[0].test)}, "draws": [\n{rows}\n    ]}}'
+        )
+    first = manifest.splits[0]
+    sizes = {"train": len(first.train), "validation": len(first.validation)}
+    head = {
+        "format": FORMAT,
+        "dataset": manifest.dataset,
+        "study_seed": manifest.study_seed,
+        "subjects_of_the_first_fold": {**sizes, "test": len(first.test)},
+        "subjects": list(manifest.subjects),
+    }
+    opening = ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in head.items())
+    folds = ",\n".join(lines)
+    return f'{{\n{opening},\n  "folds": [\n{folds}\n  ]\n}}\n'
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest and prove it again; raise DataError or LeakageError if it does not hold."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise DataError(
+                f"{path}: manifest format {content['format']}, this version reads {FORMAT}. "
+                f"Update afor, or make the splits again."
+            )
+        splits = [
+            Split(
+                fold["fold"],
+                draw["draw"],
+                train=tuple(draw["train"]),
+                validation=tuple(draw["validation"]),
+                test=tuple(fold["test"]),
+            )
+            for fold in content["folds"]
+            for draw in fold["draws"]
+        ]
+        manifest = Manifest(
+            content["dataset"],
+            content["study_seed"],
+            len(content["folds"]),
+            tuple(content["subjects"]),
+            tuple(splits),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} is not a manifest of splits ({type(error).__name__}: {error}). "
+            f"Expected the JSON file that a study writes beside its results."
+        ) from error
+    prove_disjoint(manifest)
+    return manifest
+
+
+def _checked_subjects(dataset: str, subjects: Sequence[str]) -> list[str]:
+    names = sorted(subjects)
+    twice = sorted({name for name, next_name in pairwise(names) if name == next_name})
+    if twice:
+        raise LeakageError(
+            f"{dataset}: subject {', '.join(twice)} is listed twice. One person, one name: "
+            f"the same person under two entries would be on both sides of a split."
+        )
+    if len(names) < 3:
+        raise ConfigError(
+            f"{dataset}: {len(names)} subjects cannot be split; training, validation and test "
+            f"need one each, so at least 3."
+        )
+    return names
+
+
+def _test_blocks(
+    dataset: str, names: list[str], blocks: int | None, study_seed: int
+) -> list[list[str]]:
+    if blocks is None:
+        return [[name] for name in names]
+    order = _shuffled(names, derive_seed(study_seed, dataset, None, None, "folds"))
+    edges = [round(i * len(names) / blocks) for i in range(blocks + 1)]
+    return [sorted(order[a:b]) for a, b in pairwise(edges)]
+
+
+def _shuffled(names: Sequence[str], seed: int) -> list[str]:
+    # By hash rather than by a generator: the same in every version of every library.
+    return sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
+
+
+def _names(names: Sequence[Any]) -> str:
+    return json.dumps(list(names), ensure_ascii=False)

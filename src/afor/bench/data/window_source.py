@@ -1,0 +1,225 @@
+"""All windows of a data set, addressed by one running number and cut from memory-mapped trials."""
+
+import hashlib
+import json
+import mmap
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike, NDArray
+
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.cache import PreparedSubject, map_samples
+from afor.bench.data.preprocessing import window_starts
+from afor.bench.data.recording import count_classes
+from afor.bench.data.settings import DataSettings
+
+# Mapped pages count as this process's memory until they are given back. A data set larger than
+# KEEP_BYTES gives them back each time GIVE_BACK_BYTES were copied out; the operating system keeps
+# them cached for everybody. The kernel maps 64 KiB around each touched page, so that a window of
+# ISRUC (14 KiB) can make 384 KiB resident: hence the small number.
+KEEP_BYTES = 1 << 30
+GIVE_BACK_BYTES = 16 << 20
+
+
+class WindowSource:
+    """All windows of a data set, addressed by one running number.
+
+    Windows are ordered by subject, trial and start. The object can be sent to another process,
+    which opens the files by itself.
+    """
+
+    def __init__(
+        self,
+        dataset: str,
+        folder: Path,
+        prepared: Sequence[PreparedSubject],
+        settings: DataSettings,
+        *,
+        fingerprint_samples: bool = False,
+    ) -> None:
+        first = prepared[0]
+        self.dataset = dataset
+        self.folder = folder
+        self.prepared = tuple(prepared)
+        self.settings = settings
+        self.subjects = tuple(subject.subject for subject in prepared)
+        self.channel_names = first.channel_names
+        self.class_names = first.class_names
+        self.rate_hz = first.rate_hz
+        self.window_samples = settings.window_samples or first.shape[2]
+        self.stride_samples = settings.stride_samples or self.window_samples
+        self._starts = np.array(
+            window_starts(first.shape[2], self.window_samples, self.stride_samples)
+        )
+        self._first_trial = np.cumsum([0, *(subject.shape[0] for subject in prepared)])
+        self._fingerprint_samples = fingerprint_samples
+        self._is_large = sum(4 * int(np.prod(s.shape)) for s in prepared) > KEEP_BYTES
+        self._maps: dict[int, tuple[NDArray[np.float32], mmap.mmap]] = {}
+        self._touched: set[int] = set()
+        self._copied_bytes = 0
+
+    def __len__(self) -> int:
+        return int(self._first_trial[-1]) * len(self._starts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_maps": {}, "_touched": set(), "_copied_bytes": 0}
+
+    @property
+    def n_classes(self) -> int:
+        """Return the number of classes."""
+        return len(self.class_names)
+
+    @property
+    def windows_per_trial(self) -> int:
+        """Return how many windows each trial gives."""
+        return len(self._starts)
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """Return the class of each window."""
+        per_trial = np.concatenate([np.array(s.labels, dtype=np.int64) for s in self.prepared])
+        return np.repeat(per_trial, len(self._starts))
+
+    @cached_property
+    def trial_ids(self) -> NDArray[np.int64]:
+        """Return the trial of each window, numbered through the whole data set."""
+        return np.repeat(np.arange(self._first_trial[-1]), len(self._starts))
+
+    @cached_property
+    def subject_codes(self) -> NDArray[np.int64]:
+        """Return the subject of each window as a position in ``subjects``."""
+        windows = np.diff(self._first_trial) * len(self._starts)
+        return np.repeat(np.arange(len(self.subjects)), windows)
+
+    @cached_property
+    def subject_ids(self) -> NDArray[np.str_]:
+        """Return the subject of each window by name."""
+        return np.array(self.subjects)[self.subject_codes]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of what decides every window: sources, settings, reader version."""
+        content = {
+            "subjects": [
+                [s.subject, s.key, s.data_sha256 if self._fingerprint_samples else ""]
+                for s in self.prepared
+            ],
+            "window": [self.window_samples, self.stride_samples],
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def indices_of(self, subjects: Iterable[str]) -> NDArray[np.int64]:
+        """Return the windows of these subjects, in order."""
+        wanted = set(subjects)
+        if unknown := wanted.difference(self.subjects):
+            raise ConfigError(
+                f"{self.dataset} has no subject {', '.join(sorted(unknown))}; "
+                f"it has {', '.join(self.subjects)}."
+            )
+        codes = [i for i, name in enumerate(self.subjects) if name in wanted]
+        edges = self._first_trial * len(self._starts)
+        return np.concatenate(
+            [np.arange(edges[i], edges[i + 1]) for i in codes] or [np.arange(0)]
+        ).astype(np.int64)
+
+    def channel_statistics(
+        self, subjects: Iterable[str]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return each channel's mean and standard deviation over the trials of these subjects."""
+        wanted = set(subjects)
+        chosen = [s for s in self.prepared if s.subject in wanted]
+        if len(chosen) != len(wanted) or not chosen:
+            raise ConfigError(f"{self.dataset}: statistics need known subjects, got {wanted}.")
+        n = sum(s.shape[0] * s.shape[2] for s in chosen)
+        mean = np.sum([s.channel_sum for s in chosen], axis=0) / n
+        square = np.sum([s.channel_square_sum for s in chosen], axis=0) / n
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+
+    def gather(self, indices: NDArray[np.integer[Any]] | Sequence[int]) -> NDArray[np.float32]:
+        """Return windows as float32 of shape (n, channels, samples), in the order asked for."""
+        index = np.asarray(indices, dtype=np.int64)
+        if index.size and (index.min() < 0 or index.max() >= len(self)):
+            raise IndexError(f"window numbers go from 0 to {len(self) - 1}")
+        trial, start = np.divmod(index, len(self._starts))
+        start = self._starts[start]
+        owner = np.searchsorted(self._first_trial, trial, side="right") - 1
+        out = np.empty((index.size, len(self.channel_names), self.window_samples), dtype=np.float32)
+        for code in np.unique(owner):
+            mine = np.flatnonzero(owner == code)
+            windows = sliding_window_view(self._samples(int(code)), self.window_samples, axis=2)
+            out[mine] = windows[trial[mine] - self._first_trial[code], :, start[mine]]
+        self._give_back(out.nbytes)
+        return out
+
+    def _samples(self, code: int) -> NDArray[np.float32]:
+        if code not in self._maps:
+            self._maps[code] = map_samples(self.folder, self.prepared[code])
+        self._touched.add(code)
+        return self._maps[code][0]
+
+    def _give_back(self, copied_bytes: int) -> None:
+        self._copied_bytes += copied_bytes
+        if not self._is_large or self._copied_bytes < GIVE_BACK_BYTES:
+            return
+        if hasattr(mmap, "MADV_DONTNEED"):  # absent on Windows, where the system trims by itself
+            for code in self._touched:
+                self._maps[code][1].madvise(mmap.MADV_DONTNEED)
+        self._touched.clear()
+        self._copied_bytes = 0
+
+
+class ArrayWindows:
+    """Windows (n, channels, samples) with the subject, class and trial of each.
+
+    `trials` defaults to one trial per window.
+
+    >>> import numpy as np
+    >>> source = ArrayWindows(np.zeros((3, 2, 8)), labels=[0, 1, 1], subjects=["a", "a", "b"])
+    >>> source.subjects, source.gather(np.array([2])).shape
+    (('a', 'b'), (1, 2, 8))
+    """
+
+    def __init__(
+        self,
+        windows: ArrayLike,
+        labels: ArrayLike,
+        subjects: Sequence[str],
+        trials: ArrayLike | None = None,
+    ) -> None:
+        self._windows = np.ascontiguousarray(windows, dtype=np.float32)
+        self.labels: NDArray[np.int64] = np.asarray(labels, dtype=np.int64)
+        names, codes = np.unique(np.asarray(subjects, dtype=str), return_inverse=True)
+        self.subjects = tuple(str(name) for name in names)
+        self.subject_codes: NDArray[np.int64] = codes.astype(np.int64)
+        count = len(self._windows)
+        self.trial_ids: NDArray[np.int64] = np.asarray(
+            np.arange(count) if trials is None else trials, dtype=np.int64
+        )
+        lengths = {len(self.labels), len(codes), len(self.trial_ids)}
+        if self._windows.ndim != 3 or lengths != {count} or count == 0:
+            raise DataError(
+                f"windows have shape {self._windows.shape}, with {len(self.labels)} labels, "
+                f"{len(codes)} subjects and {len(self.trial_ids)} trials. Expected (n, channels, "
+                f"samples) and n of each."
+            )
+        self.n_classes = count_classes(self.labels, "windows")
+
+    def channel_statistics(
+        self, subjects: Iterable[str]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return each channel's mean and standard deviation over these subjects."""
+        codes = [self.subjects.index(name) for name in subjects]
+        chosen = self._windows[np.isin(self.subject_codes, codes)]
+        return (
+            chosen.mean(axis=(0, 2), dtype=np.float64),
+            chosen.std(axis=(0, 2), dtype=np.float64),
+        )
+
+    def gather(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return windows as (n, channels, samples), a new array in the order asked for."""
+        return self._windows[indices]

@@ -1,0 +1,61 @@
+"""Everything about one run, for a person."""
+
+import json
+from collections.abc import Sequence
+
+from afor.bench.common.printable_text import printable
+from afor.bench.execution.progress import describe
+from afor.bench.store.database import METRICS, StoredCell
+from afor.bench.training.metrics import Metrics
+from afor.bench.training.record import FinishedRun
+
+EPOCHS_SHOWN = 5
+
+
+def describe_run(key: str, run: FinishedRun | None, cells: Sequence[StoredCell]) -> str:
+    """Return the run as text: where it belongs, what it was made from, what came out."""
+    lines = [f"key        {key}"]
+    lines += [f"study      {cell.study}: {describe(cell)}" for cell in cells]
+    if run is None:
+        return _text([*lines, "status     open: not trained yet"])
+    status = f"{run.status}: {run.reason}" if run.reason else run.status
+    lines.append(f"status     {status}")
+    lines.append(f"finished   {run.finished_at}, after {run.elapsed_s:.2f} s")
+    made_with = ", ".join(f"{name} {value}" for name, value in run.environment.items() if value)
+    lines.append(f"made with  {made_with}")
+    lines.append("spec")
+    for name, value in sorted(run.spec.items()):
+        lines.append(f"  {name:<11}{json.dumps(value, ensure_ascii=False)}")
+    if run.record is not None:
+        record = run.record
+        lines.append(
+            f"training   {len(record.history)} epochs, {record.steps} steps, "
+            f"{record.parameters} parameters, on {record.device}"
+        )
+        for number, epoch in enumerate(record.history):
+            is_best = number == record.best_epoch
+            if is_best or number >= len(record.history) - EPOCHS_SHOWN:
+                lines.append(
+                    f"  epoch {number + 1:>3}  train loss {epoch.train_loss:.4f}  validation loss "
+                    f"{epoch.validation_loss:.4f}  accuracy {epoch.validation_accuracy:.4f}"
+                    f"{'  best' if is_best else ''}"
+                )
+        for label, metrics in (("windows", record.test), ("trials", record.test_trials)):
+            if metrics is not None:
+                lines += _metrics(label, metrics)
+        for group, trace in record.traces.items():
+            beta2 = trace.get("beta2") or [float("nan")]
+            lines.append(f"  beta2 of {group}: {beta2[0]:.5f} at first, {beta2[-1]:.5f} at last")
+    if run.traceback:
+        lines += ["traceback", *run.traceback.rstrip().expandtabs().split("\n")]
+    return _text(lines)
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(map(printable, lines))
+
+
+def _metrics(label: str, metrics: Metrics) -> list[str]:
+    values = "  ".join(f"{name} {getattr(metrics, name):.4f}" for name in METRICS)
+    matrix = "; ".join(" ".join(map(str, row)) for row in metrics.confusion)
+    return [f"test       {metrics.n} {label}: {values}", f"  confusion (rows: truth)  {matrix}"]

@@ -1,0 +1,257 @@
+"""The same jobs on a dask cluster that somebody else has started.
+
+Windows go by path where a worker sees the driver's files; to a worker that does not, the prepared
+trials are sent once. A result comes back through the scheduler, and is put into the spool as well
+where the worker can reach it, so that it survives the driver.
+"""
+
+import contextlib
+import copy
+import pickle
+import threading
+import uuid
+import zlib
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from afor.bench.common.errors import ConfigError, EngineError
+from afor.bench.common.module_search import add_folders, used_folders
+from afor.bench.execution.jobs import MAX_DEATHS, Ended, Job, Started
+from afor.bench.store.spool import SUFFIX, read_spool, write_spool
+from afor.bench.training.execute import execute, failed_run
+
+if TYPE_CHECKING:
+    from afor.bench.data.window_source import WindowSource
+
+CONNECT_S = 15.0
+TOKEN = "driver.token"  # a file that shows whether a worker sees our spool
+MAX_LOSSES = 10  # results of one job that vanished with the worker that held them
+JOBS_PER_THREAD = 1  # a job that waits behind one that kills its worker would be blamed too
+
+# In a worker: torch's generators and thread count belong to the process, so one run at a time.
+_one_run = threading.Lock()
+_sources: dict[str, "WindowSource"] = {}  # fingerprint → windows, unpacked once per worker
+_received: dict[str, Path] = {}  # fingerprint → folder of the trials that were sent to us
+
+
+class DaskEngine:
+    """Runs jobs on the workers of a dask scheduler."""
+
+    def __init__(self, scheduler: str) -> None:
+        if not scheduler:
+            raise ConfigError("--engine dask needs --scheduler tcp://HOST:PORT.")
+        self.scheduler = scheduler
+
+    def run(
+        self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
+    ) -> Iterator[Started | Ended]:
+        """Yield what happens until every job has ended once."""
+        distributed = _import_distributed()
+        token = _write_token(spool)
+        try:
+            client = distributed.Client(
+                self.scheduler, timeout=CONNECT_S, set_as_default=False, name="afor"
+            )
+        except (OSError, TimeoutError, ValueError) as error:
+            raise EngineError(
+                f"No dask scheduler answers at {self.scheduler} ({error}). Start one with "
+                f"`dask scheduler` and workers with `dask worker {self.scheduler} --nthreads 1`."
+            ) from error
+        try:
+            yield from _Session(client, distributed, sources, spool, token).run(jobs)
+        finally:
+            with contextlib.suppress(Exception):  # the scheduler may be gone, and we are leaving
+                client.close(timeout=CONNECT_S)
+
+
+class _Session:
+    """One list of jobs on one cluster."""
+
+    def __init__(
+        self,
+        client: Any,
+        distributed: Any,
+        sources: Mapping[str, "WindowSource"],
+        spool: Path,
+        token: str,
+    ) -> None:
+        self.client = client
+        self.distributed = distributed
+        self.sources = sources
+        self.spool = spool
+        self.token = token
+        self._packed: dict[str, bytes] = {}
+        self._jobs: dict[Any, Job] = {}
+        self._losses: Counter[str] = Counter()
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[Started | Ended]:
+        waiting = deque(jobs)
+        done = self.distributed.as_completed(loop=self.client.loop)
+        while waiting or self._jobs:
+            while waiting and len(self._jobs) < self._room():
+                job = waiting.popleft()
+                done.add(self._submit(job))
+                yield Started(job.key, "dask")
+            future = next(done)
+            job = self._jobs.pop(future)
+            try:
+                kind, content = future.result()
+            except self.distributed.KilledWorker as error:
+                reason = f"its worker died {MAX_DEATHS} times ({str(error)[:200]})"
+                yield Ended(job.key, failed_run(job.key, job.spec, reason))
+                continue
+            except (OSError, TimeoutError, self.distributed.CancelledError) as error:
+                self._losses[job.key] += 1
+                if self.client.status != "running" or self._losses[job.key] > MAX_LOSSES:
+                    raise EngineError(
+                        f"The dask cluster was lost ({type(error).__name__}: {error}). Start it "
+                        f"again and run the same command: nothing finished is lost."
+                    ) from error
+                waiting.append(job)  # its result was lost with the worker that held it
+                continue
+            if kind == "absent":
+                self._ship(job.dataset, content)
+                waiting.appendleft(job)
+                continue
+            path = self.spool / f"{job.key}{SUFFIX}"
+            yield Ended(job.key, content, path if path.exists() else None)
+
+    def _room(self) -> int:
+        threads = int(sum(self.client.nthreads().values()))
+        return max(1, JOBS_PER_THREAD * threads)
+
+    def _submit(self, job: Job) -> Any:
+        if job.dataset not in self._packed:
+            self._packed[job.dataset] = pack_source(self.sources[job.dataset])
+        future = self.client.submit(
+            run_remotely,
+            job.key,
+            job.spec,
+            # With the task, not scattered: data held by a worker is gone when the worker is.
+            self._packed[job.dataset],
+            str(self.spool.resolve()),
+            self.token,
+            used_folders(),
+            key=f"afor-{job.key}-{uuid.uuid4().hex[:8]}",
+            pure=False,
+            retries=0,
+        )
+        self._jobs[future] = job
+        return future
+
+    def _ship(self, dataset: str, worker: str) -> None:
+        """Send the prepared trials of a data set to one worker, subject by subject."""
+        from afor.bench.data.cache import samples_path
+
+        source = self.sources[dataset]
+        for prepared in source.prepared:
+            path = samples_path(source.folder, prepared.key)
+            future = self.client.submit(
+                receive_file,
+                source.fingerprint,
+                path.name,
+                path.read_bytes(),
+                workers=[worker],
+                pure=False,
+            )
+            future.result()
+
+
+def run_remotely(
+    key: str, spec: dict[str, Any], packed: bytes, spool: str, token: str, folders: Sequence[str]
+) -> tuple[str, Any]:
+    """Train one run in a dask worker; ("absent", worker) when the windows are not there.
+
+    `folders` are those of the driver's study files: modules it names are found there, if this
+    machine sees them, after everything installed.
+    """
+    from distributed import get_worker
+
+    add_folders(folders)
+    folder = Path(spool)
+    sees_spool = _sees(folder, token)
+    if sees_spool and (kept := read_spool(folder / f"{key}{SUFFIX}")) is not None:
+        return "ended", kept  # finished before, by a worker that died with the answer
+    with _one_run:
+        located = _locate(_unpack(packed, spec["data"]["fingerprint"]))
+        if located is None:
+            return "absent", get_worker().address
+        content = execute(key, spec, located)
+    if sees_spool:
+        with contextlib.suppress(OSError):  # the result is on its way back in any case
+            write_spool(folder, key, content)
+    return "ended", content
+
+
+def _sees(spool: Path, token: str) -> bool:
+    """Tell whether this machine sees the driver's spool, and not another folder of that name."""
+    try:
+        return (spool / TOKEN).read_text("utf-8") == token
+    except OSError:
+        return False
+
+
+def pack_source(source: "WindowSource") -> bytes:
+    """Return a description of the windows, small enough to travel with every task."""
+    slim = copy.copy(source)
+    # Needed only to find one person under two names, which has been done.
+    prepared = tuple(replace(p, trial_hashes=()) for p in source.prepared)
+    slim.__dict__.update(source.__getstate__(), prepared=prepared)
+    return zlib.compress(pickle.dumps(slim))
+
+
+def _unpack(packed: bytes, fingerprint: str) -> "WindowSource":
+    if fingerprint not in _sources:
+        _sources[fingerprint] = pickle.loads(zlib.decompress(packed))
+    return _sources[fingerprint]
+
+
+def receive_file(fingerprint: str, name: str, content: bytes) -> None:
+    """Keep a file of prepared trials in this worker's cache."""
+    from afor.bench.common.files import write_atomically
+    from afor.bench.data.cache import default_cache_dir
+
+    folder = default_cache_dir() / "received" / fingerprint[:32]
+    write_atomically(folder / name, content)
+    _received[fingerprint] = folder
+
+
+def _locate(source: "WindowSource") -> "WindowSource | None":
+    """Return the source with a folder that this process can read, or None."""
+    import numpy as np
+
+    from afor.bench.data.cache import default_cache_dir, samples_path
+
+    sent = default_cache_dir() / "received" / source.fingerprint[:32]
+    for folder in (source.folder, _received.get(source.fingerprint, sent)):
+        try:
+            sizes = [samples_path(folder, p.key).stat().st_size for p in source.prepared]
+        except OSError:
+            continue
+        if sizes == [4 * int(np.prod(p.shape)) for p in source.prepared]:
+            if folder == source.folder:
+                return source
+            moved = copy.copy(source)
+            moved.__dict__.update(source.__getstate__(), folder=folder)
+            return moved
+    return None
+
+
+def _import_distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise ConfigError(
+            "--engine dask needs the packages dask and distributed: pip install 'afor[dask]'."
+        ) from error
+    return distributed
+
+
+def _write_token(spool: Path) -> str:
+    token = uuid.uuid4().hex
+    spool.mkdir(parents=True, exist_ok=True)
+    (spool / TOKEN).write_text(token, "utf-8")
+    return token

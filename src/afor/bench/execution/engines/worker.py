@@ -1,0 +1,97 @@
+"""A worker process: takes jobs from its driver, trains them, leaves each result in the spool.
+
+The driver starts it by `BOOTSTRAP` of `module_search` with the arguments PARENT, SPOOL and the
+folders of its own `sys.path`. It speaks pickled frames over its standard input and output, stays
+alive from run to run, because importing torch takes seconds, and dies when its driver does.
+"""
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import queue
+import signal
+import struct
+import sys
+import threading
+from pathlib import Path
+from typing import Any, BinaryIO
+
+LENGTH = struct.Struct("!Q")
+PR_SET_PDEATHSIG = 1  # of Linux' prctl
+
+
+def send(stream: BinaryIO, message: Any) -> None:
+    """Write one frame."""
+    content = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.write(LENGTH.pack(len(content)) + content)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> Any:
+    """Read one frame; EOFError when the other side is gone."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        raise EOFError
+    (length,) = LENGTH.unpack(head)
+    content = stream.read(length)
+    if len(content) < length:
+        raise EOFError
+    return pickle.loads(content)
+
+
+def die_with(parent: int) -> None:
+    """Ask to be killed when the driver dies, and check that it has not died before that."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.name != "nt" and os.getppid() != parent:
+        os._exit(1)
+
+
+def main() -> None:
+    """Serve one driver until it closes the line."""
+    parent, spool = int(sys.argv[1]), Path(sys.argv[2])
+    die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends us
+    faulthandler.enable()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a network prints goes to the log, not into the frames
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(inbox,), daemon=True).start()
+
+    from afor.bench.store.spool import write_spool
+    from afor.bench.training.execute import execute
+
+    sources: dict[str, Any] = {}
+    send(answers, ("ready",))
+    while True:
+        kind, *rest = inbox.get()
+        if kind == "source":
+            name, content = rest
+            sources[name] = pickle.loads(content)
+            continue
+        key, spec, dataset = rest
+        send(answers, ("started", key))
+        result = execute(key, spec, sources[dataset])
+        try:
+            path = write_spool(spool, key, result)
+        except OSError as error:
+            send(answers, ("unwritable", key, f"{error}"))
+        else:
+            send(answers, ("finished", key, path.name))
+
+
+def _listen(inbox: "queue.SimpleQueue[Any]") -> None:
+    """Hand over messages, and end the process at once when the driver is gone.
+
+    This is what ends us where the system has no death signal, in the middle of a training too.
+    """
+    stream = os.fdopen(os.dup(0), "rb")
+    try:
+        while True:
+            inbox.put(receive(stream))
+    except (EOFError, OSError, pickle.UnpicklingError):
+        os._exit(0)

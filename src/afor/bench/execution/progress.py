@@ -1,0 +1,192 @@
+"""A study while it runs, on stderr: a live grid on a terminal, plain lines everywhere else."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from afor.bench.common.printable_text import printable
+from afor.bench.execution.estimate import Pace, clock
+from afor.bench.study.plan import Cell
+from afor.bench.training.record import FinishedRun
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+PLAIN_EVERY_S = 10.0
+BAR_CELLS = 30
+
+
+class Progress:
+    """Shows a study to a person; a `Watcher` of the runner. Use it as a context."""
+
+    def __init__(self, title: str, workers: int) -> None:
+        from rich.console import Console
+
+        # A live picture moves the cursor, which nothing else on a terminal may do.
+        raw = getattr(sys.stderr, "raw", None) if sys.stderr.isatty() else None
+        self.console = Console(file=raw, stderr=True, highlight=False)
+        self.is_live = self.console.is_terminal and not self.console.is_dumb_terminal
+        self._title = title
+        self._workers = workers
+        self._live: Any = None
+        self._cells: dict[str, list[Cell]] = {}
+        self._status: dict[str, str] = {}
+        self._running: dict[str, float] = {}
+        self._pace = Pace()
+        self._started = time.monotonic()
+        self._said = self._started
+        self._preparing = ""
+        self._last_ended_unsaid = False
+
+    def __enter__(self) -> "Progress":
+        if self.is_live:
+            from rich.live import Live
+
+            self._live = Live(
+                console=self.console, get_renderable=self._picture, refresh_per_second=4
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+        elif self._cells and kind is None and self._last_ended_unsaid:
+            self._say(self.line())
+
+    def preparing(self, dataset: str) -> Callable[[int, int, str], None]:
+        """Show how far a data set has been read."""
+
+        def show(done: int, total: int, subject: str) -> None:
+            self._preparing = f"reading {dataset}: {done} of {total} {subject}" if subject else ""
+            if done == 0 and not self.is_live:
+                self._say(f"{self._title}: reading {dataset}, {total} subjects")
+
+        return show
+
+    def planned(self, cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> None:
+        """Take note of all runs."""
+        for cell in cells:
+            self._cells.setdefault(cell.key, []).append(cell)
+        self._status = {key: statuses[key] for key in self._cells if key in statuses}
+        if not self.is_live:
+            self._say(self.line())
+
+    def started(self, key: str, worker: str) -> None:  # noqa: ARG002
+        """Take note of a run that begins."""
+        self._running[key] = time.monotonic()
+
+    def ended(self, run: FinishedRun) -> None:
+        """Count a run, and tell of one that went wrong in a line that stays."""
+        self._running.pop(run.key, None)
+        self._status[run.key] = run.status
+        self._last_ended_unsaid = True
+        cell = self._cells[run.key][0]
+        self._pace.add(cell.dataset, cell.backbone, cell.optimizer, run.elapsed_s)
+        if run.status != "done":
+            self._say(printable(f"{run.status}: {describe(cell)} ({run.key[:12]}): {run.reason}"))
+        elif not self.is_live and time.monotonic() - self._said > PLAIN_EVERY_S:
+            self._say(self.line())
+            self._last_ended_unsaid = False
+
+    def line(self) -> str:
+        """Return the state in one line."""
+        counts = Counter(self._status.get(key, "open") for key in self._cells)
+        ended = len(self._cells) - counts["open"]
+        parts = [f"{self._title}: {ended} of {len(self._cells)} runs"]
+        parts += [f"{counts[word]} {word}" for word in ("diverged", "failed") if counts[word]]
+        parts.append(f"{clock(time.monotonic() - self._started)} elapsed")
+        if counts["open"] and (left := self._left()) is not None:
+            parts.append(f"about {clock(left)} left")
+        return " · ".join(parts)
+
+    def _left(self) -> float | None:
+        waiting = [cells[0] for key, cells in self._cells.items() if key not in self._status]
+        places = [(cell.dataset, cell.backbone, cell.optimizer) for cell in waiting]
+        seconds = self._pace.total(places)
+        if seconds is None:
+            return None
+        moment = time.monotonic()
+        under_way = sum(moment - since for since in self._running.values())
+        at_once = len(self._running) or self._workers
+        return max(seconds - under_way, 0.0) / at_once
+
+    def _say(self, text: str) -> None:
+        self._said = time.monotonic()
+        if self.is_live:
+            self.console.print(text, markup=False)
+        else:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    def _picture(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.text import Text
+
+        if not self._cells:
+            return Text(self._preparing or f"{self._title}: planning")
+        ended = len(self._status)
+        filled = BAR_CELLS * ended // len(self._cells)
+        head = Text.assemble(
+            ("━" * filled, "green"), ("━" * (BAR_CELLS - filled), "dim"), f"  {self.line()}"
+        )
+        # The grid lies down or stands up, whichever fits; a piece of one would only confuse.
+        for grid, height in (self._grid(upright=False), self._grid(upright=True)):
+            wide = self.console.options.update(max_width=10_000)
+            fits = self.console.measure(grid, options=wide).maximum <= self.console.width
+            if fits and height < self.console.height:
+                return Group(grid, head)
+        return head
+
+    def _grid(self, *, upright: bool) -> "tuple[Table, int]":
+        """Return runs ended / planned per cell, and its height; `upright`: optimizers downwards."""
+        from rich.table import Table
+
+        first = [cells[0] for cells in self._cells.values()]
+        optimizers = list(dict.fromkeys(cell.optimizer for cell in first))
+        places = list(dict.fromkeys((cell.dataset, cell.backbone) for cell in first))
+        grid = Table(box=None, padding=(0, 2, 0, 0))
+        grid.add_column("", no_wrap=True)
+        headings = [" × ".join(place) for place in places] if upright else optimizers
+        for heading in headings:
+            grid.add_column(heading, justify="right", no_wrap=True)
+        if upright:
+            for name in optimizers:
+                grid.add_row(name, *(self._mark(first, (*place, name)) for place in places))
+        else:
+            for place in places:
+                marks = [self._mark(first, (*place, name)) for name in optimizers]
+                grid.add_row(" × ".join(place), *marks)
+        return grid, grid.row_count + 3
+
+    def _mark(self, cells: list[Cell], place: tuple[str, str, str]) -> Any:
+        from rich.text import Text
+
+        keys = [c.key for c in cells if (c.dataset, c.backbone, c.optimizer) == place]
+        states = Counter(self._status.get(key, "open") for key in keys)
+        bad = states["failed"] + states["diverged"]
+        ended = len(keys) - states["open"]
+        style = "red" if bad else "green" if ended == len(keys) and keys else ""
+        if not style and any(key in self._running for key in keys):
+            style = "bold"
+        return Text(f"{ended}/{len(keys)}" if keys else "–", style=style)
+
+
+def describe(cell: Any) -> str:
+    """Name a run as people do.
+
+    >>> from types import SimpleNamespace
+    >>> describe(SimpleNamespace(dataset="deap", backbone="hslt", optimizer="adam", fold=3, draw=0))
+    'deap × hslt × adam, fold 3, draw 0'
+    """
+    place = f"{cell.dataset} × {cell.backbone} × {cell.optimizer}"
+    return f"{place}, fold {cell.fold}, draw {cell.draw}"

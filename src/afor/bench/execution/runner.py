@@ -1,0 +1,246 @@
+"""Plan minus store → engine → store, until the study is complete. The only module that knows all.
+
+    summary = run_study(load_study("demo"), text, Path("results/demo.db"), LocalEngine(2))
+
+Called again it goes on where it was stopped, whatever stopped it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from afor.bench.common.errors import EngineError, StoreError
+from afor.bench.common.files import write_atomically
+from afor.bench.data.splits import manifest_text
+from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
+from afor.bench.execution.running import RunningFile
+from afor.bench.execution.time_limits import TimeLimits, like_of
+from afor.bench.store.database import Store, open_or_create
+from afor.bench.store.lock import locked
+from afor.bench.store.schema import explain
+from afor.bench.store.spool import leftovers, quarantine, read_spool
+from afor.bench.study.plan import Cell, FindRate, Plan, make_plan, shard
+from afor.bench.study.schema import Study
+from afor.bench.training.record import FinishedRun, decode
+
+if TYPE_CHECKING:
+    from afor.bench.data.window_source import WindowSource
+
+Prepare = Callable[[int, int, str], None]
+
+
+class Watcher(Protocol):
+    """Sees a study being run; `afor.bench.execution.progress` shows it to people."""
+
+    def preparing(self, dataset: str) -> Prepare:
+        """Return what is called with (done, total, subject) while a data set is read."""
+
+    def planned(self, cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> None:
+        """See all runs, and how those that have ended stand."""
+
+    def started(self, key: str, worker: str) -> None:
+        """See a run begin."""
+
+    def ended(self, run: FinishedRun) -> None:
+        """See a run that is now in the store."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a study stands after a run."""
+
+    planned: int
+    done: int
+    diverged: int
+    failed: int
+    trained: int  # of these, by this call
+
+    @property
+    def open(self) -> int:
+        """Return how many runs are still to do."""
+        return self.planned - self.done - self.diverged - self.failed
+
+
+def open_sources(
+    study: Study, cache_dir: Path | None = None, watch: Watcher | None = None
+) -> dict[str, "WindowSource"]:
+    """Read, check and cache the data of a study, once, before any worker starts."""
+    from afor.bench.data.loading import open_windows
+
+    return {
+        entry.name: open_windows(
+            entry.use,
+            entry.root or None,
+            options=entry.options,
+            subjects=entry.subjects or ("all" if entry.complete else None),
+            exclude=entry.exclude,
+            cache_dir=cache_dir,
+            progress=watch.preparing(entry.name) if watch else None,
+        )
+        for entry in study.datasets
+    }
+
+
+def run_study(
+    study: Study,
+    toml: str,
+    path: Path,
+    engine: Engine,
+    *,
+    part: tuple[int, int] | None = None,
+    find_rate: FindRate | None = None,
+    cache_dir: Path | None = None,
+    watch: Watcher | None = None,
+) -> Summary:
+    """Train every run of a study, or of its `part` (i, n), that the store does not hold yet."""
+    sources = open_sources(study, cache_dir, watch)
+    plan = make_plan(study, sources, find_rate)
+    if part is not None:
+        plan = Plan(study, shard(plan.cells, *part), plan.manifests, plan.sources)
+    try:
+        with locked(path), open_or_create(path) as store:
+            take_leftovers(store)
+            store.set_plan(plan, toml)
+            write_manifests(plan, path)
+            return _complete(plan, store, engine, watch)
+    except OSError as error:  # a full disk shows in any file that is written
+        raise explain(path, error) from error
+
+
+def spool_folder(store: Path) -> Path:
+    """Return where the workers of a store leave their results."""
+    return store.with_name(f"{store.name}.spool")
+
+
+def take_leftovers(store: Store) -> int:
+    """Write to the store what a killed driver left in the spool; return how many runs."""
+    taken = 0
+    for path in leftovers(spool_folder(store.path)):
+        content = read_spool(path)
+        if content is None:
+            continue
+        try:
+            taken += store.add(content)
+        except ValueError:  # whole, but written by another version of afor
+            quarantine(path)
+        else:
+            path.unlink(missing_ok=True)
+    return taken
+
+
+def write_manifests(plan: Plan, store: Path) -> None:
+    """Put the splits beside the store, a file per data set that one can read and share."""
+    for name, manifest in plan.manifests.items():
+        target = store.with_name(f"{store.name}.splits") / f"{name.replace(':', '-')}.json"
+        text = manifest_text(manifest).encode()
+        if not target.is_file() or target.read_bytes() != text:
+            write_atomically(target, text)
+
+
+def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -> Summary:
+    statuses = store.statuses()
+    if watch:
+        watch.planned(plan.cells, statuses)
+    trained = 0
+    jobs = open_jobs(plan.cells, statuses)
+    if jobs:
+        measure_limits(getattr(engine, "limits", None), plan.cells, store)
+        events = engine.run(jobs, plan.sources, spool_folder(store.path))
+        running = RunningFile(spool_folder(store.path))
+        try:
+            trained = _collect(events, store, watch, running)
+        finally:
+            close = getattr(events, "close", None)
+            if close is not None:
+                close()
+            running.close()
+        if not store.is_in_place():
+            raise rescue(store)
+        take_leftovers(store)  # a cluster may have finished a run twice
+    statuses = store.statuses()
+    # Two cells of one study may share a run: count cells, as the tables do.
+    counts = Counter(statuses.get(cell.key, "open") for cell in plan.cells)
+    return Summary(len(plan.cells), counts["done"], counts["diverged"], counts["failed"], trained)
+
+
+def measure_limits(limits: TimeLimits | None, cells: tuple[Cell, ...], store: Store) -> None:
+    """Tell the limits of an engine how long the runs in the store took."""
+    if limits is None:
+        return
+    specs = {cell.key: (cell.dataset, cell.spec) for cell in cells}
+    for cell in {cell.key: cell for cell in store.cells()}.values():
+        if cell.key in specs and cell.status in ("done", "diverged"):
+            limits.add(like_of(*specs[cell.key]), cell.elapsed_s)
+
+
+def rescue(store: Store, *contents: bytes) -> StoreError:
+    """Write a store anew whose file was removed or replaced under its driver; say where it is.
+
+    The open file still holds every run, although no path leads to it any more.
+    """
+    path = store.path
+    target, number = path, 0
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.stem}.rescued-{number}.db")
+    with open_or_create(target) as new:
+        new.merge(store)
+        for content in contents:
+            new.add(content)
+        count = len(new.statuses())
+    if target == path:
+        return StoreError(
+            f"{path} was removed while its study ran. All {count} finished runs were written to it "
+            f"anew. The same command goes on."
+        )
+    return StoreError(
+        f"{path} was replaced by another file while its study ran. All {count} finished runs are "
+        f"in {target}. Move one of the two away, or bring them together with `afor merge`, then "
+        f"run the same command again."
+    )
+
+
+def open_jobs(cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> list[Job]:
+    """Return one job for each run that has not ended, in the order of the plan."""
+    jobs = {
+        cell.key: Job(cell.key, cell.spec, cell.dataset)
+        for cell in cells
+        if cell.key not in statuses
+    }
+    return list(jobs.values())
+
+
+def _collect(
+    events: Iterator[Started | Died | Ended],
+    store: Store,
+    watch: Watcher | None,
+    running: RunningFile,
+) -> int:
+    trained = 0
+    for event in events:
+        if isinstance(event, Started):
+            running.began(event.key, event.worker)
+            if watch:
+                watch.started(event.key, event.worker)
+            continue
+        running.ended(event.key)
+        if isinstance(event, Died):
+            continue
+        if not store.is_in_place():
+            raise rescue(store, event.content)
+        try:
+            store.add(event.content)
+        except ValueError as error:  # afor was updated under a study that runs
+            raise EngineError(
+                f"A worker returned a run that this process cannot read ({error}): it uses another "
+                f"version of afor. Run the same command again, with one version everywhere; "
+                f"nothing finished is lost."
+            ) from error
+        if event.spool is not None:
+            event.spool.unlink(missing_ok=True)  # only now: until here it was the only copy
+        trained += 1
+        if watch:
+            watch.ended(decode(event.content))
+    return trained

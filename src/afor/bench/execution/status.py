@@ -1,0 +1,152 @@
+"""How far a store is: counts per cell of the grid, failures, what runs, and the time left."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from afor.bench.common.printable_text import printable
+from afor.bench.execution.estimate import Pace, clock
+from afor.bench.execution.progress import describe
+from afor.bench.execution.runner import spool_folder
+from afor.bench.execution.running import read_running
+from afor.bench.execution.time_limits import TimeLimits
+from afor.bench.store.database import Store, StoredCell
+from afor.bench.store.lock import driver_of
+from afor.bench.study.plan import Cell
+
+WORDS = ("done", "diverged", "failed", "open")
+
+
+def status_of(store: Store) -> dict[str, Any]:
+    """Count the runs of every study of a store, and say what is under way."""
+    cells = store.cells()
+    driver = driver_of(store.path)
+    studies = []
+    for name in dict.fromkeys(cell.study for cell in cells):
+        mine = [cell for cell in cells if cell.study == name]
+        grid: dict[tuple[str, str, str], Counter[str]] = {}
+        for cell in mine:
+            place = (cell.dataset, cell.backbone, cell.optimizer)
+            grid.setdefault(place, Counter())[cell.status] += 1
+        counts = Counter(cell.status for cell in mine)
+        studies.append(
+            {
+                "study": name,
+                "planned": len(mine),
+                **{word: counts[word] for word in WORDS},
+                "seconds_of_work_left": _left(mine),
+                "last_finished_at": max((cell.finished_at for cell in mine), default=""),
+                "cells": [
+                    {
+                        "dataset": place[0],
+                        "backbone": place[1],
+                        "optimizer": place[2],
+                        **{word: count[word] for word in WORDS},
+                    }
+                    for place, count in grid.items()
+                ],
+            }
+        )
+    return {
+        "store": str(store.path),
+        "driver": driver,  # the process that holds the store now
+        "running": _running(store, cells) if driver else [],
+        "studies": studies,
+    }
+
+
+def _running(store: Store, cells: Sequence[StoredCell]) -> list[dict[str, Any]]:
+    limits = TimeLimits()
+    for cell in cells:
+        if cell.status in ("done", "diverged"):
+            limits.add((cell.dataset, cell.backbone, cell.optimizer), cell.elapsed_s)
+    by_key = {cell.key: cell for cell in cells}
+    found = []
+    for run in read_running(spool_folder(store.path)):
+        planned = by_key.get(run.key)
+        if planned is None:
+            continue
+        like = (planned.dataset, planned.backbone, planned.optimizer)
+        seconds = max(time.time() - run.since, 0.0)
+        found.append(
+            {
+                "key": run.key,
+                "run": describe(planned),
+                "worker": run.worker,
+                "seconds": seconds,
+                "usual_seconds": limits.usual_s(like),
+                "unusually_long": limits.is_unusual(like, seconds),
+            }
+        )
+    return sorted(found, key=lambda row: -row["seconds"])
+
+
+def remaining_s(store: Store, cells: Sequence[Cell]) -> float | None:
+    """Return the seconds of training that a plan still needs, from the runs in the store."""
+    statuses = store.statuses()
+    waiting = {
+        cell.key: (cell.dataset, cell.backbone, cell.optimizer)
+        for cell in cells
+        if cell.key not in statuses
+    }
+    return _pace(store.cells()).total(list(waiting.values()))
+
+
+def print_status(found: dict[str, Any]) -> None:
+    """Print the counts as tables."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for study in found["studies"]:
+        counts = ", ".join(f"{study[word]} {word}" for word in WORDS if study[word])
+        left = study["seconds_of_work_left"]
+        hint = f"; {clock(left)} of training left" if left else ""
+        name = printable(study["study"])
+        console.print(f"{name}: {study['planned']} runs: {counts}{hint}", markup=False)
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0))
+        for heading in ("dataset", "backbone", "optimizer"):
+            table.add_column(heading)
+        shown = [word for word in WORDS if study[word]]
+        for word in shown:
+            table.add_column(word, justify="right")
+        for cell in study["cells"]:
+            numbers = [str(cell[word]) for word in shown]
+            place = (cell["dataset"], cell["backbone"], cell["optimizer"])
+            table.add_row(*(Text(printable(name)) for name in place), *numbers)
+        console.print(table)
+    for line in _driver_lines(found):
+        console.print(line, markup=False, soft_wrap=True)
+    if not found["studies"]:
+        console.print(f"{found['store']} holds no study yet.", markup=False)
+
+
+def _driver_lines(found: dict[str, Any]) -> list[str]:
+    """Say who runs the study now and what has been running for unusually long."""
+    if found["driver"] is None:
+        return ["No driver is running."]
+    lines = [f"Driver: process {found['driver']}, {len(found['running'])} runs under way."]
+    lines += [
+        f"UNUSUALLY LONG: {printable(run['run'])} ({printable(run['key'][:12])}), "
+        f"{clock(run['seconds'])} on {printable(run['worker'])}; "
+        f"usual: {clock(run['usual_seconds'])}."
+        for run in found["running"]
+        if run["unusually_long"]
+    ]
+    return lines
+
+
+def _pace(cells: Sequence[StoredCell]) -> Pace:
+    pace = Pace()
+    for cell in cells:
+        if cell.status in ("done", "diverged"):
+            pace.add(cell.dataset, cell.backbone, cell.optimizer, cell.elapsed_s)
+    return pace
+
+
+def _left(cells: Sequence[StoredCell]) -> float | None:
+    waiting = [(c.dataset, c.backbone, c.optimizer) for c in cells if c.status == "open"]
+    return _pace(cells).total(waiting)

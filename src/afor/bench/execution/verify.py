@@ -1,0 +1,133 @@
+"""Train finished runs once more and compare every number, bit by bit."""
+
+import random
+from collections.abc import Container, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from afor.bench.common.errors import ConfigError, DataError, StoreError
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.jobs import Ended, Job
+from afor.bench.store.database import Store, StoredCell
+from afor.bench.study.named_code import names_in_spec, shown
+from afor.bench.study.plan import run_key
+from afor.bench.training.execute import environment
+from afor.bench.training.record import FinishedRun, decode
+
+if TYPE_CHECKING:
+    from afor.bench.data.window_source import WindowSource
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One run, repeated."""
+
+    cell: StoredCell
+    is_same: bool
+    differs_in: tuple[str, ...]
+    note: str  # what differs between the two environments
+
+
+def sample_cells(
+    store: Store, study: str | None, count: int, seed: int, leave_out: Container[str] = ()
+) -> list[StoredCell]:
+    """Draw finished runs to repeat, each run once; all of them when count is 0.
+
+    `leave_out` holds the keys of runs that are not drawn.
+    """
+    cells = {c.key: c for c in store.cells(study) if c.status in ("done", "diverged")}
+    cells = {key: cell for key, cell in cells.items() if key not in leave_out}
+    chosen = list(cells.values())
+    if 0 < count < len(chosen):
+        chosen = random.Random(seed).sample(chosen, count)
+    return chosen
+
+
+def runs_with_code(store: Store, cells: Sequence[StoredCell]) -> dict[str, tuple[str, ...]]:
+    """Return what each run names that is not part of this package, by key; import nothing.
+
+    Raises StoreError for a run whose key is not that of its spec: the spec was changed.
+    """
+    names = {}
+    for cell in cells:
+        run = store.run(cell.key)
+        if run is None:
+            continue
+        check_key(run, store.path)
+        if found := names_in_spec(run.spec):
+            names[cell.key] = found
+    return names
+
+
+def check_key(run: FinishedRun, path: Path) -> None:
+    """Raise StoreError unless the key of a run is the hash of its spec."""
+    try:
+        key = run_key(run.spec)
+    except (TypeError, ValueError, RecursionError):
+        key = ""
+    if key != run.key:
+        raise StoreError(
+            f"{path}: the spec of run {run.key[:12]} is not the one its key was made from. The "
+            f"store was changed after the run; do not use it, and get the original from where "
+            f"it came."
+        )
+
+
+def verify_runs(
+    store: Store,
+    cells: Sequence[StoredCell],
+    sources: Mapping[str, "WindowSource"],
+    spool: Path,
+    workers: int,
+    *,
+    trust: bool = False,
+) -> Generator[Verdict, None, None]:
+    """Yield a verdict per run; the store is only read. Closing it ends the workers.
+
+    Without `trust`, runs that name code which is not part of this package raise ConfigError.
+    """
+    by_key = {cell.key: cell for cell in cells}
+    kept: dict[str, FinishedRun] = {}
+    for key, cell in by_key.items():
+        run = store.run(key)
+        if run is None:
+            continue
+        check_key(run, store.path)
+        if not trust and (names := names_in_spec(run.spec)):
+            raise ConfigError(
+                f"{store.path}: run {key[:12]} names code that is not part of afor: "
+                f"{shown(names)}. Pass trust=True to train it."
+            )
+        fingerprint = run.spec["data"]["fingerprint"]
+        if sources[cell.dataset].fingerprint != fingerprint:
+            raise DataError(
+                f"{cell.dataset}: the data here is not the data run {key[:12]} was trained on "
+                f"(fingerprint {sources[cell.dataset].fingerprint[:12]}, then {fingerprint[:12]}). "
+                f"Use the same files and options."
+            )
+        kept[key] = run
+    jobs = [Job(key, run.spec, by_key[key].dataset) for key, run in kept.items()]
+    threads = max((run.spec["threads"] for run in kept.values()), default=1)
+    with closing(LocalEngine(workers, threads).run(jobs, sources, spool)) as events:
+        for event in events:
+            if isinstance(event, Ended):
+                if event.spool is not None:
+                    event.spool.unlink(missing_ok=True)
+                yield _compare(by_key[event.key], kept[event.key], decode(event.content))
+
+
+def _compare(cell: StoredCell, before: FinishedRun, after: FinishedRun) -> Verdict:
+    if before.record is None or after.record is None:
+        return Verdict(cell, is_same=False, differs_in=(after.reason,), note="")
+    old, new = before.record.numbers(), after.record.numbers()
+    # Text compares NaN with NaN as equal, and every bit of a float.
+    differing = tuple(name for name in old if repr(old[name]) != repr(new[name]))
+    here = {**after.environment, "torch": after.environment["torch"] or environment()["torch"]}
+    changed = [
+        f"{name} {before.environment.get(name, '?')} then, {value} now"
+        for name, value in here.items()
+        if name != "host" and before.environment.get(name) != value
+    ]
+    return Verdict(cell, not differing, differing, "; ".join(changed))

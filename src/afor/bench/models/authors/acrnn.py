@@ -1,0 +1,72 @@
+"""ACRNN as the AFOR authors released it: 32 equal planes, three samples of context, no pooling."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from afor.bench.models.acrnn import ExtendedSelfAttention
+from afor.bench.models.input_shape import InputShape
+from afor.bench.models.settings import Form, check_choice
+
+# Constants of the released network, on every data set alike.
+_ATTENTION_HIDDEN = 15
+_PLANES = 32
+_KERNEL = 3  # samples
+_MAPS = 40
+_HIDDEN = 64
+
+
+class ACRNNAuthors(nn.Module):
+    """Classify windows with the ACRNN that the AFOR authors released.
+
+    The attended window is repeated as 32 identical planes, convolved over all channels and three
+    samples, and all maps and samples together are the one time step of a two-layer LSTM. Because
+    the planes are equal, only the sum of the kernel over its planes acts. ``form="plain"``
+    convolves the 32 planes; ``"fast"`` convolves one plane with the summed kernel, which gives the
+    same logits and the same gradient for each of the 32 slices.
+
+    >>> model = ACRNNAuthors(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
+    >>> model.convolution.weight.shape
+    torch.Size([40, 32, 32, 3])
+
+    Args:
+        shape: The input.
+        dropout: Probability of dropping a feature map, and an element after the attention (twice).
+        form: How the convolution is computed.
+
+    """
+
+    def __init__(self, shape: InputShape, *, dropout: float = 0.5, form: Form = "fast") -> None:
+        super().__init__()
+        shape.require("ACRNN of the AFOR authors", samples=_KERNEL)
+        check_choice("ACRNN of the AFOR authors", "form", form, Form)
+        self.form = form
+        self.squeeze = nn.Linear(shape.channels, _ATTENTION_HIDDEN)
+        self.excite = nn.Linear(_ATTENTION_HIDDEN, shape.channels)
+        self.convolution = nn.Conv2d(_PLANES, _MAPS, (shape.channels, _KERNEL))
+        self.map_dropout = nn.Dropout1d(dropout)
+        features = _MAPS * (shape.samples - _KERNEL + 1)
+        self.lstm = nn.LSTM(features, _HIDDEN, num_layers=2, batch_first=True)
+        self.attention = ExtendedSelfAttention(_HIDDEN)
+        # Authors: from NumPy's global generator. Here: from torch's, which the run seeds.
+        nn.init.normal_(self.attention.direct)
+        nn.init.normal_(self.attention.through)
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(_HIDDEN, shape.classes)
+
+    def forward(self, signal: Tensor) -> Tensor:
+        """Return logits (batch, classes) for a signal (batch, channels, samples)."""
+        scores = self.excite(torch.tanh(self.squeeze(signal.mean(dim=-1))))
+        attended = signal * scores.softmax(dim=-1).unsqueeze(-1)
+        maps = self.map_dropout(F.elu(self._convolve(attended)))  # (batch, maps, samples - 2)
+        hidden = self.lstm(maps.flatten(1).unsqueeze(1))[0][:, -1]
+        hidden = self.dropout(self.attention(hidden))
+        logits: Tensor = self.classifier(self.dropout(hidden))
+        return logits
+
+    def _convolve(self, attended: Tensor) -> Tensor:
+        if self.form == "plain":
+            planes = attended.unsqueeze(1).expand(-1, _PLANES, -1, -1)
+            maps: Tensor = self.convolution(planes)
+            return maps.squeeze(2)
+        return F.conv1d(attended, self.convolution.weight.sum(dim=1), self.convolution.bias)

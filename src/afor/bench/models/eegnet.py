@@ -1,0 +1,150 @@
+"""EEGNet-8,2 (Lawhern et al. 2018, J. Neural Eng. 15, 056013, Table 2)."""
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from afor.bench.models.input_shape import InputShape
+from afor.bench.models.layers.spatial_first import spatial_first_block
+from afor.bench.models.layers.toeplitz import same_filter, same_padding
+from afor.bench.models.settings import Dropout, Filters, FilterSamples, check_choice
+
+EEGNetForm = Literal["auto", "fast", "plain"]
+
+_FIRST_POOL, _SECOND_POOL = 4, 8  # Table 2: at 128 Hz down to 32 Hz, then to 4 Hz
+_SEPARABLE_KERNEL = 16  # Table 2: 500 ms at 32 Hz
+_SPATIAL_MAX_NORM, _CLASS_MAX_NORM = 1.0, 0.25  # Table 2
+
+
+class _Cost(NamedTuple):
+    """What the two forms of the first block cost: nanoseconds on one core, measured once.
+
+    Absolute values differ between machines, their ratios hardly; they are rounded against the
+    fast form, so that it is chosen only where it wins clearly.
+    """
+
+    map_ns: float  # per sample of a filtered channel, plain form
+    map_tap_ns: float  # the same, per tap of the filter
+    virtual_ns: float  # per sample of a virtual channel, fast form
+    virtual_tap_ns: float
+    call_ns: float  # per call, fast form
+    sample_ns: float  # per call and sample of the window, fast form
+
+
+_TRAINING_COST = _Cost(12, 0.2, 0, 0.3, 2.5e6, 8e3)
+_EVALUATION_COST = _Cost(3.3, 0.035, 4, 0.06, 0.3e6, 2e3)
+
+
+class EEGNet(nn.Module):
+    """Classify windows with a temporal filter bank, spatial filters and a separable convolution.
+
+    ``form`` chooses how the forward pass is computed, never what: ``"plain"`` layer by layer as
+    printed, ``"fast"`` with the spatial mixing first, ``"auto"`` the faster of the two for the
+    shape at hand. Parameters and state dict are the same. With ``max_norm`` the training loop calls
+    :meth:`apply_constraints` after every optimizer step.
+
+    >>> model = EEGNet(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
+    >>> model(torch.zeros(4, 32, 128)).shape
+    torch.Size([4, 2])
+    """
+
+    def __init__(
+        self,
+        shape: InputShape,
+        *,
+        temporal_filters: Filters = 8,  # F1
+        depth: Filters = 2,  # D: spatial filters per temporal filter
+        separable_filters: Filters = 16,  # F2
+        kernel_samples: FilterSamples | None = None,
+        dropout: Dropout = 0.25,
+        max_norm: bool = True,
+        form: EEGNetForm = "auto",
+        # Paper (Lawhern): the Keras defaults; momentum 0.99 there is 0.01 in torch's convention.
+        norm_momentum: float = 0.01,
+        norm_eps: float = 1e-3,
+    ) -> None:
+        super().__init__()
+        shape.require("EEGNet", samples=_FIRST_POOL * _SECOND_POOL)
+        check_choice("EEGNet", "form", form, EEGNetForm)
+        # Paper (Lawhern): half the sampling rate, so that the filters resolve 2 Hz and above.
+        kernel = kernel_samples or max(1, round(shape.rate_hz / 2))
+        maps = temporal_filters * depth
+        self.form = form
+        self.max_norm = max_norm
+        self.temporal = nn.Conv2d(1, temporal_filters, (1, kernel), bias=False)
+        self.temporal_norm = nn.BatchNorm2d(temporal_filters, norm_eps, norm_momentum)
+        self.spatial = nn.Conv2d(
+            temporal_filters, maps, (shape.channels, 1), groups=temporal_filters, bias=False
+        )
+        self.spatial_norm = nn.BatchNorm2d(maps, norm_eps, norm_momentum)
+        self.depthwise = nn.Conv2d(maps, maps, (1, _SEPARABLE_KERNEL), groups=maps, bias=False)
+        self.pointwise = nn.Conv2d(maps, separable_filters, 1, bias=False)
+        self.separable_norm = nn.BatchNorm2d(separable_filters, norm_eps, norm_momentum)
+        self.dropout = nn.Dropout(dropout)
+        pooled = shape.samples // _FIRST_POOL // _SECOND_POOL
+        self.classifier = nn.Linear(separable_filters * pooled, shape.classes)
+        for layer in (self.temporal, self.spatial, self.depthwise, self.pointwise, self.classifier):
+            nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(self.classifier.bias)
+
+    def forward(self, signal: Tensor) -> Tensor:
+        """Return logits (batch, classes) for a signal (batch, channels, samples)."""
+        return self._fast(signal) if self.uses_fast_form(signal) else self._plain(signal)
+
+    def uses_fast_form(self, signal: Tensor) -> bool:
+        """Tell which form the forward pass takes for this signal."""
+        batch, channels, samples = signal.shape
+        kernel = self.temporal.kernel_size[1]
+        # A replaced norm (synchronised across ranks, say) has statistics of its own.
+        usual = all(type(n) is nn.BatchNorm2d for n in (self.temporal_norm, self.spatial_norm))
+        if self.form == "plain" or kernel > samples or not usual:
+            return False
+        maps, filters = self.spatial.weight.shape[0], self.temporal.weight.shape[0]
+        cost = _TRAINING_COST if self.training else _EVALUATION_COST
+        plain_ns = batch * samples * channels * filters * (cost.map_ns + cost.map_tap_ns * kernel)
+        fast_ns = batch * samples * maps * (cost.virtual_ns + cost.virtual_tap_ns * kernel)
+        return self.form == "fast" or plain_ns > fast_ns + cost.call_ns + cost.sample_ns * samples
+
+    @torch.no_grad()
+    def apply_constraints(self) -> None:
+        """Project onto the max-norm balls: spatial filters 1.0, class rows 0.25."""
+        if self.max_norm:
+            self.spatial.weight.renorm_(2, 0, _SPATIAL_MAX_NORM)
+            self.classifier.weight.renorm_(2, 0, _CLASS_MAX_NORM)
+
+    def _plain(self, signal: Tensor) -> Tensor:
+        maps = signal.unsqueeze(1)  # (batch, 1, channels, samples)
+        maps = self.temporal(F.pad(maps, same_padding(self.temporal.kernel_size[1])))
+        maps = self.spatial(self.temporal_norm(maps))  # (batch, D·F1, 1, samples)
+        maps = F.avg_pool2d(F.elu(self.spatial_norm(maps)), (1, _FIRST_POOL))
+        maps = self.dropout(maps)
+        maps = self.depthwise(F.pad(maps, same_padding(_SEPARABLE_KERNEL)))
+        maps = self.separable_norm(self.pointwise(maps))
+        maps = self.dropout(F.avg_pool2d(F.elu(maps), (1, _SECOND_POOL)))
+        logits: Tensor = self.classifier(maps.flatten(1))
+        return logits
+
+    def _fast(self, signal: Tensor) -> Tensor:
+        maps = spatial_first_block(
+            signal,
+            self.temporal.weight.flatten(1),
+            self.temporal_norm,
+            self.spatial.weight.flatten(1),
+        )  # (D·F1, batch, samples): maps first, so that every filter is one matrix product
+        maps = F.elu(self.spatial_norm(maps.unsqueeze(0)).squeeze(0))
+        # Batch first again before dropout, so that both forms draw the same masks.
+        maps = self.dropout(_pool(maps, _FIRST_POOL).transpose(0, 1).contiguous())
+        maps = same_filter(maps.transpose(0, 1), self.depthwise.weight.flatten(1))
+        maps = torch.matmul(self.pointwise.weight.flatten(1), maps.transpose(0, 1))
+        maps = F.elu(self.separable_norm(maps.unsqueeze(2)).squeeze(2))
+        logits: Tensor = self.classifier(self.dropout(_pool(maps, _SECOND_POOL)).flatten(1))
+        return logits
+
+
+def _pool(maps: Tensor, size: int) -> Tensor:
+    """Average over ``size`` samples, dropping the rest, without avg_pool's slow backward pass."""
+    pooled = maps.shape[-1] // size
+    whole = maps[..., : pooled * size]
+    return whole.reshape(*maps.shape[:-1], pooled, size).mean(dim=-1)

@@ -1,0 +1,97 @@
+"""What a backbone is told about its input, and the shapes of the data sets it was made for."""
+
+from dataclasses import dataclass
+
+from afor.bench.common.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class InputShape:
+    """Describe one window, (channels, samples) at ``rate_hz``, and the number of its ``classes``.
+
+    >>> shape = InputShape(("C3", "Cz", "C4"), samples=250, rate_hz=250, classes=4)
+    >>> shape.channels
+    3
+    """
+
+    channel_names: tuple[str, ...]
+    samples: int
+    rate_hz: float
+    classes: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "channel_names", tuple(self.channel_names))
+        if not self.channel_names:
+            raise ConfigError("An input needs at least one channel, the list of names is empty.")
+        repeated = sorted({n for n in self.channel_names if self.channel_names.count(n) > 1})
+        if repeated:
+            raise ConfigError(f"Channel names must differ, repeated: {', '.join(repeated)}.")
+        for name, value, minimum in (("samples", self.samples, 1), ("classes", self.classes, 2)):
+            if value < minimum:
+                raise ConfigError(f"{name} must be at least {minimum}, found {value}.")
+        if not self.rate_hz > 0:
+            raise ConfigError(f"rate_hz must be positive, found {self.rate_hz}.")
+
+    @property
+    def channels(self) -> int:
+        """Return the number of channels."""
+        return len(self.channel_names)
+
+    @classmethod
+    def unnamed(cls, channels: int, samples: int, rate_hz: float, classes: int) -> "InputShape":
+        """Describe an input whose channels have no known place on the head."""
+        names = tuple(f"channel {index}" for index in range(channels))
+        return cls(names, samples, rate_hz, classes)
+
+    def require(self, backbone: str, *, samples: int = 1, rate_hz: float = 0.0) -> None:
+        """Raise if the input is smaller than a backbone needs; say what it needs."""
+        if self.samples < samples:
+            raise ConfigError(
+                f"{backbone} needs windows of at least {samples} samples, found {self.samples} "
+                f"({self.samples / self.rate_hz:g} s at {self.rate_hz:g} Hz). "
+                f"Use windows of {samples / self.rate_hz:.3g} s or longer."
+            )
+        if self.rate_hz < rate_hz:
+            raise ConfigError(
+                f"{backbone} needs a sampling rate of at least {rate_hz:g} Hz, "
+                f"found {self.rate_hz:g} Hz."
+            )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+# Channel orders of the data sets' own files; rates, windows and classes: paper, Sec. IV-A.
+DEAP = InputShape(
+    _names(
+        "Fp1 AF3 F3 F7 FC5 FC1 C3 T7 CP5 CP1 P3 P7 PO3 O1 Oz Pz "
+        "Fp2 AF4 Fz F4 F8 FC6 FC2 Cz C4 T8 CP6 CP2 P4 P8 PO4 O2"
+    ),
+    samples=128,
+    rate_hz=128,
+    classes=2,
+)
+BCI2A = InputShape(
+    _names("Fz FC3 FC1 FCz FC2 FC4 C5 C3 C1 Cz C2 C4 C6 CP3 CP1 CPz CP2 CP4 P1 Pz P2 POz"),
+    samples=250,
+    rate_hz=250,
+    classes=4,
+)
+ISRUC = InputShape(_names("F3 C3 O1 F4 C4 O2"), samples=600, rate_hz=200, classes=5)
+PHYSIONET_MI = InputShape(
+    _names(
+        "FC5 FC3 FC1 FCz FC2 FC4 FC6 C5 C3 C1 Cz C2 C4 C6 CP5 CP3 CP1 CPz CP2 CP4 CP6 "
+        "Fp1 Fpz Fp2 AF7 AF3 AFz AF4 AF8 F7 F5 F3 F1 Fz F2 F4 F6 F8 FT7 FT8 T7 T8 T9 T10 "
+        "TP7 TP8 P7 P5 P3 P1 Pz P2 P4 P6 P8 PO7 PO3 POz PO4 PO8 O1 Oz O2 Iz"
+    ),
+    samples=160,
+    rate_hz=160,
+    classes=4,
+)
+DATASET_SHAPES: dict[str, InputShape] = {
+    "DEAP": DEAP,
+    "BCI IV 2a": BCI2A,
+    "ISRUC": ISRUC,
+    "PhysioNet MI": PHYSIONET_MI,
+}

@@ -1,0 +1,173 @@
+"""NSAL-DGAT's dynamic graph attention encoder (Yang et al. 2025) with a linear head.
+
+The paper trains every backbone with cross-entropy on labelled source subjects alone. The domain
+adaptation parts of the original (discriminator, pseudo-labels, memory bank) need unlabelled data
+of the target subject, which the strict cross-subject protocol forbids, so they are not built.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.models.input_shape import InputShape
+from afor.bench.models.layers.features import BANDS_HZ, DifferentialEntropy
+from afor.bench.models.settings import Bands, Dropout, Form, Seed, check_choice
+
+NodeFeatures = Literal["de", "raw"]
+
+_SMALLEST_CHANNELS = 3  # the graph layers convolve over three neighbouring electrodes
+_HEAD_WIDTH = 64  # of the published classifier
+_REDUCTION = 4  # of the channel attention, as published
+_COLUMN_FLOOR = 1e-6
+
+
+class NSALDGAT(nn.Module):
+    """Classify electrodes' band entropies with two graph layers over a learned adjacency.
+
+    ``node_features="de"`` gives a node five differential entropies, ``"raw"`` its samples. The
+    adjacency grows from a fixed random vector (``graph_seed``) that is part of the state dict.
+    ``form`` chooses how the graph layers are computed, never what.
+
+    >>> model = NSALDGAT(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
+    >>> model(torch.zeros(4, 32, 128)).shape
+    torch.Size([4, 2])
+    """
+
+    def __init__(
+        self,
+        shape: InputShape,
+        *,
+        node_features: NodeFeatures = "de",
+        bands_hz: Bands = BANDS_HZ,
+        dropout: Dropout = 0.25,
+        graph_seed: Seed = 0,
+        form: Form = "fast",
+    ) -> None:
+        super().__init__()
+        check_choice("NSAL-DGAT", "node_features", node_features, NodeFeatures)
+        check_choice("NSAL-DGAT", "form", form, Form)
+        if shape.channels < _SMALLEST_CHANNELS:
+            raise ConfigError(
+                f"NSAL-DGAT needs at least {_SMALLEST_CHANNELS} channels, found {shape.channels}."
+            )
+        self.entropy: nn.Module
+        if node_features == "de":
+            features = len(bands_hz)
+            self.entropy = DifferentialEntropy(shape, bands_hz)
+            self.feature_norm: nn.Module = nn.BatchNorm1d(features)
+        else:
+            features = shape.samples
+            self.entropy = nn.Identity()
+            self.feature_norm = nn.Identity()
+        self.adjacency = DynamicAdjacency(shape.channels, graph_seed)
+        self.first = GraphLayer(features, form)
+        self.second = GraphLayer(features, form)
+        self.attention = ConvolutionalAttention(3 * features)
+        self.head = make_head(3 * features * shape.channels, dropout, shape.classes)
+
+    def forward(self, signal: Tensor) -> Tensor:
+        """Return logits (batch, classes) for a signal (batch, channels, samples)."""
+        nodes = self.feature_norm(self.entropy(signal).transpose(1, 2))  # (batch, features, nodes)
+        adjacency = self.adjacency()
+        first = self.first(nodes, adjacency)
+        second = self.second(first, adjacency)
+        maps = torch.cat([nodes, first, second], dim=1)
+        logits: Tensor = self.head(maps + self.attention(maps))
+        return logits
+
+
+def make_head(inputs: int, dropout: float, classes: int) -> nn.Sequential:
+    """Return the published classifier: two hidden layers of 64."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(inputs, _HEAD_WIDTH),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(_HEAD_WIDTH, _HEAD_WIDTH),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(_HEAD_WIDTH, classes),
+    )
+
+
+class DynamicAdjacency(nn.Module):
+    """Learn a non-negative, column-normalised adjacency from a fixed random vector."""
+
+    seed_vector: Tensor
+
+    def __init__(self, channels: int, seed: int) -> None:
+        super().__init__()
+        self.channels = channels
+        edges = channels**2
+        width = max(8, edges // 128)
+        generator = torch.Generator().manual_seed(seed)
+        vector = torch.rand(edges, generator=generator, device="cpu")  # alike on every device
+        # A buffer: a reloaded model must grow its graph from the same vector.
+        self.register_buffer("seed_vector", vector.to(torch.get_default_device()))
+        self.narrow = nn.Linear(edges, width, bias=False)
+        self.widen = nn.Linear(width, edges, bias=False)
+        nn.init.xavier_uniform_(self.narrow.weight)
+        nn.init.xavier_uniform_(self.widen.weight)
+
+    def forward(self) -> Tensor:
+        """Return the adjacency (channels, channels); every column sums to one."""
+        edges = torch.tanh(self.widen(F.elu(self.narrow(self.seed_vector)))).relu()
+        adjacency = edges.view(self.channels, self.channels)
+        # Original: columns divided by their sum. Here: self-loops and a floor, because otherwise
+        # about 9 % of the initialisations at six channels have an empty column, and with it NaN
+        # (all of them with the authors' own width, which is zero there).
+        adjacency = adjacency + torch.eye(
+            self.channels, dtype=adjacency.dtype, device=adjacency.device
+        )
+        return adjacency / adjacency.sum(dim=0, keepdim=True).clamp(min=_COLUMN_FLOOR)
+
+
+class GraphLayer(nn.Module):
+    """Filter every feature over neighbouring electrodes, then pass it along the graph."""
+
+    def __init__(self, features: int, form: Form) -> None:
+        super().__init__()
+        self.form = form
+        self.neighbours = nn.Conv1d(features, features, 3, groups=features, bias=False)
+        self.neighbour_norm = nn.BatchNorm1d(features)
+        # Padding one gives back the two electrodes that the convolution above took.
+        self.scale = nn.Conv1d(features, features, 1, padding=1, groups=features, bias=False)
+        self.scale_norm = nn.BatchNorm1d(features)
+        nn.init.xavier_uniform_(self.neighbours.weight)
+        nn.init.xavier_uniform_(self.scale.weight)
+
+    def forward(self, nodes: Tensor, adjacency: Tensor) -> Tensor:
+        """Return (batch, features, nodes), as given."""
+        hidden = F.elu(self.neighbour_norm(self.neighbours(nodes)))
+        if self.form == "fast":  # a grouped 1×1 convolution is one factor per feature
+            hidden = F.pad(hidden * self.scale.weight.view(-1, 1), (1, 1))
+        else:
+            hidden = self.scale(hidden)
+        hidden = self.scale_norm(hidden)
+        return F.elu(nodes + hidden @ adjacency)
+
+
+class ConvolutionalAttention(nn.Module):
+    """Weigh maps, then electrodes (CBAM)."""
+
+    def __init__(self, maps: int) -> None:
+        super().__init__()
+        reduced = max(1, maps // _REDUCTION)
+        self.squeeze = nn.Linear(maps, reduced, bias=False)  # 1×1 convolutions of one position
+        self.excite = nn.Linear(reduced, maps, bias=False)
+        # Square as in CBAM, although electrodes lie in one row: the outer rows meet only padding.
+        self.spatial = nn.Conv2d(2, 1, 3, padding=1)
+        for layer in (self.squeeze, self.excite, self.spatial):
+            nn.init.xavier_uniform_(layer.weight)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Return (batch, maps, nodes), as given."""
+        summaries = torch.stack([maps.amax(dim=2), maps.mean(dim=2)])
+        weights = self.excite(F.relu(self.squeeze(summaries))).sum(dim=0)
+        maps = maps * weights.sigmoid().unsqueeze(2)
+        summary = torch.stack([maps.amax(dim=1), maps.mean(dim=1)], dim=1)
+        places: Tensor = self.spatial(summary.unsqueeze(2)).squeeze(2)
+        return maps * places.sigmoid()

@@ -1,0 +1,173 @@
+"""From a name and settings to a network, everything checked before anything is built."""
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.module_search import ADVICE, import_named, returns
+from afor.bench.common.parameter_checks import check_values
+from afor.bench.models.acrnn import ACRNN
+from afor.bench.models.authors.acrnn import ACRNNAuthors
+from afor.bench.models.authors.eegnet import EEGNetAuthors
+from afor.bench.models.authors.hslt import HSLTAuthors
+from afor.bench.models.authors.nsal_dgat import NSALDGATAuthors
+from afor.bench.models.eegnet import EEGNet
+from afor.bench.models.hslt import HSLT
+from afor.bench.models.input_shape import InputShape
+from afor.bench.models.nsal_dgat import NSALDGAT
+
+BACKBONES: dict[str, type[nn.Module]] = {
+    "eegnet": EEGNet,
+    "acrnn": ACRNN,
+    "nsal_dgat": NSALDGAT,
+    "hslt": HSLT,
+    # The same four as the AFOR authors released them.
+    "eegnet_authors": EEGNetAuthors,
+    "acrnn_authors": ACRNNAuthors,
+    "nsal_dgat_authors": NSALDGATAuthors,
+    "hslt_authors": HSLTAuthors,
+}
+
+# How a function may spell what it returns where torch is imported for type checkers only.
+MODULE_NAMES = ("Module", "nn.Module", "torch.nn.Module")
+BRAINDECODE_ADVICE = (
+    "Install braindecode in this environment (pip install braindecode) and check that "
+    "`import braindecode.models` works."
+)
+# Settings that a network got after stores had been written. A run's key leaves them out at their
+# default, so that the runs of those stores keep their keys.
+ADDED_SETTINGS: dict[str, tuple[str, ...]] = {"eegnet": ("norm_momentum", "norm_eps")}
+
+
+def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
+    """Build a network that maps (batch, channels, samples) to logits (batch, classes).
+
+    ``name`` is a key of ``BACKBONES``, ``braindecode:Name``, or ``module:name`` for a subclass of
+    ``nn.Module``, or a Python function annotated to return one, that is called as
+    ``name(shape, **settings)``. Nothing else is called. Weights come from torch's global
+    generator: seed it first.
+
+    >>> shape = InputShape.unnamed(22, samples=250, rate_hz=250, classes=4)
+    >>> sum(p.numel() for p in build_backbone("eegnet", shape, dropout=0.5).parameters())
+    2396
+    """
+    factory, inputs = _resolve(name, shape)
+    _check_call(name, factory, inputs, settings)
+    _check_values(name, settings)
+    model = factory(shape, **settings) if inputs is None else factory(**inputs, **settings)
+    if not isinstance(model, nn.Module):
+        raise ConfigError(
+            f"Backbone {name!r} built a {type(model).__name__}, expected a torch.nn.Module."
+        )
+    return model
+
+
+def check_backbone(name: str, settings: Mapping[str, Any]) -> None:
+    """Raise a ConfigError if the name or a setting is not valid; build nothing."""
+    factory, inputs = _resolve(name, InputShape.unnamed(1, samples=1, rate_hz=1, classes=2))
+    _check_call(name, factory, inputs, settings)
+    _check_values(name, settings)
+
+
+_Inputs = dict[str, Any] | None
+
+
+def _resolve(name: str, shape: InputShape) -> tuple[Callable[..., Any], _Inputs]:
+    """Return what is called and the keywords that describe its input, None for the shape itself."""
+    if name in BACKBONES:
+        return BACKBONES[name], None
+    module, separator, attribute = name.partition(":")
+    if not (separator and module and attribute):
+        raise ConfigError(
+            f"Unknown backbone {name!r}.{_nearest(name, BACKBONES)} Accepted: "
+            f"{', '.join(BACKBONES)}, module:Class, braindecode:Name."
+        )
+    if module == "braindecode":
+        return _import_attribute(name, "braindecode.models", attribute), {
+            "n_chans": shape.channels,
+            "n_outputs": shape.classes,
+            "n_times": shape.samples,
+            "sfreq": shape.rate_hz,
+        }
+    return _import_attribute(name, module, attribute), None
+
+
+def _import_attribute(name: str, module: str, attribute: str) -> Callable[..., Any]:
+    advice = BRAINDECODE_ADVICE if module == "braindecode.models" else ADVICE
+    imported = import_named(f"{module}:{attribute}", "backbone", advice)
+    if not hasattr(imported, attribute):
+        raise ConfigError(
+            f"Backbone {name!r}: module {module!r} has no {attribute!r}."
+            f"{_nearest(attribute, dir(imported))}"
+        )
+    factory: Callable[..., Any] = getattr(imported, attribute)
+    is_class = isinstance(factory, type) and issubclass(factory, nn.Module)
+    if not is_class and not returns(factory, nn.Module, MODULE_NAMES):
+        raise ConfigError(
+            f"Backbone {name!r} cannot be used: it is of the type {type(factory).__name__}, and "
+            f"only what is known to make a network is called. Accepted: a subclass of "
+            f"torch.nn.Module, or a Python function with the return annotation "
+            f"`-> torch.nn.Module`."
+        )
+    return factory
+
+
+def _signature(name: str, factory: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(factory)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"Backbone {name!r} has no readable signature, so its settings cannot be checked. "
+            f"Wrap it in a Python function with named parameters."
+        ) from error
+
+
+def _check_call(
+    name: str, factory: Callable[..., Any], inputs: _Inputs, settings: Mapping[str, Any]
+) -> None:
+    """Compare settings with the signature: nothing unknown, nothing missing, nothing twice."""
+    parameters = _signature(name, factory).parameters
+    kinds = inspect.Parameter
+    open_ended = any(p.kind is kinds.VAR_KEYWORD for p in parameters.values())
+    variadic = (kinds.VAR_KEYWORD, kinds.VAR_POSITIONAL)
+    named = {key: p for key, p in parameters.items() if p.kind not in variadic}
+    reserved = set(inputs or ())
+    if inputs is None:
+        first = next(iter(parameters.values()), None)
+        if first is None or first.kind in (kinds.KEYWORD_ONLY, kinds.VAR_KEYWORD):
+            raise ConfigError(
+                f"Backbone {name!r} takes no positional argument; it must be callable with the "
+                f"InputShape first and its settings as keywords."
+            )
+        reserved = {first.name}
+    accepted = [key for key in named if key not in reserved]
+    for key in settings:
+        if key in reserved:
+            raise ConfigError(
+                f"Backbone {name!r}: {key!r} comes from the data set and cannot be set."
+            )
+        if key not in named and not open_ended:
+            raise ConfigError(
+                f"Backbone {name!r} has no setting {key!r}.{_nearest(key, accepted)} "
+                f"Accepted: {', '.join(accepted) or 'none'}."
+            )
+    missing = [k for k in accepted if named[k].default is kinds.empty and k not in settings]
+    if missing:
+        raise ConfigError(f"Backbone {name!r} needs the setting {', '.join(missing)}.")
+
+
+def _check_values(name: str, settings: Mapping[str, Any]) -> None:
+    """Check the values for our own networks; other people's annotations promise nothing."""
+    if name in BACKBONES:
+        check_values(f"Backbone {name!r}", BACKBONES[name].__init__, settings)
+
+
+def _nearest(key: str, accepted: Any) -> str:
+    """Return a sentence with the nearest accepted spelling, or nothing."""
+    found = difflib.get_close_matches(key.lower(), list(accepted), n=1, cutoff=0.5)
+    found = found or [name for name in accepted if name.lower() == key.lower()]
+    return f" Did you mean {found[0]!r}?" if found else ""

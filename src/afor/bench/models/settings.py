@@ -1,0 +1,31 @@
+"""Settings that several backbones share."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
+
+from afor.bench.common.errors import ConfigError
+
+# How a forward pass is computed, never what: layer by layer as printed, or the fast equal.
+Form = Literal["fast", "plain"]
+
+# The annotations of a backbone's parameters say what a study may set them to.
+Dropout = Annotated[float, Field(ge=0, lt=1)]
+Filters = Annotated[int, Field(ge=1, le=1024)]
+FilterSamples = Annotated[int, Field(ge=1, le=65_536)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+BandHz = Annotated[tuple[float, float], Field(strict=False)]
+Bands = Annotated[Sequence[BandHz], Field(min_length=1, max_length=100)]
+
+
+def check_choice(backbone: str, name: str, value: str, kind: Any) -> None:
+    """Raise unless ``value`` is one of the words of the ``Literal`` type ``kind``.
+
+    >>> check_choice("ACRNN", "form", "fast", Form)
+    """
+    accepted = get_args(kind)
+    if value not in accepted:
+        raise ConfigError(
+            f"{backbone}: {name} must be one of {', '.join(accepted)}, found {value!r}."
+        )

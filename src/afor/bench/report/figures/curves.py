@@ -1,0 +1,268 @@
+"""Figures of what happens while training: convergence, sensitivity, forgetting."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.report.figures.style import (
+    CYCLE,
+    GREY,
+    SHAPES,
+    color_of,
+    house_style,
+    new_figure,
+    plain,
+)
+from afor.bench.stats.labels import dataset_label, optimizer_label
+from afor.bench.stats.sensitivity import Sensitivity
+
+Curves = Mapping[str, Sequence[Sequence[float]]]  # optimizer: one curve per run
+Trace = Mapping[str, Mapping[str, Sequence[float]]]  # layer group: quantity: one value per epoch
+LOG_FROM = 4.0  # losses that span more than this factor stand on a logarithmic axis
+STEADY = 0.25  # the last quarter of the epochs counts as steady state
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 2)))
+
+
+def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training loss") -> Any:
+    """Draw the mean curve over runs per optimizer, with the middle half of the runs as a band."""
+    _need(curves, "curves")
+    with house_style():
+        figure, axes = new_figure(14 + 36 * len(curves), rows=len(curves))
+        for axis, (dataset, by_optimizer) in zip(axes[:, 0], curves.items(), strict=True):
+            for position, (name, runs) in enumerate(by_optimizer.items()):
+                # Runs that ended early leave the average where they end.
+                whole = np.full((len(runs), max(len(run) for run in runs)), np.nan)
+                for i, run in enumerate(runs):
+                    whole[i, : len(run)] = run
+                epochs = np.arange(1, whole.shape[1] + 1)
+                color = color_of(name, position)
+                axis.plot(
+                    epochs, np.nanmean(whole, axis=0), color=color,
+                    # The broad line lies below: where curves coincide, both are seen.
+                    linestyle="-" if name == "afor" else DASHES[1 + position % (len(DASHES) - 1)],
+                    linewidth=2.0 if name == "afor" else 1.0,
+                    zorder=2 if name == "afor" else 3, label=plain(optimizer_label(name)),
+                )  # fmt: skip
+                if len(runs) > 2:
+                    low, high = np.nanquantile(whole, [0.25, 0.75], axis=0)
+                    axis.fill_between(epochs, low, high, color=color, alpha=0.13, linewidth=0)
+            means = [value for line in axis.lines for value in line.get_ydata()]
+            if min(means) > 0 and max(means) > LOG_FROM * min(means):
+                axis.set_yscale("log")
+                _plain_log_ticks(axis)
+            axis.grid(axis="y", which="both")
+            axis.set_ylabel(ylabel)
+            axis.set_title(plain(dataset_label(dataset)))
+        for axis in axes[:, 0]:
+            _whole_epochs(axis)
+        counts = sorted({len(runs) for panel in curves.values() for runs in panel.values()})
+        number = "–".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
+        note = f"line: mean of {number} run{'s' * (number != '1')}"
+        note += "; band: the middle half of the runs" if counts[-1] > 2 else ""
+        if early := runs_ended_early(curves):
+            note += f"\n{early} runs ended early and leave the mean where they end"
+        _legend_below(figure, axes[0, 0], note)
+    return figure
+
+
+def runs_ended_early(curves: Mapping[str, Curves]) -> int:
+    """Count the runs with fewer epochs than the longest of their panel."""
+    found = 0
+    for by_optimizer in curves.values():
+        lengths = [len(run) for runs in by_optimizer.values() for run in runs]
+        found += sum(length < max(lengths) for length in lengths)
+    return found
+
+
+def sensitivity_figure(settings: Sequence[Sensitivity], ylabel: str = "Acc (%)") -> Any:
+    """Draw the mean over one setting at a time, default dashed; two data sets have two axes.
+
+    All axes span as many points, so that equal changes look equal in every panel. Of two data
+    sets the first stands in the upper half: curves on different axes that cross say nothing.
+    """
+    _need(settings, "settings")
+    panels: list[list[Any]] = []
+    with house_style():
+        figure, axes = new_figure(14 + 40 * len(settings), rows=len(settings))
+        for axis, setting in zip(axes[:, 0], settings, strict=True):
+            panels.append(_sensitivity_panel(axis, setting, ylabel))
+        sides = [side for panel in panels for side in panel]
+        _same_span(sides)
+        for panel in panels:
+            if len(panel) == 2:
+                _stack(*panel)
+        note = "dashed: default"
+        if any(setting.noise for setting in settings):
+            note += "; bands: noise floor around the default"
+        if len(sides) > 1:
+            note += "\nall axes span as many points"
+        figure.supxlabel(note, fontsize=6, color="#444444")
+    return figure
+
+
+def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any]:
+    """Draw one setting and return its axes, one per data set when there are two."""
+    sides = [axis, axis.twinx()] if len(setting.points) == 2 else [axis]
+    twin = len(sides) == 2
+    values = sorted({point[0] for points in setting.points.values() for point in points})
+    for number, (dataset, points) in enumerate(setting.points.items()):
+        side = sides[number] if twin else axis
+        color, marker = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
+        # Values are tried in no even steps: they stand at even distances, by rank.
+        places = [values.index(point[0]) for point in points]
+        means = [point[1] for point in points]
+        side.plot(
+            places, means, color=color, marker=marker, markersize=3.6,
+            linestyle=DASHES[number % len(DASHES)], label=plain(dataset_label(dataset)),
+        )  # fmt: skip
+        at_default = [point[1] for point in points if point[0] == setting.default]
+        if at_default:
+            side.plot(
+                values.index(setting.default), at_default[0], marker=marker, markersize=6,
+                markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.3, zorder=4,
+            )  # fmt: skip
+            if bound := setting.noise.get(dataset):
+                side.axhspan(
+                    at_default[0] - bound, at_default[0] + bound, color=color, alpha=0.1,
+                    linewidth=0, zorder=0,
+                )  # fmt: skip
+        if twin or len(setting.points) == 1:
+            side.set_ylabel(f"{plain(dataset_label(dataset))}\n{plain(ylabel)}", color=color)
+            side.tick_params(axis="y", colors=color)
+    if twin:
+        sides[1].spines["right"].set_visible(True)
+    elif len(setting.points) > 1:
+        axis.set_ylabel(ylabel)
+        axis.legend()
+    if setting.default in values:
+        axis.axvline(
+            values.index(setting.default), color=GREY, linestyle=(0, (4, 2)), linewidth=0.9,
+            zorder=0,
+        )  # fmt: skip
+    axis.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+    axis.set_xlabel(setting.label)
+    axis.grid(axis="y")
+    return sides
+
+
+def forgetting_figure(
+    runs: Sequence[Trace], train_loss: Sequence[float] | None = None, title: str = ""
+) -> Any:
+    """Draw beta2 per layer group over epochs, score against beta2, and the steady state.
+
+    `runs` are the traces of runs of one backbone; the first panel shows the first of them.
+    """
+    _need(runs, "runs with traces")
+    groups = list(runs[0])
+    shade = min(0.15, 0.5 / len(groups))  # many bands on one another stay readable
+    with house_style():
+        figure, axes = new_figure(150, rows=3)
+        over, against, steady = axes[:, 0]
+        for i, group in enumerate(groups):
+            trace = runs[0][group]
+            beta2, sd = np.array(trace["beta2"]), np.array(trace["beta2_sd"])
+            epochs = np.arange(1, len(beta2) + 1)
+            color = CYCLE[i % len(CYCLE)]
+            over.plot(
+                epochs, beta2, color=color, label=plain(group), linestyle=DASHES[i % len(DASHES)]
+            )
+            over.fill_between(epochs, beta2 - sd, beta2 + sd, color=color, alpha=shade, linewidth=0)
+            scores = np.concatenate([np.array(run[group]["score"]) for run in runs if group in run])
+            values = np.concatenate([np.array(run[group]["beta2"]) for run in runs if group in run])
+            against.scatter(
+                scores, values, s=5, color=color, marker=SHAPES[i % len(SHAPES)], linewidth=0,
+                alpha=0.6,
+            )  # fmt: skip
+        if train_loss is not None:
+            side = over.twinx()
+            side.plot(np.arange(1, len(train_loss) + 1), train_loss, color=GREY, linewidth=0.9)
+            side.set_ylabel("training loss (grey)", color="#555555")
+            side.spines["right"].set_visible(True)
+        _whole_epochs(over)
+        over.set_title(plain(f"a  {title}" if title else "a"))
+        over.set_ylabel("β₂ ± SD within the epoch")
+        against.set_xlabel("score")
+        against.set_ylabel("β₂")
+        against.set_title("b  score against β₂, one point per epoch")
+        last = [_steady_values(runs, group) for group in groups]
+        boxes = steady.boxplot(
+            last, widths=0.55, patch_artist=True, medianprops={"color": "black"},
+            flierprops={"marker": ".", "markersize": 2}, boxprops={"linewidth": 0.6},
+            whiskerprops={"linewidth": 0.6}, capprops={"linewidth": 0.6},
+        )  # fmt: skip
+        for i, box in enumerate(boxes["boxes"]):
+            box.set_facecolor(CYCLE[i % len(CYCLE)])
+            box.set_alpha(0.6)
+        steady.set_xticks(
+            range(1, len(groups) + 1), [plain(group) for group in groups],
+            rotation=25 if len(groups) > 4 else 0, ha="right" if len(groups) > 4 else "center",
+        )  # fmt: skip
+        steady.set_ylabel("β₂")
+        steady.set_title("c  steady state: the last quarter of the epochs")
+        for axis in axes[:, 0]:
+            axis.grid(axis="y")
+            axis.ticklabel_format(axis="y", useOffset=False)
+        _legend_below(figure, over)
+    return figure
+
+
+def _steady_values(runs: Sequence[Trace], group: str) -> list[float]:
+    values: list[float] = []
+    for run in runs:
+        if group in run:
+            beta2 = list(run[group]["beta2"])
+            values += beta2[-max(1, round(STEADY * len(beta2))) :]
+    return values
+
+
+def _same_span(sides: Sequence[Any]) -> None:
+    """Let all axes span as many points, so that equal changes look equal."""
+    limits = [side.get_ylim() for side in sides]
+    half = max(high - low for low, high in limits) / 2
+    for side, (low, high) in zip(sides, limits, strict=True):
+        side.set_ylim((low + high) / 2 - half, (low + high) / 2 + half)
+
+
+def _stack(upper: Any, lower: Any) -> None:
+    """Move one axis to the upper half of their panel and the other to the lower, labels too."""
+    for side, is_upper in ((upper, True), (lower, False)):
+        low, high = side.get_ylim()
+        gap = 0.06 * (high - low)  # to the frame, and between the halves
+        low, high = low - gap, high + gap
+        side.set_ylim((2 * low - high, high) if is_upper else (low, 2 * high - low))
+        side.set_yticks([tick for tick in side.get_yticks() if low <= tick <= high])
+        side.yaxis.label.set_y(0.75 if is_upper else 0.25)
+        side.grid(visible=True, axis="y")
+
+
+def _plain_log_ticks(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+
+
+def _legend_below(figure: Any, axis: Any, note: str = "") -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    # About 60 characters fit across a column; each entry also takes a line and gaps.
+    columns = max(1, min(4, len(labels), 60 // (max(len(label) for label in labels) + 7)))
+    legend = figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6,
+        title=note or None, title_fontsize=6,
+    )  # fmt: skip
+    legend.get_title().set_color("#444444")
+
+
+def _whole_epochs(axis: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10], integer=True))
+    axis.set_xlabel("epoch")
+
+
+def _need(given: Any, what: str) -> None:
+    if not given:
+        raise ConfigError(f"There is nothing to draw: no {what}.")

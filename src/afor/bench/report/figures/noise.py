@@ -1,0 +1,132 @@
+"""One figure of the noise floor: what identical methods differ by, and what the others gain."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.report.figures.style import color_of, house_style, marker_of, new_figure, plain
+from afor.bench.stats.comparisons import BASELINE, blocks_of
+from afor.bench.stats.groups import Cells, paired_fold_values
+from afor.bench.stats.labels import (
+    backbone_label,
+    dataset_label,
+    metric_label,
+    metric_scale,
+    optimizer_label,
+)
+from afor.bench.stats.noise_floor import NoiseFloor, copy_differences, is_control, noise_floor
+from afor.bench.stats.sensitivity import is_varied
+
+NO_CONTROLS = (
+    "No A/A controls here: no optimizer ran twice under other seeds. "
+    "The preset `controls` does that: `afor run controls`."
+)
+DARK, LIGHT = "#4D4D4D", "#DDDDDD"
+
+
+def noise_figure(
+    cells: Cells,
+    metric: str = "accuracy",
+    *,
+    baseline: str = BASELINE,
+    optimizers: Sequence[str] | None = None,
+) -> Any:
+    """Draw the fold differences of identical methods above those of the others, block by block.
+
+    The first row of a panel pools all pairs of copies; the others are gains over the baseline,
+    paired by fold. The band holds 95 % of the mean differences between identical methods.
+    """
+    floors = [noise_floor(cells, d, b, metric) for d, b in blocks_of(cells)]
+    known = [floor for floor in floors if floor is not None]
+    if not known:
+        raise ConfigError(NO_CONTROLS)
+    panels = [(floor, _gains(cells, floor, baseline, optimizers)) for floor in known]
+    scale = metric_scale(metric)
+    rows = [1 + len(gains) for _, gains in panels]
+    with house_style():
+        figure, axes = new_figure(
+            17 + sum(8 + 5 * count for count in rows),
+            rows=len(panels),
+            sharex=True,
+            height_ratios=[1 + count for count in rows],
+        )
+        for axis, (floor, gains) in zip(axes[:, 0], panels, strict=True):
+            axis.axvspan(-scale * floor.bound, scale * floor.bound, color=LIGHT, zorder=0)
+            axis.axvline(0, color="black", linewidth=0.7, zorder=1)
+            same = copy_differences(cells, floor.dataset, floor.backbone, metric)
+            _strip(axis, 0, [scale * d for d in same], DARK, "o", mean=False)
+            for row, (name, gain) in enumerate(gains, start=1):
+                color, marker = color_of(name, row), marker_of(name, row)
+                _strip(axis, row, [scale * d for d in gain], color, marker, mean=True)
+            labels = ["identical", *(optimizer_label(name) for name, _ in gains)]
+            axis.set_yticks(range(len(labels)), [plain(label) for label in labels])
+            axis.set_ylim(len(labels) - 0.4, -0.6)
+            axis.tick_params(axis="y", length=0)
+            axis.spines["left"].set_visible(False)
+            axis.grid(axis="x")
+            title = f"{dataset_label(floor.dataset)}, {backbone_label(floor.backbone)}"
+            axis.set_title(plain(title))
+            note = f"n = {floor.folds} folds; noise floor ±{scale * floor.bound:.2f}"
+            axis.set_title(note, loc="right", fontsize=6.5, fontweight="normal")
+        unit = "points" if scale != 1 else "absolute"
+        label = f"{metric_label(metric)} difference from {optimizer_label(baseline)} ({unit})"
+        axes[-1, 0].set_xlabel(plain(label))
+        figure.supxlabel(
+            "small: one fold; large: mean over folds\n"
+            "identical: the same optimizer under other seeds, every pair, both signs\n"
+            "grey band: 95 % of the means of identical methods",
+            fontsize=6, color="#444444",
+        )  # fmt: skip
+    return figure
+
+
+def _gains(
+    cells: Cells, floor: NoiseFloor, baseline: str, optimizers: Sequence[str] | None
+) -> list[tuple[str, list[float]]]:
+    """Return the paired fold differences of every optimizer that is no copy."""
+    block = {o: c for (d, b, o), c in cells.items() if (d, b) == (floor.dataset, floor.backbone)}
+    base = block.get(baseline)
+    if base is None or not base.has(floor.metric):
+        raise ConfigError(
+            f"The baseline {baseline!r} has no finished run on {floor.dataset}/{floor.backbone}. "
+            f"Choose another with --baseline; here: {', '.join(block)}."
+        )
+    names = optimizers or [o for o in block if not is_control(o) and not is_varied(o)]
+    found = []
+    for name in names:
+        cell = block.get(name)
+        if cell is not None and name != baseline and cell.has(floor.metric):
+            _, ours, theirs = paired_fold_values(cell, base, floor.metric)
+            found.append((name, (ours - theirs).tolist()))
+    return found
+
+
+def _strip(
+    axis: Any, row: int, values: Sequence[float], color: str, marker: str, *, mean: bool
+) -> None:
+    """Draw one dot per fold, spread over the row in the order of their values, and their mean."""
+    if not values:
+        return
+    # Van der Corput's sequence: neighbours in value lie apart in height, the same every time.
+    heights = [_corput(i + 1) - 0.5 for i in range(len(values))]
+    ordered = np.sort(np.asarray(values))
+    axis.scatter(
+        ordered, row + 0.5 * np.array(heights), s=5, color=color, alpha=0.55, linewidth=0, zorder=2
+    )
+    if mean:
+        axis.plot(
+            math.fsum(values) / len(values), row, marker=marker, markersize=5, color=color,
+            markeredgecolor="white", markeredgewidth=0.6, zorder=3,
+        )  # fmt: skip
+
+
+def _corput(number: int) -> float:
+    value, share = 0.0, 0.5
+    while number:
+        value += share * (number & 1)
+        number >>= 1
+        share /= 2
+    return value

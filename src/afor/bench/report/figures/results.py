@@ -1,0 +1,232 @@
+"""Figures of results: gain over the baseline, paired folds, mean ranks."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.report.figures.style import (
+    BLUE,
+    GREY,
+    VERMILION,
+    color_of,
+    house_style,
+    marker_of,
+    new_figure,
+    plain,
+)
+from afor.bench.stats.comparisons import BASELINE, Comparison, Ranks, compare_all, main_optimizers
+from afor.bench.stats.groups import Cells, mean_sd, paired_fold_values
+from afor.bench.stats.labels import (
+    backbone_label,
+    dataset_label,
+    metric_label,
+    metric_scale,
+    optimizer_label,
+    p_text,
+    signed,
+)
+
+
+def gain_figure(
+    cells: Cells,
+    metric: str = "accuracy",
+    *,
+    baseline: str = BASELINE,
+    optimizers: Sequence[str] | None = None,
+) -> Any:
+    """Draw the gain over the baseline per data set, with its spread and the noise floor.
+
+    With several backbones: their mean and SD, as the paper's Fig. 2, and each of them as a dot.
+    With one: the mean over folds and its 95 % interval.
+    """
+    names = [n for n in optimizers or main_optimizers(cells) if n != baseline]
+    found = compare_all(cells, [metric], optimizers=[*names, baseline], baseline=baseline)
+    names = [name for name in names if any(c.optimizer == name for c in found)]
+    datasets = list(dict.fromkeys(c.dataset for c in found))
+    several = len({c.backbone for c in found}) > 1
+    with house_style():
+        height = 12 + len(datasets) * (9 + 4.2 * len(names))
+        figure, axes = new_figure(height, rows=len(datasets), sharex=True)
+        for axis, dataset in zip(axes[:, 0], datasets, strict=True):
+            of_dataset = [c for c in found if c.dataset == dataset]
+            _noise_band(axis, of_dataset)
+            axis.axvline(0, color="black", linewidth=0.7)
+            for row, name in enumerate(names):
+                _gain_row(axis, row, name, [c for c in of_dataset if c.optimizer == name], several)
+            axis.set_yticks(range(len(names)), [plain(optimizer_label(n)) for n in names])
+            axis.set_ylim(len(names) - 0.4, -0.6)
+            axis.tick_params(axis="y", length=0)
+            axis.spines["left"].set_visible(False)
+            axis.grid(axis="x")
+            folds = max(c.folds for c in of_dataset)
+            axis.set_title(plain(f"{dataset_label(dataset)} (n = {folds} folds)"))
+        unit = "points" if metric_scale(metric) != 1 else "absolute"
+        label = f"{metric_label(metric)} gain over {optimizer_label(baseline)} ({unit})"
+        axes[-1, 0].set_xlabel(plain(label))
+        spread = "SD over backbones; dots: backbones" if several else "95 % interval over folds"
+        noise = "\ngrey band: noise floor" if any(c.floor is not None for c in found) else ""
+        hollow = "\nhollow: runs are missing" if not all(c.complete for c in found) else ""
+        figure.supxlabel(f"bars: {spread}{noise}{hollow}", fontsize=6, color="#444444")
+    return figure
+
+
+def folds_figure(
+    cells: Cells,
+    dataset: str,
+    backbone: str,
+    optimizer: str = "afor",
+    metric: str = "accuracy",
+    *,
+    baseline: str = BASELINE,
+) -> Any:
+    """Draw each fold's two results joined by a line, sorted by the difference."""
+    cell, base = (cells.get((dataset, backbone, name)) for name in (optimizer, baseline))
+    folds = [] if cell is None or base is None else [k for k in cell.runs if k in base.runs]
+    if cell is None or base is None or not folds:
+        there = ", ".join(f"{d}/{b}/{o}" for d, b, o in cells)
+        raise ConfigError(
+            f"{optimizer} and {baseline} have no fold in common on {dataset}/{backbone}. "
+            f"Cells here: {there}."
+        )
+    numbers, ours, theirs = paired_fold_values(cell, base, metric)
+    scale = metric_scale(metric)
+    subjects = {fold: run.test_subjects for (fold, _), run in cell.runs.items()}
+    order = sorted(range(len(numbers)), key=lambda i: ours[i] - theirs[i], reverse=True)
+    with house_style():
+        figure, axes = new_figure(22 + 2.7 * len(order))
+        axis = axes[0, 0]
+        for row, i in enumerate(order):
+            better = ours[i] >= theirs[i]
+            axis.plot(
+                [scale * theirs[i], scale * ours[i]],
+                [row, row],
+                color=BLUE if better else VERMILION,
+                linestyle="-" if better else (0, (2, 1)),
+                linewidth=1.2,
+                zorder=1,
+            )
+        rows = range(len(order))
+        axis.scatter(
+            [scale * theirs[i] for i in order], rows, s=11, facecolor="white", edgecolor="black",
+            linewidth=0.7, zorder=2, label=plain(optimizer_label(baseline)),
+        )  # fmt: skip
+        axis.scatter(
+            [scale * ours[i] for i in order], rows, s=13, color="black", zorder=3,
+            label=plain(optimizer_label(optimizer)),
+        )  # fmt: skip
+        names = [_fold_name(numbers[i], subjects[numbers[i]]) for i in order]
+        axis.set_yticks(rows, [plain(name) for name in names], fontsize=5.5)
+        axis.set_ylim(len(order) - 0.4, -0.6)
+        axis.tick_params(axis="y", length=0)
+        axis.grid(axis="x")
+        axis.set_xlabel(plain(metric_label(metric) + (" (%)" if scale != 1 else "")))
+        won = int((ours > theirs).sum())
+        gain = signed(scale * float((ours - theirs).mean()))
+        axis.set_title(plain(f"{dataset_label(dataset)}, {backbone_label(backbone)}"))
+        note = f"mean {gain}; higher in {won} of {len(order)}"
+        axis.set_title(note, loc="right", fontsize=6.5, fontweight="normal")
+        figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
+    return figure
+
+
+def rank_figure(ranks: Ranks) -> Any:
+    """Draw mean ranks on a line; those a bar joins are closer than the critical difference."""
+    if not ranks.blocks:
+        raise ConfigError(
+            "No block is complete for all optimizers, so there is nothing to rank. "
+            "`afor status` says what is missing."
+        )
+    order = sorted(range(len(ranks.optimizers)), key=lambda i: ranks.mean_ranks[i])
+    values = [ranks.mean_ranks[i] for i in order]
+    half = (len(order) + 1) // 2
+    bars = _cliques(values, ranks.critical_difference)
+    top = 0.9 + 0.32 * len(bars)
+    with house_style():
+        figure, axes = new_figure(20 + 3.6 * (half + len(bars)))
+        axis = axes[0, 0]
+        axis.set_xlim(len(order) + 0.05, 0.95)  # the best stands to the right
+        axis.set_ylim(-top - 0.55 * half, 0.9)
+        axis.spines[["left", "bottom"]].set_visible(False)
+        axis.spines["top"].set_visible(True)
+        axis.spines["top"].set_position(("data", 0))
+        axis.xaxis.set_ticks_position("top")
+        axis.set_xticks(range(1, len(order) + 1))
+        axis.set_yticks([])
+        for position, i in enumerate(order):
+            right = position < half
+            depth = position if right else len(order) - 1 - position
+            level = -top - 0.55 * depth
+            edge = 0.95 if right else len(order) + 0.05
+            name = ranks.optimizers[i]
+            color = color_of(name, i)
+            axis.plot([values[position]] * 2, [0, level], color=color, linewidth=0.9)
+            axis.plot([values[position], edge], [level] * 2, color=color, linewidth=0.9)
+            text = f"{optimizer_label(name)} {values[position]:.2f}"
+            axis.annotate(
+                plain(text), (edge, level), xytext=(3 if right else -3, 0),
+                textcoords="offset points", va="center", ha="left" if right else "right",
+                annotation_clip=False,
+            )  # fmt: skip
+        for number, (low, high) in enumerate(bars):
+            level = -0.45 - 0.32 * number
+            axis.plot([low - 0.04, high + 0.04], [level] * 2, color="black", linewidth=2.2)
+        if not math.isnan(ranks.critical_difference):
+            end = len(order)
+            axis.plot([end, end - ranks.critical_difference], [0.75] * 2, color=GREY, marker="|")
+            axis.annotate(
+                f"critical difference {ranks.critical_difference:.2f}",
+                (end - ranks.critical_difference, 0.75), xytext=(4, 0),
+                textcoords="offset points", va="center", color="#444444", fontsize=6,
+            )  # fmt: skip
+        blocks = f"{len(ranks.blocks)} block{'s' * (len(ranks.blocks) > 1)}"
+        note = f"mean rank over {blocks}, 1 is best"
+        friedman = (
+            "" if math.isnan(ranks.friedman_p) else f"; Friedman p {p_text(ranks.friedman_p)}"
+        )
+        figure.supxlabel(note + friedman, fontsize=6, color="#444444")
+    return figure
+
+
+def _gain_row(axis: Any, row: int, name: str, found: list[Comparison], several: bool) -> None:
+    if not found:
+        return
+    color, marker = color_of(name, row), marker_of(name, row)
+    scale = metric_scale(found[0].metric)
+    gains = [scale * c.gain for c in found]
+    mean, sd, _ = mean_sd(gains)
+    if several:
+        low, high = mean - sd, mean + sd
+        axis.scatter(gains, [row + 0.26] * len(gains), s=3, color=color, alpha=0.7, linewidth=0)
+    else:
+        low, high = (scale * end for end in found[0].interval)
+    if not math.isnan(low):
+        axis.plot([low, high], [row, row], color=color, linewidth=1.3)
+    complete = all(c.complete for c in found)
+    axis.plot(
+        mean, row, marker=marker, markersize=4.2, color=color, markeredgewidth=0.9,
+        markerfacecolor=color if complete else "white",
+    )  # fmt: skip
+
+
+def _noise_band(axis: Any, found: list[Comparison]) -> None:
+    """Shade the noise floor of the mean over the backbones."""
+    floors = {c.backbone: c.floor for c in found if c.floor is not None}
+    if floors:
+        scale = metric_scale(found[0].metric)
+        bound = scale * math.sqrt(math.fsum(f * f for f in floors.values())) / len(floors)
+        axis.axvspan(-bound, bound, color="#D9D9D9", linewidth=0, zorder=0)
+
+
+def _fold_name(fold: int, subjects: tuple[str, ...]) -> str:
+    return subjects[0] if len(subjects) == 1 else f"fold {fold}"
+
+
+def _cliques(values: Sequence[float], difference: float) -> list[tuple[float, float]]:
+    """Return the widest spans of sorted ranks that no critical difference separates."""
+    spans: list[tuple[float, float]] = []
+    for i, low in enumerate(values):
+        close = [v for v in values[i:] if v - low < difference]
+        if len(close) > 1 and (not spans or close[-1] > spans[-1][1]):
+            spans.append((low, close[-1]))
+    return spans

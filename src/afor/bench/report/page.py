@@ -1,0 +1,314 @@
+"""The report: everything a store says, in one HTML file that needs no server and no network."""
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import groupby
+from typing import Any
+
+from afor import __version__
+from afor.bench.common.errors import ConfigError
+from afor.bench.report.figures import curves as curve_figures
+from afor.bench.report.figures import results as figures
+from afor.bench.report.figures.noise import noise_figure
+from afor.bench.report.svg import folds_svg, inline_svg
+from afor.bench.report.tables.formats import Column, Table, printable, to_csv, to_latex
+from afor.bench.report.tables.main import comparison_table, main_table
+from afor.bench.report.tables.paper import beside_paper_table, same_method_table
+from afor.bench.report.tables.side import datasets_table, noise_table, ranks_table
+from afor.bench.report.tables.variants import ablation_table, sensitivity_table
+from afor.bench.report.verdicts import verdicts
+from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers, mean_ranks
+from afor.bench.stats.curves import Records, loss_curves, run_traces
+from afor.bench.stats.groups import Cell, Cells, mean_of_draws
+from afor.bench.stats.labels import (
+    PAPER_METRICS,
+    backbone_label,
+    dataset_label,
+    metric_label,
+    metric_scale,
+    optimizer_label,
+)
+from afor.bench.stats.sensitivity import sensitivity_of
+from afor.bench.store.files import results_csv
+from afor.bench.store.results import RunResult
+
+MAX_NETWORKS = 4  # whose training curves are drawn
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page that an analysis contributes: a figure, sentences and a table."""
+
+    name: str  # anchor on the page
+    title: str
+    figure: Any  # of Matplotlib
+    caption: str
+    findings: Sequence[str]
+    table: Table
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """What a report is made from, besides the cells."""
+
+    results: Sequence[RunResult]
+    sources: Sequence[str]  # names of the stores
+    records: Records = ()  # histories and traces, where a store has them
+    studies: Mapping[str, str] | None = None  # name: TOML
+    sections: Sequence[Section] = ()
+
+
+def render_report(
+    cells: Cells,
+    given: ReportInput,
+    *,
+    title: str = "Optimizers across subjects",
+    baseline: str = BASELINE,
+    metrics: Sequence[str] = PAPER_METRICS,
+    static: bool = False,
+) -> str:
+    """Return the whole page. `static` leaves the script out; everything is readable without it."""
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    tables = _tables(cells, metrics, baseline)
+    anchors = {_link(cell): f"cell-{i}" for i, cell in enumerate(cells.values()) if cell.runs}
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(printable=printable, sortvalue=_sort_value, groups=_groups)
+    drawn = _figures(cells, given, metrics[0], baseline)
+    context: dict[str, Any] = {
+        **tables,
+        "title": title,
+        "version": __version__,
+        "runs": sum(cell.done for cell in cells.values()),
+        "n_cells": len(cells),
+        "planned": sum(cell.expected for cell in cells.values()),
+        "missing": sum(max(cell.expected - cell.done, 0) for cell in cells.values()),
+        "sources": given.sources,
+        "answers": verdicts(cells, metrics[0], baseline=baseline),
+        "anchors": anchors,
+        "downloads": {
+            t.name: _downloads(t) for t in [*_flat(tables), *(s.table for s in given.sections)]
+        },
+        "figures": {
+            section: [{"svg": Markup(svg), "caption": caption} for svg, caption in pictures]
+            for section, pictures in drawn.items()
+        },
+        "folds": [
+            {"title": name, "svg": Markup(svg)}
+            for name, svg in _fold_plots(cells, metrics[0], baseline)
+        ],
+        "details": [
+            _details(cell, metrics, anchors[_link(cell)]) for cell in cells.values() if cell.runs
+        ],
+        "studies": list((given.studies or {}).items()),
+        "extra": [
+            {
+                "name": section.name,
+                "title": section.title,
+                "svg": Markup(inline_svg(section.figure, section.name)),
+                "caption": section.caption,
+                "findings": section.findings,
+                "table": section.table,
+            }
+            for section in given.sections
+        ],
+        "disjoint": _tested_once(given.results),
+        "raw": _data_link("text/csv", results_csv(given.results)),
+        "static": static,
+        "css": Markup(_template("report.css")),
+        "js": Markup(_template("report.js")),
+    }
+    context["sections"] = [
+        (name, text)
+        for name, text in _SECTIONS.items()
+        if {
+            "noise": tables["noise"],
+            "training": drawn["training"],
+            "more": tables["more"],
+        }.get(name, True)
+    ]
+    before = [name for name, _ in context["sections"]].index("ranks") + 1 + bool(drawn["training"])
+    context["sections"][before:before] = [(s.name, s.title) for s in given.sections]
+    return environment.from_string(_template("report.html")).render(context)
+
+
+_SECTIONS = {
+    "results": "Results",
+    "gains": "Gains",
+    "noise": "Noise floor",
+    "folds": "Paired folds",
+    "ranks": "Ranks",
+    "training": "While training",
+    "more": "Variants",
+    "paper": "Beside the paper",
+    "protocol": "Protocol and data",
+    "all": "Folds and draws",
+}
+
+
+def _tables(cells: Cells, metrics: Sequence[str], baseline: str) -> dict[str, Any]:
+    def if_there(build: Any, *arguments: Any) -> Table | None:
+        try:
+            table: Table = build(cells, *arguments)
+        except ConfigError:  # the store has no such runs
+            return None
+        return table
+
+    more = [if_there(ablation_table, metrics), if_there(sensitivity_table, metrics)]
+    return {
+        "main": main_table(cells, metrics, baseline=baseline),
+        "comparisons": comparison_table(cells, metrics, baseline=baseline),
+        "ranks": ranks_table(cells, metrics),
+        "noise": if_there(noise_table, metrics),
+        "beside": if_there(beside_paper_table, metrics),
+        "twice": same_method_table(),
+        "data": datasets_table(cells),
+        "more": [table for table in more if table is not None],
+    }
+
+
+def _flat(tables: Mapping[str, Any]) -> list[Table]:
+    single = [table for table in tables.values() if isinstance(table, Table)]
+    return single + list(tables["more"])
+
+
+def _figures(
+    cells: Cells, given: ReportInput, metric: str, baseline: str
+) -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = {
+        "gains": [],
+        "training": [],
+        "more": [],
+    }
+    gain = figures.gain_figure(cells, metric, baseline=baseline)
+    found["gains"].append((inline_svg(gain, "gain"), "Gain over the baseline per data set."))
+    try:
+        ranked = figures.rank_figure(mean_ranks(cells, [metric]))
+        caption = "Mean ranks; a bar joins what no critical difference separates."
+        found["gains"].append((inline_svg(ranked, "ranks"), caption))
+    except ConfigError:  # no block is complete
+        pass
+    main = main_optimizers(cells)
+    networks = dict.fromkeys((run.dataset, run.backbone) for run, _ in given.records)
+    for number, (dataset, backbone) in enumerate(list(networks)[:MAX_NETWORKS]):
+        of_network = [
+            r for r in given.records if (r[0].dataset, r[0].backbone) == (dataset, backbone)
+        ]
+        curves = loss_curves(of_network, main)
+        if curves:
+            drawn = curve_figures.convergence_figure(curves)
+            caption = "Training loss: mean over runs, the middle half as a band."
+            found["training"].append((inline_svg(drawn, f"loss{number}"), caption))
+        try:
+            traces, losses, title = run_traces(of_network)
+        except ConfigError:  # no AFOR here
+            continue
+        drawn = curve_figures.forgetting_figure(traces, losses, title)
+        found["training"].append(
+            (inline_svg(drawn, f"beta{number}"), "What AFOR's controller did, by layer group.")
+        )
+    try:
+        drawn = noise_figure(cells, metric, baseline=baseline)
+        caption = "Folds of identical methods, and of the others beside them."
+        found["gains"].append((inline_svg(drawn, "noise"), caption))
+    except ConfigError:  # no A/A controls
+        pass
+    try:
+        drawn = curve_figures.sensitivity_figure(sensitivity_of(cells, metric))
+        found["more"].append((inline_svg(drawn, "sensitivity"), "One setting of AFOR at a time."))
+    except ConfigError:  # no varied settings, or several backbones
+        pass
+    return found
+
+
+def _fold_plots(cells: Cells, metric: str, baseline: str) -> list[tuple[str, str]]:
+    """Return the paired folds of the best optimizer besides the baseline, block by block."""
+    found = []
+    for dataset, backbone in blocks_of(cells):
+        base = cells.get((dataset, backbone, baseline))
+        rivals = [
+            cells.get((dataset, backbone, o)) for o in main_optimizers(cells) if o != baseline
+        ]
+        there = [cell for cell in rivals if cell is not None and cell.has(metric)]
+        if base is None or not base.has(metric) or not there:
+            continue
+        preferred = [cell for cell in there if cell.optimizer == "afor"]
+        cell = preferred[0] if preferred else max(there, key=lambda c: c.summary(metric)[0])
+        title = (
+            f"{dataset_label(dataset)}, {backbone_label(backbone)}: "
+            f"{optimizer_label(cell.optimizer)} and {optimizer_label(baseline)}"
+        )
+        found.append((title, folds_svg(cell, base, metric)))
+    return found
+
+
+def _details(cell: Cell, metrics: Sequence[str], anchor: str) -> dict[str, Any]:
+    shown = [metric for metric in metrics if cell.has(metric)] or list(metrics)[:1]
+    by_metric = {
+        metric: mean_of_draws({key: run.metrics.get(metric, 0.0) for key, run in cell.runs.items()})
+        for metric in shown
+    }
+    scale = metric_scale(shown[0])
+    rows = []
+    for fold in sorted({fold for fold, _ in cell.runs}):
+        runs = [run for (f, _), run in sorted(cell.runs.items()) if f == fold]
+        draws = [f"{scale * run.metrics[shown[0]]:.2f}" for run in runs if shown[0] in run.metrics]
+        rows.append(
+            {
+                "fold": fold,
+                "subjects": ", ".join(runs[0].test_subjects),
+                "numbers": [f"{metric_scale(m) * by_metric[m][fold]:.2f}" for m in shown],
+                "draws": ", ".join(draws),
+            }
+        )
+    mean, sd, n = cell.summary(shown[0]) if cell.has(shown[0]) else (0.0, 0.0, 0)
+    return {
+        "id": anchor,
+        "title": f"{dataset_label(cell.dataset)}, {backbone_label(cell.backbone)}, "
+        f"{optimizer_label(cell.optimizer)}",
+        "summary": f"{scale * mean:.2f}±{scale * sd:.2f}, {n} folds, "
+        f"{cell.done}/{cell.expected} runs",
+        "metrics": [metric_label(metric) for metric in shown],
+        "rows": rows,
+    }
+
+
+def _tested_once(results: Sequence[RunResult]) -> bool:
+    folds: dict[tuple[str, str], set[int]] = {}
+    for run in results:
+        for subject in run.test_subjects:
+            folds.setdefault((run.dataset, subject), set()).add(run.fold)
+    return all(len(places) == 1 for places in folds.values())
+
+
+def _downloads(table: Table) -> list[tuple[str, str]]:
+    return [
+        ("csv", _data_link("text/csv", to_csv(table))),
+        ("tex", _data_link("application/x-tex", to_latex(table))),
+    ]
+
+
+def _data_link(kind: str, text: str) -> str:
+    return f"data:{kind};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+def _link(cell: Cell) -> str:
+    return f"{cell.dataset}/{cell.backbone}/{cell.optimizer}"
+
+
+def _sort_value(text: str) -> str:
+    """Return the first number of a cell's text, for sorting."""
+    number = re.match(r"[±+−-]?\d+(\.\d+)?(e-?\d+)?", text)
+    return number[0].replace("−", "-").lstrip("±") if number else ""
+
+
+def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
+    return [(group, len(list(members))) for group, members in groupby(columns, lambda c: c.group)]
+
+
+def _template(name: str) -> str:
+    return files("afor.bench.report").joinpath("templates", name).read_text("utf-8")

@@ -1,0 +1,284 @@
+"""One table, five forms: terminal, Markdown, LaTeX, CSV and JSON."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from afor.bench.common.csv_cells import escape_cell
+from afor.bench.common.printable_text import printable as printable
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """What is printed in one place, and how it is marked."""
+
+    text: str = ""
+    best: bool = False
+    second: bool = False
+    star: bool = False  # significantly better than the baseline
+    inside_noise: bool = False  # identical methods come out as far apart
+    partial: str = ""  # done/expected where runs are missing
+    link: str = ""  # dataset/backbone/optimizer of the cell it shows
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of numbers; neighbours of one group share a heading."""
+
+    label: str
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line with a label, or a heading over the lines that follow."""
+
+    label: str
+    cells: tuple[TableCell, ...] = ()
+    heading: bool = False
+    rule: bool = False  # a thin line above
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table without a form. `records` holds its numbers unrounded, for programs."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    label: str = "Method"
+    notes: tuple[str, ...] = ()
+    records: tuple[Mapping[str, object], ...] = field(default=(), repr=False)
+
+
+def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
+    """Return rich tables that fit into `width`: the column groups are split over several.
+
+    Without style, ¹ and ² stand for best and second.
+    """
+    from rich import box
+    from rich.table import Table as RichTable
+
+    first = max([len(table.label), *(len(printable(row.label)) for row in table.rows)])
+    parts: list[list[int]] = []
+    used = 0
+    for members in _groups(table.columns):
+        size = sum(_width(table, i, styled) + 2 for i in members)
+        if not parts or used + size > width:
+            parts.append([])
+            used = first + 2
+        parts[-1] += members
+        used += size
+    found = []
+    for part in parts:
+        grid = RichTable(
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 2, 0, 0),
+            show_edge=False,
+        )
+        grid.add_column(table.label, no_wrap=True)
+        for i in part:
+            column = table.columns[i]
+            heading = f"{column.group}\n{column.label}" if column.group else column.label
+            grid.add_column(_text(heading, ""), justify="right", no_wrap=True)
+        sections = any(row.heading for row in table.rows)
+        for i, row in enumerate(table.rows):
+            if i and (row.heading or (row.rule and not sections)):
+                grid.add_row()
+            if row.heading:
+                grid.add_row(_text(row.label, "bold cyan"))
+                continue
+            grid.add_row(
+                _text(row.label, ""), *(_terminal_cell(row.cells[j], styled) for j in part)
+            )
+        found.append(grid)
+    return found
+
+
+def to_markdown(table: Table) -> str:
+    """Return a GitHub table: best is bold, second underlined."""
+    headings = [table.label, *(f"{c.group} {c.label}".strip() for c in table.columns)]
+    lines = [
+        f"**{escape_markdown(table.title)}**",
+        "",
+        "| " + " | ".join(escape_markdown(text) for text in headings) + " |",
+        "|---|" + "---:|" * len(table.columns),
+    ]
+    for row in table.rows:
+        if row.heading:
+            texts = [f"**{escape_markdown(row.label)}**", *[""] * len(table.columns)]
+        else:
+            texts = [escape_markdown(row.label), *(_markdown_cell(cell) for cell in row.cells)]
+        lines.append("| " + " | ".join(texts) + " |")
+    lines += [text for note in table.notes for text in ("", escape_markdown(note))]
+    return "\n".join(lines) + "\n"
+
+
+def to_latex(table: Table, *, standalone: bool = False) -> str:
+    r"""Return a table* for booktabs and [table]{xcolor}; `standalone` adds a document around it."""
+    groups = _groups(table.columns)
+    lines = [
+        r"\begin{table*}[t]",
+        r"\centering",
+        rf"\caption{{{escape_latex(table.title)}}}",
+        rf"\label{{tab:{re.sub(r'[^a-z0-9]+', '-', table.name.lower())}}}",
+        r"\footnotesize",
+        rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
+        r"\toprule",
+    ]
+    if any(column.group for column in table.columns):
+        heads, rules = [""], []
+        for members in groups:
+            group = escape_latex(table.columns[members[0]].group)
+            heads.append(rf"\multicolumn{{{len(members)}}}{{c}}{{\textbf{{{group}}}}}")
+            rules.append(rf"\cmidrule(lr){{{members[0] + 2}-{members[-1] + 2}}}")
+        lines += [" & ".join(heads) + r" \\", "".join(rules)]
+    labels = [
+        rf"\textbf{{{escape_latex(table.label)}}}",
+        *(rf"\textit{{{escape_latex(column.label)}}}" for column in table.columns),
+    ]
+    lines += [" & ".join(labels) + r" \\", r"\midrule"]
+    span = len(table.columns) + 1
+    for i, row in enumerate(table.rows):
+        if (row.heading and i) or row.rule:
+            lines.append(r"\midrule")
+        if row.heading:
+            heading = rf"\multicolumn{{{span}}}{{c}}{{\textbf{{{escape_latex(row.label)}}}}} \\"
+            lines += [heading, r"\midrule"]
+        else:
+            texts = [escape_latex(row.label), *(_latex_cell(cell) for cell in row.cells)]
+            lines.append(" & ".join(texts) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    if table.notes:
+        lines += [r"\par\vspace{2pt}", r"\begin{minipage}{\textwidth}\footnotesize"]
+        lines += [escape_latex(note) + r"\par" for note in table.notes]
+        lines.append(r"\end{minipage}")
+    lines.append(r"\end{table*}")
+    body = "\n".join(lines) + "\n"
+    needs = "% needs \\usepackage{booktabs} and \\usepackage[table]{xcolor}\n"
+    return _DOCUMENT % body if standalone else needs + body
+
+
+def to_csv(table: Table) -> str:
+    """Return the records, one line each, unrounded."""
+    names = list(dict.fromkeys(name for record in table.records for name in record))
+    file = io.StringIO()
+    writer = csv.DictWriter(file, names, lineterminator="\n")
+    writer.writerow({name: escape_cell(name) for name in names})
+    writer.writerows({k: escape_cell(v) for k, v in record.items()} for record in table.records)
+    return file.getvalue()
+
+
+def to_json(table: Table) -> str:
+    """Return title, notes and records; what is undefined becomes null."""
+    records = [
+        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in r.items()}
+        for r in table.records
+    ]
+    content = {"table": table.name, "title": table.title, "notes": table.notes, "rows": records}
+    return json.dumps(content, indent=1, ensure_ascii=False)
+
+
+def escape_markdown(text: str) -> str:
+    """Return text that Markdown and the HTML made from it show as it is.
+
+    >>> escape_markdown("<b> & co")
+    '&lt;b&gt; &amp; co'
+    """
+    plain = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~#$])", r"\\\1", plain)
+
+
+def escape_latex(text: str) -> str:
+    r"""Return text that LaTeX prints as it is.
+
+    >>> escape_latex("50% of a_b ± 1")
+    '50\\% of a\\_b $\\pm$ 1'
+    """
+    pattern = "|".join(re.escape(key) for key in sorted(_LATEX, key=len, reverse=True))
+    return re.sub(pattern, lambda match: _LATEX[match[0]], printable(text))
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
+    "%": r"\%", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+    "±": r"$\pm$", "−": "$-$", "–": "--", "β₂": r"$\beta_2$", "β": r"$\beta$", "²": "$^{2}$",
+    "≤": r"$\leq$", "×": r"$\times$", "�": "?", "*": "$^{*}$", "…": r"\ldots{}",
+    "√": r"$\surd$", "Σ": r"$\Sigma$", "Δ": r"$\Delta$", "α": r"$\alpha$", "ε": r"$\varepsilon$",
+    "η": r"$\eta$", "θ": r"$\theta$", "κ": r"$\kappa$", "λ": r"$\lambda$", "π": r"$\pi$",
+    "σ": r"$\sigma$", "χ": r"$\chi$", "ω": r"$\omega$", "₀": "$_{0}$",
+}  # fmt: skip
+
+_DOCUMENT = r"""\documentclass{article}
+\usepackage[T1]{fontenc}
+\usepackage[landscape,margin=15mm]{geometry}
+\usepackage{booktabs}
+\usepackage[table]{xcolor}
+\begin{document}
+%s\end{document}
+"""
+
+
+def _groups(columns: Sequence[Column]) -> list[list[int]]:
+    groups: list[list[int]] = []
+    for i, column in enumerate(columns):
+        if groups and column.group and columns[groups[-1][0]].group == column.group:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
+
+
+def _plain(cell: TableCell) -> str:
+    star, noise = "*" if cell.star else "", "~" if cell.inside_noise else ""
+    partial = f" ({cell.partial})" if cell.partial else ""
+    return f"{printable(cell.text)}{star}{noise}{partial}"
+
+
+def _terminal_cell(cell: TableCell, styled: bool) -> "Text":
+    text = _plain(cell)
+    if not styled:
+        return _text(text + ("¹" if cell.best else "²" if cell.second else ""), "")
+    style = "bold reverse" if cell.best else "underline" if cell.second else ""
+    return _text(text, style or ("dim" if cell.partial else ""))
+
+
+def _width(table: Table, i: int, styled: bool) -> int:
+    cells = [row.cells[i] for row in table.rows if not row.heading]
+    column = table.columns[i]
+    widths = [_terminal_cell(cell, styled).cell_len for cell in cells]
+    return max([*widths, len(printable(column.label)), len(printable(column.group))])
+
+
+def _text(text: str, style: str) -> "Text":
+    from rich.text import Text
+
+    # The style is on the text alone: a style of the cell would also underline its padding.
+    return Text().append("\n".join(printable(line) for line in text.split("\n")), style or None)
+
+
+def _markdown_cell(cell: TableCell) -> str:
+    text = escape_markdown(_plain(cell))
+    return f"**{text}**" if cell.best else f"<u>{text}</u>" if cell.second else text
+
+
+def _latex_cell(cell: TableCell) -> str:
+    text = escape_latex(cell.text)
+    text += "$^{*}$" if cell.star else ""
+    text += r"$^{\sim}$" if cell.inside_noise else ""
+    text += rf" {{\scriptsize ({cell.partial})}}" if cell.partial else ""
+    if cell.best:
+        return rf"\cellcolor{{gray!40}}{text}"
+    return rf"\underline{{{text}}}" if cell.second else text

@@ -1,0 +1,272 @@
+"""The paper's own tables, and ours beside them."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
+from afor.bench.report.tables.formats import Column, Row, Table, TableCell
+from afor.bench.report.tables.parts import MISSING, cell_text, partial
+from afor.bench.stats.groups import Cells
+from afor.bench.stats.labels import (
+    BACKBONE_LABELS,
+    PAPER_METRICS,
+    backbone_label,
+    dataset_label,
+    mean_sd_text,
+    metric_label,
+    metric_scale,
+    optimizer_label,
+    signed,
+)
+from afor.bench.stats.paper_numbers import TableName, published, published_cells, same_method_twice
+from afor.bench.study.schema import paper_backbone
+
+COST_LABELS = {
+    "extra_kflops": "extra FLOPs vs. Adam (K)",
+    "state_kb": "state memory (KB)",
+    "extra_ms": "extra latency vs. Adam (ms)",
+}
+DIGITS = {"cost": 2, "landscape": 3}  # as printed
+Measured = Mapping[str, Mapping[str, float]]
+
+
+def published_table(table: TableName = "results") -> Table:
+    """Return Table III or IV as printed, its marks included."""
+    cells = published_cells(table)
+    columns = list(dict.fromkeys((b, m) for _, b, _, m in cells))
+    rows = []
+    for dataset in dict.fromkeys(d for d, _, _, _ in cells):
+        rows.append(Row(dataset_label(dataset), heading=True))
+        for name in dict.fromkeys(o for d, _, o, _ in cells if d == dataset):
+            printed = [cells[dataset, b, name, m] for b, m in columns]
+            texts = [
+                TableCell(mean_sd_text(c.mean, c.sd), c.best, c.second, c.significant)
+                for c in printed
+            ]
+            rows.append(Row(optimizer_label(name), tuple(texts)))
+    place = published()[table]["place"]
+    return Table(
+        name=f"paper-{table}",
+        title=f"As printed in the paper, {place}",
+        columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
+        rows=tuple(rows),
+        notes=("* and marks as printed in the paper.",) if table == "results" else (),
+        records=tuple(dict(vars(c)) for c in cells.values()),
+    )
+
+
+def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> Table:
+    """Return ours, the paper's, the difference and both gains over Adam, where both have a cell."""
+    printed = {**published_cells("ablation"), **published_cells("results")}
+    rows: list[Row] = []
+    records = []
+    heading = ""
+    for (dataset, backbone, name), cell in cells.items():
+        for metric in metrics:
+            network = paper_backbone(backbone)
+            paper = printed.get((dataset, network, name, metric))
+            if paper is None or not cell.has(metric):
+                continue
+            scale = metric_scale(metric)
+            mean, sd, n = cell.summary(metric)
+            base = cells.get((dataset, backbone, "adam"))
+            has_base = base is not None and base.has(metric) and name != "adam"
+            base_mean = base.summary(metric)[0] if base is not None and has_base else math.nan
+            our_gain = scale * (mean - base_mean)
+            paper_gain = paper.mean - printed[dataset, network, "adam", metric].mean
+            if heading != (heading := f"{dataset_label(dataset)}, {backbone_label(backbone)}"):
+                rows.append(Row(heading, heading=True))
+            texts = [
+                TableCell(cell_text(cell, metric), partial=partial(cell)),
+                TableCell(mean_sd_text(paper.mean, paper.sd)),
+                TableCell(signed(scale * mean - paper.mean)),
+                TableCell(signed(our_gain)) if has_base else MISSING,
+                TableCell(signed(paper_gain)) if name != "adam" else MISSING,
+            ]
+            rows.append(Row(f"{optimizer_label(name)}, {metric_label(metric)}", tuple(texts)))
+            records.append(
+                {
+                    "dataset": dataset,
+                    "backbone": backbone,
+                    "network": "authors" if backbone != network else "original",
+                    "optimizer": name,
+                    "metric": metric,
+                    "ours_mean": scale * mean,
+                    "ours_sd": scale * sd,
+                    "ours_folds": n,
+                    "done": cell.done,
+                    "expected": cell.expected,
+                    "paper_mean": paper.mean,
+                    "paper_sd": paper.sd,
+                    "difference": scale * mean - paper.mean,
+                    "ours_gain_over_adam": our_gain if has_base else None,
+                    "paper_gain_over_adam": paper_gain if name != "adam" else None,
+                }
+            )
+    if not rows:
+        raise ConfigError(
+            "No cell here is also in the paper: it printed deap, bci2a and isruc with "
+            f"{', '.join(BACKBONE_LABELS)}. The preset `paper` runs them all."
+        )
+    return Table(
+        name="beside-paper",
+        title="Ours beside the paper: mean ± SD over folds, percent",
+        columns=(
+            Column("ours"),
+            Column("paper"),
+            Column("difference"),
+            Column("our gain"),
+            Column("paper's gain"),
+        ),
+        rows=tuple(rows),
+        label="Cell",
+        notes=(
+            "gain: over Adam, in points. SDs are across folds, as in the paper.",
+            *_network_notes([str(record["backbone"]) for record in records]),
+        ),
+        records=tuple(records),
+    )
+
+
+def _network_notes(backbones: Sequence[str]) -> list[str]:
+    """Say which family of networks the numbers of ours come from."""
+    released: list[str] = []
+    original: list[str] = []
+    for name in dict.fromkeys(backbones):
+        (released if paper_backbone(name) != name else original).append(backbone_label(name))
+    notes = []
+    if released:
+        notes.append(f"ours: {', '.join(released)}: the networks that the AFOR authors released.")
+    if original:
+        notes.append(
+            f"ours: {', '.join(original)}: by the network's own publication, which is not the one "
+            "that the AFOR authors released; other sizes, so Table II's learning rates do not "
+            "carry over."
+        )
+    return notes
+
+
+def same_method_table() -> Table:
+    """Return the paper's two printings of one method beside the margin it claims."""
+    rows, records = [], []
+    for row in same_method_twice():
+        label = f"{dataset_label(row.dataset)}, {backbone_label(row.backbone)}"
+        texts = [f"{row.adamw:.2f}", f"{row.fixed:.2f}", signed(row.between_copies)]
+        texts += [f"{row.afor:.2f}", signed(row.margin)]
+        noisy = abs(row.between_copies) >= abs(row.margin)
+        cells = [TableCell(text) for text in texts[:-1]]
+        cells.append(TableCell(texts[-1], inside_noise=noisy))
+        rows.append(Row(f"{label}, {metric_label(row.metric)}", tuple(cells)))
+        difference, margin = row.between_copies, row.margin
+        records.append({**vars(row), "between_copies": difference, "margin": margin})
+    return Table(
+        name="same-method",
+        title="One method printed twice: AdamW (Table III) and AFOR with β₂=0.999 (Table IV)",
+        columns=(
+            Column("AdamW"),
+            Column("fixed 0.999"),
+            Column("apart"),
+            Column("AFOR"),
+            Column("margin"),
+        ),
+        rows=tuple(rows),
+        label="Block",
+        notes=(
+            "AFOR with a fixed β₂ of 0.999 takes AdamW's steps to rounding, so what lies between "
+            "the two is noise of the protocol. Margin: AFOR minus fixed 0.999, the adaptation.",
+            "~ a margin no larger than the difference between the two printings of one method.",
+        ),
+        records=tuple(records),
+    )
+
+
+def learning_rates_table(ours: Measured | None = None) -> Table:
+    """Return Table II; `ours` as {dataset: {backbone: rate}} stands in parentheses."""
+    section = published()["learning_rates"]
+    rows = []
+    for backbone in BACKBONE_LABELS:
+        texts = []
+        for dataset, rates in section["cells"].items():
+            own = (ours or {}).get(dataset, {}).get(backbone)
+            texts.append(f"{rates[backbone]:.0e}" + (f" ({own:.0e})" if own is not None else ""))
+        cells = [TableCell(text.replace("e-0", "e-")) for text in texts]
+        rows.append(Row(backbone_label(backbone), tuple(cells)))
+    records = [
+        {
+            "dataset": dataset,
+            "backbone": backbone,
+            "paper": rate,
+            "ours": (ours or {}).get(dataset, {}).get(backbone),
+        }
+        for dataset, rates in section["cells"].items()
+        for backbone, rate in rates.items()
+    ]
+    return Table(
+        name="learning-rates",
+        title=f"Learning rates chosen with Adam, {section['place']}",
+        columns=tuple(Column(dataset_label(dataset)) for dataset in section["cells"]),
+        rows=tuple(rows),
+        label="Backbone",
+        notes=("In parentheses: ours.",) if ours else (),
+        records=tuple(records),
+    )
+
+
+def cost_table(ours: Measured | None = None) -> Table:
+    """Return Table VI; `ours` as {measure: {optimizer: value}} stands below the paper's rows."""
+    own = [name for row in (ours or {}).values() for name in row]
+    names = list(dict.fromkeys([*PAPER_OPTIMIZERS, *own]))
+    return measured_table(
+        "cost", "Cost of one step", names, COST_LABELS, published()["cost"]["cells"], ours
+    )
+
+
+def paper_datasets_table() -> Table:
+    """Return Table I."""
+    section = published()["datasets"]
+    keys = list(next(iter(section["cells"].values())))
+    return Table(
+        name="paper-datasets",
+        title=f"Data sets and subjects per round, {section['place']}",
+        columns=tuple(Column(key) for key in keys),
+        rows=tuple(
+            Row(dataset_label(name), tuple(TableCell(str(row[key])) for key in keys))
+            for name, row in section["cells"].items()
+        ),
+        label="Data set",
+        records=tuple({"dataset": name, **row} for name, row in section["cells"].items()),
+    )
+
+
+def measured_table(
+    section: str,
+    title: str,
+    names: Sequence[str],
+    labels: Mapping[str, str],
+    paper: Measured,
+    ours: Measured | None,
+) -> Table:
+    """Return the paper's values by measure and optimizer, with ours below."""
+    rows, records = [], []
+    for source, values in (("paper", paper), ("ours", ours or {})):
+        if not values:
+            continue
+        if ours:
+            rows.append(Row(source, heading=True))
+        digits = DIGITS[section]
+        for key, measured in values.items():
+            texts = [f"{measured[o]:.{digits}f}" if o in measured else "–" for o in names]
+            rows.append(Row(labels.get(key, key), tuple(map(TableCell, texts))))
+            records += [
+                {"source": source, "measure": key, "optimizer": o, "value": v}
+                for o, v in measured.items()
+            ]
+    return Table(
+        name=section,
+        title=f"{title}, {published()[section]['place']}",
+        columns=tuple(Column(optimizer_label(name)) for name in names),
+        rows=tuple(rows),
+        label="Measure",
+        records=tuple(records),
+    )

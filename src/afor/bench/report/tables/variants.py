@@ -1,0 +1,171 @@
+"""AFOR changed in one thing at a time: the ablation and the sensitivity table, with their noise."""
+
+import math
+from collections.abc import Sequence
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.optimizers.registry import OPTIMIZERS
+from afor.bench.report.tables.formats import Column, Row, Table, TableCell
+from afor.bench.report.tables.parts import (
+    MISSING,
+    NO_CONTROLS_NOTE,
+    NOISE_NOTE,
+    cell_text,
+    incomplete_note,
+    partial,
+)
+from afor.bench.stats.comparisons import blocks_of
+from afor.bench.stats.groups import Cell, Cells, paired_fold_values
+from afor.bench.stats.labels import (
+    PAPER_METRICS,
+    backbone_label,
+    dataset_label,
+    metric_label,
+    metric_scale,
+    optimizer_label,
+    signed,
+)
+from afor.bench.stats.noise_floor import is_control, method_of, noise_floor
+from afor.bench.stats.paired_tests import sign_flip_p, two_sided_p
+from afor.bench.stats.sensitivity import NOT_VARIED, SETTINGS, default_of, varied_setting
+
+Place = tuple[str, str, str]  # dataset, backbone, metric: a column
+Record = dict[str, object]
+
+
+def ablation_table(
+    cells: Cells, metrics: Sequence[str] = PAPER_METRICS, *, reference: str = "afor"
+) -> Table:
+    """Return the variants of one optimizer with their change against it, as Table IV.
+
+    Copies of the reference under other seeds stand below it: their change means nothing, and the
+    last row says how large such changes come out.
+    """
+    variants = variants_of(cells, reference)
+    columns = _columns(cells, metrics, reference)
+    if not variants or not columns:
+        raise ConfigError(
+            f"No variant of {reference!r} stands beside it here. The preset `ablation` runs them: "
+            "`afor run ablation`."
+        )
+    names = dict.fromkeys(o for _, _, o in cells)
+    copies = [name for name in names if is_control(name) and method_of(name) == reference]
+    rows, records = [], []
+    for name in [reference, *copies, *variants]:
+        row, found = _row(cells, columns, name, reference, optimizer_label(name))
+        rows.append(Row(row.label, row.cells, rule=name == variants[0]))
+        records += found
+    return Table(
+        name="ablation",
+        title=f"Variants of {optimizer_label(reference)}: mean ± SD (change)",
+        columns=_headings(columns),
+        rows=(*rows, *_noise_row(cells, columns)),
+        label="Variant",
+        notes=_notes(cells, columns),
+        records=tuple(records),
+    )
+
+
+def sensitivity_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> Table:
+    """Return the mean for every value of each varied setting, with its change from the default."""
+    found: dict[str, dict[float, str]] = {}
+    for name in dict.fromkeys(o for _, _, o in cells):
+        if varied := varied_setting(name):
+            found.setdefault(varied[0], {})[varied[1]] = name
+    columns = _columns(cells, metrics, "afor")
+    if not found or not columns:
+        raise ConfigError(NOT_VARIED)
+    rows, records = [], []
+    for setting, names in found.items():
+        rows.append(Row(SETTINGS[setting][0], heading=True))
+        default = default_of(setting)
+        for value, name in sorted({**names, default: "afor"}.items()):
+            label = f"{value:g} (default)" if value == default else f"{value:g}"
+            row, made = _row(cells, columns, name, "afor", label)
+            rows.append(row)
+            records += [{**record, "setting": setting, "value": value} for record in made]
+    return Table(
+        name="sensitivity",
+        title="AFOR with one setting varied: mean ± SD (change from the default)",
+        columns=_headings(columns),
+        rows=(*rows, *_noise_row(cells, columns)),
+        label="Setting",
+        notes=_notes(cells, columns),
+        records=tuple(records),
+    )
+
+
+def variants_of(cells: Cells, reference: str = "afor") -> list[str]:
+    """Return the optimizers here that differ from the reference in the settings alone."""
+    names = dict.fromkeys(o for _, _, o in cells)
+    return [n for n in names if n in OPTIMIZERS and OPTIMIZERS[n].variant_of == reference]
+
+
+def _columns(cells: Cells, metrics: Sequence[str], reference: str) -> list[Place]:
+    blocks = [(d, b) for d, b in blocks_of(cells) if (d, b, reference) in cells]
+    return [(d, b, m) for d, b in blocks for m in metrics]
+
+
+def _headings(columns: Sequence[Place]) -> tuple[Column, ...]:
+    return tuple(
+        Column(metric_label(m), f"{dataset_label(d)}, {backbone_label(b)}") for d, b, m in columns
+    )
+
+
+def _row(
+    cells: Cells, columns: Sequence[Place], name: str, reference: str, label: str
+) -> tuple[Row, list[Record]]:
+    texts, records = [], []
+    for dataset, backbone, metric in columns:
+        cell, base = cells.get((dataset, backbone, name)), cells[dataset, backbone, reference]
+        if cell is None or not cell.has(metric):
+            texts.append(MISSING)
+            continue
+        change = _change(cells, cell, base, metric)
+        text = cell_text(cell, metric)
+        if name != reference and change["folds"]:
+            text += f" ({signed(metric_scale(metric) * float(str(change['change'])))})"
+        inside = name != reference and change["inside_noise"] is True
+        texts.append(TableCell(text, inside_noise=inside, partial=partial(cell)))
+        records.append(change)
+    return Row(label, tuple(texts)), records
+
+
+def _noise_row(cells: Cells, columns: Sequence[Place]) -> list[Row]:
+    floors = [noise_floor(cells, *place) for place in columns]
+    if not any(floors):
+        return []
+    texts = [
+        TableCell(f"±{metric_scale(floor.metric) * floor.bound:.2f}") if floor else MISSING
+        for floor in floors
+    ]
+    return [Row("Noise floor (95 %)", tuple(texts), rule=True)]
+
+
+def _notes(cells: Cells, columns: Sequence[Place]) -> tuple[str, ...]:
+    known = any(noise_floor(cells, *place) for place in columns)
+    return (NOISE_NOTE if known else NO_CONTROLS_NOTE, *incomplete_note(cells))
+
+
+def _change(cells: Cells, cell: Cell, base: Cell, metric: str) -> Record:
+    folds, ours, theirs = paired_fold_values(cell, base, metric)
+    mean, sd, _ = cell.summary(metric)
+    d = ours - theirs
+    floor = noise_floor(cells, cell.dataset, cell.backbone, metric)
+    change = float(d.mean()) if folds else math.nan
+    return {
+        "dataset": cell.dataset,
+        "backbone": cell.backbone,
+        "variant": cell.optimizer,
+        "metric": metric,
+        "mean": mean,
+        "sd": sd,
+        "change": change,
+        "p_lower": sign_flip_p(-d) if folds else math.nan,
+        "p_two_sided": two_sided_p(d) if folds else math.nan,
+        "noise_floor": floor.bound if floor else None,
+        "inside_noise": abs(change) <= floor.bound if floor and folds else None,
+        "folds": len(folds),
+        "done": cell.done,
+        "expected": cell.expected,
+    }

@@ -1,0 +1,78 @@
+"""The answer in one sentence per data set, as the first thing a report says."""
+
+from collections.abc import Sequence
+
+from afor.bench.stats.comparisons import BASELINE, Comparison, compare_all
+from afor.bench.stats.groups import Cells
+from afor.bench.stats.labels import (
+    dataset_label,
+    metric_label,
+    metric_scale,
+    optimizer_label,
+    p_text,
+    signed,
+)
+
+
+def verdicts(
+    cells: Cells,
+    metric: str = "accuracy",
+    *,
+    baseline: str = BASELINE,
+    optimizers: Sequence[str] | None = None,
+) -> list[str]:
+    """Return one sentence per data set: who is ahead, by how much, and if it means anything."""
+    found = compare_all(cells, [metric], optimizers=optimizers, baseline=baseline)
+    datasets = dict.fromkeys(c.dataset for c in found)
+    return [_verdict([c for c in found if c.dataset == name], cells) for name in datasets]
+
+
+def _verdict(found: list[Comparison], cells: Cells) -> str:
+    first = found[0]
+    scale = metric_scale(first.metric)
+    gains: dict[str, list[Comparison]] = {}
+    for comparison in found:
+        gains.setdefault(comparison.optimizer, []).append(comparison)
+    means = {o: sum(c.gain for c in row) / len(row) for o, row in gains.items()}
+    best = max(means, key=lambda name: means[name])
+    rows = gains[best]
+    blocks = len(rows)
+    base, name = optimizer_label(first.baseline), optimizer_label(best)
+    where = f"{dataset_label(first.dataset)} ({max(c.folds for c in found)} folds)"
+    over = f" on average over {blocks} backbones" if blocks > 1 else ""
+    gain = f"{signed(scale * means[best])} points of {metric_label(first.metric)}"
+    missing = [c for (d, _, _), c in cells.items() if d == first.dataset and not c.complete]
+    if missing:
+        done = sum(c.done for (d, _, _), c in cells.items() if d == first.dataset)
+        all_runs = sum(c.expected for (d, _, _), c in cells.items() if d == first.dataset)
+        return (
+            f"{where}: no verdict yet, {done} of {all_runs} runs are done. So far {name} is "
+            f"ahead of {base} by {gain}{over}."
+        )
+    if means[best] <= 0:
+        return (
+            f"{where}: no optimizer is better than {base}; the closest is {name} with {gain}{over}."
+        )
+    significant = sum(c.significant for c in rows)
+    text = f"{where}: {name} gains most over {base}, {gain}{over}"
+    if not any(c.can_be_significant for c in rows):
+        smallest = p_text(min(1.0, first.smallest_p * first.family))
+        text += f"; so few folds cannot show significance (smallest corrected p {smallest})"
+    elif blocks == 1:
+        word = "significant" if significant else "not significant"
+        text += f", {word} (corrected p {p_text(rows[0].p_holm)})"
+    else:
+        text += f", significant in {significant} of {blocks}"
+    if any(c.floor is not None for c in rows):
+        outside = sum(c.inside_noise is False for c in rows)
+        if blocks == 1:
+            text += (
+                ", beyond the noise floor"
+                if outside
+                else ", and the gain is within the noise floor"
+            )
+        else:
+            text += f", beyond the noise floor in {outside} of {blocks}"
+    else:
+        text += "; its noise floor was not measured"
+    return text + "."

@@ -1,0 +1,277 @@
+"""What a store says about its optimizers: comparisons, ranks, chance levels, noise floor.
+
+The decisions, and why they were taken, are explained in docs/explanation/statistics.md.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
+from afor.bench.stats.groups import Cells, mean_of_draws, mean_sd, paired_fold_values
+from afor.bench.stats.noise_floor import is_control, noise_floor
+from afor.bench.stats.paired_tests import (
+    bootstrap_interval,
+    effect_size,
+    holm,
+    sign_flip_p,
+    smallest_p,
+    two_sided_p,
+)
+from afor.bench.stats.sensitivity import is_varied
+
+LEVEL = 0.05  # Sec. V-A: p < 0.05 after Holm's correction
+BASELINE = "adam"  # Sec. V-A
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One optimizer against the baseline over the folds both have. Shares, not percent."""
+
+    dataset: str
+    backbone: str
+    metric: str
+    optimizer: str
+    baseline: str
+    folds: int
+    gain: float  # mean of the paired differences
+    sd: float  # of the paired differences
+    wins: int
+    ties: int
+    losses: int
+    p: float  # one-sided: is the optimizer better?
+    p_holm: float
+    p_two_sided: float
+    smallest_p: float
+    family: int  # comparisons that Holm corrects for
+    effect: float  # d_z
+    interval: tuple[float, float]  # 95 %, BCa
+    floor: float | None  # bound of the noise floor; None without A/A controls
+    done: int  # runs of the two cells together
+    expected: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether both cells have every run."""
+        return self.done >= self.expected
+
+    @property
+    def significant(self) -> bool:
+        """Whether it is significantly better. Never before both cells are complete."""
+        return self.complete and self.p_holm < LEVEL
+
+    @property
+    def can_be_significant(self) -> bool:
+        """Whether this number of folds can reach significance as the best of its family."""
+        return self.smallest_p * self.family < LEVEL
+
+    @property
+    def inside_noise(self) -> bool | None:
+        """Whether identical methods come out this far apart; None without A/A controls."""
+        return None if self.floor is None else abs(self.gain) <= self.floor
+
+
+@dataclass(frozen=True)
+class ReferenceLevels:
+    """What needs no brain signal: always one class, and lucky guessing."""
+
+    majority: tuple[float, float, int]  # mean, SD over folds, folds
+    adjusted_chance: float  # guessing stays at or below it in 95 % of folds; accuracy only
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Mean ranks over the blocks in which every optimizer is complete; 1 is best."""
+
+    optimizers: tuple[str, ...]
+    mean_ranks: tuple[float, ...]
+    blocks: tuple[tuple[str, str, str], ...]  # dataset, backbone, metric
+    critical_difference: float  # Nemenyi at 5 %; NaN for fewer than two blocks or optimizers
+    friedman_p: float
+
+
+def blocks_of(cells: Cells) -> list[tuple[str, str]]:
+    """Return the (dataset, backbone) pairs in order."""
+    return list(dict.fromkeys((d, b) for d, b, _ in cells))
+
+
+def main_optimizers(cells: Cells) -> list[str]:
+    """Return what belongs into the main table: the paper's seven and the user's own.
+
+    Copies, ablations, controls and varied settings have tables of their own; where nothing else
+    is there, all but the copies are shown.
+    """
+    names = list(dict.fromkeys(o for _, _, o in cells if not is_control(o)))
+    own = [n for n in names if n not in OPTIMIZERS and not is_varied(n)]
+    main = [n for n in names if n in PAPER_OPTIMIZERS] + own
+    return main if len(main) > 1 else names
+
+
+def compare(
+    cells: Cells,
+    dataset: str,
+    backbone: str,
+    metric: str,
+    *,
+    optimizers: Sequence[str] | None = None,
+    baseline: str = BASELINE,
+) -> list[Comparison]:
+    """Compare optimizers with the baseline in one block; Holm corrects over all of `optimizers`.
+
+    An optimizer without a run in common with the baseline gives no comparison, but keeps its
+    place in the family: a half-finished study is not corrected for less.
+    """
+    names = [o for o in optimizers or main_optimizers(cells) if o != baseline]
+    base = cells.get((dataset, backbone, baseline))
+    if base is None or not base.has(metric):
+        return []
+    floor = noise_floor(cells, dataset, backbone, metric)
+    paired = []
+    for name in names:
+        cell = cells.get((dataset, backbone, name))
+        if cell is None or not cell.has(metric):
+            continue
+        folds, ours, theirs = paired_fold_values(cell, base, metric)
+        if folds:
+            paired.append((cell, ours - theirs))
+    p_values = [sign_flip_p(d) for _, d in paired]
+    found = []
+    for (cell, d), p, adjusted in zip(paired, p_values, holm(p_values, len(names)), strict=True):
+        mean, sd, n = mean_sd(d.tolist())
+        found.append(
+            Comparison(
+                dataset=dataset,
+                backbone=backbone,
+                metric=metric,
+                optimizer=cell.optimizer,
+                baseline=baseline,
+                folds=n,
+                gain=mean,
+                sd=sd,
+                wins=int((d > 0).sum()),
+                ties=int((d == 0).sum()),
+                losses=int((d < 0).sum()),
+                p=p,
+                p_holm=adjusted,
+                p_two_sided=two_sided_p(d),
+                smallest_p=smallest_p(n),
+                family=len(names),
+                effect=effect_size(d),
+                interval=bootstrap_interval(d),
+                floor=floor.bound if floor else None,
+                done=cell.done + base.done,
+                expected=cell.expected + base.expected,
+            )
+        )
+    return found
+
+
+def compare_all(
+    cells: Cells,
+    metrics: Sequence[str],
+    *,
+    optimizers: Sequence[str] | None = None,
+    baseline: str = BASELINE,
+) -> list[Comparison]:
+    """Compare in every block and metric; each is a Holm family of its own."""
+    names = optimizers or main_optimizers(cells)
+    found = [
+        comparison
+        for dataset, backbone in blocks_of(cells)
+        for metric in metrics
+        for comparison in compare(
+            cells, dataset, backbone, metric, optimizers=names, baseline=baseline
+        )
+    ]
+    if not found:
+        there = ", ".join(dict.fromkeys(o for _, _, o in cells)) or "none"
+        raise ConfigError(
+            f"There is nothing to compare with the baseline {baseline!r}: no other optimizer has a "
+            f"finished run in the same fold and draw. Optimizers here: {there}. "
+            "Choose another with --baseline, or finish the study with `afor run`."
+        )
+    return found
+
+
+def reference_levels(
+    cells: Cells, dataset: str, backbone: str, metric: str
+) -> ReferenceLevels | None:
+    """Return the majority-class row and the chance level of a block, from its fullest cell.
+
+    The majority class is that of the training subjects. Only its share of the test windows is
+    needed: a constant answer with accuracy a has a weighted F1 of 2a²/(1+a).
+    """
+    block = [c for (d, b, _), c in cells.items() if (d, b) == (dataset, backbone) and c.runs]
+    if not block:
+        return None
+    runs = max(block, key=lambda cell: cell.done).runs
+    if any(run.classes < 2 or run.test_windows < 1 for run in runs.values()):
+        return None  # a file of results need not hold them
+    majority = mean_of_draws(
+        {k: majority_value(metric, run.majority_accuracy, run.classes) for k, run in runs.items()}
+    )
+    adjusted = mean_of_draws(
+        {key: adjusted_chance(run.test_windows, run.classes) for key, run in runs.items()}
+    )
+    return ReferenceLevels(
+        majority=mean_sd(list(majority.values())),
+        adjusted_chance=mean_sd(list(adjusted.values()))[0] if metric == "accuracy" else math.nan,
+    )
+
+
+def adjusted_chance(windows: int, classes: int, level: float = LEVEL) -> float:
+    """Return the accuracy that guessing on `windows` windows exceeds with probability < level.
+
+    Windows of one trial are alike, so the true level lies above it.
+
+    >>> adjusted_chance(100, 2)
+    0.58
+    """
+    from scipy.stats import binom
+
+    return float(binom.isf(level, windows, 1 / classes)) / windows
+
+
+def mean_ranks(
+    cells: Cells, metrics: Sequence[str], optimizers: Sequence[str] | None = None
+) -> Ranks:
+    """Rank the optimizers by their mean in each block and average; ties share their ranks."""
+    from scipy.stats import friedmanchisquare, rankdata, studentized_range
+
+    names = list(optimizers or main_optimizers(cells))
+    blocks, rows = [], []
+    for dataset, backbone in blocks_of(cells):
+        members = [cells.get((dataset, backbone, name)) for name in names]
+        for metric in metrics:
+            if all(cell is not None and cell.complete and cell.has(metric) for cell in members):
+                means = [cell.summary(metric)[0] for cell in members if cell is not None]
+                rows.append(rankdata([-round(mean, 12) for mean in means]))
+                blocks.append((dataset, backbone, metric))
+    k, n = len(names), len(rows)
+    difference, p = math.nan, math.nan
+    if k > 1 and n > 1:
+        # Demšar 2006: the studentized range for infinite degrees of freedom, over sqrt(2).
+        q = float(studentized_range.ppf(1 - LEVEL, k, math.inf)) / math.sqrt(2)
+        difference = q * math.sqrt(k * (k + 1) / (6 * n))
+        if k > 2 and float(np.ptp(rows)) > 0:
+            p = float(friedmanchisquare(*np.array(rows).T).pvalue)
+    averages = np.mean(rows, axis=0) if rows else np.full(k, math.nan)
+    return Ranks(tuple(names), tuple(averages.tolist()), tuple(blocks), difference, p)
+
+
+def majority_value(metric: str, accuracy: float, classes: int) -> float:
+    """Return the metric of a constant answer that has this accuracy; NaN for unknown metrics.
+
+    >>> majority_value("weighted_f1", 0.5, 2)
+    0.3333333333333333
+    """
+    return {
+        "accuracy": accuracy,
+        "weighted_f1": 2 * accuracy**2 / (1 + accuracy),
+        "macro_f1": 2 * accuracy / (1 + accuracy) / classes,
+        "balanced_accuracy": 1 / classes,
+        "kappa": 0.0,
+    }.get(metric, math.nan)

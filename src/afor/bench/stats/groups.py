@@ -1,0 +1,158 @@
+"""From runs to cells: one value per fold, and what is still missing.
+
+A cell is one (dataset, backbone, optimizer). Its fold value is the mean of the fold's draws
+(Sec. V-A), so that n is the number of folds and never the number of runs.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.stats.labels import (
+    BACKBONE_LABELS,
+    DATASET_LABELS,
+    in_paper_order,
+    order_optimizers,
+)
+from afor.bench.store.results import RunResult
+from afor.bench.study.plan import Expected
+
+CellKey = tuple[str, str, str]  # dataset, backbone, optimizer
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The finished runs of one (dataset, backbone, optimizer)."""
+
+    dataset: str
+    backbone: str
+    optimizer: str
+    runs: Mapping[tuple[int, int], RunResult]  # by (fold, draw)
+    folds_expected: int
+    draws_expected: int
+
+    @property
+    def done(self) -> int:
+        """Number of finished runs."""
+        return len(self.runs)
+
+    @property
+    def expected(self) -> int:
+        """Number of runs the study asks for."""
+        return self.folds_expected * self.draws_expected
+
+    @property
+    def complete(self) -> bool:
+        """Whether every expected run is there."""
+        return self.done >= self.expected > 0
+
+    def has(self, metric: str) -> bool:
+        """Say whether every run carries a finite value of the metric, and there is a run."""
+        values = [run.metrics.get(metric, math.nan) for run in self.runs.values()]
+        return bool(values) and all(math.isfinite(value) for value in values)
+
+    def fold_values(self, metric: str) -> dict[int, float]:
+        """Return the mean of the draws of each fold."""
+        return mean_of_draws({key: self.value(key, metric) for key in self.runs})
+
+    def value(self, key: tuple[int, int], metric: str) -> float:
+        """Return one run's metric, or raise with the metrics there are."""
+        run = self.runs[key]
+        if metric not in run.metrics:
+            raise ConfigError(
+                f"{self.dataset}/{self.backbone}/{self.optimizer} fold {key[0]} draw {key[1]} has "
+                f"no metric {metric!r}. It has: {', '.join(run.metrics)}."
+            )
+        return run.metrics[metric]
+
+    def summary(self, metric: str) -> tuple[float, float, int]:
+        """Return mean, SD (n - 1 in the denominator) and number of the fold values."""
+        return mean_sd(list(self.fold_values(metric).values()))
+
+
+Cells = Mapping[CellKey, Cell]
+
+
+def collect_cells(results: Iterable[RunResult], expected: Sequence[Expected] = ()) -> Cells:
+    """Group runs into cells, in the paper's order.
+
+    Where `expected` says nothing of a cell, it is expected to have every (fold, draw) that some
+    other cell of its data set has. The same run from two stores counts once; two different
+    results for one place are refused.
+    """
+    grouped: dict[CellKey, dict[tuple[int, int], RunResult]] = {}
+    for run in results:
+        runs = grouped.setdefault((run.dataset, run.backbone, run.optimizer), {})
+        place = (run.fold, run.draw)
+        if place in runs and not _same(runs[place], run):
+            raise ConfigError(
+                f"Two different results for {run.dataset}/{run.backbone}/{run.optimizer} fold "
+                f"{run.fold} draw {run.draw}: study {runs[place].study!r} and study {run.study!r}. "
+                "One table shows one of them: choose with --study."
+            )
+        runs[place] = run
+    known = {(e.dataset, e.backbone, e.optimizer): (e.folds, e.draws) for e in expected}
+    seen: dict[str, set[tuple[int, int]]] = {}
+    for (dataset, _, _), runs in grouped.items():
+        seen.setdefault(dataset, set()).update(runs)
+    keys = list(dict.fromkeys([*grouped, *known]))
+    cells = {}
+    for key in _paper_order(keys):
+        places = seen.get(key[0], set())
+        inferred = (len({fold for fold, _ in places}), len({draw for _, draw in places}))
+        folds, draws = known.get(key, inferred)
+        cells[key] = Cell(*key, grouped.get(key, {}), folds, draws)
+    return cells
+
+
+def paired_fold_values(
+    cell: Cell, baseline: Cell, metric: str
+) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the folds both cells have and their values there, over the draws both have."""
+    common = [key for key in cell.runs if key in baseline.runs]
+    ours = mean_of_draws({key: cell.value(key, metric) for key in common})
+    theirs = mean_of_draws({key: baseline.value(key, metric) for key in common})
+    folds = sorted(ours)
+    return folds, np.array([ours[f] for f in folds]), np.array([theirs[f] for f in folds])
+
+
+def mean_of_draws(values: Mapping[tuple[int, int], float]) -> dict[int, float]:
+    """Average over the draws of each fold; folds come out sorted.
+
+    >>> mean_of_draws({(1, 0): 0.5, (0, 0): 0.25, (0, 1): 0.75})
+    {0: 0.5, 1: 0.5}
+    """
+    by_fold: dict[int, list[float]] = {}
+    for (fold, _), value in sorted(values.items()):
+        by_fold.setdefault(fold, []).append(value)
+    return {fold: math.fsum(draws) / len(draws) for fold, draws in by_fold.items()}
+
+
+def mean_sd(values: Sequence[float]) -> tuple[float, float, int]:
+    """Return mean, SD with n - 1, and n; NaN where a value is undefined.
+
+    >>> mean_sd([1.0, 2.0, 3.0])
+    (2.0, 1.0, 3)
+    """
+    n = len(values)
+    mean = math.fsum(values) / n if n else math.nan
+    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)) if n > 1 else math.nan
+    return mean, sd, n
+
+
+def _same(a: RunResult, b: RunResult) -> bool:
+    return (bool(a.key) and a.key == b.key) or dict(a.metrics) == dict(b.metrics)
+
+
+def _paper_order(keys: list[CellKey]) -> list[CellKey]:
+    datasets = in_paper_order([k[0] for k in keys], DATASET_LABELS)
+    backbones = in_paper_order([k[1] for k in keys], BACKBONE_LABELS)
+    optimizers = order_optimizers(k[2] for k in keys)
+    return sorted(
+        keys,
+        key=lambda k: (datasets.index(k[0]), backbones.index(k[1]), optimizers.index(k[2])),
+    )

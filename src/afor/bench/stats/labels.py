@@ -1,0 +1,124 @@
+"""How tables and figures print the names of a study, and in which order."""
+
+import math
+from collections.abc import Iterable
+
+from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
+from afor.bench.study.schema import paper_backbone
+
+# The paper's names, in the paper's order (Tables I to III).
+DATASET_LABELS = {
+    "deap": "DEAP",
+    "bci2a": "BCI IV 2a",
+    "isruc": "ISRUC",
+    "physionet_mi": "PhysioNet MI",
+    "synthetic": "Synthetic",
+}
+BACKBONE_LABELS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
+METRIC_LABELS = {
+    "accuracy": "Acc",
+    "weighted_f1": "wF1",
+    "macro_f1": "mF1",
+    "balanced_accuracy": "bAcc",
+    "kappa": "kappa",
+}
+PAPER_METRICS = ("accuracy", "weighted_f1")
+
+
+def optimizer_label(name: str) -> str:
+    """Return the printed name of an optimizer; a name the package does not know stays as it is.
+
+    >>> optimizer_label("adamw"), optimizer_label("adamw_seed_1"), optimizer_label("mine")
+    ('AdamW', 'AdamW seed 1', 'mine')
+    """
+    if name in OPTIMIZERS:
+        return OPTIMIZERS[name].label
+    for mark in ("_again", "_seed_"):
+        stem, found, number = name.partition(mark)
+        if found and stem in OPTIMIZERS:
+            return f"{OPTIMIZERS[stem].label}{mark.replace('_', ' ')}{number}"
+    return name
+
+
+def dataset_label(name: str) -> str:
+    """Return the printed name of a data set."""
+    return DATASET_LABELS.get(name, name)
+
+
+def backbone_label(name: str) -> str:
+    """Return the printed name of a backbone.
+
+    >>> backbone_label("hslt"), backbone_label("hslt_authors"), backbone_label("mine")
+    ('HSLT', 'HSLT (authors)', 'mine')
+    """
+    paper_name = paper_backbone(name)
+    if paper_name != name:
+        return f"{BACKBONE_LABELS[paper_name]} (authors)"
+    return BACKBONE_LABELS.get(name, name)
+
+
+def metric_label(name: str) -> str:
+    """Return the printed name of a metric."""
+    return METRIC_LABELS.get(name, name)
+
+
+def metric_scale(name: str) -> float:
+    """Return what a metric is multiplied with for printing: shares become percent."""
+    return 1.0 if name == "kappa" else 100.0
+
+
+def in_paper_order(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Sort names as in `known`; the others follow in the order of their first appearance.
+
+    >>> in_paper_order(["mine", "afor", "adam"], ["adam", "afor"])
+    ['adam', 'afor', 'mine']
+    """
+    found = list(dict.fromkeys(names))
+    first = [name for name in known if name in found]
+    return first + [name for name in found if name not in first]
+
+
+def order_optimizers(names: Iterable[str]) -> list[str]:
+    """Sort optimizers: the paper's seven, then the package's others, then the rest."""
+    return in_paper_order(names, [*PAPER_OPTIMIZERS, *OPTIMIZERS])
+
+
+def mean_sd_text(mean: float, sd: float) -> str:
+    """Write a mean with its SD, where there is one.
+
+    >>> mean_sd_text(62.941, 7.25)
+    '62.94±7.25'
+    """
+    return f"{mean:.2f}" if math.isnan(sd) else f"{mean:.2f}±{sd:.2f}"
+
+
+def signed(value: float) -> str:
+    """Write a difference with its sign.
+
+    >>> signed(-0.5)
+    '−0.50'
+    """
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def p_text(p: float) -> str:
+    """Write a p-value with enough digits and never as zero.
+
+    >>> p_text(0.0119), p_text(2**-32)
+    ('0.012', '2.3e-10')
+    """
+    if math.isnan(p):
+        return "–"
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}".replace("e-0", "e-")
+
+
+def share_text(share: float) -> str:
+    """Write a share in percent, with two digits that say something where it is small.
+
+    >>> share_text(0.9304), share_text(0.00023), share_text(0.0)
+    ('93.0 %', '0.023 %', '0 %')
+    """
+    if math.isnan(share):
+        return "–"
+    percent = 100 * share
+    return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2g} %"

@@ -1,0 +1,153 @@
+"""How far apart two identical methods come out: what a gain must exceed to mean anything.
+
+A study can hold A/A controls: the same optimizer under other seeds, named `adam_seed_1`,
+`adam_seed_2` or `adam_again`. Whatever lies between such copies is noise of the protocol.
+`afor_fixed_0999` is AdamW by another name, but under AdamW's seeds: what lies between these two is
+rounding, grown by training, and is reported apart.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+
+from afor.bench.stats.groups import Cell, Cells, mean_of_draws
+
+# AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, to rounding.
+SAME_METHOD = {"afor_fixed_0999": "adamw"}
+_COPY = re.compile(r"^(?P<stem>.+)_(?:again\d*|seed_\d+)$")
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """The noise between identical methods in one (dataset, backbone, metric)."""
+
+    dataset: str
+    backbone: str
+    metric: str
+    spread: float  # SD of the difference between two copies in one fold
+    folds: int
+    bound: float  # 95 % of mean differences between two copies over the folds lie within ±bound
+    largest: float  # |mean difference| of the two copies furthest apart
+    copies: tuple[tuple[str, ...], ...]  # the groups of names compared
+    identical: tuple[tuple[str, str], ...] = ()  # equal to the last bit: same seeds, no noise seen
+
+
+def is_control(optimizer: str) -> bool:
+    """Say whether a name stands for a copy of another optimizer.
+
+    >>> is_control("adam_seed_1"), is_control("adam_again2"), is_control("adam")
+    (True, True, False)
+    """
+    return _COPY.match(optimizer) is not None
+
+
+def method_of(optimizer: str) -> str:
+    """Return the method a name stands for.
+
+    >>> method_of("adam_seed_2"), method_of("afor_fixed_0999"), method_of("afor")
+    ('adam', 'adamw', 'afor')
+    """
+    stem = _stem(optimizer)
+    return SAME_METHOD.get(stem, stem)
+
+
+def copy_groups(optimizers: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the groups of two or more names that stand for one method under several seeds.
+
+    >>> copy_groups(["adam", "afor", "adam_again"])
+    [('adam', 'adam_again')]
+    """
+    groups: dict[str, list[str]] = {}
+    for name in optimizers:
+        groups.setdefault(_stem(name), []).append(name)
+    return [tuple(names) for names in groups.values() if len(names) > 1]
+
+
+def noise_floor(cells: Cells, dataset: str, backbone: str, metric: str) -> NoiseFloor | None:
+    """Return the noise floor of one block, or None where the store has no control for it.
+
+    All groups of copies are pooled: within each fold, the variance between k copies has k - 1
+    degrees of freedom. Copies that are equal to the last bit ran with the same seeds; they say
+    nothing of noise, so they are listed and left out.
+    """
+    block = {
+        o: cell
+        for (d, b, o), cell in cells.items()
+        if (d, b) == (dataset, backbone) and cell.has(metric)
+    }
+    squares, degrees, folds, largest = 0.0, 0, 0, 0.0
+    used: list[tuple[str, ...]] = []
+    identical: list[tuple[str, str]] = []
+    for names in copy_groups(block):
+        values = _common_fold_values([block[name] for name in names], metric)
+        distinct: list[int] = []
+        for i in range(len(names)):
+            twin = next((j for j in distinct if values[i] == values[j]), None)
+            if twin is None:
+                distinct.append(i)
+            else:
+                identical.append((names[twin], names[i]))
+        n = len(values[0])
+        if len(distinct) < 2 or n == 0:
+            continue
+        for fold in zip(*(values[i] for i in distinct), strict=True):
+            mean = math.fsum(fold) / len(fold)
+            squares += math.fsum((value - mean) ** 2 for value in fold)
+        degrees += n * (len(distinct) - 1)
+        folds = max(folds, n)
+        for i, j in combinations(distinct, 2):
+            largest = max(largest, abs(math.fsum(values[i]) - math.fsum(values[j])) / n)
+        used.append(tuple(names[i] for i in distinct))
+    if not used:
+        return None
+    from scipy.stats import t
+
+    spread = math.sqrt(2 * squares / degrees)  # a difference has the variance of both its sides
+    bound = float(t.ppf(0.975, degrees)) * spread / math.sqrt(folds)
+    return NoiseFloor(
+        dataset, backbone, metric, spread, folds, bound, largest, tuple(used), tuple(identical)
+    )
+
+
+def copy_differences(cells: Cells, dataset: str, backbone: str, metric: str) -> list[float]:
+    """Return the differences between identical methods, one per fold and pair of copies.
+
+    Which of two copies comes first is arbitrary, so every difference stands here with both signs.
+    """
+    floor = noise_floor(cells, dataset, backbone, metric)
+    found: list[float] = []
+    for names in floor.copies if floor else ():
+        copies = [cells[dataset, backbone, name] for name in names]
+        for one, other in combinations(_common_fold_values(copies, metric), 2):
+            found += [a - b for a, b in zip(one, other, strict=True)]
+    return found + [-difference for difference in found]
+
+
+def identity_gap(cells: Cells, dataset: str, backbone: str, metric: str) -> float | None:
+    """Return |mean difference| of AdamW and AFOR with beta2 fixed at 0.999: rounding, grown."""
+    pairs = [
+        [cells.get((dataset, backbone, name)) for name in pair] for pair in SAME_METHOD.items()
+    ]
+    gaps = []
+    for pair in pairs:
+        there = [cell for cell in pair if cell is not None and cell.has(metric)]
+        if len(there) == 2:
+            ours, theirs = _common_fold_values(there, metric)
+            if ours:
+                gaps.append(abs(math.fsum(ours) - math.fsum(theirs)) / len(ours))
+    return max(gaps, default=None)
+
+
+def _stem(optimizer: str) -> str:
+    copy = _COPY.match(optimizer)
+    return copy["stem"] if copy else optimizer
+
+
+def _common_fold_values(copies: list[Cell], metric: str) -> list[list[float]]:
+    common = set.intersection(*(set(cell.runs) for cell in copies))
+    return [
+        list(mean_of_draws({key: cell.value(key, metric) for key in common}).values())
+        for cell in copies
+    ]

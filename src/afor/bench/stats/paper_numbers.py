@@ -1,0 +1,107 @@
+"""The numbers the paper prints, as data, each with its place in the paper."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from afor.bench.stats.labels import PAPER_METRICS
+
+TableName = Literal["results", "ablation"]
+
+
+@dataclass(frozen=True)
+class PublishedCell:
+    """One printed result, in percent as printed."""
+
+    dataset: str
+    backbone: str
+    optimizer: str
+    metric: str
+    mean: float
+    sd: float
+    best: bool
+    second: bool
+    significant: bool
+
+
+@dataclass(frozen=True)
+class SameMethod:
+    """One method that the paper prints twice, under two names. Percent."""
+
+    dataset: str
+    backbone: str
+    metric: str
+    fixed: float  # AFOR with beta2 = 0.999 throughout, Table IV
+    adamw: float  # AdamW with beta2 = 0.999, Table III
+    afor: float  # both tables
+
+    @property
+    def between_copies(self) -> float:
+        """How far the two printings of one method lie apart."""
+        return round(self.fixed - self.adamw, 2)
+
+    @property
+    def margin(self) -> float:
+        """What the adaptation gains over the same code with a fixed beta2."""
+        return round(self.afor - self.fixed, 2)
+
+
+@cache
+def published() -> Mapping[str, Any]:
+    """Return the data file as it is: sections with a `place` and `cells`."""
+    return tomllib.loads(files("afor.bench.stats").joinpath("published.toml").read_text("utf-8"))
+
+
+@cache
+def published_cells(
+    table: TableName = "results",
+) -> Mapping[tuple[str, str, str, str], PublishedCell]:
+    """Return the cells of Table III or IV by (dataset, backbone, optimizer, metric).
+
+    >>> published_cells()["deap", "eegnet", "adam", "accuracy"].mean
+    60.9
+    """
+    found = {}
+    for dataset, backbones in published()[table]["cells"].items():
+        for backbone, optimizers in backbones.items():
+            for optimizer, metrics in optimizers.items():
+                for metric, (mean, sd, *rest) in metrics.items():
+                    marks = rest[0].split() if rest else []
+                    found[dataset, backbone, optimizer, metric] = PublishedCell(
+                        dataset=dataset,
+                        backbone=backbone,
+                        optimizer=optimizer,
+                        metric=metric,
+                        mean=mean,
+                        sd=sd,
+                        best="best" in marks,
+                        second="second" in marks,
+                        significant="*" in marks,
+                    )
+    return found
+
+
+def same_method_twice() -> list[SameMethod]:
+    """Return the paper's own A/A control: its fixed-0.999 ablation is AdamW.
+
+    AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, so the two rows should agree up
+    to the noise of the protocol. They differ by up to several times the margin claimed for the
+    adaptation over the fixed coefficient.
+    """
+    main, ablation = published_cells(), published_cells("ablation")
+    return [
+        SameMethod(
+            dataset,
+            backbone,
+            metric,
+            fixed=ablation[dataset, backbone, "afor_fixed_0999", metric].mean,
+            adamw=main[dataset, backbone, "adamw", metric].mean,
+            afor=main[dataset, backbone, "afor", metric].mean,
+        )
+        for dataset, backbones in published()["ablation"]["cells"].items()
+        for backbone in backbones
+        for metric in PAPER_METRICS
+    ]

@@ -1,0 +1,385 @@
+"""All finished runs in one SQLite file, written by the driver alone.
+
+    with open_store(Path("results/demo.db")) as store:
+        table = store.results()
+
+`runs` holds each run once, by its key; `cells` says which runs a study consists of. Every write is
+one transaction, synced to the disk before it counts. Every value is checked against a digest before
+it is returned.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from afor.bench.store.results import RunResult
+from afor.bench.store.rows import (
+    CELL_COLUMNS,
+    RUN_COLUMNS,
+    CellRow,
+    DamageError,
+    Rows,
+    check_content,
+    combine,
+    digest,
+    read_rows,
+    run_row,
+)
+from afor.bench.store.schema import SCHEMA_VERSION, connect, create, damaged, explain, make_tables
+from afor.bench.study.plan import Cell, Expected, Plan, count_expected
+from afor.bench.training.record import FinishedRun, decode
+
+METRICS = ("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa")
+
+
+@dataclass(frozen=True)
+class StoredCell:
+    """A planned run and how it stands: done, diverged, failed or open."""
+
+    study: str
+    dataset: str
+    backbone: str
+    optimizer: str
+    fold: int
+    draw: int
+    key: str
+    entry: str
+    rate: float
+    is_search: int  # 1 when the run tries a learning rate
+    status: str
+    reason: str
+    elapsed_s: float
+    finished_at: str
+
+
+class Store:
+    """An open store. Use `open_store` or `open_or_create`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._identity = _identity(path)
+        self._checked_rows: tuple[int, Rows] | None = None
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; the last to close folds the write-ahead log into it."""
+        self._connection.close()
+
+    def add(self, content: bytes, *, replace_failed: bool = False) -> bool:
+        """Write a finished run, as `execute` returns it; return False when it is already here."""
+        row = run_row(content)
+        with self._writing():
+            known = self._connection.execute(
+                "SELECT status FROM runs WHERE key = ?", (row[0],)
+            ).fetchone()
+            if known == ("failed",) and replace_failed:
+                self._delete_runs([row[0]])
+            elif known is not None:
+                return False
+            self._insert_run(row, content)
+        return True
+
+    def _insert_run(self, row: tuple[Any, ...], content: bytes) -> None:
+        row_digest = digest(*row)
+        self._connection.execute(
+            f"INSERT INTO runs ({RUN_COLUMNS}, row_sha256, content)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, row_digest, content),
+        )
+        self._count(row_digest)
+
+    def _delete_runs(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            row = self._connection.execute(
+                "SELECT row_sha256 FROM runs WHERE key = ?", (key,)
+            ).fetchone()
+            if row is not None:
+                self._connection.execute("DELETE FROM runs WHERE key = ?", (key,))
+                self._count(row[0])
+
+    def _count(self, row_digest: str) -> None:
+        """Add the digest of a row to the total, or take it out again."""
+        (total,) = self._connection.execute("SELECT sha256 FROM total").fetchone()
+        self._connection.execute("UPDATE total SET sha256 = ?", (combine(total, row_digest),))
+
+    def set_plan(self, plan: Plan, toml: str) -> None:
+        """Write which runs a study consists of; an older plan of the same name is replaced."""
+        self.set_cells(plan.study.name, toml, plan.cells, is_search=plan.study.search is not None)
+
+    def set_cells(self, study: str, toml: str, cells: Sequence[Cell], *, is_search: bool) -> None:
+        """Replace the cells of a study."""
+        rows = [
+            (study, position, *_place(c), c.key, c.entry, float(c.rate), int(is_search))
+            for position, c in enumerate(cells)
+        ]
+        self.replace_study(study, toml, rows)
+
+    def replace_study(self, study: str, toml: str, rows: Sequence[CellRow]) -> None:
+        """Write a study and the rows of its plan; an older one of the same name is replaced."""
+        with self._writing():
+            old = self._connection.execute(
+                "SELECT row_sha256 FROM studies WHERE name = ?", (study,)
+            ).fetchone()
+            if old is not None:
+                self._connection.execute("DELETE FROM studies WHERE name = ?", (study,))
+                self._count(old[0])
+            self._connection.execute("DELETE FROM cells WHERE study = ?", (study,))
+            self._insert_study(study, toml, rows)
+
+    def _insert_study(self, study: str, toml: str, rows: Sequence[CellRow]) -> None:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        row = (study, toml, moment, digest(*rows))
+        self._connection.executemany(
+            f"INSERT INTO cells ({CELL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+        )
+        self._connection.execute(
+            "INSERT INTO studies (name, toml, planned_at, cells_sha256, row_sha256)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (*row, digest(*row)),
+        )
+        self._count(digest(*row))
+
+    def statuses(self) -> dict[str, str]:
+        """Return the status of every run by its key."""
+        return {key: row[1] for key, row in self._rows().runs.items()}
+
+    def studies(self) -> dict[str, str]:
+        """Return the TOML of every study planned here."""
+        return dict(self._rows().studies)
+
+    def cells(self, study: str | None = None) -> list[StoredCell]:
+        """Return the planned runs in their order, of one study or of all."""
+        rows = self._rows()
+        found = []
+        for name in sorted(rows.cells) if study is None else [study]:
+            for cell in rows.cells.get(name, ()):
+                run = rows.runs.get(cell[7])
+                outcome = run[1:5] if run else ("open", "", 0.0, "")
+                found.append(StoredCell(*(name, *cell[2:], *outcome)))
+        return found
+
+    def run(self, key: str) -> FinishedRun | None:
+        """Return one run; StoreError when its content is not what was written."""
+        content = self._content(key)
+        return None if content is None else decode(content)
+
+    def _content(self, key: str) -> bytes | None:
+        with self._reading():
+            row = self._connection.execute(
+                f"SELECT {RUN_COLUMNS}, content FROM runs WHERE key = ?", (key,)
+            ).fetchone()
+            if row is None:
+                return None
+            check_content(row[:-1], row[-1])
+            content: bytes = row[-1]
+            return content
+
+    def keys_like(self, prefix: str) -> list[str]:
+        """Return the keys of runs and cells that start with these digits."""
+        rows = self._rows()
+        keys = set(rows.runs) | {cell[7] for cells in rows.cells.values() for cell in cells}
+        return sorted(key for key in keys if key.startswith(prefix))
+
+    def contents(self) -> Iterator[bytes]:
+        """Yield every run as it was written."""
+        for key in sorted(self._rows().runs):
+            content = self._content(key)
+            if content is not None:
+                yield content
+
+    def results(self, study: str | None = None) -> list[RunResult]:
+        """Return what the statistics need of every done run, in the order of the plan.
+
+        A search for learning rates counts only when it is asked for, or when there is nothing else.
+        """
+        found = []
+        for cell in self._judged(study):
+            if cell.status != "done":
+                continue
+            run = self.run(cell.key)
+            if run is None:
+                raise damaged(self.path, f"run {cell.key[:12]} cannot be found by its key")
+            found.append(_result(cell, run))
+        return found
+
+    def expected(self, study: str | None = None) -> list[Expected]:
+        """Count the planned folds and draws of each cell of the tables."""
+        return count_expected([_place(cell) for cell in self._judged(study)])
+
+    def _judged(self, study: str | None) -> list[StoredCell]:
+        cells = self.cells(study)
+        return [cell for cell in cells if not cell.is_search] or cells
+
+    def forget_failed(self, study: str | None = None) -> int:
+        """Remove failed runs, so that the next `afor run` repeats them; return how many."""
+        cells = [] if study is None else self.cells(study)
+        wanted = {cell.key for cell in cells}
+        keys = [key for key, status in self.statuses().items() if status == "failed"]
+        return self.forget([key for key in keys if study is None or key in wanted])
+
+    def forget(self, keys: Sequence[str]) -> int:
+        """Remove runs, so that the next `afor run` repeats them; return how many."""
+        with self._writing():
+            self._delete_runs(keys)
+        return len(keys)
+
+    def merge(self, other: "Store") -> tuple[int, int, int]:
+        """Take over runs and plans of another store: (new, already here, of these different).
+
+        A run done in one store and failed in the other counts as done. Of two runs with the same
+        key and other numbers the one that is here stays.
+        """
+        new = known = differing = 0
+        for content in other.contents():
+            if self.add(content, replace_failed=True):
+                new += 1
+                continue
+            known += 1
+            theirs = decode(content)
+            ours = self.run(theirs.key)
+            if ours and ours.record and theirs.record:
+                differing += repr(ours.record.numbers()) != repr(theirs.record.numbers())
+        for study, toml in other.studies().items():
+            rows = other.raw_cells(study)
+            merged = {tuple(row[2:7]): row for row in (*self.raw_cells(study), *rows)}
+            ordered = sorted(merged.values(), key=lambda row: row[1])
+            numbered = [(row[0], n, *row[2:]) for n, row in enumerate(ordered)]
+            self.replace_study(study, toml, numbered)
+        return new, known, differing
+
+    def raw_cells(self, study: str) -> list[CellRow]:
+        """Return the rows of a study's plan."""
+        return list(self._rows().cells.get(study, ()))
+
+    def check(self) -> None:
+        """Read everything; StoreError when a page, a row or a run is damaged."""
+        with self._reading():
+            (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok":
+            raise damaged(self.path, verdict)
+        for key in self.statuses():
+            if self._content(key) is None:
+                raise damaged(self.path, f"run {key[:12]} cannot be found by its key")
+
+    def is_in_place(self) -> bool:
+        """Tell whether the file that was opened is still the one at its path."""
+        return _identity(self.path) == self._identity
+
+    def upgrade(self) -> None:
+        """Give a store of schema 1 the digests of schema 2; nothing changes in one of schema 2."""
+        with self._reading():
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version == SCHEMA_VERSION:
+            return
+        rows = self._rows()
+        with self._writing():
+            self._connection.execute("DROP INDEX IF EXISTS cells_by_key")
+            for table in ("runs", "studies", "cells"):
+                self._connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+            make_tables(self._connection)
+            for row in rows.runs.values():
+                (content,) = self._connection.execute(
+                    "SELECT content FROM old_runs WHERE key = ?", (row[0],)
+                ).fetchone()
+                self._insert_run(row, content)
+            for study, toml in rows.studies.items():
+                self._insert_study(study, toml, rows.cells.get(study, ()))
+            for table in ("runs", "studies", "cells"):
+                self._connection.execute(f"DROP TABLE old_{table}")
+
+    def _rows(self) -> Rows:
+        """Return all rows but the contents, checked; read again only after a write."""
+        with self._reading():
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            if self._checked_rows is None or self._checked_rows[0] != version:
+                self._checked_rows = (version, read_rows(self._connection))
+            return self._checked_rows[1]
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._checked_rows = None
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
+        except (sqlite3.Error, UnicodeError) as error:
+            raise explain(self.path, error) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except DamageError as error:
+            raise damaged(self.path, str(error)) from None
+        except (sqlite3.Error, UnicodeError, OverflowError) as error:
+            raise explain(self.path, error) from error
+
+
+def open_store(path: Path, *, write: bool = False) -> Store:
+    """Open an existing store; StoreError says what is wrong with the file and what to do."""
+    store = Store(path, connect(path, write=write))
+    if write:
+        try:
+            store.upgrade()
+            store.statuses()  # nothing is written to a damaged store
+        except BaseException:
+            store.close()
+            raise
+    return store
+
+
+def open_or_create(path: Path) -> Store:
+    """Open a store for writing and make it first if there is none."""
+    if not path.exists():
+        create(path)
+    return open_store(path, write=True)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _place(cell: Cell | StoredCell) -> tuple[str, str, str, int, int]:
+    return (cell.dataset, cell.backbone, cell.optimizer, cell.fold, cell.draw)
+
+
+def _result(cell: StoredCell, run: FinishedRun) -> RunResult:
+    record = run.record
+    if record is None or record.test is None:
+        raise ValueError(f"run {cell.key[:12]} is done but was never tested")
+    truth = [sum(row) for row in record.test.confusion]
+    majority = record.train_class_counts.index(max(record.train_class_counts))
+    return RunResult(
+        study=cell.study,
+        dataset=cell.dataset,
+        backbone=cell.backbone,
+        optimizer=cell.optimizer,
+        fold=cell.fold,
+        draw=cell.draw,
+        test_subjects=tuple(run.spec["split"]["test"]),
+        metrics={name: getattr(record.test, name) for name in METRICS},
+        majority_accuracy=truth[majority] / sum(truth),
+        classes=len(truth),
+        test_windows=record.test.n,
+        key=cell.key,
+    )

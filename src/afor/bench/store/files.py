@@ -1,0 +1,470 @@
+"""The one format of results outside a store: write and read it as CSV, JSON or Parquet.
+
+A file holds one flat row per run. `afor export` fills every column and has a row for each planned
+run with its status; a file made by hand needs `REQUIRED` and its metrics. JSON is
+`{"runs": [row, ...]}`, with a list `expected` where rows have no status.
+"""
+
+import csv
+import importlib
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from afor.bench.common.csv_cells import escape_cell, unescape_cell
+from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.common.output_files import write_output
+from afor.bench.common.parameter_checks import show_value
+from afor.bench.store.database import METRICS, Store, StoredCell, open_store
+from afor.bench.store.results import RunResult
+from afor.bench.study.plan import Expected
+from afor.bench.training.record import FinishedRun, RunRecord
+
+Format = Literal["csv", "json", "parquet"]
+FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
+REQUIRED = ("dataset", "backbone", "optimizer", "fold", "draw")
+# Columns that are not text. A format with types keeps them also where every value is missing, so
+# that the files of two stores can be put together.
+WHOLE = (
+    *("fold", "draw", "classes", "test_windows", "epochs", "best_epoch", "steps", "parameters"),
+    "is_search",
+)
+FLOATING = (
+    *("lr", "elapsed_s", "majority_accuracy", "best_validation_accuracy"),
+    *METRICS,
+    *(f"trial_{name}" for name in METRICS),
+)
+TEXT = (
+    *("study", "dataset", "backbone", "optimizer", "status", "reason", "finished_at"),
+    *("test_subjects", "device", "key"),
+)
+# What a row says about a run besides its metrics. Numbers in any other column are metrics.
+NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS}
+Row = dict[str, Any]
+
+
+def load_results(
+    paths: Iterable[Path], studies: Sequence[str] = ()
+) -> tuple[list[RunResult], list[Expected]]:
+    """Return the runs and the expected cells of all paths together: stores and files.
+
+    `studies` keeps only the runs of these studies.
+    """
+    results: list[RunResult] = []
+    expected: list[Expected] = []
+    for path in paths:
+        if not _exists(path):
+            raise StoreError(
+                f"{path} does not exist. Give the store of a study (`afor run` says where it is), "
+                "or a .csv, .json or .parquet file of results."
+            )
+        reader = _READERS.get(path.suffix.lower(), _read_store)
+        found, planned = reader(path, studies)
+        results += found
+        expected += planned
+    if not results:
+        names = ", ".join(str(path) for path in paths)
+        raise StoreError(f"{names}: no finished run yet. Start or go on with `afor run`.")
+    return results, expected
+
+
+def read_json(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
+    """Read {"runs": [...], "expected": [...]}, or a list of rows.
+
+    `expected` does not say of which study: it is kept whole. Files written by earlier versions hold
+    the runs that count as "results", with their metrics in a table of their own.
+    """
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is not a JSON file of results: {error}.") from None
+    whole = content if isinstance(content, dict) else {"runs": content}
+    rows, planned = whole.get("results", whole.get("runs")), whole.get("expected", [])
+    if not isinstance(rows, list) or not isinstance(planned, list):
+        raise StoreError(f'{path}: expected {{"runs": [...], "expected": [...]}}.')
+    results, expected = _read_rows(rows, path, "run", 1, studies)
+    try:
+        return results, expected + [_EXPECTED.validate_python(row) for row in planned]
+    except ValidationError as error:
+        raise StoreError(f'{path}, "expected": {_first_fault(error)}.') from None
+
+
+def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
+    """Read one run per line; columns that `NO_METRICS` does not name are metrics.
+
+    A column `status`, as `afor export` writes it, says which lines are done and which are only
+    expected. Without it nothing is said of what is missing.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [
+                {unescape_cell(k): unescape_cell(v) if v else None for k, v in row.items() if k}
+                for row in csv.DictReader(file)
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise StoreError(f"{path} is not a CSV file of results: {error}.") from None
+    return _read_rows(rows, path, "line", 2, studies)
+
+
+def read_parquet(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
+    """Read the rows that `afor export` wrote as Parquet."""
+    arrow, parquet = _import_arrow()
+    try:
+        rows = parquet.read_table(path).to_pylist()
+    except (OSError, arrow.ArrowException) as error:
+        raise StoreError(f"{path} is not a Parquet file of results: {error}.") from None
+    return _read_rows(rows, path, "row", 1, studies)
+
+
+def export_rows(store: Store, study: str | None = None) -> list[Row]:
+    """Return one row per planned run; what a run does not have is None."""
+    rows = []
+    results = {
+        (r.study, r.dataset, r.backbone, r.optimizer, r.fold, r.draw): r
+        for name in ([study] if study else store.studies())
+        for r in store.results(name)
+    }
+    for cell in store.cells(study):
+        run = store.run(cell.key) if cell.status != "open" else None
+        place = (cell.study, cell.dataset, cell.backbone, cell.optimizer, cell.fold, cell.draw)
+        rows.append(_exported(cell, run, results.get(place)))
+    return rows
+
+
+def _exported(cell: StoredCell, run: FinishedRun | None, result: RunResult | None) -> Row:
+    record = run.record if run else None
+    test = record.test if record else None
+    trials = record.test_trials if record else None
+    history = record.history if record else ()
+    best = record.best_epoch if record else None
+    return {
+        "study": cell.study,
+        "dataset": cell.dataset,
+        "backbone": cell.backbone,
+        "optimizer": cell.optimizer,
+        "fold": cell.fold,
+        "draw": cell.draw,
+        "lr": cell.rate,
+        "status": cell.status,
+        "reason": cell.reason,
+        "finished_at": cell.finished_at,
+        "elapsed_s": cell.elapsed_s if cell.finished_at else None,
+        "test_subjects": join_subjects(run.spec["split"]["test"]) if run else None,
+        **{name: getattr(test, name) if test else None for name in METRICS},
+        **{f"trial_{name}": getattr(trials, name) if trials else None for name in METRICS},
+        "majority_accuracy": result.majority_accuracy if result else None,
+        "classes": result.classes if result else None,
+        "test_windows": test.n if test else None,
+        "epochs": len(history) if record else None,
+        "best_epoch": best,
+        "best_validation_accuracy": history[best].validation_accuracy if best is not None else None,
+        "steps": record.steps if record else None,
+        "parameters": record.parameters if record else None,
+        "device": record.device if record else None,
+        "is_search": cell.is_search,
+        "key": cell.key,
+    }
+
+
+def result_rows(results: Iterable[RunResult]) -> list[Row]:
+    """Return rows of finished runs; without a status, for nothing is known of the others."""
+    rows = []
+    for run in results:
+        row = {k: v for k, v in asdict(run).items() if k not in ("metrics", "key")}
+        row["test_subjects"] = join_subjects(run.test_subjects)
+        rows.append({**row, **run.metrics, "key": run.key})
+    return rows
+
+
+def write_export(store: Store, target: Path, kind: Format) -> int:
+    """Write the runs of a store to a file and return how many there are."""
+    encode = _parquet_encoder() if kind == "parquet" else None
+    rows = export_rows(store)
+    if encode is not None:
+        write_output(target, encode(rows))
+    else:
+        write_output(target, to_csv(rows) if kind == "csv" else to_json(rows))
+    return len(rows)
+
+
+def write_results(path: Path, results: Sequence[RunResult], expected: Sequence[Expected]) -> None:
+    """Write a .csv or .json file that `load_results` reads."""
+    if path.suffix.lower() not in (".csv", ".json"):
+        raise ConfigError(f"{path}: results are written as .csv or .json.")
+    rows = result_rows(results)
+    write_output(path, to_csv(rows) if path.suffix.lower() == ".csv" else to_json(rows, expected))
+
+
+def results_csv(results: Sequence[RunResult]) -> str:
+    """Return one line per run, every metric a column, floats in full."""
+    return to_csv(result_rows(results))
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Return the rows as CSV; floats in full, so that they come back bit by bit."""
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if rows:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(map(escape_cell, names))
+        for row in rows:
+            cells = (row.get(name) for name in names)
+            writer.writerow("" if cell is None else escape_cell(cell) for cell in cells)
+    return text.getvalue()
+
+
+def to_json(rows: Sequence[Row], expected: Sequence[Expected] = ()) -> str:
+    """Return the rows as JSON; what is not finite becomes null."""
+    content: dict[str, Any] = {"runs": rows}
+    if expected:
+        content["expected"] = [asdict(cell) for cell in expected]
+    return json.dumps(_finite(content), indent=1, allow_nan=False) + "\n"
+
+
+def kind_of(target: Path) -> Format:
+    """Return the format a file name asks for; ConfigError for another ending."""
+    for kind in FORMATS:
+        if target.suffix == f".{kind}":
+            return kind
+    raise ConfigError(f"{target}: the name must end in .csv, .json or .parquet.")
+
+
+def join_subjects(subjects: Iterable[str]) -> str:
+    r"""Return subjects as one text; a backslash stands before what would separate two of them.
+
+    >>> join_subjects(["s01", "anna b"])
+    's01;anna\\ b'
+    """
+    return ";".join(re.sub(r"([\\;\s])", r"\\\1", name) for name in subjects)
+
+
+def split_subjects(text: str, *, is_export: bool) -> tuple[str, ...]:
+    r"""Return the subjects of a text that `join_subjects`, or an earlier version, made.
+
+    Earlier versions put spaces between subjects where a row has no status.
+
+    >>> split_subjects(join_subjects(["s01", "anna b"]), is_export=False)
+    ('s01', 'anna b')
+    """
+    has_semicolon = re.search(r"(?<!\\);", text) is not None
+    between = ";" if is_export or has_semicolon else r"\s"
+    names = re.findall(rf"(?:\\.|[^\\{between}])+", text, re.DOTALL)
+    return tuple(re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL) for name in names)
+
+
+def is_store(path: Path) -> bool:
+    """Say whether a path is read as a store, not as a file of results."""
+    return path.suffix.lower() not in _READERS
+
+
+def load_studies(paths: Iterable[Path], studies: Sequence[str] = ()) -> dict[str, str]:
+    """Return the TOML of each study in these stores."""
+    found: dict[str, str] = {}
+    for path in paths:
+        with open_store(path) as store:
+            found |= store.studies()
+    return {name: toml for name, toml in found.items() if not studies or name in studies}
+
+
+def load_records(
+    paths: Iterable[Path], studies: Sequence[str] = ()
+) -> list[tuple[RunResult, RunRecord]]:
+    """Return the runs of stores with their whole records: history and traces."""
+    found = []
+    for path in paths:
+        if not is_store(path):
+            raise ConfigError(
+                f"{path} holds results only. Curves are in the store of a study; give that, or "
+                "the curves themselves with --data."
+            )
+        runs, _ = load_results([path], studies)
+        with open_store(path) as store:
+            for run in runs:
+                finished = store.run(run.key)
+                if finished is not None and finished.record is not None:
+                    found.append((run, finished.record))
+    return found
+
+
+def _read_store(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], list[Expected]]:
+    results: list[RunResult] = []
+    expected: list[Expected] = []
+    with open_store(path) as store:
+        known = store.studies()
+        if studies and not any(name in known for name in studies):
+            raise ConfigError(
+                f"{path}: no study is called {', '.join(studies)}. "
+                f"Studies here: {', '.join(known) or 'none'}."
+            )
+        chosen: list[str | None] = [name for name in studies if name in known]
+        for study in chosen or [None]:
+            results += store.results(study)
+            expected += store.expected(study)
+    return results, expected
+
+
+def _read_rows(
+    rows: Sequence[object], path: Path, kind: str, first: int, studies: Sequence[str]
+) -> tuple[list[RunResult], list[Expected]]:
+    """Return the runs of these studies, or of all; `kind` and `first` number rows in messages."""
+    results: list[RunResult] = []
+    planned: dict[tuple[str, str, str], set[tuple[int, int]]] = {}
+    there: dict[str, None] = {}
+    read = []
+    for number, content in enumerate(rows, first):
+        row = _row(content, f"{path}, {kind} {number}")
+        result = _result(row)
+        there[result.study] = None
+        if not studies or result.study in studies:
+            read.append((row, result))
+    # As in a store: a search for learning rates counts only when there is nothing else.
+    for row, result in [pair for pair in read if not pair[0].is_search] or read:
+        status = row.status
+        if status is not None:
+            cell = (result.dataset, result.backbone, result.optimizer)
+            planned.setdefault(cell, set()).add((result.fold, result.draw))
+        if status in (None, "done"):
+            results.append(result)
+    if studies and not any(name in there for name in studies):
+        raise ConfigError(
+            f"{path}: no run belongs to {', '.join(studies)}. "
+            f"Studies here: {', '.join(there) or 'none'}."
+        )
+    expected = [
+        Expected(*cell, folds=len({f for f, _ in places}), draws=len({d for _, d in places}))
+        for cell, places in planned.items()
+    ]
+    return results, expected
+
+
+class _Row(BaseModel):
+    """The columns that the reader understands; CSV gives all of them as text."""
+
+    model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
+
+    study: str | None = None
+    dataset: str
+    backbone: str
+    optimizer: str
+    fold: Annotated[int, Field(ge=0, lt=10**9)]
+    draw: Annotated[int, Field(ge=0, lt=10**9)]
+    status: str | None = None
+    test_subjects: str | tuple[str, ...] | None = None
+    metrics: dict[str, float | None] | None = None
+    majority_accuracy: float | None = None
+    classes: Annotated[int, Field(ge=0, lt=10**9)] | None = None
+    test_windows: Annotated[int, Field(ge=0)] | None = None
+    is_search: Annotated[int, Field(ge=0, le=1)] | None = None
+    key: str | None = None
+
+
+_EXPECTED = TypeAdapter(Expected)
+_READERS: Mapping[str, Callable[[Path, Sequence[str]], tuple[list[RunResult], list[Expected]]]] = {
+    ".csv": read_csv,
+    ".json": read_json,
+    ".parquet": read_parquet,
+}
+
+
+def _row(content: object, place: str) -> _Row:
+    if not isinstance(content, dict):
+        raise StoreError(f"{place}: expected an object with the fields of a run.")
+    missing = [name for name in REQUIRED if content.get(name) is None]
+    if missing:
+        raise StoreError(
+            f"{place}: {', '.join(missing)} missing. A run needs {', '.join(REQUIRED)} and "
+            "its metrics, such as accuracy and weighted_f1."
+        )
+    try:
+        return _Row.model_validate({str(name): value for name, value in content.items()})
+    except ValidationError as error:
+        raise StoreError(f"{place}: {_first_fault(error)}.") from None
+
+
+def _result(row: _Row) -> RunResult:
+    metrics = row.metrics
+    if metrics is None:
+        metrics = {k: _number(v) for k, v in (row.model_extra or {}).items() if k not in NO_METRICS}
+    subjects = row.test_subjects or ()
+    if isinstance(subjects, str):
+        subjects = split_subjects(subjects, is_export=row.status is not None)
+    is_done = row.status in (None, "done")
+    return RunResult(
+        study=row.study or "",
+        dataset=row.dataset,
+        backbone=row.backbone,
+        optimizer=row.optimizer,
+        fold=row.fold,
+        draw=row.draw,
+        test_subjects=subjects,
+        # A metric that is no number in JSON or CSV is not finite; a column of words is no metric.
+        metrics={
+            k: math.nan if v is None else v
+            for k, v in metrics.items()
+            if v is not None or (is_done and k in METRICS)
+        },
+        majority_accuracy=math.nan if row.majority_accuracy is None else row.majority_accuracy,
+        classes=row.classes or 0,
+        test_windows=row.test_windows or 0,
+        key=row.key or "",
+    )
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
+
+
+def _first_fault(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    fault = str(first["msg"])
+    return f"{first['loc'][0]} = {show_value(first['input'])}: {fault}" if first["loc"] else fault
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that is too long, or holds a NUL character
+        return False
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _import_arrow() -> tuple[Any, Any]:
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ConfigError(
+            "Parquet needs the package pyarrow: pip install 'afor[parquet]'. "
+            "A target that ends in .csv or .json needs nothing more."
+        ) from error
+
+
+def _parquet_encoder() -> Callable[[list[Row]], bytes]:
+    """Return what turns rows into a Parquet file; ConfigError, before any work, without pyarrow."""
+    arrow, parquet = _import_arrow()
+
+    def encode(rows: list[Row]) -> bytes:
+        kinds = dict.fromkeys(WHOLE, arrow.int64()) | dict.fromkeys(FLOATING, arrow.float64())
+        names = list(rows[0]) if rows else []
+        schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in names])
+        file = io.BytesIO()
+        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), file)
+        return file.getvalue()
+
+    return encode

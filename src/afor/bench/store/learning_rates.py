@@ -1,0 +1,93 @@
+"""The learning rate a finished search found, for the studies that follow it (Sec. IV-C)."""
+
+from collections.abc import Sequence
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.store.database import Store, StoredCell
+from afor.bench.study.plan import FindRate
+from afor.bench.study.schema import OptimizerEntry, Study
+
+# Sec. IV-C: the grid, and the shorter training of its runs.
+PAPER_GRID = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
+SEARCH_EPOCHS, SEARCH_PATIENCE = 50, 15
+
+
+def chosen_rates(store: Store, study: str | None = None) -> dict[tuple[str, str, str], float]:
+    """Return the best learning rate by (data set, backbone, optimizer entry).
+
+    The best is that of the highest validation accuracy; of equals the smaller, because the paper
+    does not say and the smaller is the safer. A diverged run never wins. Raises ConfigError when a
+    search is not complete: a rate that was not tried could be the best.
+    """
+    cells = [cell for cell in store.cells(study) if cell.is_search]
+    if not cells:
+        raise ConfigError(
+            f"{store.path} holds no search for learning rates. Make one with `afor run lr-search`."
+        )
+    groups: dict[tuple[str, str, str], list[StoredCell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.dataset, cell.backbone, cell.entry), []).append(cell)
+    return {place: _best(store, place, group) for place, group in groups.items()}
+
+
+def rate_finder(rates: dict[tuple[str, str, str], float]) -> FindRate:
+    """Return the function that gives each run of a study its rate.
+
+    A search with one optimizer serves all, as in the paper; with several, each takes its own.
+    """
+    searched = sorted({entry for _, _, entry in rates})
+
+    def find(dataset: str, backbone: str, optimizer: OptimizerEntry) -> float:
+        names = searched if len(searched) == 1 else [optimizer.name, optimizer.use]
+        for name in names:
+            if (dataset, backbone, name) in rates:
+                return rates[dataset, backbone, name]
+        known = ", ".join(sorted({f"{d} × {b}" for d, b, _ in rates}))
+        raise ConfigError(
+            f"The search for learning rates has none for {dataset} × {backbone} with "
+            f'"{optimizer.name}". It covers {known} with {", ".join(searched)}. Give the optimizer '
+            f"an lr in the study, or search with it too."
+        )
+
+    return find
+
+
+def search_study(study: Study) -> Study:
+    """Return the search that gives every optimizer of a study a learning rate of its own."""
+    from afor.bench.study.schema import Search
+
+    protocol = study.protocol.model_copy(update={"only_folds": [0], "only_draws": [0]})
+    training = study.training.model_copy(
+        update={
+            "max_epochs": min(SEARCH_EPOCHS, study.training.max_epochs),
+            "patience": min(SEARCH_PATIENCE, study.training.patience),
+        }
+    )
+    # A control differs from its original in the seed alone: it takes the original's rate.
+    optimizers = [entry for entry in study.optimizers if entry.seed is None]
+    return study.model_copy(
+        update={
+            "name": f"{study.name}-lr-search",
+            "search": Search(grid=PAPER_GRID),
+            "protocol": protocol,
+            "training": training,
+            "optimizers": optimizers,
+            "lr_from": "",
+        }
+    )
+
+
+def _best(store: Store, place: tuple[str, str, str], cells: Sequence[StoredCell]) -> float:
+    scores: dict[float, list[float]] = {}
+    for cell in cells:
+        if cell.status in ("open", "failed"):
+            raise ConfigError(
+                f"The search {cell.study} is not complete: {' × '.join(place)} with "
+                f"lr = {cell.rate:g} is {cell.status}. Finish it with `afor run {cell.study}`."
+            )
+        run = store.run(cell.key)
+        history = run.record.history if run and run.record and cell.status == "done" else ()
+        best = max((epoch.validation_accuracy for epoch in history), default=-1.0)
+        scores.setdefault(cell.rate, []).append(best)
+    means = {rate: sum(values) / len(values) for rate, values in scores.items()}
+    return min(means, key=lambda rate: (-means[rate], rate))

@@ -1,0 +1,106 @@
+"""One driver per store: a lock that the operating system gives back when its holder dies."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from afor.bench.common.errors import StoreError
+
+
+def lock_path(store: Path) -> Path:
+    """Return the file that stands for the lock of a store."""
+    return store.with_name(f"{store.name}.lock")
+
+
+@contextmanager
+def locked(store: Path) -> Iterator[None]:
+    """Hold the store for writing; StoreError at once when somebody else does.
+
+    The lock belongs to the open file, not to the file's existence: a killed holder leaves no lock.
+    """
+    path = lock_path(store)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise StoreError(
+            f"{store} cannot be written: {error.strerror} at {path}. Choose a writable place with "
+            f"--store."
+        ) from None
+    try:
+        if not _lock_soon(descriptor):
+            holder = _holder(descriptor)
+            who = f" (process {holder})" if holder else ""
+            raise StoreError(
+                f"{store} is being written by another afor{who}. Wait for it and run the same "
+                f"command again, or watch it with `afor status`. For several machines use "
+                f"--shard i/n with a store each, and `afor merge`."
+            )
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()} on {_host()}\n".encode())
+        except OSError:
+            pass  # a full disk takes nothing from the lock, only the name of its holder
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def driver_of(store: Path) -> str | None:
+    """Return the process that holds a store now ("4711 on host"), None when nobody does."""
+    try:
+        descriptor = os.open(lock_path(store), os.O_RDWR)
+    except OSError:
+        return None  # no lock was ever made, or we may not ask
+    try:
+        return None if _try_lock(descriptor) else _holder(descriptor) or "unknown"
+    finally:
+        os.close(descriptor)
+
+
+def _lock_soon(descriptor: int) -> bool:
+    """Take the lock, also when `driver_of` holds it for an instant."""
+    for _ in range(ASKS):
+        if _try_lock(descriptor):
+            return True
+        time.sleep(ASK_EVERY_S)
+    return False
+
+
+def _holder(descriptor: int) -> str:
+    text = os.pread(descriptor, 100, 0).decode(errors="replace") if _CAN_PREAD else ""
+    return "".join(c for c in text.strip() if c.isprintable())
+
+
+ASKS, ASK_EVERY_S = 5, 0.05
+_CAN_PREAD = hasattr(os, "pread")
+
+
+def _host() -> str:
+    import platform
+
+    return platform.node()
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True

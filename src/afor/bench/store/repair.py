@@ -1,0 +1,192 @@
+"""What is sound in a damaged store, written to a new one.
+
+A run is sound when its content has the digest it was written with. Its other columns are made anew
+from the content. The plan of a study is sound when its digest holds; where only the list of runs is
+damaged, the study file is kept, and the next `afor run` makes the list anew.
+"""
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.store.database import Store, open_or_create
+from afor.bench.store.rows import (
+    CELL_COLUMNS,
+    RUN_COLUMNS,
+    CellRow,
+    DamageError,
+    check_content,
+    check_plan,
+    digest,
+    run_row,
+    shown,
+)
+from afor.bench.training.record import decode
+
+UNREADABLE = (sqlite3.Error, UnicodeError, OverflowError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What was taken from a damaged store, and what could not be."""
+
+    runs: int
+    lost_runs: tuple[str, ...]  # keys, as far as they can be read
+    studies: tuple[str, ...]
+    without_list: tuple[str, ...]  # studies whose list of runs is lost, but not their file
+    lost_studies: tuple[str, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell whether nothing that the damaged store names is missing."""
+        return not (self.lost_runs or self.without_list or self.lost_studies)
+
+
+def repair(source: Path, target: Path) -> Repaired:
+    """Write the sound part of a store to a new one; the damaged file is only read.
+
+    Raises:
+        ConfigError: The target exists.
+        StoreError: The source is missing, or nothing in it can be read.
+
+    """
+    if target.exists():
+        raise ConfigError(f"{target} exists already. Name a new file with --to.")
+    if not source.is_file():
+        raise StoreError(f"There is no store {source}.")
+    with tempfile.TemporaryDirectory(prefix="afor-repair-") as folder:
+        copy = Path(folder) / "damaged.db"  # SQLite may write to a file it opens
+        for suffix in ("", "-wal"):
+            if (part := source.with_name(source.name + suffix)).is_file():
+                shutil.copyfile(part, copy.with_name(copy.name + suffix))
+        connection = sqlite3.connect(copy, isolation_level=None)
+        with closing(connection):
+            connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
+            contents, lost = _sound_runs(connection)
+            plans = _plans(connection)
+            if not contents and not plans:
+                raise StoreError(
+                    f"{source}: no run in it can be read. Restore a copy, or move the file away "
+                    f"and run the study again."
+                )
+            with open_or_create(target) as store:
+                for content in contents.values():
+                    store.add(content)
+                return _take_plans(store, plans, contents, lost)
+
+
+def _sound_runs(connection: sqlite3.Connection) -> tuple[dict[str, bytes], set[str]]:
+    """Return the contents of sound runs by key, and the keys of those that are not."""
+    contents: dict[str, bytes] = {}
+    lost: set[str] = set()
+    queries = [f"SELECT {RUN_COLUMNS}, content FROM runs ORDER BY key {o}" for o in ("", "DESC")]
+    # A broken page ends a search from either side; what lies behind it may be found by its key.
+    keys = {row[0] for row in _read(connection, "SELECT key FROM cells")}
+    for row in _all_rows(connection, queries, keys):
+        content = row[-1]
+        try:
+            sound = run_row(content)
+            check_content((*sound[:5], row[5]), content)  # the columns are made anew
+        except (ValueError, TypeError, RecursionError):
+            lost.add(str(row[0]))
+        else:
+            contents[sound[0]] = content
+    missing = {key for key in keys if isinstance(key, str)} - set(contents)
+    for key in missing - lost:
+        if not _is_readable(connection, key):
+            lost.add(key)
+    return contents, lost - set(contents)
+
+
+def _all_rows(
+    connection: sqlite3.Connection, queries: list[str], keys: set[Any]
+) -> Iterator[tuple[Any, ...]]:
+    for query in queries:
+        yield from _read(connection, query)
+    for key in keys:
+        query = f"SELECT {RUN_COLUMNS}, content FROM runs WHERE key = ?"
+        yield from _read(connection, query, (key,))
+
+
+def _is_readable(connection: sqlite3.Connection, key: str) -> bool:
+    """Tell whether the place where a run would be can be read: then it was never there."""
+    try:
+        connection.execute("SELECT length(content) FROM runs WHERE key = ?", (key,)).fetchall()
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _read(
+    connection: sqlite3.Connection, query: str, values: tuple[Any, ...] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows up to the first that cannot be read."""
+    with suppress(*UNREADABLE):
+        yield from connection.execute(query, values)
+
+
+@dataclass(frozen=True)
+class _StoredPlan:
+    """A study as the damaged store has it."""
+
+    toml: str
+    is_sound: bool  # its file is
+    rows: tuple[CellRow, ...]
+    digest: str  # of the rows; empty in a store of schema 1
+
+
+def _plans(connection: sqlite3.Connection) -> dict[str, _StoredPlan]:
+    cells: dict[Any, list[CellRow]] = {}
+    for row in _read(connection, f"SELECT {CELL_COLUMNS} FROM cells ORDER BY study, position"):
+        cells.setdefault(row[0], []).append(row)
+    plans = {}
+    for row in _read(connection, "SELECT name, toml FROM studies"):
+        plans[str(row[0])] = _StoredPlan(str(row[1]), True, tuple(cells.get(row[0], ())), "")
+    for row in _read(
+        connection, "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies"
+    ):
+        is_sound = digest(*row[:4]) == row[4]
+        rows = tuple(cells.get(row[0], ()))
+        plans[str(row[0])] = _StoredPlan(str(row[1]), is_sound, rows, str(row[3]))
+    for name in set(map(str, cells)) - set(plans):
+        plans[name] = _StoredPlan("", False, (), "")
+    return plans
+
+
+def _take_plans(
+    store: Store, plans: dict[str, _StoredPlan], contents: dict[str, bytes], lost: set[str]
+) -> Repaired:
+    taken: list[str] = []
+    without_list: list[str] = []
+    lost_studies: list[str] = []
+    specs = {key: decode(content).spec for key, content in contents.items()}
+    for name, plan in sorted(plans.items()):
+        if not plan.is_sound:
+            lost_studies.append(shown_name(name))
+            continue
+        is_listed = not plan.digest or digest(*plan.rows) == plan.digest
+        try:
+            if is_listed and not plan.digest:
+                check_plan(name, plan.toml, plan.rows, specs)
+        except DamageError:
+            is_listed = False
+        store.replace_study(name, plan.toml, plan.rows if is_listed else ())
+        (taken if is_listed else without_list).append(name)
+    return Repaired(
+        len(contents),
+        tuple(sorted(shown(key) for key in lost)),
+        tuple(taken),
+        tuple(without_list),
+        tuple(lost_studies),
+    )
+
+
+def shown_name(name: str) -> str:
+    """Return a name without characters that are none."""
+    return ascii(name)[1:-1][:80]

@@ -1,0 +1,22 @@
+"""What the store gives to statistics, tables and figures: one line per finished run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The outcome of one run, as the analyses need it."""
+
+    study: str
+    dataset: str
+    backbone: str
+    optimizer: str  # the name of the entry in the study, e.g. "afor" or "adam_again"
+    fold: int
+    draw: int
+    test_subjects: tuple[str, ...]
+    metrics: Mapping[str, float]  # accuracy, weighted_f1, macro_f1, balanced_accuracy, kappa, ...
+    majority_accuracy: float  # of always answering the training majority class, on the test windows
+    classes: int
+    test_windows: int
+    key: str = ""  # of the run in the store

@@ -1,0 +1,192 @@
+"""The rows of a store, read in one piece and checked before any of their values is used.
+
+Every row of `runs` and `studies` holds a digest of its columns, a study also one of its cells, and
+the store the XOR of all of these: a row that was changed, added or removed by anything but `Store`
+is noticed. A store of schema 1 has only digests of contents. Its other columns are compared with
+what the contents and the study files say.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.store.schema import EMPTY_TOTAL
+from afor.bench.study.schema import OptimizerEntry, Study, parse_study
+from afor.bench.training.record import FinishedRun, decode
+
+RUN_COLUMNS = "key, status, reason, elapsed_s, finished_at, sha256"
+CELL_COLUMNS = (
+    "study, position, dataset, backbone, optimizer, fold, draw, key, entry, rate, is_search"
+)
+RunRow = tuple[str, str, str, float, str, str]  # RUN_COLUMNS
+CellRow = tuple[Any, ...]  # CELL_COLUMNS
+
+
+class DamageError(ValueError):
+    """Something in a store is not what was written; the text says what."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All of a store but the contents of its runs."""
+
+    runs: Mapping[str, RunRow]  # by key
+    studies: Mapping[str, str]  # name: TOML
+    cells: Mapping[str, Sequence[CellRow]]  # by study, in the order of the plan
+
+
+def digest(*values: object) -> str:
+    """Return the SHA-256 of values as SQLite returns them.
+
+    >>> digest("a", 1.0) == digest("a", 1)
+    False
+    """
+    return hashlib.sha256(ascii(values).encode()).hexdigest()  # ascii: the same on every Python
+
+
+def run_row(content: bytes) -> RunRow:
+    """Return the columns that belong to a content; ValueError when it is no finished run."""
+    run = decode(content)
+    elapsed_s = float(run.elapsed_s) + 0.0  # SQLite knows no -0.0
+    sha256 = hashlib.sha256(content).hexdigest()
+    return run.key, run.status, run.reason, elapsed_s, run.finished_at, sha256
+
+
+def combine(total: str, row_digest: str) -> str:
+    """Add a row's digest to the total of a store, or take it out again."""
+    return f"{int(total, 16) ^ int(row_digest, 16):064x}"
+
+
+def read_rows(connection: sqlite3.Connection) -> Rows:
+    """Read and check all rows in one transaction; DamageError says what is wrong."""
+    connection.execute("BEGIN")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        return _read_first_schema(connection) if version == 1 else _read(connection)
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _read(connection: sqlite3.Connection) -> Rows:
+    total = EMPTY_TOTAL
+    runs: dict[str, RunRow] = {}
+    last_key = ""
+    for *row, row_digest in connection.execute(f"SELECT {RUN_COLUMNS}, row_sha256 FROM runs"):
+        if digest(*row) != row_digest:
+            raise DamageError(f"the row of run {shown(row[0])} is not what was written")
+        if row[0] <= last_key:
+            raise DamageError("its runs are out of order")
+        last_key = row[0]
+        runs[last_key] = (row[0], row[1], row[2], row[3], row[4], row[5])
+        total = combine(total, row_digest)
+    cells = _cells(connection)
+    studies: dict[str, str] = {}
+    for *row, row_digest in connection.execute(
+        "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies ORDER BY name"
+    ):
+        if digest(*row) != row_digest:
+            raise DamageError(f"the study {shown(row[0])} is not what was written")
+        if digest(*cells.get(row[0], ())) != row[3]:
+            raise DamageError(f"the list of runs of study {shown(row[0])} is not what was written")
+        studies[row[0]] = row[1]
+        total = combine(total, row_digest)
+    if extra := set(cells) - set(studies):
+        raise DamageError(f"it lists runs of a study that is not in it ({shown(min(extra))})")
+    if connection.execute("SELECT sha256 FROM total").fetchall() != [(total,)]:
+        raise DamageError("runs or studies are missing or were added by something else than afor")
+    return Rows(runs, studies, cells)
+
+
+def _cells(connection: sqlite3.Connection) -> dict[str, list[CellRow]]:
+    cells: dict[str, list[CellRow]] = {}
+    for row in connection.execute(f"SELECT {CELL_COLUMNS} FROM cells ORDER BY study, position"):
+        cells.setdefault(row[0], []).append(row)
+    return cells
+
+
+def _read_first_schema(connection: sqlite3.Connection) -> Rows:
+    (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if verdict != "ok":
+        raise DamageError(verdict)
+    runs: dict[str, RunRow] = {}
+    specs: dict[str, dict[str, Any]] = {}
+    for *row, content in connection.execute(f"SELECT {RUN_COLUMNS}, content FROM runs"):
+        run = check_content(row, content)
+        runs[run.key] = (row[0], row[1], row[2], row[3], row[4], row[5])
+        specs[run.key] = run.spec
+    studies = dict(connection.execute("SELECT name, toml FROM studies ORDER BY name"))
+    cells = _cells(connection)
+    if extra := set(cells) - set(studies):
+        raise DamageError(f"it lists runs of a study that is not in it ({shown(min(extra))})")
+    for name, rows in cells.items():
+        check_plan(name, studies[name], rows, specs)
+    return Rows(runs, studies, cells)
+
+
+def check_content(row: Sequence[Any], content: bytes) -> FinishedRun:
+    """Return a run; DamageError when its content, or a column of it, is not what was written."""
+    key = shown(row[0])
+    try:
+        if hashlib.sha256(content).hexdigest() != row[5]:
+            raise DamageError(f"run {key} has other bytes than were written")
+        if tuple(row) != run_row(content):
+            raise DamageError(f"the row of run {key} is not what was written")
+        return decode(content)
+    except DamageError:
+        raise
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DamageError(f"run {key}: {error}") from None
+
+
+def check_plan(
+    study: str, toml: str, rows: Sequence[CellRow], specs: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Compare cells with their runs and the study file; DamageError when they differ."""
+    try:
+        parsed = parse_study(toml)
+    except (ConfigError, RecursionError):
+        parsed = None  # a study of another version; its specs must do
+    entries = {entry.name: entry for entry in parsed.optimizers} if parsed else {}
+    for row in rows:
+        spec = specs.get(row[7])
+        if spec is None:
+            continue  # not trained yet
+        try:
+            split = spec["split"]
+            said = (spec["data"]["dataset"], split["fold"], split["draw"], spec["optimizer"]["lr"])
+            is_same = said == (row[2], row[5], row[6], row[9])
+            is_same = is_same and row[4] == (f"{row[8]} lr={row[9]:g}" if row[10] else row[8])
+            if parsed is not None and row[8] in entries:
+                is_same = is_same and _is_best_entry(parsed, entries, row, spec)
+        except (KeyError, TypeError, ValueError):
+            is_same = False
+        if not is_same:
+            raise DamageError(f"the list of runs of study {shown(study)} is not what was written")
+
+
+def _is_best_entry(
+    parsed: Study, entries: Mapping[str, OptimizerEntry], row: CellRow, spec: Mapping[str, Any]
+) -> bool:
+    """Tell whether a spec is that of the backbone and of the optimizer entry a cell names."""
+    backbones = {b.name: b.use for b in parsed.backbones}
+    if backbones.get(row[3], row[3]) != spec["backbone"]["name"]:
+        return False
+
+    def settings_that_agree(entry: OptimizerEntry) -> int:
+        given, found = entry.settings, spec["optimizer"]["settings"]
+        seed = parsed.seed if entry.seed is None else entry.seed
+        agrees = entry.use == spec["optimizer"]["name"] and seed == spec["seed"]
+        agrees = agrees and all(k in found and found[k] == v for k, v in given.items())
+        return len(given) if agrees else -1
+
+    best = max(map(settings_that_agree, entries.values()))
+    is_used = entries[row[8]].use == spec["optimizer"]["name"]
+    return is_used and settings_that_agree(entries[row[8]]) == best
+
+
+def shown(text: object) -> str:
+    """Return the start of a name or key for a message."""
+    return ascii(text)[1:-1][:12] if isinstance(text, str) else "?"

@@ -1,0 +1,174 @@
+"""The file behind a store: its schema, how it is opened, and what is said when it cannot be."""
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+from afor.bench.common.errors import StoreError
+
+SCHEMA_VERSION = 2
+READABLE_VERSIONS = (1, 2)  # stores of schema 1 have no digests of their rows
+APPLICATION_ID = 0x41464F52  # "AFOR" in the file's header, so that `file` and we know it
+BUSY_S = 30.0
+
+# The content stands last: its length must not slow down those who read the other columns.
+TABLES = {
+    "runs": """CREATE TABLE runs (
+    key TEXT PRIMARY KEY,
+    status TEXT NOT NULL CHECK (status IN ('done', 'diverged', 'failed')),
+    reason TEXT NOT NULL,
+    elapsed_s REAL NOT NULL,
+    finished_at TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    row_sha256 TEXT NOT NULL,
+    content BLOB NOT NULL
+) STRICT, WITHOUT ROWID""",
+    "studies": """CREATE TABLE studies (
+    name TEXT PRIMARY KEY,
+    toml TEXT NOT NULL,
+    planned_at TEXT NOT NULL,
+    cells_sha256 TEXT NOT NULL,
+    row_sha256 TEXT NOT NULL
+) STRICT, WITHOUT ROWID""",
+    "cells": """CREATE TABLE cells (
+    study TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    dataset TEXT NOT NULL,
+    backbone TEXT NOT NULL,
+    optimizer TEXT NOT NULL,
+    fold INTEGER NOT NULL,
+    draw INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    entry TEXT NOT NULL,
+    rate REAL NOT NULL,
+    is_search INTEGER NOT NULL,
+    PRIMARY KEY (study, dataset, backbone, optimizer, fold, draw)
+) STRICT, WITHOUT ROWID""",
+    "total": """CREATE TABLE total (
+    sha256 TEXT NOT NULL
+) STRICT""",
+}
+# The total is the XOR of the digests of all rows of `runs` and `studies`: none of them can vanish.
+EMPTY_TOTAL = "0" * 64
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables of an empty store, inside a transaction of the caller."""
+    for statement in TABLES.values():
+        connection.execute(statement)
+    connection.execute("INSERT INTO total VALUES (?)", (EMPTY_TOTAL,))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def connect(path: Path, *, write: bool) -> sqlite3.Connection:
+    """Open an existing file and check what it is; StoreError says what to do when it is not one."""
+    if not path.is_file():
+        raise StoreError(f"There is no store {path}. `afor run` makes one; --store names another.")
+    if path.stat().st_size == 0:
+        raise StoreError(f"{path} is empty, it is not a store. Remove it to begin anew.")
+    if write and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        raise StoreError(f"{path} is read-only. Make file and folder writable, or name another.")
+    connection = None
+    try:
+        connection = sqlite3.connect(
+            _address(path, write=write), uri=True, timeout=BUSY_S, isolation_level=None
+        )
+        _check_identity(path, connection)
+        if write:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            connection.execute("PRAGMA synchronous = FULL")
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise damaged(path, verdict)
+    except (sqlite3.Error, UnicodeError, StoreError) as error:
+        if connection is not None:
+            connection.close()
+        raise explain(path, error) from error
+    return connection
+
+
+def create(path: Path) -> None:
+    """Make an empty store; the file appears complete or not at all."""
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)
+        connection = sqlite3.connect(temporary, isolation_level=None)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN")
+            make_tables(connection)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+        temporary.replace(path)
+    except (sqlite3.Error, OSError) as error:
+        with contextlib.suppress(OSError):  # the folder itself may be what is wrong
+            temporary.unlink(missing_ok=True)
+        raise explain(path, error) from error
+
+
+def explain(path: Path, error: BaseException) -> StoreError:
+    """Say what an error of SQLite or of the file system means for the user."""
+    if isinstance(error, StoreError):
+        return error
+    text = str(error)
+    if isinstance(error, UnicodeError):
+        return damaged(path, "a text in it is not UTF-8")
+    if isinstance(error, sqlite3.DatabaseError) and any(word in text for word in _DAMAGE):
+        return damaged(path, text)
+    if "full" in text or getattr(error, "errno", None) in (28, 122):  # ENOSPC, EDQUOT
+        return StoreError(
+            f"{path}: the disk is full. All runs written so far are safe; free some space and run "
+            f"the same command again."
+        )
+    if "readonly" in text or "read-only" in text.lower():
+        return StoreError(f"{path} is read-only. Make file and folder writable, or name another.")
+    return StoreError(
+        f"{path} cannot be used ({text}). Check the disk and the permissions, then run the same "
+        f"command again: nothing finished is lost."
+    )
+
+
+_DAMAGE = (
+    *("not a database", "malformed", "no such table", "no such column", "unsupported file format"),
+    *("Could not decode", "too big", "unknown encoding", "authorized"),
+)
+
+
+def damaged(path: Path, what: str) -> StoreError:
+    """Say that a file is broken and what to do."""
+    return StoreError(
+        f"{path} is damaged: {what[:300]}. Restore a copy, or extract the sound runs with "
+        f"`afor repair {path} --to NEW.db`, which says what is lost."
+    )
+
+
+def _check_identity(path: Path, connection: sqlite3.Connection) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise StoreError(f"{path} is a database of another program. Name another with --store.")
+    if version not in READABLE_VERSIONS:
+        raise StoreError(
+            f"{path} has schema {version}, this version of afor reads "
+            f"{' and '.join(map(str, READABLE_VERSIONS))}. "
+            f"Use the version of afor that wrote it, or name another store with --store."
+        )
+    schema = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+    if version == SCHEMA_VERSION and schema != TABLES:
+        raise damaged(path, "its tables are not those of a store")
+    if version != SCHEMA_VERSION and set(schema) - {"runs", "studies", "cells", "cells_by_key"}:
+        raise damaged(path, f"its tables are not those of a store of schema {version}")
+
+
+def _address(path: Path, *, write: bool) -> str:
+    address = path.resolve().as_uri()
+    if write:
+        return f"{address}?mode=rw"
+    # A reader of a store nobody writes needs no log; on a read-only disk it could not make one.
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    is_fixed = not has_log and not os.access(path.parent, os.W_OK)
+    return f"{address}?mode=ro&immutable=1" if is_fixed else f"{address}?mode=ro"

@@ -1,0 +1,6 @@
+"""Describe a study in TOML, check it, and plan its runs.
+
+`schema` reads and checks, `overrides` changes a study from the command line, `plan` lists the
+runs and their keys; `presets/` holds the studies that come with the package. Imports
+`training` and what it imports. Start reading at `schema.load_study`.
+"""

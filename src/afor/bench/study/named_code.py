@@ -1,0 +1,43 @@
+"""What a study or a run names that is not part of this package; a store may not start it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.study.schema import Study
+from afor.bench.training.execute import DEFAULT_TRAINER
+
+
+def names_in_study(study: Study) -> tuple[str, ...]:
+    """List what a study names that is not part of this package, each name once."""
+    trainer = [] if study.trainer == DEFAULT_TRAINER else [study.trainer]
+    entries = [entry.use for entry in (*study.backbones, *study.optimizers)]
+    return tuple(dict.fromkeys([*trainer, *(use for use in entries if ":" in use)]))
+
+
+def names_in_spec(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """List what the spec of a run names that is not part of this package, each name once."""
+
+    def text(table: str, key: str) -> str:
+        inside = spec.get(table)
+        return str(inside.get(key, "")) if isinstance(inside, Mapping) else ""
+
+    trainer = text("trainer", "source")
+    names = [trainer] if trainer not in ("", DEFAULT_TRAINER) else []
+    names += [n for n in (text("backbone", "name"), text("optimizer", "name")) if ":" in n]
+    return tuple(dict.fromkeys(names))
+
+
+def shown(names: Iterable[str]) -> str:
+    """Return names from a stranger's file as one line that is safe to print."""
+    return ", ".join(ascii(name[:80])[1:-1] for name in sorted(names))
+
+
+def refuse_stored_code(study: Study, where: str) -> None:
+    """Raise ConfigError when a study that was read from a store names code."""
+    if names := names_in_study(study):
+        raise ConfigError(
+            f"{where}: the study {study.name} in this store names code that is not part of afor: "
+            f"{shown(names)}. Nothing was imported. Add --trust if you know where the store and "
+            f"these modules come from."
+        )

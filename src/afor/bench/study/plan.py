@@ -1,0 +1,344 @@
+"""From a study to its runs: every run with all that decides its number, and the hash of that.
+
+A run's key is the SHA-256 of the canonical JSON of its *spec*: data fingerprint, preprocessing,
+subjects of the split, backbone and optimizer with all settings, seed, threads, dtype, device and
+the version of the numeric code. Paths, workers and engines have no part in it, nor have the names
+of the study, its backbones and its optimizers: a run that two studies share is trained once.
+"""
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.module_search import import_named
+from afor.bench.data.splits import Manifest, Split, make_splits
+from afor.bench.study.schema import (
+    BackboneEntry,
+    DatasetEntry,
+    OptimizerEntry,
+    Study,
+    paper_backbone,
+)
+from afor.bench.training.execute import DEFAULT_TRAINER
+
+if TYPE_CHECKING:
+    from afor.bench.data.window_source import WindowSource
+
+# Raise it when the training code gives other numbers for the same spec.
+NUMERICS = 1
+
+# A plan holds all its runs, each with the names of its subjects: more would fill the memory.
+MAX_RUNS = 200_000
+
+Spec = dict[str, Any]
+# The learning rate found by a search for (data set, backbone, optimizer entry).
+FindRate = Callable[[str, str, OptimizerEntry], float]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a study: its place in the grid, its spec and its key."""
+
+    dataset: str
+    backbone: str
+    optimizer: str  # the entry's name; with its learning rate in a search
+    fold: int
+    draw: int
+    key: str
+    spec: Spec
+    entry: str  # the optimizer entry without the learning rate
+    rate: float
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How many runs a study expects for one cell, so that tables can mark what is incomplete."""
+
+    dataset: str
+    backbone: str
+    optimizer: str
+    folds: int
+    draws: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a study in the order in which they are done, and where their windows are."""
+
+    study: Study
+    cells: tuple[Cell, ...]
+    manifests: Mapping[str, Manifest]
+    sources: Mapping[str, "WindowSource"]
+
+    def expected(self) -> list[Expected]:
+        """Count the folds and draws of each cell of the tables."""
+        return count_expected(
+            [(c.dataset, c.backbone, c.optimizer, c.fold, c.draw) for c in self.cells]
+        )
+
+
+def make_plan(
+    study: Study,
+    sources: Mapping[str, "WindowSource"],
+    find_rate: FindRate | None = None,
+) -> Plan:
+    """List the runs of a study, checked as far as that is possible without training.
+
+    `sources` holds the windows of each data set by its name in the study. Runs come fold by fold
+    with all backbones and optimizers together, so that an unfinished study is already balanced.
+    Raises ConfigError and LeakageError.
+    """
+    _check_parts(study, sources)
+    trainer = _user_code(study.trainer, "trainer", DEFAULT_TRAINER)
+    device = _device(study)
+    backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
+    manifests: dict[str, Manifest] = {}
+    cells: list[Cell] = []
+    for dataset in study.datasets:
+        source = sources[dataset.name]
+        manifest = make_splits(
+            dataset.name,
+            source.subjects,
+            study_seed=study.seed,
+            blocks=dataset.blocks,
+            draws=study.protocol.draws,
+            validation_share=study.protocol.validation_share,
+        )
+        manifests[dataset.name] = manifest
+        data = {
+            "dataset": dataset.name,  # decides seeds
+            "fingerprint": source.fingerprint,
+            "reader": dataset.use,
+            "preprocessing": source.settings.trial_settings(),
+            "window_samples": source.window_samples,
+            "stride_samples": source.stride_samples,
+        }
+        selected = _selected(study, manifest)
+        _check_size(study, len(cells), dataset.name, len(selected))
+        for split in selected:
+            for backbone in study.backbones:
+                for optimizer in study.optimizers:
+                    for label, rate in _rates(study, dataset, backbone, optimizer, find_rate):
+                        spec = _spec(study, dataset, split, optimizer, rate)
+                        spec |= {"data": data, "backbone": backbones[backbone.name]}
+                        spec |= {"device": device}
+                        spec |= {"trainer": trainer} if trainer else {}
+                        spec = json.loads(canonical(spec))  # as it comes back from the store
+                        cells.append(
+                            Cell(
+                                dataset.name,
+                                backbone.name,
+                                label,
+                                split.fold,
+                                split.draw,
+                                run_key(spec),
+                                spec,
+                                optimizer.name,
+                                rate,
+                            )
+                        )
+    cells.sort(key=lambda cell: (cell.draw, cell.fold))  # stable: the rest stays as listed
+    return Plan(study, tuple(cells), manifests, dict(sources))
+
+
+def run_key(spec: Spec) -> str:
+    """Return the SHA-256 of a spec's canonical JSON.
+
+    >>> run_key({"b": 1, "a": [0.1]}) == run_key({"a": [0.1], "b": 1})
+    True
+    """
+    return hashlib.sha256(canonical(spec).encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """Return the one JSON text of a value: sorted keys, no spaces, no NaN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def shard(cells: tuple[Cell, ...], number: int, of: int) -> tuple[Cell, ...]:
+    """Return every `of`-th run, starting with the `number`-th, counted from 1."""
+    if not 1 <= number <= of:
+        raise ConfigError(f"shard {number}/{of} does not exist: choose from 1/{of} to {of}/{of}.")
+    return cells[number - 1 :: of]
+
+
+def count_expected(cells: list[tuple[str, str, str, int, int]]) -> list[Expected]:
+    """Count folds and draws per (data set, backbone, optimizer), in the order of the cells."""
+    folds: dict[tuple[str, str, str], set[int]] = {}
+    draws: dict[tuple[str, str, str], set[int]] = {}
+    for dataset, backbone, optimizer, fold, draw in cells:
+        folds.setdefault((dataset, backbone, optimizer), set()).add(fold)
+        draws.setdefault((dataset, backbone, optimizer), set()).add(draw)
+    return [Expected(*cell, folds=len(folds[cell]), draws=len(draws[cell])) for cell in folds]
+
+
+def _spec(
+    study: Study, dataset: DatasetEntry, split: Split, optimizer: OptimizerEntry, rate: float
+) -> Spec:
+    training = study.training
+    decay = optimizer.weight_decay
+    return {
+        "code": NUMERICS,
+        "dtype": "float32",
+        "optimizer": {
+            "name": optimizer.use,
+            "lr": rate,
+            "weight_decay": training.weight_decay if decay is None else decay,
+            "settings": _optimizer_settings(optimizer, study.trainer),
+            **_user_code(optimizer.use, "optimizer"),
+        },
+        "seed": study.seed if optimizer.seed is None else optimizer.seed,
+        "split": {
+            "fold": split.fold,
+            "draw": split.draw,
+            "train": list(split.train),
+            "validation": list(split.validation),
+            "test": list(split.test),
+        },
+        "threads": study.threads,
+        "training": {
+            "batch_size": dataset.batch_size or training.batch_size,
+            "max_epochs": training.max_epochs,
+            "patience": training.patience,
+            "normalization": training.normalization,
+            "subjects_per_batch": training.subjects_per_batch,
+            "constraints": training.constraints,
+        },
+    }
+
+
+def _rates(
+    study: Study,
+    dataset: DatasetEntry,
+    backbone: BackboneEntry,
+    optimizer: OptimizerEntry,
+    find_rate: FindRate | None,
+) -> list[tuple[str, float]]:
+    """Return the label and the learning rate of each run: one, or one per value of the grid."""
+    if study.search is not None:
+        return [(f"{optimizer.name} lr={rate:g}", rate) for rate in sorted(study.search.grid)]
+    if optimizer.lr is not None:
+        return [(optimizer.name, optimizer.lr)]
+    if find_rate is not None:
+        return [(optimizer.name, find_rate(dataset.name, backbone.name, optimizer))]
+    by_paper_name = dataset.lr.get(paper_backbone(backbone.name), study.training.lr)
+    return [(optimizer.name, dataset.lr.get(backbone.name, by_paper_name))]
+
+
+def _selected(study: Study, manifest: Manifest) -> list[Split]:
+    """Return the splits to run; ConfigError for a fold or draw that does not exist."""
+    draws = range(study.protocol.draws)
+    folds = study.protocol.only_folds
+    only_draws = study.protocol.only_draws
+    wanted_folds = sorted(set(range(manifest.blocks) if folds is None else folds))
+    wanted_draws = sorted(set(draws if only_draws is None else only_draws))
+    splits = {(split.fold, split.draw): split for split in manifest.splits}
+    return [
+        splits.get((fold, draw)) or manifest.split(fold, draw)  # which says what there is
+        for fold in wanted_folds
+        for draw in wanted_draws
+    ]
+
+
+def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
+    """Raise ConfigError, before they are listed, when the runs of a data set are too many."""
+    rates = len(study.search.grid) if study.search else 1
+    runs = splits * len(study.backbones) * len(study.optimizers) * rates
+    if planned + runs > MAX_RUNS:
+        raise ConfigError(
+            f"{study.name} has {planned + runs} runs up to the data set {dataset}, a study has at "
+            f"most {MAX_RUNS}. Take fewer draws, folds, backbones or optimizers, or make several "
+            f"studies of it."
+        )
+
+
+def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
+    """Return the backbone with the settings it is built with, the defaults written out."""
+    defaults: dict[str, Any] = {}
+    added: tuple[str, ...] = ()
+    if trainer == DEFAULT_TRAINER:
+        from afor.bench.models.registry import ADDED_SETTINGS, BACKBONES
+
+        if entry.use in BACKBONES:
+            parameters = inspect.signature(BACKBONES[entry.use]).parameters.values()
+            defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        added = ADDED_SETTINGS.get(entry.use, ())
+    settings = {**defaults, **entry.settings}
+    return {
+        "name": entry.use,
+        "settings": {
+            key: value
+            for key, value in settings.items()
+            if key not in added or value != defaults[key]
+        },
+        **_user_code(entry.use, "backbone"),
+    }
+
+
+def _optimizer_settings(entry: OptimizerEntry, trainer: str) -> dict[str, Any]:
+    if trainer != DEFAULT_TRAINER:
+        return dict(entry.settings)
+    from afor.bench.optimizers.build import full_settings
+
+    return full_settings(entry.use, entry.settings)
+
+
+def _user_code(target: str, what: str, ours: str = "") -> Spec:
+    """Return the hash of the file behind a `module:name` that is not part of this package."""
+    module, separator, _ = target.partition(":")
+    if not separator or target == ours or module == "braindecode":
+        return {}
+    file = import_named(target, what).__file__
+    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+    return {"source": target, "source_sha256": digest}
+
+
+def _device(study: Study) -> str:
+    """Return the device itself, not "auto": another device gives other bits."""
+    if study.trainer != DEFAULT_TRAINER:
+        return study.device
+    from afor.bench.common.devices import pick_device
+
+    return str(pick_device(study.device))
+
+
+def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
+    """Try every backbone and optimizer once, without weights and without data."""
+    if study.trainer != DEFAULT_TRAINER:
+        from afor.bench.training.execute import resolve_trainer
+
+        resolve_trainer(study.trainer)
+        return  # another trainer gives names and settings a meaning of its own
+    import torch
+
+    from afor.bench.models.registry import BACKBONES, build_backbone, check_backbone
+    from afor.bench.optimizers.build import check_optimizer
+    from afor.bench.training.execute import input_shape
+
+    for optimizer in study.optimizers:
+        decay = optimizer.weight_decay
+        check_optimizer(
+            optimizer.use,
+            optimizer.settings,
+            weight_decay=study.training.weight_decay if decay is None else decay,
+        )
+    for backbone in study.backbones:
+        check_backbone(backbone.use, backbone.settings)
+        for source in sources.values():
+            try:
+                with torch.device("meta"):
+                    build_backbone(backbone.use, input_shape(source), **backbone.settings)
+            except (NotImplementedError, RuntimeError) as error:
+                if backbone.use in BACKBONES:
+                    raise ConfigError(
+                        f"Backbone {backbone.name!r} cannot be built for the windows of "
+                        f"{source.dataset}: {error}"
+                    ) from error
+                # a user's network that cannot be built without memory; its runs will tell

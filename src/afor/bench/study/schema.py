@@ -1,0 +1,363 @@
+"""A study: what is trained on what, read from TOML and checked before anything runs.
+
+    study = load_study("paper")            # a preset
+    study = load_study("my-study.toml")    # a file; `afor study paper > my-study.toml` starts one
+
+Every message about a bad value names the key, its line and the nearest valid key.
+"""
+
+import difflib
+import math
+import tomllib
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    ValidationError,
+    model_validator,
+)
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.module_search import look_beside
+from afor.bench.common.parameter_checks import show_value
+from afor.bench.study.toml_lines import line_of
+from afor.bench.training.execute import DEFAULT_TRAINER
+
+NETWORKS = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D, by their own publications
+AUTHORS = "_authors"  # ends the name of a network that is as the AFOR authors released it
+PAPER_BACKBONES = (*NETWORKS, *(f"{name}{AUTHORS}" for name in NETWORKS))
+
+# Limits far above any study of this kind. They turn a slip of the keyboard into a sentence instead
+# of a plan that never ends.
+MAX_FILE_BYTES = 10_000_000
+MAX_NESTING = 20
+MAX_THREADS = 1024
+MAX_DRAWS = 1000
+MAX_COUNT = 1_000_000  # of epochs, windows in a batch, subjects, folds
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$", max_length=80)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+BatchSize = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # batch norm needs two windows
+Index = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _Entry(_Table):
+    """A thing with a name of its own; `use` says what it is when the name does not."""
+
+    name: Name
+    use: Name = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_use(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "use" not in given and "name" in given:
+            return {**given, "use": given["name"]}
+        return given
+
+
+class DatasetEntry(_Entry):
+    """A data set with its preprocessing, its folds and what is trained on it in its own way."""
+
+    root: str = ""  # folder of the files; empty: NAME in $AFOR_DATA or ./data
+    options: dict[str, Any] = Field(default_factory=dict)
+    subjects: Annotated[list[str], Field(min_length=1)] | None = (
+        None  # those found; `complete = true` insists on all
+    )
+    exclude: list[str] = Field(default_factory=list)  # subjects left out, by name
+    complete: bool = False
+    # Test blocks; left out: one subject a fold.
+    blocks: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
+    batch_size: BatchSize | None = None
+    # By backbone; a rate for `eegnet` also serves `eegnet_authors`, unless that has its own.
+    lr: dict[str, Rate] = Field(default_factory=dict)
+
+
+class BackboneEntry(_Entry):
+    """A network with its settings."""
+
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class OptimizerEntry(_Entry):
+    """An optimizer with its settings; another `seed` makes a control of the same optimizer."""
+
+    settings: dict[str, Any] = Field(default_factory=dict)
+    lr: Rate | None = None
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    seed: NonNegativeInt | None = None
+
+
+class Training(_Table):
+    """What all runs share unless a data set or an optimizer says otherwise."""
+
+    lr: Rate = 1e-3
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4  # Sec. IV-C
+    batch_size: BatchSize = 64  # Sec. IV-C
+    max_epochs: Count = 200  # Sec. IV-C
+    patience: Count = 30  # Sec. IV-C
+    normalization: Literal["zscore", "window", "none"] = "zscore"
+    subjects_per_batch: Count | None = None
+    constraints: bool = True
+
+
+class Protocol(_Table):
+    """How subjects are split, and which folds and draws of that are run."""
+
+    draws: Annotated[int, Field(ge=1, le=MAX_DRAWS)] = 5  # Sec. IV-B
+    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.2  # Sec. IV-B
+    only_folds: Annotated[list[Index], Field(min_length=1)] | None = None
+    only_draws: Annotated[list[Index], Field(min_length=1)] | None = None
+
+
+class Search(_Table):
+    """Makes the study a search: every run once per learning rate of the grid."""
+
+    grid: Annotated[list[Rate], Field(min_length=1)]
+
+
+def _entries(given: Any) -> Any:
+    """Let a plain word stand for an entry of that name."""
+    if isinstance(given, list):
+        return [{"name": item} if isinstance(item, str) else item for item in given]
+    return given
+
+
+class Study(_Table):
+    """All of a study. Two files with the same content make the same runs."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
+    description: str = ""
+    seed: NonNegativeInt = 0
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = (
+        1  # torch threads of each run: part of the bits
+    )
+    device: str = "cpu"
+    trainer: str = DEFAULT_TRAINER
+    lr_from: str = ""  # a finished search: a study's name or the path of its store
+    training: Training = Training()
+    protocol: Protocol = Protocol()
+    search: Search | None = None
+    datasets: Annotated[list[DatasetEntry], Field(min_length=1), BeforeValidator(_entries)]
+    backbones: Annotated[list[BackboneEntry], Field(min_length=1), BeforeValidator(_entries)]
+    optimizers: Annotated[list[OptimizerEntry], Field(min_length=1), BeforeValidator(_entries)]
+
+
+def paper_backbone(name: str) -> str:
+    """Return the name under which the paper's tables have a backbone, for both families.
+
+    >>> paper_backbone("eegnet_authors"), paper_backbone("eegnet"), paper_backbone("my_authors")
+    ('eegnet', 'eegnet', 'my_authors')
+    """
+    stem = name.removesuffix(AUTHORS)
+    return stem if stem in NETWORKS else name
+
+
+def preset_names() -> list[str]:
+    """List the studies that come with the package."""
+    folder = resources.files("afor.bench.study") / "presets"
+    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name[-5:] == ".toml")
+
+
+def preset_text(name: str) -> str:
+    """Return a preset as the TOML a user may edit; ConfigError names the nearest."""
+    if name not in preset_names():
+        near = difflib.get_close_matches(name, preset_names(), n=1)
+        hint = f' Did you mean "{near[0]}"?' if near else ""
+        raise ConfigError(
+            f'There is no study "{name}".{hint} Accepted: the path of a TOML file, or one of '
+            f"{', '.join(preset_names())}."
+        )
+    return (resources.files("afor.bench.study") / "presets" / f"{name}.toml").read_text("utf-8")
+
+
+def study_text(name_or_path: str) -> tuple[str, str]:
+    """Return a study's TOML and what to call it in messages.
+
+    Modules that a file names may lie beside it from now on (`module_search.look_beside`).
+    """
+    if name_or_path in preset_names():
+        return preset_text(name_or_path), f"preset {name_or_path}"
+    path = Path(name_or_path)
+    try:
+        if path.suffix == ".toml" or path.is_file():
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise ConfigError(
+                    f"{path} has {path.stat().st_size} bytes, a study has at most {MAX_FILE_BYTES}."
+                )
+            look_beside(path)
+            return path.read_text("utf-8"), str(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be read as a study ({error}). Start one with "
+            f"`afor study demo > my-study.toml`."
+        ) from None
+    return preset_text(name_or_path), f"preset {name_or_path}"
+
+
+def load_study(name_or_path: str) -> Study:
+    """Read a preset or a file; raise ConfigError.
+
+    Modules that a file names are then found beside it as well, after everything installed.
+
+    >>> load_study("demo").name
+    'demo'
+    """
+    return parse_study(*study_text(name_or_path))
+
+
+def parse_study(text: str, where: str = "study") -> Study:
+    r"""Check the text of a study; raise ConfigError with the key, its line and the nearest key.
+
+    >>> parse_study("name = 'x'\nsede = 1")
+    Traceback (most recent call last):
+    afor.bench.common.errors.ConfigError: study, line 2: unknown key "sede". Did you mean "seed"?
+    """
+    return check_study(read_toml(text, where), where, text)
+
+
+def read_toml(text: str, where: str) -> dict[str, Any]:
+    """Read TOML; raise ConfigError for whatever is wrong with it."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(
+            f"{where} is nested too deeply: a study has at most {MAX_NESTING} levels of tables "
+            f"and lists."
+        ) from None
+    except ValueError as error:  # also an integer of thousands of digits
+        raise ConfigError(f"{where} is not valid TOML: {error}.") from None
+
+
+def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
+    """Check a study's content; lines are named where `text`, its TOML, is given."""
+    for path, value, reason in _unusable_values(content):
+        key = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
+        place = _place(where, text, path)
+        raise ConfigError(f"{place}: {key} = {show_value(value)} is not valid: {reason}.")
+    try:
+        study = Study.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, content, text, where)) from None
+    _check_names(study, text, where)
+    return study
+
+
+def _unusable_values(
+    content: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], Any, str]]:
+    """Yield what no setting can be, with its path and the reason: a study is stored as JSON."""
+    if isinstance(content, dict | list):
+        if len(path) >= MAX_NESTING:
+            yield path, content, f"tables and lists are nested at most {MAX_NESTING} deep"
+            return
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, value in items:
+            yield from _unusable_values(value, (*path, key))
+    elif isinstance(content, str):
+        if "\0" in content or (not content.isascii() and not _is_text(content)):
+            yield path, content, "text holds no NUL character and is valid UTF-8"
+    elif isinstance(content, int):
+        if not -(2**63) <= content < 2**63:
+            yield path, content, "a whole number must fit into 64 bits"
+    elif isinstance(content, float):
+        if not math.isfinite(content):
+            yield path, content, "a number must be finite"
+    else:  # TOML's dates and times
+        kinds = "text, numbers, true or false, lists and tables of these"
+        yield path, content, f"accepted are {kinds}; put a date in quotes"
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _explain(error: ValidationError, content: dict[str, Any], text: str, where: str) -> str:
+    # Of several faults the unknown key is told first: a missing key is often a misspelled one.
+    faults = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    first = faults[0]
+    path = _real_path(first["loc"], content, missing=first["type"] == "missing")
+    key = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
+    place = _place(where, text, path)
+    if first["type"] == "extra_forbidden":
+        accepted = _fields_at(path[:-1])
+        near = difflib.get_close_matches(str(path[-1]), accepted, n=1, cutoff=0.5)
+        hint = f'Did you mean "{near[0]}"?' if near else f"Accepted here: {', '.join(accepted)}."
+        return f'{place}: unknown key "{key}". {hint}'
+    if first["type"] == "missing":
+        return f'{place}: the key "{key}" is missing. `afor study demo` shows a complete study.'
+    message = first["msg"][0].lower() + first["msg"][1:]
+    return f"{place}: {key} = {show_value(first['input'])} is not valid: {message}."
+
+
+def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> tuple[str | int, ...]:
+    """Keep the parts of pydantic's place that are in the file, not its names of types."""
+    path: list[str | int] = []
+    here = content
+    for part in loc:
+        in_table = isinstance(here, dict) and part in here
+        in_list = isinstance(here, list) and isinstance(part, int) and part < len(here)
+        if in_table or in_list:
+            here = here[part]
+        elif not (missing and part == loc[-1]):
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _fields_at(path: Sequence[str | int]) -> list[str]:
+    tables: dict[str, type[BaseModel]] = {
+        "training": Training,
+        "protocol": Protocol,
+        "search": Search,
+        "datasets": DatasetEntry,
+        "backbones": BackboneEntry,
+        "optimizers": OptimizerEntry,
+    }
+    return list((tables[str(path[0])] if path else Study).model_fields)
+
+
+def _place(where: str, text: str, path: Sequence[str | int]) -> str:
+    line = line_of(text, path)
+    return f"{where}, line {line}" if line else where
+
+
+def _check_names(study: Study, text: str, where: str) -> None:
+    """Refuse a name given twice, and a learning rate for a backbone that is not there."""
+    for kind in ("datasets", "backbones", "optimizers"):
+        names = [entry.name for entry in getattr(study, kind)]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                place = _place(where, text, (kind, number))
+                raise ConfigError(
+                    f'{place}: {kind} has "{name}" twice. Give the second another '
+                    f'name and say what it is with use = "{name}".'
+                )
+    backbones = [backbone.name for backbone in study.backbones]
+    # A rate for a backbone of the paper that the study leaves out is no mistake.
+    backbones += [name for name in PAPER_BACKBONES if name not in backbones]
+    for number, dataset in enumerate(study.datasets):
+        for name in dataset.lr:
+            if name not in backbones:
+                place = _place(where, text, ("datasets", number, "lr", name))
+                near = difflib.get_close_matches(name, backbones, n=1, cutoff=0.5)
+                hint = f' Did you mean "{near[0]}"?' if near else ""
+                raise ConfigError(
+                    f'{place}: datasets.{number + 1}.lr has "{name}", which is no '
+                    f"backbone of this study.{hint} Accepted: {', '.join(backbones)}."
+                )

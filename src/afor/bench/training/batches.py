@@ -1,0 +1,176 @@
+"""From a window source and one side of a split to batches whose subjects are checked every time."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import ConfigError, DataError, LeakageError
+from afor.bench.training.run_spec import Normalization
+
+Normalize = Callable[[torch.Tensor], torch.Tensor]
+
+# Below this a channel counts as flat and is only centred. Far under any EEG in volts.
+FLAT = 1e-12
+
+
+class WindowSource(Protocol):
+    """All windows of a dataset, addressed by one running number."""
+
+    @property
+    def subjects(self) -> Sequence[str]:
+        """Return the names of the subjects."""
+
+    @property
+    def subject_codes(self) -> NDArray[np.int64]:
+        """Return the subject of each window as a position in `subjects`."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Return the class of each window."""
+
+    @property
+    def trial_ids(self) -> NDArray[np.int64]:
+        """Return the trial of each window, numbered through the whole dataset."""
+
+    @property
+    def n_classes(self) -> int:
+        """Return the number of classes."""
+
+    def channel_statistics(
+        self, subjects: Iterable[str]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return each channel's mean and standard deviation over these subjects."""
+
+    def gather(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return windows as (n, channels, samples), a new array in the order asked for."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Windows with their labels and the people they come from."""
+
+    inputs: torch.Tensor  # float32 (n, channels, samples)
+    labels: torch.Tensor  # int64 (n,)
+    subjects: NDArray[np.int64]  # (n,) positions in the source's subjects
+
+
+class Side:
+    """The windows of one side of a split. A window of anybody else raises LeakageError."""
+
+    def __init__(
+        self,
+        role: str,
+        source: WindowSource,
+        names: Sequence[str],
+        normalize: Normalize,
+        device: torch.device,
+    ) -> None:
+        unknown = sorted(set(names) - set(source.subjects))
+        if unknown:
+            raise DataError(
+                f"{role}: the data has no subject {', '.join(unknown)}. "
+                f"It has {', '.join(source.subjects)}; make the splits again from these."
+            )
+        self.role = role
+        self._source = source
+        self._allowed = np.array([name in set(names) for name in source.subjects])
+        self._labels = torch.tensor(source.labels)
+        self._normalize = normalize
+        self._device = device
+        self.indices = np.flatnonzero(self._allowed[source.subject_codes])
+        if self.indices.size == 0:
+            raise DataError(f"{role}: subjects {', '.join(names)} have no windows.")
+
+    def load(self, indices: NDArray[np.int64]) -> Batch:
+        """Read these windows, normalised and on the device."""
+        codes = self._source.subject_codes[indices]
+        if not self._allowed[codes].all():
+            stranger = self._source.subjects[int(codes[~self._allowed[codes]][0])]
+            raise LeakageError(
+                f"a {self.role} batch holds a window of subject {stranger}, who is not one of "
+                f"the {self.role} subjects. This is a fault in the order of the batches."
+            )
+        inputs = torch.from_numpy(self._source.gather(indices)).to(self._device)
+        labels = self._labels[torch.from_numpy(indices)].to(self._device)
+        return Batch(self._normalize(inputs), labels, codes)
+
+    def in_order(self, batch_size: int) -> Iterator[Batch]:
+        """Yield all windows of this side, in the order of the source."""
+        for start in range(0, len(self.indices), batch_size):
+            yield self.load(self.indices[start : start + batch_size])
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Return the class of each window of this side."""
+        return self._source.labels[self.indices]
+
+    @property
+    def trial_ids(self) -> NDArray[np.int64]:
+        """Return the trial of each window of this side."""
+        return self._source.trial_ids[self.indices]
+
+    @property
+    def subject_codes(self) -> NDArray[np.int64]:
+        """Return the subject of each window of this side."""
+        return self._source.subject_codes[self.indices]
+
+
+def make_normalize(
+    kind: Normalization, source: WindowSource, train: Sequence[str], device: torch.device
+) -> Normalize:
+    """Return the function that normalises a batch in place; only `train` is ever looked at."""
+    if kind == "none":
+        return lambda inputs: inputs
+    if kind == "window":
+        return _normalize_window
+    if kind != "zscore":
+        raise ConfigError(f'normalization "{kind}" is not known. Accepted: zscore, window, none.')
+    mean, deviation = source.channel_statistics(train)
+    scale = np.where(deviation > FLAT, 1.0 / np.maximum(deviation, FLAT), 1.0)
+    shift_t, scale_t = (
+        torch.tensor(values, dtype=torch.float32, device=device)[:, None]
+        for values in (mean, scale)
+    )
+    return lambda inputs: inputs.sub_(shift_t).mul_(scale_t)
+
+
+def _normalize_window(inputs: torch.Tensor) -> torch.Tensor:
+    deviation, mean = torch.std_mean(inputs, dim=-1, keepdim=True, correction=0)
+    return inputs.sub_(mean).div_(torch.where(deviation > FLAT, deviation, 1.0))
+
+
+def epoch_batches(
+    side: Side, batch_size: int, seed: int, subjects_per_batch: int | None = None
+) -> list[NDArray[np.int64]]:
+    """Shuffle the windows of a side into the batches of one epoch.
+
+    Every window comes up once; a last batch of a single window is left out, because batch norm
+    cannot train on it. With `subjects_per_batch` the subjects are grouped at random, that many at
+    a time, and no batch mixes groups. Inside a batch windows stand in the order of the source,
+    which makes reading faster and changes nothing else.
+    """
+    rng = np.random.default_rng(seed)
+    if subjects_per_batch is None:
+        groups = [side.indices]
+    else:
+        codes = rng.permutation(np.unique(side.subject_codes))
+        groups = [
+            side.indices[np.isin(side.subject_codes, codes[i : i + subjects_per_batch])]
+            for i in range(0, len(codes), subjects_per_batch)
+        ]
+    batches = [batch for group in groups for batch in _cut(rng, group, batch_size)]
+    if subjects_per_batch is not None:
+        batches = [batches[i] for i in rng.permutation(len(batches))]
+    return batches
+
+
+def _cut(
+    rng: np.random.Generator, indices: NDArray[np.int64], batch_size: int
+) -> list[NDArray[Any]]:
+    order = rng.permutation(indices)
+    batches = [np.sort(order[i : i + batch_size]) for i in range(0, len(order), batch_size)]
+    return batches[:-1] if len(batches[-1]) == 1 and len(order) > 1 else batches

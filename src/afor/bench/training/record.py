@@ -1,0 +1,145 @@
+"""What a run leaves behind, and how it is written as bytes. Nothing here imports torch."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from afor.bench.training.metrics import Metrics
+
+Status = Literal["done", "diverged", "failed"]
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of the history."""
+
+    train_loss: float  # mean over the epoch's batches, while training
+    validation_loss: float
+    validation_accuracy: float
+    train_s: float
+    validation_s: float
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What came out. A diverged run has no test result: its test data was never touched."""
+
+    status: Literal["done", "diverged"]
+    reason: str  # empty when done
+    history: tuple[Epoch, ...]
+    best_epoch: int | None  # position in the history
+    test: Metrics | None  # per window
+    test_trials: Metrics | None  # per trial, by mean logits
+    train_class_counts: tuple[int, ...]
+    parameters: int
+    steps: int
+    traces: Mapping[str, Mapping[str, list[float]]]  # AFOR's controller; {} for the others
+    device: str
+    elapsed_s: float
+    beta2_by_tensor: Mapping[str, float] = field(default_factory=dict)  # AFOR's mean over all steps
+
+    def numbers(self) -> dict[str, object]:
+        """Return all that must be the same, bit by bit, when the run is repeated."""
+        epochs = [(e.train_loss, e.validation_loss, e.validation_accuracy) for e in self.history]
+        return {
+            "status": self.status,
+            "reason": self.reason,
+            "history": epochs,
+            "best_epoch": self.best_epoch,
+            "test": self.test,
+            "test_trials": self.test_trials,
+            "steps": self.steps,
+            "traces": self.traces,
+            "beta2_by_tensor": self.beta2_by_tensor,
+        }
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that has ended, well or not."""
+
+    key: str
+    status: Status
+    reason: str  # empty when done
+    spec: dict[str, Any]
+    record: RunRecord | None  # None when failed
+    traceback: str
+    environment: dict[str, str]
+    finished_at: str  # UTC
+    elapsed_s: float
+
+
+def encode(run: FinishedRun) -> bytes:
+    """Return a run as JSON. Numbers come back bit by bit; NaN of a trace stays NaN."""
+    return json.dumps({"format": FORMAT, **asdict(run)}, separators=(",", ":")).encode()
+
+
+def decode(content: bytes | str) -> FinishedRun:
+    """Read what `encode` wrote; ValueError when it is something else.
+
+    Types are checked, and that the parts fit each other, so that tables and exports may rely on it.
+    """
+    try:
+        stored = _STORED_RUN.validate_json(content, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        reason = f"{place}: {first['msg']}" if place else first["msg"]
+        raise ValueError(f"not a finished run ({reason})") from None
+    if stored.format != FORMAT:
+        raise ValueError("a run of another format")
+    run = FinishedRun(**{field.name: getattr(stored, field.name) for field in fields(FinishedRun)})
+    if fault := _fault(run):
+        raise ValueError(f"not a finished run ({fault})")
+    return run
+
+
+@dataclass(frozen=True)
+class _StoredRun(FinishedRun):
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    format: int
+
+
+_STORED_RUN = TypeAdapter(_StoredRun)
+
+
+def _fault(run: FinishedRun) -> str:
+    """Say which part of a run does not fit the others; nothing when all fit."""
+    split, data = run.spec.get("split"), run.spec.get("data")
+    tested = split.get("test") if isinstance(split, dict) else None
+    if not (isinstance(tested, list) and tested and all(isinstance(name, str) for name in tested)):
+        return "spec.split.test is no list of subjects"
+    if not (isinstance(data, dict) and isinstance(data.get("fingerprint"), str)):
+        return "spec.data.fingerprint is missing"
+    record = run.record
+    if (record is None) != (run.status == "failed"):
+        return f"a {run.status} run {'without' if record is None else 'with'} a record"
+    if record is None:
+        return ""
+    if record.status != run.status:
+        return f"a {run.status} run whose record is {record.status}"
+    if record.best_epoch is not None and not 0 <= record.best_epoch < len(record.history):
+        return f"best_epoch {record.best_epoch} of {len(record.history)} epochs"
+    if (record.test is None) != (run.status != "done"):
+        return f"a {run.status} run {'without' if record.test is None else 'with'} a test result"
+    for test in (record.test, record.test_trials):
+        if test is None:
+            continue
+        counts = [count for row in test.confusion for count in row]
+        if (
+            any(len(row) != len(test.confusion) for row in test.confusion)
+            or min(counts, default=-1) < 0
+        ):
+            return "confusion is no square table of counts"
+        if sum(counts) != test.n or test.n < 1:
+            return f"confusion counts {sum(counts)} windows or trials, n is {test.n}"
+        if len(record.train_class_counts) != len(test.confusion):
+            return (
+                f"{len(record.train_class_counts)} classes to train, {len(test.confusion)} to test"
+            )
+    return ""

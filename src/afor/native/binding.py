@@ -1,0 +1,368 @@
+"""The native path: binds the compiled kernel, says why when it cannot be used.
+
+`Plan` is the list of addresses the kernel works on, each with the storage it lies in. `is_native`
+decides whether tensors may be handed to the kernel at all (dtypes, shapes, strides, device); the
+kernel itself checks, before it touches anything, that each address lies inside its storage with
+room for all elements. Building a plan takes longer than a step on a small network; `group_plan.py`
+keeps it between steps.
+"""
+
+import ctypes
+import functools
+import importlib.util
+import os
+import sys
+import warnings
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from afor.control import FIELDS, ControlSettings
+
+ABI = 3
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+_SETTINGS = 18  # numbers in `struct settings`
+STATE = ("exp_avg", "exp_avg_sq", "control", "step")
+ARRAYS = ("param", "grad", *STATE)  # the arrays of addresses, in the order of the kernel
+ISA_VARIABLE = "AFOR_KERNEL_ISA"
+
+
+# ------------------------------------------------------------------------------- the library
+
+
+class _PlanStruct(ctypes.Structure):
+    """The beginning of `struct plan` in kernel.c."""
+
+    _fields_ = (
+        ("tensors", ctypes.c_int64),
+        ("chunks", ctypes.c_int64),
+        ("dtype", ctypes.c_int64),
+        ("numel", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ARRAYS),
+        ("storage", ctypes.c_void_p),
+        ("storage_bytes", ctypes.c_void_p),
+        ("settings", ctypes.c_void_p),
+    )
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | str:
+    """Return the loaded kernel, or why there is none."""
+    spec = importlib.util.find_spec("afor.native._kernel")
+    if spec is None or spec.origin is None:
+        return (
+            "the native kernel was not built when afor was installed (no working C compiler was "
+            "found); install a C compiler and reinstall afor"
+        )
+    try:
+        library = ctypes.CDLL(spec.origin)
+        found = library.afor_abi()
+    except (OSError, AttributeError) as error:
+        return f"the native kernel {spec.origin} does not load: {error}"
+    if found != ABI:
+        return (
+            f"the native kernel {spec.origin} is of another version (interface {found}, expected "
+            f"{ABI}); reinstall afor"
+        )
+    _bind(library)
+    problem = _select(library, os.environ.get(ISA_VARIABLE, ""))
+    if problem is not None:
+        warnings.warn(f"AFOR runs without its native kernel: {problem}", stacklevel=2)
+        return problem
+    return library
+
+
+def _select(library: ctypes.CDLL, name: str) -> str | None:
+    """Use the named instruction set, or the best with an empty name; return what is wrong."""
+    outcome = library.afor_select(os.fsencode(name))
+    if outcome == 0:
+        return None
+    names = ", ".join(_instruction_sets(library))
+    if outcome == 1:
+        return (
+            f"{ISA_VARIABLE}={name} names no instruction set of this native kernel; it has {names} "
+            "(unset the variable to use the best one)"
+        )
+    return (
+        f"{ISA_VARIABLE}={name} names an instruction set that this processor does not have; unset "
+        f"the variable to use the best one that it has of {names}"
+    )
+
+
+def _instruction_sets(library: ctypes.CDLL) -> list[str]:
+    """Return the names of the instruction sets in the kernel, best first."""
+    names: list[str] = []
+    while (name := library.afor_set(len(names))) is not None:
+        names.append(name.decode())
+    return names
+
+
+def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Declare the arguments of the kernel's functions."""
+    library.afor_plan_new.restype = ctypes.c_void_p
+    library.afor_plan_new.argtypes = [
+        ctypes.c_int64,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_void_p,
+    ]
+    library.afor_plan_free.argtypes = [ctypes.c_void_p]
+    library.afor_plan_free.restype = None
+    library.afor_step.argtypes = [ctypes.c_void_p]
+    library.afor_step.restype = ctypes.c_int64
+    library.afor_select.argtypes = [ctypes.c_char_p]
+    library.afor_select.restype = ctypes.c_int
+    library.afor_selected.argtypes = []
+    library.afor_selected.restype = ctypes.c_char_p
+    library.afor_set.argtypes = [ctypes.c_int]
+    library.afor_set.restype = ctypes.c_char_p
+    return library
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def unavailable_reason() -> str | None:
+    """Return why the native CPU kernel cannot be used, or None when it can.
+
+    >>> reason = unavailable_reason()
+    >>> reason is None or "kernel" in reason
+    True
+    """
+    library = _library()
+    return library if isinstance(library, str) else None
+
+
+def instruction_set() -> str | None:
+    """Return the instruction set of the native kernel in use, or None without a kernel.
+
+    It is the best one of the processor (``avx512``, ``avx2`` or ``default``) unless the environment
+    variable ``AFOR_KERNEL_ISA`` names another when the kernel is first used. All give the same
+    numbers.
+
+    >>> instruction_set() in ("avx512", "avx2", "default", None)
+    True
+    """
+    library = _library()
+    return None if isinstance(library, str) else library.afor_selected().decode()
+
+
+@functools.cache
+def _team() -> int | None:
+    """Return the address of the function that runs a task on torch's own threads, if it has one.
+
+    A second pool of threads would compete with torch's for the cores.
+    """
+    if sys.platform != "linux" or "OpenMP" not in torch.__config__.parallel_info():
+        return None
+    try:
+        return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value
+    except (OSError, AttributeError):
+        return None
+
+
+# ---------------------------------------------------------------------------------- the plan
+
+
+class Plan:
+    """Addresses and storages of the tensors of one call, all of one dtype, in kernel memory.
+
+    The plan keeps the storages of parameters and state alive, so their memory cannot be given to
+    somebody else while the kernel knows its address.
+    """
+
+    def __init__(self, params: Sequence[Tensor], state: Sequence[Sequence[Tensor]]) -> None:
+        library = _library()
+        if isinstance(library, str):
+            raise RuntimeError(library)
+        n = len(params)
+        sizes = (ctypes.c_int64 * n)(*(p.numel() for p in params))
+        handle = library.afor_plan_new(n, sizes, DTYPES[params[0].dtype], _team())
+        if not handle:
+            raise MemoryError(f"no memory for the plan of {n} tensors")
+        self._finalizer = weakref.finalize(self, library.afor_plan_free, handle)
+        self._library_step = functools.partial(library.afor_step, handle)
+        struct = _PlanStruct.from_address(handle)
+        addresses = ctypes.c_uint64 * n
+        width = ctypes.sizeof(addresses)
+        self.grads = addresses.from_address(struct.grad)
+        self.grad_storages = addresses.from_address(struct.storage + width)
+        self.grad_storage_bytes = addresses.from_address(struct.storage_bytes + width)
+        self._settings = (ctypes.c_double * _SETTINGS).from_address(struct.settings)
+        self.storages: list[torch.UntypedStorage] = []
+        for position, name in enumerate(ARRAYS):
+            if name == "grad":
+                continue
+            tensors = params if name == "param" else state[STATE.index(name)]
+            storages = [t.untyped_storage() for t in tensors]
+            addresses.from_address(getattr(struct, name))[:] = [t.data_ptr() for t in tensors]
+            offset = position * width
+            addresses.from_address(struct.storage + offset)[:] = [s.data_ptr() for s in storages]
+            room = addresses.from_address(struct.storage_bytes + offset)
+            room[:] = [s.nbytes() for s in storages]
+            self.storages += storages
+        self.storage_bytes = [s.nbytes() for s in self.storages]
+        self.written: tuple[tuple[float, ...], int] = ((), 0)
+
+    def write_grads(self, addresses: Sequence[Any], storages: list[torch.UntypedStorage]) -> None:
+        """Hand the gradients of the next step to the kernel."""
+        self.grads[:] = list(addresses)
+        self.grad_storages[:] = list(map(storage_address, storages))
+        self.grad_storage_bytes[:] = list(map(storage_size, storages))
+
+    def write_settings(self, settings: tuple[float, ...], threads: int) -> None:
+        """Hand the settings of the next steps to the kernel."""
+        self._settings[:] = [*settings, threads]
+        self.written = (settings, threads)
+
+    def step(self) -> None:
+        """Take a step.
+
+        Raises:
+            RuntimeError: A tensor does not lie inside its storage; nothing has been changed.
+
+        """
+        misfit = self._library_step()
+        if misfit:
+            tensor, array = divmod(misfit - 1, len(ARRAYS))
+            raise RuntimeError(
+                f"AFOR: {ARRAYS[array]} of tensor {tensor} of its group is larger than its "
+                "storage, which was resized; nothing was changed. Give the tensor a storage of "
+                "its own (tensor.clone()) and step again"
+            )
+
+
+storage_address = torch.UntypedStorage.data_ptr
+storage_size = torch.UntypedStorage.nbytes
+
+
+def kernel_settings(
+    s: ControlSettings, lr: float, weight_decay: float, grad_factor: float
+) -> tuple[float, ...]:
+    """Return the numbers of `struct settings`, in its order, but for the threads."""
+    return (
+        lr, weight_decay, grad_factor,
+        s.beta1, s.beta2, s.eps, s.beta2_min, s.direction_weight, s.direction_decay,
+        s.warmup_steps, s.fast_channel, s.normalization == "self", s.fixed_mean, s.fixed_scale,
+        s.zscore_clip, s.correction == "cumulative", s.statistics == "calibrated",
+    )  # fmt: skip
+
+
+def is_native(param: Tensor, grad: Tensor, state: Sequence[Tensor]) -> bool:
+    """Tell whether the kernel can work on a parameter as it lies in memory.
+
+    Args:
+        param: the parameter.
+        grad: its gradient, in any layout: it is copied where its strides are not the parameter's.
+        state: its exp_avg, exp_avg_sq, control and step.
+
+    """
+    exp_avg, exp_avg_sq, control, step = state
+    wide = torch.float64 if param.dtype == torch.float64 else torch.float32
+    return (
+        param.device.type == "cpu"
+        and all(t.device.type == "cpu" and t.layout == torch.strided for t in (grad, *state))
+        and param.dtype in DTYPES
+        and grad.dtype == param.dtype
+        and exp_avg.dtype == exp_avg_sq.dtype == control.dtype == wide
+        and step.dtype == torch.float32
+        and param.layout == torch.strided
+        and param.shape == grad.shape == exp_avg.shape == exp_avg_sq.shape
+        and param.stride() == exp_avg.stride() == exp_avg_sq.stride()
+        and control.numel() == len(FIELDS)
+        and control.is_contiguous()
+        and step.numel() == 1
+        # dynamo cannot trace is_neg, nor does it hand out tensors with a pending negation
+        and (torch.compiler.is_compiling() or not any(t.is_neg() for t in (param, *state)))
+        and _is_dense(param)
+    )
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Tell whether the elements fill a block of memory, in any order, without overlap."""
+    expected = 1
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+# ---------------------------------------------------------------------------------- the step
+
+
+def fused_afor(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    controls: list[Tensor],
+    state_steps: list[Tensor],
+    *,
+    settings: ControlSettings,
+    lr: float | Tensor,
+    weight_decay: float,
+    maximize: bool = False,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> list[list[Tensor]] | None:
+    """Take one step natively; return the lists of what the kernel cannot take, if anything.
+
+    ``grad_scale`` and ``found_inf`` are those of GradScaler: gradients are divided by the first,
+    and nothing happens when the second is not zero. The gradients returned are those to descend.
+    """
+    reason = unavailable_reason()
+    if reason is not None:
+        raise RuntimeError(f"fused=True cannot be used: {reason}")
+    if found_inf is not None and found_inf.item() != 0.0:
+        return None
+    factor = -1.0 if maximize else 1.0
+    if grad_scale is not None:
+        factor /= grad_scale.item()
+    rows = list(zip(params, grads, exp_avgs, exp_avg_sqs, controls, state_steps, strict=True))
+    native = [is_native(p, grad, state) for p, grad, *state in rows]
+    numbers = [float(x) for x in kernel_settings(settings, 0.0, weight_decay, factor)]
+    rate = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=torch.float64)
+    for dtype in dict.fromkeys(p.dtype for p, ok in zip(params, native, strict=True) if ok):
+        part = [row for row, ok in zip(rows, native, strict=True) if ok and row[0].dtype == dtype]
+        torch.ops.afor.step(*map(list, zip(*part, strict=True)), rate, numbers)
+    rest = [row for row, ok in zip(rows, native, strict=True) if not ok]
+    if not rest:
+        return None
+    left = list(map(list, zip(*rest, strict=True)))
+    if factor != 1.0:
+        left[1] = [grad * factor for grad in left[1]]
+    return left
+
+
+@torch.library.custom_op(
+    "afor::step",
+    mutates_args=("params", "exp_avgs", "exp_avg_sqs", "controls", "state_steps"),
+    device_types="cpu",
+    schema=(  # torch 2.6 cannot read `list[Tensor]`
+        "(Tensor(a0!)[] params, Tensor[] grads, Tensor(a2!)[] exp_avgs, Tensor(a3!)[] exp_avg_sqs, "
+        "Tensor(a4!)[] controls, Tensor(a5!)[] state_steps, Tensor lr, float[] numbers) -> ()"
+    ),
+)
+def _step_operator(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    controls: list[Tensor],
+    state_steps: list[Tensor],
+    lr: Tensor,
+    numbers: list[float],
+) -> None:
+    """Take one step on tensors of one dtype; what `torch.compile` and profilers see."""
+    laid_out = [
+        g.resolve_neg() if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
+        for p, g in zip(params, grads, strict=True)
+    ]
+    plan = Plan(params, (exp_avgs, exp_avg_sqs, controls, state_steps))
+    plan.write_grads([g.data_ptr() for g in laid_out], [g.untyped_storage() for g in laid_out])
+    plan.write_settings((lr.item(), *numbers[1:]), torch.get_num_threads())
+    plan.step()

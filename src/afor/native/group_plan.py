@@ -1,0 +1,169 @@
+"""A plan of the kernel for a whole parameter group, kept between steps.
+
+Before each step it is checked that nothing the plan points to has been replaced, reshaped or
+resized: parameters and state are the same objects at the same addresses, in storages (which the
+plan keeps alive) of the same size; parameters and gradients have the same dtypes, shapes and
+strides; the kernel checks that all of it lies inside the storages. On a small network this takes
+longer than the kernel, so the checks run in loops of the interpreter's own, over lists.
+"""
+
+from collections.abc import Callable
+from itertools import chain
+from operator import attrgetter, is_
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+
+from afor.control import control_settings
+from afor.native.binding import (
+    STATE,
+    Plan,
+    is_native,
+    kernel_settings,
+    storage_size,
+    unavailable_reason,
+)
+from afor.torch_private import LayoutGuard, layout_guard
+
+if TYPE_CHECKING:
+    from afor.optimizer import AFOR
+
+
+class GroupPlan:
+    """The plan of a parameter group and what it was made from."""
+
+    def __init__(self, optimizer: "AFOR", group: dict[str, Any]) -> None:
+        self.group = group
+        self.params = list(group["params"])
+        self.states = [optimizer.state[p] for p in self.params]
+        self.all_states = list(optimizer.state.values())
+        self.state_tensors = list(_values(self.states))
+        self.addresses = list(map(_address, chain(self.params, self.state_tensors)))
+        self.layouts = [list(map(get, self.params)) for get in _LAYOUT]
+        self.contiguous = all(map(_is_contiguous, self.params))
+        self.plan = Plan(self.params, [[s[name] for s in self.states] for name in STATE])
+        self.guard: LayoutGuard | None = None
+        self.options: list[Any] = []  # values of the group that `settings` were read from
+        self.settings: tuple[float, ...] = ()
+
+    @classmethod
+    def build(cls, optimizer: "AFOR", group: dict[str, Any]) -> "GroupPlan | None":
+        """Return a plan when the kernel can take every parameter of the group as it is."""
+        params = group["params"]
+        if unavailable_reason() is not None or len({p.dtype for p in params}) != 1:
+            return None
+        if any(p.grad is None for p in params):
+            return None
+        for p in params:
+            state = optimizer.state[p]
+            plain = type(p) in (Tensor, torch.nn.Parameter) and state.keys() == set(STATE)
+            if not plain or not is_native(p, p.grad, [state[name] for name in STATE]):
+                return None
+        return cls(optimizer, group)
+
+    @staticmethod
+    def serves(group: dict[str, Any]) -> bool:
+        """Tell whether the options of a group ask for the kernel."""
+        if group["variant"] != "paper" or group["differentiable"]:
+            return False
+        return bool(group["fused"]) or (group["fused"] is None and group["foreach"] is None)
+
+    def run(self, optimizer: "AFOR") -> bool:
+        """Take a step; return False, having done nothing, when anything is not as it was.
+
+        All in one piece: on a small network, after a backward pass, a further call costs about as
+        much as what it would check.
+        """
+        group, params = self.group, self.params
+        if not (self.options and all(map(is_, self.options, group.values()))):
+            if not self.serves(group):
+                return False
+            self._read_options()
+        listed, states = group["params"], optimizer.state
+        current = list(_values(self.states))
+        if not (
+            len(listed) == len(params)
+            and all(map(is_, listed, params))
+            and len(states) == len(self.all_states)
+            and all(map(is_, states.values(), self.all_states))
+            and len(current) == len(self.state_tensors)
+            and all(map(is_, current, self.state_tensors))
+        ):
+            return False
+
+        grads = list(map(_grad, params))
+        try:
+            addresses = list(map(_address, chain(params, self.state_tensors, grads)))
+            storages = list(map(_storage, grads))
+            if self.guard is None or not self.guard.check(*params, *grads):
+                if not self._has_layouts(grads):
+                    return False
+                self.guard = layout_guard([*params, *grads])
+        except (TypeError, RuntimeError):  # no gradient, or not a dense one
+            return False
+        plan, known = self.plan, len(self.addresses)
+        if addresses[:known] != self.addresses:
+            return False
+        if list(map(storage_size, plan.storages)) != plan.storage_bytes:
+            return False
+
+        settings = self.settings
+        found_inf = optimizer.__dict__.get("found_inf")
+        if found_inf is not None:  # GradScaler is at work
+            if found_inf.item() != 0.0:
+                return True
+            grad_scale = optimizer.__dict__.get("grad_scale")
+            if grad_scale is not None:  # None after `unscale_`
+                settings = self._settings(1.0 / grad_scale.item())
+        threads = torch.get_num_threads()
+        plan.write_grads(addresses[known:], storages)
+        if plan.written[0] is not settings or plan.written[1] != threads:
+            plan.write_settings(settings, threads)
+        plan.step()
+        increment_version(params)  # as any in-place operator does
+        return True
+
+    def _has_layouts(self, grads: list[Tensor]) -> bool:
+        """Tell whether params and grads have the dtypes, shapes and strides of the plan."""
+        if [list(map(get, self.params)) for get in _LAYOUT] != self.layouts:
+            return False
+        *layouts, strides = self.layouts
+        if [list(map(get, grads)) for get in _LAYOUT[:-1]] != layouts:
+            return False
+        if self.contiguous:
+            return all(map(_is_contiguous, grads))
+        return list(map(_stride, grads)) == strides
+
+    def _read_options(self) -> None:
+        """Read the settings, and remember from what, unless that can change its content."""
+        self.settings = self._settings(1.0)
+        stays = not isinstance(self.group["lr"], Tensor) and type(self.group["betas"]) is tuple
+        self.options = list(self.group.values()) if stays else []
+
+    def _settings(self, grad_factor: float) -> tuple[float, ...]:
+        """Return the settings of the kernel for gradients to be multiplied by a factor."""
+        lr = self.group["lr"]
+        lr = lr.item() if isinstance(lr, Tensor) else lr
+        factor = -grad_factor if self.group["maximize"] else grad_factor
+        return kernel_settings(control_settings(self.group), lr, self.group["weight_decay"], factor)
+
+
+def _values(states: list[dict[str, Any]]) -> chain[Any]:
+    """Return all entries of the states of a group, one after the other."""
+    return chain.from_iterable(map(dict.values, states))
+
+
+_address = Tensor.data_ptr
+_storage = Tensor.untyped_storage
+_is_contiguous = Tensor.is_contiguous
+_stride = Tensor.stride
+_grad = attrgetter("grad")
+_LAYOUT: tuple[Callable[[Tensor], Any], ...] = (
+    attrgetter("dtype"),
+    attrgetter("shape"),
+    attrgetter("device"),
+    Tensor.is_neg,
+    _stride,
+)

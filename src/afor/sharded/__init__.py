@@ -1,0 +1,6 @@
+"""Take the step on parameters that are sharded over several ranks (DTensor).
+
+`step` computes the sums of the local shards, `completion` adds them up with one all-reduce.
+Imports torch, `afor.control`, `afor.sums` and `afor.update`. Start reading at
+`step.sharded_afor`.
+"""

@@ -1,0 +1,226 @@
+"""The step on sharded parameters (DTensor): shards add up their sums, one small message a step.
+
+Each rank reduces its shard of every tensor to the five sums, one all-reduce per process group
+completes those of all tensors and parameter groups at once (`completion.py`), and the controller
+runs on the completed sums on every rank. So beta2 of a tensor is that of the whole tensor, however
+it is cut.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from afor.control import ControlSettings, Sums
+from afor.sharded.completion import (
+    WIDTH,
+    Attendance,
+    Expected,
+    Reduction,
+    complete,
+    ranks_sharing,
+    reductions,
+)
+from afor.sums import on_device, sum_dtype
+from afor.update import (
+    begin_multi_tensor,
+    begin_single_tensor,
+    by_device_and_dtype,
+    default_implementation,
+)
+
+_PLAIN = (Tensor, torch.nn.Parameter)  # older versions of dynamo know no sets of types
+
+
+class ShardedStep(NamedTuple):
+    """The sharded parameters of one parameter group and how to step them.
+
+    ``members`` are all of them and their names, with or without a gradient. ``lists`` are parallel
+    and hold those with one: params, grads, exp_avgs, exp_avg_sqs, controls, state_steps.
+    """
+
+    members: list[tuple[str, Tensor]]
+    lists: list[list[Tensor]]
+    settings: ControlSettings
+    lr: float | Tensor
+    weight_decay: float
+    maximize: bool
+    foreach: bool | None
+
+
+def sharding_in_use() -> bool:
+    """Tell whether there can be a DTensor, without importing what takes a second to import."""
+    return "torch.distributed.tensor" in sys.modules
+
+
+def is_sharded(x: Any) -> bool:
+    """Tell whether a tensor is a DTensor."""
+    if type(x) in _PLAIN:
+        return False
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(x, module.DTensor)
+
+
+def sharded_members(group: dict[str, Any], index: int) -> list[tuple[str, Tensor]]:
+    """Return the sharded parameters of the parameter group with this index, and their names."""
+    params = group["params"]
+    if not any(is_sharded(p) for p in params):
+        return []
+    names = group.get("param_names") or [
+        f"parameter {i} of group {index}" for i in range(len(params))
+    ]
+    return [(name, p) for name, p in zip(names, params, strict=True) if is_sharded(p)]
+
+
+def split_sharded(lists: Sequence[list[Tensor]]) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
+    """Split parallel lists, parameters first, into those of plain and of sharded parameters."""
+    sharded = [is_sharded(p) for p in lists[0]]
+    if not any(sharded):
+        return list(lists), [[] for _ in lists]
+    plain = [[t for t, s in zip(column, sharded, strict=True) if not s] for column in lists]
+    return plain, [[t for t, s in zip(column, sharded, strict=True) if s] for column in lists]
+
+
+def check_sharded(group: dict[str, Any]) -> None:
+    """Raise RuntimeError when the options of a group do not go with sharded parameters."""
+    for name, refused in (("fused", True), ("differentiable", True), ("variant", "released")):
+        if group[name] == refused:
+            raise RuntimeError(
+                f"{name}={refused!r} cannot be used with sharded parameters (DTensor), whose sums "
+                f"are completed across ranks within the step; leave {name} unset"
+            )
+
+
+def gathered(x: Any) -> Tensor:
+    """Return a tensor whole, as every rank holds it."""
+    whole: Tensor = x.full_tensor() if is_sharded(x) else x
+    return whole
+
+
+def cut_like(param: Any, x: Any) -> Tensor:
+    """Return a tensor of a parameter's shape, whole or cut, cut as the parameter is.
+
+    A whole tensor must be the same on every rank: each takes its part without a message.
+    """
+    if not is_sharded(param):
+        return gathered(x)
+    if is_sharded(x) and x.device_mesh == param.device_mesh:
+        cut: Tensor = x.redistribute(placements=param.placements)
+        return cut
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = param.device_mesh
+    everywhere = [Replicate()] * mesh.ndim
+    value = gathered(x).to(mesh.device_type)
+    same = DTensor.from_local(value, mesh, everywhere, run_check=False)
+    return same.redistribute(placements=param.placements)
+
+
+# ---------------------------------------------------------------------------------- the step
+
+
+def sharded_afor(steps: list[ShardedStep], attendance: Attendance) -> None:
+    """Take one step on the sharded parameters of all parameter groups, in place."""
+    attendance.check_arrived()
+    members = [member for step in steps for member in step.members]
+    message = reductions([p for _, p in members])
+    local = [_local_lists(step.lists) for step in steps]  # all checked before any is written to
+    begun = []
+    for step, columns in zip(steps, local, strict=True):
+        if not columns[0]:
+            continue
+        foreach = step.foreach
+        if foreach is None:
+            foreach = default_implementation(columns[0], differentiable=False)[1]
+        begin = begin_multi_tensor if foreach else begin_single_tensor
+        for *part, whole in by_device_and_dtype([*columns, step.lists[0]]):
+            sums, finish = begin(
+                *part,
+                settings=step.settings,
+                lr=step.lr.reshape(()) if isinstance(step.lr, Tensor) else step.lr,
+                weight_decay=step.weight_decay,
+                maximize=step.maximize,
+                differentiable=False,
+            )
+            begun.append((whole, _share(sums, part[0], whole), finish))
+
+    rows = {id(p): row for whole, sums, _ in begun for p, row in zip(whole, sums, strict=True)}
+    given = set(rows)
+    for _, p in members:
+        if id(p) not in given:  # a gradient of zeros, and one rank less that has one
+            rows[id(p)] = torch.zeros(WIDTH, dtype=sum_dtype(p.device), device=p.device)
+    complete(rows, message)
+    _check_agreement(rows, given, members, message, attendance)
+    for whole, _, finish in begun:
+        completed = torch.stack([rows[id(p)] for p in whole], dim=1)
+        finish(Sums(*completed[: len(Sums._fields)].unbind()))
+
+
+def _check_agreement(
+    rows: dict[int, Tensor],
+    given: set[int],
+    members: list[tuple[str, Tensor]],
+    message: list[Reduction],
+    attendance: Attendance,
+) -> None:
+    """Raise RuntimeError when a tensor that is cut has a gradient on some ranks only."""
+    cut = {key for reduction in message for key in reduction.keys}
+    expected: dict[torch.device, list[Expected]] = {}
+    counts: dict[torch.device, list[Tensor]] = {}
+    for name, p in members:
+        if id(p) in cut:
+            row = rows[id(p)]
+            one = Expected(name, ranks_sharing(p), here=id(p) in given)
+            expected.setdefault(row.device, []).append(one)
+            counts.setdefault(row.device, []).append(row[-1])
+    for device, numbers in counts.items():
+        attendance.check(torch.stack(numbers), expected[device])
+
+
+def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
+    """Return the lists with this rank's shards in the place of sharded tensors."""
+    params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
+    return [
+        list(map(_local, params)),
+        list(map(_local_grad, params, grads)),
+        list(map(_local, exp_avgs)),
+        list(map(_local, exp_avg_sqs)),
+        controls,
+        state_steps,
+    ]
+
+
+def _local(x: Any) -> Tensor:
+    """Return this rank's shard, to be written to."""
+    if is_sharded(x):
+        local: Tensor = x.to_local()
+        return local
+    raise RuntimeError(
+        f"the moments of a sharded parameter (DTensor) must be sharded like it, found a plain "
+        f"tensor of shape {tuple(x.shape)}; load the state with AFOR.load_state_dict"
+    )
+
+
+def _local_grad(param: Any, grad: Any) -> Tensor:
+    """Return this rank's shard of the gradient, cut as the parameter is."""
+    if not is_sharded(grad):
+        raise RuntimeError(
+            "the gradient of a sharded parameter (DTensor) must be a DTensor on the same mesh, "
+            f"found a plain tensor of shape {tuple(grad.shape)}; make it one with "
+            "torch.distributed.tensor.distribute_tensor"
+        )
+    # Tensor-parallel layers may leave a gradient that is still to be added up.
+    if grad.placements != param.placements:
+        grad = grad.redistribute(placements=param.placements)
+    return _local(grad)
+
+
+def _share(sums: Sums, local: list[Tensor], params: list[Tensor]) -> Tensor:
+    """Return the rows of the message, the means as shares of those of whole tensors."""
+    rows = torch.stack((*sums, torch.ones_like(sums.residual)), dim=1)
+    held = on_device([x.numel() for x in local], rows.device)
+    whole = on_device([max(p.numel(), 1) for p in params], rows.device)
+    rows[:, :2] *= (held.to(rows.dtype) / whole.to(rows.dtype))[:, None]
+    return rows

@@ -1,0 +1,294 @@
+"""The CUDA path: tables of addresses, and two launches of the Triton kernels for a whole group.
+
+Not yet run on a GPU: see `triton_kernels.py`, which is imported at the first step.
+
+Nothing here waits for the device. What the kernels need to find the tensors goes into small tables
+that are uploaded from pinned memory, and only when an address, a size or a setting has changed.
+"""
+
+import contextlib
+import importlib.util
+import math
+import os
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, overload
+
+import torch
+from torch import Tensor
+
+from afor.control import ControlSettings
+
+MIN_PIECE = 8192  # elements of one program, at least
+MAX_PIECES = 512  # programs of one tensor: each reads the partial sums of all of them
+_TINY = 1e-300  # as in `control.py`
+_ALIGNMENT = 16  # bytes of the widest load
+_TABLES = 64  # uploaded tables kept per kind: groups, times the addresses their gradients alternate
+
+
+def triton_unavailable_reason() -> str | None:
+    """Return why the Triton kernels cannot be used, or None when they can."""
+    if importlib.util.find_spec("triton") is None:
+        return (
+            "Triton is not installed; it comes with torch's CUDA wheels for Linux, "
+            "or by `pip install triton`"
+        )
+    if not _is_interpreted() and not torch.cuda.is_available():
+        return "torch sees no CUDA device"
+    return None
+
+
+def triton_afor(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    controls: Sequence[Tensor],
+    state_steps: Sequence[Tensor],
+    *,
+    settings: ControlSettings,
+    lr: float | Tensor,
+    weight_decay: float,
+    maximize: bool = False,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> None:
+    """Take one AFOR step on CUDA tensors, in place: two launches per device and set of dtypes.
+
+    ``grad_scale`` and ``found_inf`` are GradScaler's, read on the device: gradients are divided by
+    the first, and nothing changes (the step count neither) where the second is not zero. ``grads``
+    are never written to. Tensors that are not dense, or whose strides differ, go through copies.
+    """
+    buckets: dict[tuple[Any, ...], list[_Entry]] = {}
+    copies: list[tuple[Tensor, Tensor]] = []
+    columns = (params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
+    for row in zip(*columns, strict=True):
+        entry = _entry(_Entry(*row), copies)
+        buckets.setdefault((entry.param.device, *(t.dtype for t in entry)), []).append(entry)
+    for (device, *_), entries in buckets.items():
+        with _on(device):
+            rate = _to(lr, device) if isinstance(lr, Tensor) and lr.device.type != "cpu" else lr
+            _launch(
+                entries, settings, rate, weight_decay, maximize,
+                _to(grad_scale, device), _to(found_inf, device),
+            )  # fmt: skip
+    for stored, used in copies:
+        stored.copy_(used)
+    # A kernel writes behind autograd's back; a graph that saved a parameter must notice.
+    torch.autograd.graph.increment_version(params)
+
+
+class _Entry(NamedTuple):
+    """One tensor of the group, in the order of the address table."""
+
+    param: Tensor
+    grad: Tensor
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+    control: Tensor
+    step: Tensor
+
+
+def _entry(given: _Entry, copies: list[tuple[Tensor, Tensor]]) -> _Entry:
+    """Return the tensors as flat memory of one order, noting what must be copied back."""
+    for name, tensor in zip(given._fields, given, strict=True):
+        if tensor.device != given.param.device:
+            raise RuntimeError(
+                f"fused AFOR: `{name}` is on {tensor.device}, its parameter on "
+                f"{given.param.device}; move the optimizer's state to the parameter's device"
+            )
+    given = given._replace(grad=given.grad.resolve_conj())
+    shaped = [torch.view_as_real(t.detach()) if t.is_complex() else t.detach() for t in given[:4]]
+    if not _is_one_order(shaped):
+        flat = [t.resolve_neg().contiguous() for t in shaped]
+        written = (0, 2, 3)  # all but the gradient
+        copies.extend((shaped[i], flat[i]) for i in written if shaped[i] is not flat[i])
+        shaped = flat
+    return given._replace(**dict(zip(given._fields[:4], shaped, strict=True)))
+
+
+def _is_one_order(tensors: Sequence[Tensor]) -> bool:
+    """Tell whether the tensors fill their memory without gaps, element by element alike."""
+    if any(t.is_neg() for t in tensors):  # what lies in memory is the negative of the value
+        return False
+    if all(t.is_contiguous() for t in tensors):
+        return True
+    if any(t.stride() != tensors[0].stride() for t in tensors):
+        return False
+    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensors[0]))
+
+
+def _launch(
+    entries: list[_Entry],
+    s: ControlSettings,
+    lr: float | Tensor,
+    weight_decay: float,
+    maximize: bool,
+    grad_scale: Tensor | None,
+    found_inf: Tensor | None,
+) -> None:
+    from afor.triton import kernels
+
+    device = entries[0].param.device
+    lr_on_device = isinstance(lr, Tensor) and lr.device == device
+    values = setting_values(s, 0.0 if lr_on_device else float(lr), weight_decay)
+    addresses = tuple(t.data_ptr() for entry in entries for t in entry)
+    aligned = all(
+        address % _ALIGNMENT == 0
+        for column in range(4)
+        for address in addresses[column :: kernels.COLUMNS]
+    )
+    place = (device, _stream(device))
+    table = _upload(addresses, torch.int64, place)
+    numbers = _upload(values, torch.float64, place)
+    layout, owners = _layout(tuple(entry.param.numel() for entry in entries), place)
+    programs = owners.numel()
+    partials = torch.empty(kernels.SUMS * programs, dtype=torch.float64, device=device)
+    snapshot = torch.empty(len(entries) * kernels.SNAPSHOT, dtype=torch.float64, device=device)
+
+    dtypes = {name: _triton_dtype(t) for name, t in zip(_Entry._fields, entries[0], strict=True)}
+    double = entries[0].exp_avg.dtype == torch.float64
+    shared = {
+        "GRAD": dtypes["grad"],
+        "MOMENT": dtypes["exp_avg"],
+        "CONTROL": dtypes["control"],
+        "STEP": dtypes["step"],
+        "WORK": dtypes["exp_avg"] if double else _triton_float32(),
+        "ALIGNED": aligned,
+        "SCALED": grad_scale is not None,
+        "MAXIMIZE": maximize,
+    }
+    scale = numbers if grad_scale is None else grad_scale  # an unused pointer still needs a value
+    memory = (table, layout, owners, numbers, partials, snapshot, scale)
+    kernels.sums_kernel[(programs,)](*memory, **shared, enable_fp_fusion=True)
+    kernels.update_kernel[(programs,)](
+        *memory,
+        numbers if found_inf is None else found_inf,
+        lr if lr_on_device else numbers,
+        **shared,
+        PARAM=dtypes["param"],
+        CHECKED=found_inf is not None,
+        LR_TENSOR=lr_on_device,
+        FAST_CHANNEL=s.fast_channel,
+        SELF_NORMALIZED=s.normalization == "self",
+        CUMULATIVE=s.correction == "cumulative",
+        CALIBRATED=s.statistics == "calibrated",
+        enable_fp_fusion=True,
+    )
+
+
+def setting_values(s: ControlSettings, lr: float, weight_decay: float) -> tuple[float, ...]:
+    """Return the numbers of the settings vector, in the order of `triton_kernels.py`."""
+    return (
+        lr,
+        weight_decay,
+        1.0 - s.beta1,
+        1.0 - s.beta2,
+        math.log(s.beta1) if s.beta1 > 0.0 else -math.inf,
+        math.log(s.beta2) if s.beta2 > 0.0 else -math.inf,
+        s.eps,
+        s.beta2 - s.beta2_min,
+        s.direction_weight,
+        1.0 - s.direction_decay,
+        float(s.warmup_steps),
+        s.fixed_mean,
+        s.fixed_scale,
+        s.zscore_clip,
+        _TINY,
+        sys.float_info.max,
+    )
+
+
+def pieces(elements: int, block: int) -> tuple[int, int]:
+    """Return the elements of a piece, whole blocks, and how many pieces a tensor has.
+
+    Both depend on nothing but the size, so sums are the same on every device and in every group.
+    An empty tensor has one piece: its step count and its control still advance.
+    """
+    size = max(MIN_PIECE, -(-elements // (MAX_PIECES * block)) * block)
+    return size, max(-(-elements // size), 1)
+
+
+@lru_cache(maxsize=_TABLES)
+def _layout(sizes: tuple[int, ...], place: tuple[torch.device, int]) -> tuple[Tensor, Tensor]:
+    """Return where each tensor begins among the programs, and which tensor each program works on.
+
+    A row is (elements, elements per piece, first program, pieces).
+    """
+    from afor.triton.kernels import BLOCK
+
+    rows: list[int] = []
+    owners: list[int] = []
+    for index, elements in enumerate(sizes):
+        size, count = pieces(elements, BLOCK)
+        rows += (elements, size, len(owners), count)
+        owners += [index] * count
+    return _upload(tuple(rows), torch.int64, place), _upload(tuple(owners), torch.int64, place)
+
+
+@lru_cache(maxsize=4 * _TABLES)
+def _upload(
+    values: tuple[int | float, ...], dtype: torch.dtype, place: tuple[torch.device, int]
+) -> Tensor:
+    """Return the values on the device, from pinned memory so that the host does not wait.
+
+    The content is the key, so a kept table is never stale. The stream is part of the key: it orders
+    the upload before the kernels.
+    """
+    device, _ = place
+    host = torch.tensor(values, dtype=dtype)
+    if device.type == "cpu":
+        return host
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "fused AFOR on CUDA cannot be captured in a CUDA graph: its tables of addresses are "
+            "uploaded from host memory; use foreach=True with capturable=True"
+        )
+    return host.pin_memory().to(device, non_blocking=True)
+
+
+def _is_interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _on(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+
+
+def _stream(device: torch.device) -> int:
+    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+
+
+@overload
+def _to(tensor: Tensor, device: torch.device) -> Tensor: ...
+
+
+@overload
+def _to(tensor: None, device: torch.device) -> None: ...
+
+
+def _to(tensor: Tensor | None, device: torch.device) -> Tensor | None:
+    return None if tensor is None else tensor.to(device, non_blocking=True)
+
+
+def _triton_dtype(tensor: Tensor) -> Any:
+    import triton.language as tl
+
+    known = {
+        torch.float16: tl.float16,
+        torch.bfloat16: tl.bfloat16,
+        torch.float32: tl.float32,
+        torch.float64: tl.float64,
+    }
+    if tensor.dtype not in known:
+        raise TypeError(
+            f"fused AFOR takes float16, bfloat16, float32 and float64 on CUDA, got {tensor.dtype}"
+        )
+    return known[tensor.dtype]
+
+
+def _triton_float32() -> Any:
+    import triton.language as tl
+
+    return tl.float32

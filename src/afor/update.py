@@ -1,0 +1,412 @@
+"""The update of one parameter group: picks an implementation; the for-loop and the foreach one.
+
+Every implementation does the same: reduce gradient and momentum of each tensor to five sums (RASS),
+let the controller turn them into a decay coefficient (AFC, `control.py`), update moments and
+parameter. They differ in how many operators it takes.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from afor.control import FIELDS, Coefficients, ControlSettings, Sums, advance, advance_floats
+from afor.native.binding import fused_afor, unavailable_reason
+from afor.rows import Row
+from afor.sums import absolute_mean, cut_rows, row_sums, singles, sum_dtype, tensor_sums
+from afor.torch_private import (
+    flatten,
+    foreach_add_,
+    foreach_addcdiv_,
+    foreach_addcmul,
+    foreach_clamp_max_,
+    foreach_copy_,
+    foreach_devices,
+    foreach_div,
+    foreach_lerp_,
+    foreach_mul,
+    foreach_mul_,
+    foreach_neg,
+    foreach_sqrt,
+    foreach_sub_,
+    is_watched,
+)
+from afor.triton.launch import triton_afor
+
+FEW = 32  # tensors whose control takes less time in floats than in vectors, on CPU
+
+# What is left of a step once its sums are known. Between the two, shards complete their sums.
+Rest = Callable[[Sums], None]
+
+
+def afor(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    controls: list[Tensor],
+    state_steps: list[Tensor],
+    *,
+    settings: ControlSettings,
+    lr: float | Tensor,
+    weight_decay: float,
+    maximize: bool = False,
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    differentiable: bool = False,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> None:
+    """Take one AFOR step on lists of tensors, in place.
+
+    ``foreach`` and ``fused`` choose the implementation as in ``torch.optim``; ``None`` picks the
+    fastest that is valid. ``grads`` are never written to.
+    """
+    if not params:
+        return
+    if isinstance(lr, Tensor):
+        lr = lr.reshape(())  # foreach takes no other shape
+    if fused is None and foreach is None:
+        fused, foreach = default_implementation(params, differentiable=differentiable)
+    lists = [params, grads, exp_avgs, exp_avg_sqs, controls, state_steps]
+    if fused and params[0].device.type == "cuda" and torch.compiler.is_compiling():
+        foreach = True  # inductor writes kernels of its own
+    elif fused:
+        fused_step = triton_afor if params[0].device.type == "cuda" else fused_afor
+        left = fused_step(
+            params, grads, exp_avgs, exp_avg_sqs, controls, state_steps,
+            settings=settings, lr=lr, weight_decay=weight_decay, maximize=maximize,
+            grad_scale=grad_scale, found_inf=found_inf,
+        )  # fmt: skip
+        if left is None:
+            return
+        lists, maximize = left, False  # the rest goes through the for-loop
+    begin = begin_multi_tensor if foreach else begin_single_tensor
+    for part in by_device_and_dtype(lists):
+        sums, finish = begin(
+            *part,
+            settings=settings,
+            lr=lr,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            differentiable=differentiable,
+        )
+        finish(sums)
+
+
+def default_implementation(params: Sequence[Tensor], *, differentiable: bool) -> tuple[bool, bool]:
+    """Return the fastest valid ``(fused, foreach)``.
+
+    The native kernel on CPU when it was built, foreach on accelerators, the for-loop otherwise:
+    on CPU foreach loses to the for-loop beyond a million parameters, as in torch.
+    """
+    if differentiable:
+        return False, False
+    if all(type(p) in (Tensor, torch.nn.Parameter) for p in params):
+        devices = {p.device.type for p in params}
+        if devices == {"cpu"}:
+            return unavailable_reason() is None, False
+        return False, devices <= set(foreach_devices())
+    return False, False
+
+
+def by_device_and_dtype(lists: list[list[Tensor]]) -> list[list[list[Tensor]]]:
+    """Split parallel lists so that each part has one device and one dtype of each kind."""
+    kinds = [(p.device, p.dtype, m.dtype) for p, m in zip(lists[0], lists[2], strict=True)]
+    if len(set(kinds)) == 1:
+        return [lists]
+    return [
+        [[t for t, k in zip(column, kinds, strict=True) if k == kind] for column in lists]
+        for kind in dict.fromkeys(kinds)
+    ]
+
+
+def _work_dtype(exp_avg: Tensor) -> torch.dtype:
+    """Return the dtype of the elementwise arithmetic: that of the moments, never half."""
+    return torch.float32 if exp_avg.dtype in (torch.float16, torch.bfloat16) else exp_avg.dtype
+
+
+def _largest(square: Tensor) -> float:
+    """Return the largest finite value of a dtype.
+
+    A square that has left the range is brought back before it is averaged: between two infinities
+    lerp gives NaN, where AdamW stays at infinity and takes no step.
+    """
+    return torch.finfo(square.dtype).max
+
+
+def _scale_update(lr: float | Tensor) -> bool:
+    """Tell whether the update is multiplied by lr, instead of handing lr to addcdiv.
+
+    addcdiv takes no tensor; and compiled (inductor, torch 2.13) it goes on with the old value of a
+    float that changes between steps.
+    """
+    return isinstance(lr, Tensor) or torch.compiler.is_compiling()
+
+
+def _as_real(tensors: list[Tensor]) -> list[Tensor]:
+    """View complex tensors as pairs of reals, as torch's optimizers do."""
+    return [torch.view_as_real(t) for t in tensors] if tensors[0].is_complex() else tensors
+
+
+def _control(
+    controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
+) -> Coefficients:
+    """Count the step and advance all controls of a list; both are stored back.
+
+    Returns a list for each coefficient, of tensors, or of floats where they are few.
+    """
+    if _are_few(controls):
+        try:
+            return _control_floats(controls, steps, sums, settings)
+        except (ArithmeticError, ValueError):
+            pass  # a state that no step can leave behind: vectors give NaN where floats raise
+    wide = sums.residual.dtype
+    count = torch.stack(steps) + 1
+    stacked = torch.stack(controls, dim=1).to(wide)
+    new, coefficients = advance(stacked, count.to(wide), sums, settings, controls[0].dtype)
+    rows = (*new.unbind(dim=1), *count.unbind())
+    if new.requires_grad:
+        for kept, row in zip((*controls, *steps), rows, strict=True):
+            kept.copy_(row)
+    else:
+        foreach_copy_([*controls, *steps], rows)
+    return Coefficients(*(list(c.unbind()) for c in coefficients))
+
+
+def _are_few(controls: list[Tensor]) -> bool:
+    """Tell whether floats are faster: each operator costs more than the arithmetic of a tensor.
+
+    What watches the operators (a counter of operations, fake tensors) gets to see all of them.
+    """
+    if torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return False
+    return (
+        len(controls) <= FEW
+        and type(controls[0]) is Tensor
+        and controls[0].device.type == "cpu"
+        and not is_watched()
+    )
+
+
+def _control_floats(
+    controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
+) -> Coefficients:
+    stored, fields = [*controls, *steps], len(FIELDS)
+    numbers = flatten(stored).tolist()
+    counts = [count + 1.0 for count in numbers[-len(steps) :]]
+    states = [numbers[at : at + fields] for at in range(0, fields * len(controls), fields)]
+    columns = torch.stack(sums, dim=1).tolist()
+    new: list[float] = []
+    coefficients: list[tuple[float, float, float]] = []
+    for state, count, row in zip(states, counts, columns, strict=True):
+        held, (forgetting, correction, scale, shift) = advance_floats(state, count, row, settings)
+        new += (*held, forgetting, correction)
+        coefficients.append((forgetting, scale, shift))
+    table = torch.tensor(new + counts, dtype=controls[0].dtype)
+    ends = table[: -len(steps)].view(-1, fields).unbind(), table[-len(steps) :].unbind()
+    foreach_copy_(stored, [*ends[0], *ends[1]])
+    return Coefficients(*map(list, zip(*coefficients, strict=True)))
+
+
+# ---------------------------------------------------------------------------------- for-loop
+
+
+def begin_single_tensor(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    controls: list[Tensor],
+    state_steps: list[Tensor],
+    *,
+    settings: ControlSettings,
+    lr: float | Tensor,
+    weight_decay: float,
+    maximize: bool,
+    differentiable: bool,
+) -> tuple[Sums, Rest]:
+    """Loop over the tensors, small ones in rows; only the controller sees them all at once.
+
+    Returns the sums and the rest of the step: first moments may have advanced, nothing else.
+    """
+    params, exp_avgs, exp_avg_sqs = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
+    if grads[0].is_complex():
+        grads = _as_real([g.resolve_conj() for g in grads])
+    work, wide = _work_dtype(exp_avgs[0]), sum_dtype(params[0].device)
+    scale_update = _scale_update(lr)
+    keep = differentiable or work != exp_avgs[0].dtype  # write results by copy, not in place
+
+    begun: list[tuple[slice, Row | tuple[Tensor, Tensor]]] = []
+    rows = []
+    for part in cut_rows(params) if _rows_pay(params) else singles(params):
+        if part.stop - part.start > 1:
+            row = Row(
+                params[part], grads[part], exp_avgs[part], exp_avg_sqs[part],
+                beta1=settings.beta1, maximize=maximize, work=work, wide=wide,
+            )  # fmt: skip
+            rows.append(row.sums)
+            begun.append((part, row))
+            continue
+        grad, exp_avg = grads[part.start].to(work), exp_avgs[part.start]
+        grad = -grad if maximize else grad
+        before = exp_avg.clone() if differentiable else exp_avg
+        known = tensor_sums(grad, before, wide)
+        momentum = _advance_average(exp_avg, grad, 1.0 - settings.beta1, work, keep=keep)
+        rows.append(torch.stack([known[0], absolute_mean(momentum, wide), *known[1:]])[None])
+        begun.append((part, (grad, momentum)))
+    columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows)).unbind(dim=1))
+
+    def finish(sums: Sums) -> None:
+        forgetting, scale, shift = _control(controls, state_steps, sums, settings)
+
+        for part, made in begun:
+            i = part.start
+            largest = _largest(exp_avg_sqs[i])
+            if isinstance(made, Row):
+                made.finish(
+                    forgetting[part], scale[part], shift[part],
+                    lr=lr, weight_decay=weight_decay, largest=largest,
+                )  # fmt: skip
+                continue
+            (grad, momentum), param, exp_avg_sq = made, params[i], exp_avg_sqs[i]
+            if not differentiable:
+                exp_avg_sq.clamp_max_(largest)
+            square = _advance_average(exp_avg_sq, grad * grad, forgetting[i], work, keep=keep)
+            root = square.sqrt()
+            if differentiable:  # sqrt needs its result for the backward
+                denominator = root * scale[i] + shift[i]
+            else:
+                denominator = root.mul_(scale[i]).add_(shift[i])
+            updated = param.to(work, copy=True) if differentiable else param.to(work)
+            if weight_decay != 0.0:
+                decay = 1.0 - lr * weight_decay
+                updated = updated * decay if differentiable else updated.mul_(decay)
+            if differentiable:
+                updated = updated - lr * (momentum / denominator)
+            elif isinstance(lr, Tensor) or scale_update:
+                updated.sub_((momentum / denominator).mul_(lr))
+            else:
+                updated.addcdiv_(momentum, denominator, value=-lr)
+            if updated is not param:
+                param.copy_(updated)
+
+    return columns, finish
+
+
+def _rows_pay(params: list[Tensor]) -> bool:
+    """Tell whether small tensors are faster laid end to end: on CPU, by ordinary operators."""
+    if torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return False
+    return (
+        params[0].device.type == "cpu"
+        and all(type(p) in (Tensor, torch.nn.Parameter) for p in params)
+        and not is_watched()
+    )
+
+
+def _advance_average(
+    average: Tensor, value: Tensor, weight: float | Tensor, work: torch.dtype, *, keep: bool
+) -> Tensor:
+    """Move a running average towards ``value`` and return it in ``work``."""
+    if not keep:
+        return average.lerp_(value, weight)
+    new = torch.lerp(average.to(work, copy=True), value, weight)
+    average.copy_(new)
+    return new
+
+
+# ----------------------------------------------------------------------------------- foreach
+
+
+def begin_multi_tensor(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    controls: list[Tensor],
+    state_steps: list[Tensor],
+    *,
+    settings: ControlSettings,
+    lr: float | Tensor,
+    weight_decay: float,
+    maximize: bool,
+    differentiable: bool,
+) -> tuple[Sums, Rest]:
+    """Run each operator once for all tensors; no host sync on any device.
+
+    Returns the sums and the rest of the step: nothing has been written yet.
+    """
+    assert not differentiable
+    stored = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
+    work, wide = _work_dtype(stored[1][0]), sum_dtype(params[0].device)
+    params, momenta, squares = (_converted(tensors, work) for tensors in stored)
+    grads = _converted(_as_real([g.resolve_conj() for g in grads]), work)
+    if maximize:
+        grads = list(foreach_neg(grads))
+
+    rows = [row_sums(grads[row], momenta[row], settings.beta1, wide) for row in cut_rows(params)]
+    columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows)).unbind(dim=1))
+
+    def finish(sums: Sums) -> None:
+        forgetting, scale, shift = _control(controls, state_steps, sums, settings)
+
+        foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
+        foreach_clamp_max_(squares, _largest(stored[2][0]))
+        foreach_lerp_(squares, foreach_mul(grads, grads), forgetting)
+        roots = list(foreach_sqrt(squares))
+        descend = _descend_floats if isinstance(scale[0], float) else _descend_tensors
+        descend(params, momenta, roots, scale, shift, lr, weight_decay)
+
+        for kept, used in zip(stored, (params, momenta, squares), strict=True):
+            if kept[0].dtype != work:  # `used` are copies
+                foreach_copy_(kept, used)
+
+    return columns, finish
+
+
+def _descend_tensors(
+    params: list[Tensor],
+    momenta: list[Tensor],
+    roots: list[Tensor],
+    scale: list[Tensor],
+    shift: list[Tensor],
+    lr: float | Tensor,
+    weight_decay: float,
+) -> None:
+    """Move the parameters by lr times momentum over (root times scale plus shift)."""
+    denominators = foreach_addcmul(shift, roots, scale)
+    if weight_decay != 0.0:
+        foreach_mul_(params, 1.0 - lr * weight_decay)
+    if isinstance(lr, Tensor) or _scale_update(lr):
+        updates = foreach_div(momenta, denominators)
+        foreach_mul_(updates, lr)
+        foreach_sub_(params, updates)
+    else:
+        foreach_addcdiv_(params, momenta, denominators, -lr)
+
+
+def _descend_floats(
+    params: list[Tensor],
+    momenta: list[Tensor],
+    roots: list[Tensor],
+    scale: list[float],
+    shift: list[float],
+    lr: float | Tensor,
+    weight_decay: float,
+) -> None:
+    """Do the same, on CPU, with the scale taken out of the fraction.
+
+    Sums and products are with tensors: of a number, foreach makes a tensor for each of the list.
+    """
+    rate, dtype = float(lr), roots[0].dtype
+    if weight_decay != 0.0:
+        foreach_mul_(params, torch.tensor(1.0 - rate * weight_decay, dtype=dtype))
+    offsets = torch.tensor([b / a for a, b in zip(scale, shift, strict=True)], dtype=dtype)
+    foreach_add_(roots, list(offsets.unbind()))
+    foreach_addcdiv_(params, momenta, roots, [-rate / a for a in scale])
+
+
+def _converted(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Return the list itself when it has the dtype, else copies."""
+    return tensors if tensors[0].dtype == dtype else [t.to(dtype) for t in tensors]

@@ -1,0 +1,152 @@
+import pytest
+
+from afor.bench.analyses.adaptation.matched import average_beta2, matched_study, overall_beta2
+from afor.bench.common.errors import ConfigError
+from afor.bench.execution.runner import open_sources
+from afor.bench.store.database import open_store
+from afor.bench.study.plan import make_plan
+from afor.bench.study.schema import parse_study
+
+STUDY = """
+name = "tiny"
+seed = 3
+backbones = ["eegnet"]
+[training]
+max_epochs = 2
+batch_size = 32
+[protocol]
+draws = 1
+[[datasets]]
+name = "synthetic"
+lr = { eegnet = 3e-3 }
+options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
+[[optimizers]]
+name = "adamw"
+lr = 0.01
+[[optimizers]]
+name = "afor"
+weight_decay = 0.02
+settings = { betas = [0.8, 0.999] }
+"""
+TWO_NETWORKS = STUDY.replace('["eegnet"]', '["eegnet", { name = "wide", use = "eegnet" }]')
+
+
+def by_fold(record_of):
+    """Return records whose averages are known: a at 0.99 in fold 0, else 0.996; fold 0 is long."""
+
+    def record(cell):
+        if cell.optimizer != "afor":
+            return record_of({})
+        first = cell.fold == 0
+        return record_of({"a.w": 0.99 if first else 0.996, "b": 0.995}, steps=30 if first else 10)
+
+    return record
+
+
+def test_a_long_run_counts_for_more(record_of) -> None:
+    records = [record_of({"a": 0.99}, steps=30), record_of({"a": 0.998}, steps=10)]
+    assert average_beta2(records) == {"a": pytest.approx(0.992, abs=1e-12)}
+
+
+def test_tensors_or_their_elements_are_weighted() -> None:
+    means = {"large": 0.99, "small": 0.998}
+    assert overall_beta2(means) == pytest.approx(0.994)
+    assert overall_beta2(means, {"large": 7, "small": 1}) == pytest.approx(0.991)
+
+
+def test_the_controls_hold_the_averages_of_the_store(made_store, record_of) -> None:
+    with open_store(made_store(STUDY, by_fold(record_of))) as store:
+        made = matched_study(store)
+    by_tensor = {"a.w": (30 * 0.99 + 3 * 10 * 0.996) / 60, "b": 0.995}
+    assert made.beta2_by_tensor == pytest.approx(by_tensor, abs=1e-12)
+    assert made.beta2 == pytest.approx(sum(by_tensor.values()) / 2, abs=1e-12)
+    assert (made.runs, made.steps) == (4, 60)
+    study = parse_study(made.toml)
+    assert study == made.study
+    assert study.name == "tiny-matched-synthetic-eegnet"
+    entries = {entry.name: entry for entry in study.optimizers}
+    assert list(entries) == [
+        "afor",
+        "adamw",
+        "adamw_09945",
+        "afor_calibrated",
+        "adamw_mean",
+        "adamw_mean_per_tensor",
+    ]
+    mean, per_tensor = entries["adamw_mean"], entries["adamw_mean_per_tensor"]
+    assert (mean.use, per_tensor.use) == ("adamw", "adamw_per_tensor")
+    assert mean.settings["betas"] == [0.8, made.beta2]
+    assert per_tensor.settings["beta2_by_tensor"] == made.beta2_by_tensor
+    assert mean.weight_decay == per_tensor.weight_decay == 0.02
+    assert mean.lr is None, "the rate of AFOR stands with the data set"
+    assert entries["adamw"].lr == 0.01, "AdamW keeps the rate it was trained with"
+    assert "not a method to report" in made.toml
+
+
+def test_finished_runs_are_not_repeated_in_the_same_store(
+    made_store, record_of, window_cache
+) -> None:
+    path = made_store(STUDY, by_fold(record_of))
+    with open_store(path) as store:
+        made = matched_study(store)
+        finished = store.statuses()
+    cells = make_plan(
+        made.study.model_copy(update={"optimizers": made.study.optimizers[:2]}),
+        open_sources(made.study, window_cache),
+    ).cells
+    assert {cell.optimizer for cell in cells} == {"afor", "adamw"}
+    assert all(cell.key in finished for cell in cells)
+
+
+def test_several_networks_need_a_choice(made_store, record_of) -> None:
+    with open_store(made_store(TWO_NETWORKS, by_fold(record_of))) as store:
+        with pytest.raises(ConfigError, match=r"several backbones.*--backbone: eegnet, wide"):
+            matched_study(store)
+        made = matched_study(store, backbone="wide")
+        assert [entry.name for entry in made.study.backbones] == ["wide"]
+        with pytest.raises(ConfigError, match=r'backbone "eegnte". Did you mean "eegnet"'):
+            matched_study(store, backbone="eegnte")
+
+
+def test_a_matched_study_in_the_store_is_never_its_own_origin(made_store, record_of) -> None:
+    path = made_store(STUDY, by_fold(record_of))
+    with open_store(path, write=True) as store:
+        made = matched_study(store)
+        afor = [cell for cell in store.raw_cells("tiny") if cell[4] == "afor"]
+        rows = [(made.study.name, *row[1:]) for row in afor]
+        store._replace_study(made.study.name, made.toml, rows)
+        assert matched_study(store).toml == made.toml
+
+
+@pytest.mark.parametrize(
+    ("means", "words"),
+    [
+        (None, "no run of afor on synthetic × eegnet is done yet"),
+        ({}, "do not hold each tensor's mean beta2"),
+        ({"a": 0.99, "of this fold": 0.99}, "networks with different tensors"),
+    ],
+)
+def test_a_store_without_what_is_needed_is_told(made_store, record_of, means, words) -> None:
+    def record(cell):
+        named = {f"{n}{cell.fold}" if n != "a" else n: b for n, b in (means or {}).items()}
+        return None if means is None else record_of(named)
+
+    path = made_store(STUDY, record)
+    with open_store(path) as store, pytest.raises(ConfigError, match=words):
+        matched_study(store)
+
+
+def test_a_store_without_afor_is_told_with_what_it_has(made_store, record_of) -> None:
+    alone = STUDY.partition('[[optimizers]]\nname = "afor"')[0]
+    path = made_store(alone, by_fold(record_of))
+    with (
+        open_store(path) as store,
+        pytest.raises(ConfigError, match=r'optimizer "afor".*It has adamw'),
+    ):
+        matched_study(store)
+
+
+def test_sizes_of_another_network_are_refused(made_store, record_of) -> None:
+    path = made_store(STUDY, by_fold(record_of))
+    with open_store(path) as store, pytest.raises(ConfigError, match="other tensors now"):
+        matched_study(store, sizes={"a.w": 3})

@@ -1,0 +1,55 @@
+import pytest
+
+from afor.bench.analyses.replay import find_run, replay
+from afor.bench.common.errors import ConfigError
+from afor.bench.study.schema import parse_study
+from afor.bench.training.execute import train_run
+
+STUDY = """
+name = "tiny"
+backbones = ["eegnet"]
+optimizers = ["adamw", "afor"]
+[training]
+max_epochs = 2
+batch_size = 32
+[protocol]
+draws = 2
+[[datasets]]
+name = "synthetic"
+options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
+"""
+
+
+@pytest.fixture
+def study():
+    return parse_study(STUDY)
+
+
+def test_a_watched_run_gives_the_numbers_of_the_study(study, tmp_path) -> None:
+    chosen = find_run(study, fold=1, draw=1, cache_dir=tmp_path)
+    steps, epochs = [], []
+    record = replay(
+        chosen,
+        watch=lambda *seen: epochs.append(seen),
+        watch_step=lambda fit, batch, loss: steps.append((fit.steps, len(batch.labels), loss)),
+    )
+    assert repr(record.numbers()) == repr(train_run(chosen.cell.spec, chosen.source).numbers())
+    assert len(epochs) == len(record.history)
+    assert len(steps) == record.steps
+    assert [number for number, _, _ in steps] == list(range(record.steps))
+    assert set(record.beta2_by_tensor) == {n for n, _ in chosen.make_model().named_parameters()}
+    assert chosen.place == "synthetic, eegnet, afor, fold 1, draw 1"
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ({"optimizer": "afro"}, 'Did you mean "afor"'),
+        ({"backbone": "hslt"}, 'no backbone "hslt". It has eegnet'),
+        ({"dataset": "deap"}, 'no data set "deap"'),
+        ({"fold": 9}, "Folds: 0 to 3; draws: 0 to 1"),
+    ],
+)
+def test_a_run_that_is_not_there_is_told_with_what_is(study, choice, words, tmp_path) -> None:
+    with pytest.raises(ConfigError, match=words):
+        find_run(study, cache_dir=tmp_path, **choice)

@@ -1,0 +1,69 @@
+import json
+from functools import partial
+
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.analyses.cost import compute as analysis
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError
+
+runner = CliRunner()
+QUICK = ["cost", "--optimizer", "adamw", "--batch", "4", "--rounds", "1"]
+
+
+def test_the_table_stands_beside_the_papers():
+    result = runner.invoke(app, QUICK)
+    assert result.exit_code == 0, result.output
+    assert "1,746 parameters in 12 tensors" in result.stdout
+    assert "14n+11k" in result.stdout
+    assert "paper" in result.stdout
+    assert "Next: afor cost --lines" in result.stderr
+
+
+def test_json_is_what_the_table_command_reads(tmp_path):
+    result = runner.invoke(app, [*QUICK, "--json", "--backbone", "acrnn", "--dataset", "bci2a"])
+    found = json.loads(result.stdout)
+    assert found["measures"]["extra_kflops"]["adamw"] < 0
+    file = tmp_path / "cost.json"
+    file.write_text(result.stdout)
+    shown = runner.invoke(app, ["table", "cost", "--ours", str(file)])
+    assert shown.exit_code == 0, shown.output
+    assert "ACRNN on BCI IV 2a" in shown.stdout
+
+
+def test_outputs_go_to_files_by_their_suffix(tmp_path, monkeypatch):
+    small = partial(analysis.measure_growth, sizes=(120, 1200))
+    monkeypatch.setattr(analysis, "measure_growth", small)
+    names = ("c.md", "c.tex", "c.csv", "c.json", "c.svg")
+    targets = [word for name in names for word in ("-o", str(tmp_path / "new" / name))]
+    result = runner.invoke(app, [*QUICK, *targets])
+    assert result.exit_code == 0, result.output
+    read = {name: (tmp_path / "new" / name).read_text() for name in names}
+    assert read["c.md"].startswith("**Cost of one step")
+    assert "booktabs" in read["c.tex"]
+    assert read["c.csv"].startswith("source,measure,optimizer,value")
+    assert len(json.loads(read["c.json"])["growth"]) == 4
+    assert "<svg" in read["c.svg"]
+
+
+def test_the_lines_of_a_step():
+    result = runner.invoke(app, ["cost", "--lines", "afor"], env={"COLUMNS": "100"})
+    assert "26n+49k" in result.stdout
+    assert "two noise averages" in result.stdout
+    adamp = runner.invoke(app, ["cost", "--lines", "adamp"], env={"COLUMNS": "100"})
+    assert "without the projection" in adamp.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--lines", "lion"], "no formula is written down"),
+        (["--format", "html"], "--format cannot be 'html'"),
+        (["--dataset", "seed"], "Accepted: deap"),
+    ],
+)
+def test_mistakes_are_told_with_what_is_accepted(arguments, words):
+    result = runner.invoke(app, ["cost", *arguments])
+    assert isinstance(result.exception, ConfigError)
+    assert words in str(result.exception)

@@ -1,0 +1,95 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.analyses.landscape.compute import landscape_json, write_landscape
+from afor.bench.analyses.landscape.trajectories import save_trajectories
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError
+from afor.bench.stats.simulated import simulate_results
+from afor.bench.store.files import write_results
+
+runner = CliRunner()
+
+
+def call(*arguments, code=0):
+    result = runner.invoke(app, [str(part) for part in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def refuse(*arguments):
+    result = runner.invoke(app, [str(part) for part in arguments])
+    assert isinstance(result.exception, ConfigError), result.output
+    return str(result.exception)
+
+
+@pytest.fixture
+def small(trained_paths):
+    options = ["--cache-dir", trained_paths.cache, "--grid", 3, "--windows", 16, "-j", 1]
+    return [trained_paths.file, *options]
+
+
+def test_one_command_trains_measures_and_draws(small, tmp_path):
+    data, picture, paths = (tmp_path / name for name in ("l.json", "l.png", "p.npz"))
+    result = call("landscape", *small, "--paths", paths, "-o", data, "-o", picture)
+    assert "paths: synthetic, eegnet, fold 0, draw 0; center: AFOR's solution" in result.stdout
+    assert "16 of" in result.stdout
+    assert result.stdout.rstrip().endswith(f"{data}\n{picture}")
+    assert "training adam: 0 of 3" in result.stderr
+    assert f"Next: afor figure landscape --data {data}" in result.stderr
+    assert picture.stat().st_size > 5000
+    content = json.loads(data.read_text())
+    assert list(content["paths"]) == ["adam", "afor"]
+
+    again = call("landscape", *small, "--paths", paths, "-o", data, "--directions", "pca", "--json")
+    assert "training" not in again.stderr  # the paths were kept
+    assert json.loads(again.stdout)["directions"] == "pca"
+    assert json.loads(again.stdout)["paths"]["afor"]["true_loss"] == pytest.approx(
+        content["paths"]["afor"]["true_loss"]
+    )
+    call("figure", "landscape", "--data", data, "-o", tmp_path / "again.pdf")
+    assert "path in the plane" in call("table", "landscape", "--ours", data).stdout
+
+
+def test_optimizers_of_other_seeds_are_refused(small, trained_paths, tmp_path):
+    paths = tmp_path / "p.npz"
+    save_trajectories(paths, trained_paths.trajectories, 0)
+    chosen = ["--optimizer", "adam_seed_1", "--optimizer", "afor", "--paths", paths]
+    assert "same weights" in refuse("landscape", *small, *chosen)
+
+
+def test_mistakes_are_told_before_the_work(small, tmp_path, monkeypatch):
+    work = "afor.bench.analyses.landscape.trajectories.record_trajectory"
+    monkeypatch.setattr(work, lambda *_: pytest.fail("trained before the mistake was told"))
+    assert ".json, .pdf, .svg, .png" in refuse("landscape", *small, "-o", "x.gif")
+    assert 'Did you mean "afor"' in refuse("landscape", *small, "--optimizer", "afro")
+    assert "no fold 9" in refuse("landscape", *small, "--fold", 9)
+    assert "a grid of 2 x 2" in refuse("landscape", *small, "--grid", 2)
+    assert "above 0" in refuse("landscape", *small, "--span", 0)
+    assert "Accepted: random" in refuse("landscape", *small, "--directions", "hessian")
+    assert "Accepted: fixed" in refuse("landscape", *small, "--batch-norm", "train")
+    assert "at least 2" in refuse("landscape", *small, "--windows", 1)
+    twice = ["--optimizer", "afor", "--optimizer", "afor"]
+    assert "each of them once" in refuse("landscape", *small, *twice)
+    assert "none of the optimizers" in refuse("landscape", *small, "--center", "mars")
+    assert "`afor landscape STUDY`" in refuse("figure", "landscape")
+    bad = tmp_path / "bad.json"
+    bad.write_text("[]")
+    assert "bad.json does not hold" in refuse("figure", "landscape", "--data", bad)
+
+
+def test_the_report_takes_a_landscape_in(bowl, tmp_path):
+    results, data, page = (tmp_path / name for name in ("r.json", "l.json", "report.html"))
+    write_results(results, *simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"]))
+    write_landscape(bowl, data)
+    call("report", results, "-o", page, "--landscape", data)
+    html = page.read_text()
+    assert 'href="#landscape"' in html
+    assert "minimum true loss" in html
+    assert "keeps 0.12 % to 0.23 % of the squared" in html
+    call("report", results, "-o", page)
+    assert "landscape" not in page.read_text().lower()
+    data.write_text(landscape_json(bowl)[:-20])
+    assert "cannot be read as JSON" in refuse("report", results, "-o", page, "--landscape", data)

@@ -1,0 +1,69 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.runner import run_study
+from afor.bench.study.schema import load_study
+
+runner = CliRunner()
+STUDY = """
+name = "tiny"
+backbones = ["eegnet"]
+optimizers = ["afor"]
+[training]
+max_epochs = 1
+batch_size = 32
+[protocol]
+draws = 1
+only_folds = [1]
+[[datasets]]
+name = "synthetic"
+options = { kind = "imagery", n_subjects = 3, trials = 4, rate_hz = 64.0 }
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Train one AFOR run, so that its averages are real."""
+    folder = tmp_path_factory.mktemp("matched")
+    (folder / "tiny.toml").write_text(STUDY)
+    path = folder / "tiny.db"
+    study = load_study(str(folder / "tiny.toml"))
+    run_study(study, STUDY, path, LocalEngine(1), cache_dir=folder / "cache")
+    return path
+
+
+def test_the_study_is_written_and_the_next_command_runs_it(store, tmp_path) -> None:
+    target = tmp_path / "new" / "matched.toml"
+    done = runner.invoke(app, ["matched", str(store), "-o", str(target)])
+    assert done.exit_code == 0, done.output
+    assert "Mean beta2 of afor on synthetic × eegnet: 1 runs" in done.stdout
+    assert f"Next: afor run {target} --store {store}" in done.stderr
+    study = load_study(str(target))
+    assert len(study.optimizers) == 6
+    assert study.protocol.only_folds == [1]
+
+
+def test_elements_and_tensors_give_different_averages_of_the_same_values(store, tmp_path) -> None:
+    found = {}
+    for average in ("tensors", "elements"):
+        arguments = ["matched", str(store), "--average", average, "--json"]
+        arguments += ["-o", str(tmp_path / "m.toml"), "--cache-dir", str(store.parent / "cache")]
+        found[average] = json.loads(runner.invoke(app, arguments).stdout)
+    by_tensor = found["tensors"]["beta2_by_tensor"]
+    assert found["elements"]["beta2_by_tensor"] == by_tensor
+    assert found["tensors"]["beta2"] == pytest.approx(sum(by_tensor.values()) / len(by_tensor))
+    assert found["elements"]["beta2"] != found["tensors"]["beta2"]
+
+
+def test_what_cannot_be_asked_for_is_one_sentence(store, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = runner.invoke(app, ["matched", str(store), "--average", "layers"])
+    assert isinstance(wrong.exception, ConfigError)
+    assert "Accepted: tensors, elements" in str(wrong.exception)
+    missing = runner.invoke(app, ["matched", "nowhere"])
+    assert isinstance(missing.exception, StoreError)

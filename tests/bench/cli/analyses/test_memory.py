@@ -1,0 +1,68 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError
+
+runner = CliRunner()
+STUDY = """
+name = "tiny"
+backbones = ["eegnet"]
+optimizers = ["adamw", "afor"]
+[training]
+max_epochs = 1
+batch_size = 16
+[protocol]
+draws = 1
+[[datasets]]
+name = "synthetic"
+options = { kind = "imagery", n_subjects = 4, trials = 4, rate_hz = 64.0 }
+"""
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "tiny.toml").write_text(STUDY)
+    return "tiny.toml"
+
+
+def test_both_figures_come_from_one_command(study, tmp_path) -> None:
+    arguments = ["memory", study, "--steps", "5", "-o", "out/wake.png", "--forgetting", "f.png"]
+    done = runner.invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "wake.png").is_file()
+    assert (tmp_path / "f.png").is_file()
+    assert "synthetic, eegnet, afor, fold 0, draw 0: 5 steps" in done.stdout
+    assert "half of the tensors awake: never" in done.stdout
+    assert "Distance from AdamW at 0.9945" in done.stdout
+    assert "training: AFOR calibrated" in done.stderr
+    assert "Next: afor shift tiny.toml" in done.stderr
+
+
+def test_a_program_reads_the_numbers(study) -> None:
+    done = runner.invoke(app, ["memory", study, "--steps", "3", "-o", "wake.svg", "--json"])
+    found = json.loads(done.stdout)
+    assert found["steps"] == 3
+    assert list(found["apart"]["printed"]["by_step"]) == ["1", "2", "3"]
+    assert found["figures"] == ["wake.svg"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-o", "wake.txt"], "a figure is written as"),
+        (["--forgetting", "f.doc"], "a figure is written as"),
+        (["--optimizer", "afro"], "Did you mean"),
+        (["--optimizer", "adamw"], "AdamW has no controller"),
+        (["--fold", "7"], "Folds: 0 to 3"),
+        (["--steps", "-2"], "expected 1 or more"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_sentence(study, arguments, words) -> None:
+    result = runner.invoke(app, ["memory", study, *arguments])
+    assert isinstance(result.exception, ConfigError)
+    assert words in str(result.exception)

@@ -1,0 +1,69 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError
+
+runner = CliRunner()
+STUDY = """
+name = "tiny"
+backbones = ["eegnet"]
+[training]
+max_epochs = 1
+batch_size = 16
+[protocol]
+draws = 1
+[[datasets]]
+name = "synthetic"
+options = { kind = "imagery", n_subjects = 5, trials = 4, rate_hz = 64.0 }
+[[optimizers]]
+name = "afor"
+settings = { warmup_steps = 4 }
+"""
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "tiny.toml").write_text(STUDY)
+    return "tiny.toml"
+
+
+def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
+    small = ["--batches-per-block", "4", "--epochs", "2", "-o", "shift.png"]
+    done = runner.invoke(app, ["shift", study, *small, "--subject-shift", "0"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "shift.png").is_file()
+    for name in ("residual", "agreement", "score", "β₂"):
+        assert f"\n  {name}" in done.stdout
+    assert "1 at a time for 4 batches; score statistics: paper" in done.stdout
+    assert "Next: afor shift tiny.toml --statistics calibrated" in done.stderr
+    as_json = runner.invoke(app, ["shift", study, *small, "--statistics", "calibrated", "--json"])
+    found = json.loads(as_json.stdout)
+    assert found["statistics"] == "calibrated"
+    assert [link["claim"] for link in found["links"]] == ["rises", "falls", "falls", "falls"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-o", "shift.txt"], "a figure is written as"),
+        (["--statistics", "robust"], "accepted are paper, calibrated"),
+        (["--subjects-per-block", "2"], "at most 1 fit"),
+        (["--epochs", "1", "--batches-per-block", "1"], "Raise --epochs"),
+        (["--dataset", "deap"], "no data set"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_sentence(study, arguments, words) -> None:
+    result = runner.invoke(app, ["shift", study, *arguments])
+    assert isinstance(result.exception, ConfigError)
+    assert words in str(result.exception)
+
+
+def test_only_synthetic_subjects_can_be_moved() -> None:
+    result = runner.invoke(app, ["shift", "physionet", "--subject-shift", "0"])
+    assert isinstance(result.exception, ConfigError)
+    assert "physionet_mi holds real ones" in str(result.exception)

@@ -1,0 +1,51 @@
+import pytest
+
+from afor.bench.common import doctor
+from afor.native.binding import instruction_set, unavailable_reason
+
+
+def findings(tmp_path):
+    return {finding.subject: finding for finding in doctor.examine(tmp_path)}
+
+
+def test_it_says_what_is_here_and_that_cuda_was_never_tried(tmp_path):
+    found = findings(tmp_path)
+    assert found["torch"].verdict == "ok"
+    assert "not yet run on a GPU" in found["cuda fused"].text
+    assert found["disk"].verdict in ("ok", "note")
+    assert {"native kernel", "cores", "extra bench", "afor-optimizer"} <= found.keys()
+
+
+def test_a_kernel_that_cannot_be_used_is_told_with_its_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr("afor.native.binding.unavailable_reason", lambda: "no compiler.")
+    finding = findings(tmp_path)["native kernel"]
+    assert finding.verdict == "missing"
+    assert "no compiler" in finding.text
+
+
+@pytest.mark.skipif(unavailable_reason() is not None, reason="the native kernel was not built")
+def test_the_instruction_set_of_the_kernel_is_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("AFOR_KERNEL_ISA", raising=False)
+    text = findings(tmp_path)["native kernel"].text
+    assert text.endswith(f"instruction set {instruction_set()}")
+    monkeypatch.setenv("AFOR_KERNEL_ISA", "default")
+    assert "(chosen by AFOR_KERNEL_ISA)" in findings(tmp_path)["native kernel"].text
+
+
+def test_the_module_of_afor_optimizer_is_a_clash_only_where_case_is_ignored(tmp_path, monkeypatch):
+    (tmp_path / "AFOR.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(doctor, "_ignores_case", lambda _: True)
+    clash = doctor._name_clash()
+    assert clash.verdict == "broken"
+    assert "pip uninstall afor-optimizer" in clash.text
+    monkeypatch.setattr(doctor, "_ignores_case", lambda _: False)
+    assert doctor._name_clash().verdict == "note"
+
+
+def test_a_missing_extra_names_the_command_that_installs_it(tmp_path, monkeypatch):
+    real = doctor.importlib.util.find_spec
+    monkeypatch.setattr(
+        doctor.importlib.util, "find_spec", lambda name: None if name == "dask" else real(name)
+    )
+    assert "pip install 'afor[dask]'" in findings(tmp_path)["extra dask"].text

@@ -1,0 +1,204 @@
+"""Damaged files: a DataError or a successful read, nothing else, in bounded time and memory.
+
+Run by hand: python tests/bench/data/formats/test_mutations.py edf 1000 7 /some/empty/folder
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SECONDS_EACH = 5
+EXTRA_BYTES = 1 << 30
+
+
+def mutate(content, rng):
+    """Damage a file in one of the ways files get damaged."""
+    data = bytearray(content)
+    size = len(data)
+
+    def place():  # half of the damage goes to the head, where the structure is
+        return int(rng.integers(min(size, 2048) if rng.random() < 0.5 else size))
+
+    kind = rng.integers(8)
+    if kind == 0:
+        for _ in range(rng.integers(1, 20)):
+            data[place()] ^= 1 << int(rng.integers(8))
+    elif kind == 1:
+        for _ in range(rng.integers(1, 20)):
+            data[place()] = int(rng.integers(256))
+    elif kind == 2:
+        del data[place() :]
+    elif kind == 3:
+        at = place()
+        del data[at : at + int(rng.integers(1, 200))]
+    elif kind == 4:
+        at = place()
+        data[at:at] = rng.bytes(int(rng.integers(1, 200)))
+    elif kind == 5:
+        at = place()
+        length = int(rng.integers(1, 64))
+        data[at : at + length] = bytes([int(rng.choice([0, 255, 32, 48, 57]))]) * length
+    elif kind == 6:
+        a, b, length = place(), place(), int(rng.integers(1, 300))
+        data[a : a + length] = data[b : b + length]
+    else:
+        at = place()
+        data[at : at + 8] = rng.choice(
+            [b"99999999", b"-1      ", b"nan     ", b"1e300   ", b"\xff" * 7 + b"\x7f", bytes(8)]
+        )
+    return bytes(data)
+
+
+def edf_case(root):
+    from afor.bench.data.datasets.physionet_mi import DATASET, PhysionetSettings
+    from afor.bench.data.rehearsal.writers import write_edf
+
+    rows = "Fp AF F FC C CP P PO O".split()  # noqa: SIM905
+    names = [f"{row}{column}" for row in rows for column in range(1, 9)][:64]
+    for run in (1, 2):
+        signal = np.random.default_rng(run).normal(0, 20, (64, 9 * 160))
+        path = root / "S001" / f"S001R{run:02d}.edf"
+        write_edf(path, names, signal, 160, [(0.0, 8.5, "T0")])
+    return path, lambda: DATASET.load(root, "S001", PhysionetSettings())
+
+
+def rec_case(root):
+    from afor.bench.data.datasets.isruc import DATASET, IsrucSettings
+    from afor.bench.data.rehearsal.twins import write_twin
+
+    path = write_twin("isruc", root, ["40"], trials=3)[0]
+    return path, lambda: DATASET.load(root, "40", IsrucSettings())
+
+
+def scoring_case(root):
+    from afor.bench.data.datasets.isruc import DATASET, IsrucSettings
+    from afor.bench.data.rehearsal.twins import write_twin
+
+    path = write_twin("isruc", root, ["1"], trials=12)[1]
+    return path, lambda: DATASET.load(root, "1", IsrucSettings(max_epoch_difference=30))
+
+
+def gdf_case(root):
+    from afor.bench.data.datasets.bci2a import DATASET, Bci2aSettings
+    from afor.bench.data.rehearsal.twins import write_twin
+
+    path = write_twin("bci2a", root, ["A01"], trials=6)[0]
+    return path, lambda: DATASET.load(root, "A01", Bci2aSettings(filter_scope="continuous"))
+
+
+def mat_case(root):
+    from scipy.io import savemat
+
+    from afor.bench.data.datasets.bci2a import DATASET, Bci2aSettings
+    from afor.bench.data.rehearsal.twins import bci2a_session
+
+    signal, events, classes = bci2a_session(0, 0, 4, 0)
+    starts = [[position + 1] for position, code, _ in events if code == 768]
+    run = {"X": np.nan_to_num(signal.T), "trial": np.array(starts, float), "y": classes[:, None],
+           "fs": 250.0, "classes": np.array(["left", "right"], dtype=object)}  # fmt: skip
+    cell = np.empty((1, 1), dtype=object)
+    cell[0, 0] = run
+    path = root / "A01T.mat"
+    savemat(path, {"data": cell})
+    return path, lambda: DATASET.load(root, "A01", Bci2aSettings(sessions="T"))
+
+
+def packed_mat_case(root):
+    from scipy.io import savemat
+
+    from afor.bench.data.datasets.isruc import DATASET, IsrucSettings
+
+    rng = np.random.default_rng(0)
+    names = ("F3_A2", "C3_A2", "O1_A2", "F4_A1", "C4_A1", "O2_A1")
+    path = root / "subject3.mat"
+    arrays = {name: rng.normal(0, 20, (2, 6000)) for name in names}
+    savemat(path, arrays, do_compression=True)
+    (root / "3").mkdir()
+    (root / "3" / "3_1.txt").write_text("2\n" * 32)
+    return path, lambda: DATASET.load(root, "3", IsrucSettings())
+
+
+def dat_case(root):
+    from afor.bench.data.datasets import deap
+    from afor.bench.data.rehearsal.writers import write_python2_pickle
+
+    deap.DATA_SHAPE, deap.LABELS_SHAPE = (2, 40, 63 * 128), (2, 4)
+    rng = np.random.default_rng(0)
+    path = root / "s01.dat"
+    arrays = {"labels": rng.uniform(1, 9, (2, 4)), "data": rng.normal(0, 9, (2, 40, 63 * 128))}
+    write_python2_pickle(path, arrays)
+    return path, lambda: deap.DATASET.load(root, "s01", deap.DeapSettings())
+
+
+CASES = {
+    "edf": edf_case, "rec": rec_case, "gdf": gdf_case, "mat": mat_case,
+    "packed-mat": packed_mat_case, "dat": dat_case, "scoring": scoring_case,
+}  # fmt: skip
+
+
+def main(name, count, seed, root):
+    """Damage one file many times and read it; print what went wrong as JSON."""
+    import resource
+    import signal
+    import warnings
+
+    from afor.bench.common.errors import DataError
+    from afor.bench.data.recording import check_recording
+
+    warnings.simplefilter("error")
+    path, load = CASES[name](root)
+    original = path.read_bytes()
+    check_recording(load())  # the undamaged file is sound; also warms up every import
+    if Path("/proc/self/statm").exists():
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + EXTRA_BYTES, now + EXTRA_BYTES))
+
+    def too_slow(_signal, _frame):
+        raise TimeoutError(f"more than {SECONDS_EACH} s")
+
+    signal.signal(signal.SIGALRM, too_slow)
+    refused, read, faults = 0, 0, []
+    for number in range(count):
+        path.write_bytes(mutate(original, np.random.default_rng([seed, number])))
+        signal.alarm(SECONDS_EACH)
+        try:
+            check_recording(load())
+            read += 1
+        except DataError as error:
+            refused += 1
+            if path.name not in str(error) and "subject" not in str(error):
+                faults.append(f"{number}: names neither file nor subject: {error}")
+        except BaseException as error:  # noqa: BLE001  anything else is what we look for
+            faults.append(f"{number}: {type(error).__name__}: {error}")
+        signal.alarm(0)
+    print(json.dumps({"refused": refused, "read": read, "faults": faults[:20]}))
+
+
+def run(name, count, seed, root):
+    command = [sys.executable, __file__, name, str(count), str(seed), str(root)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    result = json.loads(answer.stdout)
+    assert result["faults"] == []
+    assert result["refused"] > 0
+    assert result["refused"] + result["read"] == count
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_damaged_file_is_refused_or_read_and_nothing_else(name, tmp_path):
+    run(name, 100, 7, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", CASES)
+def test_a_thousand_damaged_files_are_refused_or_read_and_nothing_else(name, tmp_path):
+    run(name, 1000, 8, tmp_path)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

@@ -1,0 +1,58 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from afor.bench.common.errors import ConfigError, EngineError
+from afor.bench.execution.engines.dask import DaskEngine
+from afor.bench.store.database import open_store
+
+pytest.importorskip("distributed")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="hides a folder behind /proc/self/cwd")
+def test_a_cluster_gives_the_same_bits_also_without_the_drivers_files(
+    tiny, cluster, tmp_path, monkeypatch
+):
+    tiny.write(optimizers=("a", "raiser"), subjects=3, draws=1)
+    local = tmp_path / "results" / "local.db"
+    tiny.run_here(local)
+    # A path that leads somewhere else in every process: the workers cannot see these files.
+    monkeypatch.chdir(tmp_path)
+    summary = tiny.run_here(
+        tmp_path / "results" / "dask.db",
+        engine=DaskEngine(cluster),
+        cache_dir=Path("/proc/self/cwd/hidden-cache"),
+    )
+    assert (summary.done, summary.failed) == (3, 3)
+    assert tiny.numbers(tmp_path / "results" / "dask.db") == tiny.numbers(local)
+    assert list((tmp_path / "cluster" / "cache" / "received").rglob("*.f32"))
+    assert not list((tmp_path / "results" / "dask.db.spool").glob("*.run"))
+
+
+def test_a_cluster_trains_a_real_network_to_the_same_bits(tiny, real_study, cluster):
+    real_study()
+    local = tiny.folder / "results" / "local.db"
+    tiny.run_here(local)
+    tiny.run_here(engine=DaskEngine(cluster))
+    assert len(tiny.numbers()) == 6
+    assert tiny.numbers() == tiny.numbers(local)
+
+
+@pytest.mark.slow
+def test_a_run_that_kills_its_worker_again_and_again_fails_and_the_rest_goes_on(tiny, cluster):
+    tiny.write(optimizers=("a", "raiser", "killer"), subjects=3, draws=1)
+    summary = tiny.run_here(engine=DaskEngine(cluster))
+    assert (summary.done, summary.failed) == (3, 6)
+    with open_store(tiny.store) as store:
+        reasons = {cell.optimizer: cell.reason for cell in store.cells()}
+    assert "died" in reasons["killer"]
+    assert "never works" in reasons["raiser"]
+
+
+def test_no_scheduler_and_no_address_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("afor.bench.execution.engines.dask.CONNECT_S", 0.5)
+    with pytest.raises(ConfigError, match="--scheduler"):
+        DaskEngine("")
+    with pytest.raises(EngineError, match="No dask scheduler answers"):
+        list(DaskEngine("tcp://127.0.0.1:9").run([], {}, tmp_path))

@@ -1,0 +1,75 @@
+import io
+import re
+
+import pytest
+
+from afor.bench.execution.progress import Progress
+from afor.bench.execution.runner import open_sources
+from afor.bench.study.plan import make_plan
+from afor.bench.study.schema import load_study
+from afor.bench.training.execute import failed_run
+from afor.bench.training.record import decode
+
+
+@pytest.fixture
+def cells(tiny):
+    tiny.write(subjects=3)
+    study = load_study(str(tiny.file))
+    return make_plan(study, open_sources(study)).cells
+
+
+def finish(cell, status="done", reason="", seconds=2.0):
+    from dataclasses import replace
+
+    run = decode(failed_run(cell.key, cell.spec, reason))
+    return replace(run, status=status, reason=reason, elapsed_s=seconds)
+
+
+def test_without_a_terminal_it_writes_plain_lines(cells, capsys):
+    with Progress("tiny", workers=2) as progress:
+        assert not progress.is_live
+        progress.planned(cells, {})
+        progress.started(cells[0].key, "worker 1")
+        progress.ended(finish(cells[0]))
+        progress.started(cells[1].key, "worker 1")
+        progress.ended(finish(cells[1], "failed", "no luck"))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "\x1b" not in err
+    lines = err.splitlines()
+    assert lines[0].startswith("tiny: 0 of 12 runs")
+    assert re.match(r"failed: synthetic × tiny × b, fold 0, draw 0 \(\w{12}\): no luck", lines[1])
+    assert "2 of 12 runs · 1 failed" in lines[2]
+    assert "about 10 s left" in lines[2]  # ten runs of two seconds, two at a time
+
+
+def test_on_a_terminal_it_draws_the_grid(cells):
+    from rich.console import Console
+
+    with Progress("tiny", workers=1) as progress:
+        progress.planned(cells, {cells[0].key: "done"})
+        progress.started(cells[2].key, "worker 1")
+        page = io.StringIO()
+        Console(file=page, width=80).print(progress._picture())
+        assert re.search(r"synthetic × tiny +1/6 +0/6", page.getvalue())
+        assert "1 of 12 runs" in page.getvalue()
+        assert "a" in drawn_at(progress, width=29).split()  # stands up where it is too wide
+        assert "1/6" not in drawn_at(progress, width=15)  # and is left out where nothing fits
+
+
+def drawn_at(progress, width):
+    from rich.console import Console
+
+    progress.console = Console(file=io.StringIO(), width=width, height=24)
+    page = io.StringIO()
+    Console(file=page, width=200).print(progress._picture())
+    return page.getvalue()
+
+
+def test_before_the_plan_it_shows_what_is_read(capsys):
+    progress = Progress("tiny", workers=1)
+    show = progress.preparing("deap")
+    show(0, 32, "s01")
+    assert "reading deap, 32 subjects" in capsys.readouterr().err
+    show(3, 32, "s04")
+    assert "3 of 32 s04" in str(progress._picture())

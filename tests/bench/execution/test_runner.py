@@ -1,0 +1,135 @@
+import random
+
+import pytest
+
+from afor.bench.common.errors import EngineError
+from afor.bench.data.splits import read_manifest
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.jobs import Ended
+from afor.bench.execution.runner import spool_folder
+from afor.bench.store.database import open_or_create, open_store
+from afor.bench.store.spool import wrap, write_spool
+
+
+class Shuffled:
+    """An engine that takes the jobs in another order."""
+
+    def run(self, jobs, sources, spool):
+        yield from LocalEngine(2).run(random.Random(0).sample(jobs, len(jobs)), sources, spool)
+
+
+class Interrupted:
+    """An engine that ends after some runs, as a driver that was stopped."""
+
+    def __init__(self, after):
+        self.after = after
+
+    def run(self, jobs, sources, spool):
+        ended = 0
+        for event in LocalEngine(1).run(jobs, sources, spool):
+            yield event
+            ended += isinstance(event, Ended)
+            if ended == self.after:
+                raise KeyboardInterrupt
+
+
+def merge_shards(tiny, target, of):
+    """Run a study in parts, a store each, and bring them together."""
+    with open_or_create(target) as merged:
+        for number in range(1, of + 1):
+            part = target.with_name(f"part-{number}.db")
+            tiny.run_here(part, part=(number, of))
+            with open_store(part) as other:
+                merged.merge(other)
+
+
+def test_numbers_are_the_same_across_workers_order_resume_and_shards(tiny):
+    folder = tiny.folder / "results"
+    tiny.run_here(folder / "one.db", workers=1)
+    expected = tiny.numbers(folder / "one.db")
+    assert len(expected) == 20
+    tiny.run_here(folder / "four.db", workers=4)
+    tiny.run_here(folder / "shuffled.db", engine=Shuffled())
+    with pytest.raises(KeyboardInterrupt):
+        tiny.run_here(folder / "resumed.db", engine=Interrupted(7))
+    assert len(tiny.numbers(folder / "resumed.db")) == 7
+    assert tiny.run_here(folder / "resumed.db").trained == 13
+    merge_shards(tiny, folder / "merged.db", 3)
+    with open_store(folder / "merged.db") as merged, open_store(folder / "one.db") as one:
+        assert {c.key for c in merged.cells()} == {c.key for c in one.cells()}
+        assert sorted(map(str, merged.expected())) == sorted(map(str, one.expected()))
+    for name in ("four", "shuffled", "resumed", "merged"):
+        assert tiny.numbers(folder / f"{name}.db") == expected, name
+
+
+def test_a_real_network_gives_the_same_bits_across_workers_order_resume_and_shards(
+    tiny, real_study
+):
+    real_study()
+    folder = tiny.folder / "results"
+    tiny.run_here(folder / "one.db", workers=1)
+    expected = tiny.numbers(folder / "one.db")
+    assert len(expected) == 6
+    with open_store(folder / "one.db") as store:
+        histories = {c.optimizer: store.run(c.key).record.history for c in store.cells()}
+        assert store.run(store.cells()[0].key).environment["torch"]
+    assert len({h[0].train_loss for h in histories.values()}) == 3  # three optimizers, not one
+    tiny.run_here(folder / "two-shuffled.db", engine=Shuffled())
+    tiny.run_here(folder / "four.db", workers=4)
+    with pytest.raises(KeyboardInterrupt):
+        tiny.run_here(folder / "resumed.db", engine=Interrupted(2))
+    assert tiny.run_here(folder / "resumed.db", workers=2).trained == 4
+    merge_shards(tiny, folder / "merged.db", 2)
+    for name in ("two-shuffled", "four", "resumed", "merged"):
+        assert tiny.numbers(folder / f"{name}.db") == expected, name
+
+
+def test_a_complete_study_trains_nothing_and_the_splits_lie_beside_it(tiny):
+    assert tiny.run_here().trained == 20
+    summary = tiny.run_here()
+    assert (summary.trained, summary.done, summary.open) == (0, 20, 0)
+    manifest = read_manifest(tiny.store.with_name("tiny.db.splits") / "synthetic.json")
+    assert len(manifest.splits) == 10
+
+
+def test_a_study_that_grows_trains_only_what_is_new(tiny):
+    tiny.run_here()
+    tiny.write(optimizers=("a", "b", "c"))
+    summary = tiny.run_here()
+    assert (summary.planned, summary.trained) == (30, 10)
+    tiny.write(optimizers=("a",))
+    assert tiny.run_here().planned == 10
+    with open_store(tiny.store) as store:
+        assert len(store.results()) == 10  # what is no longer planned is kept but not counted
+        assert len(store.statuses()) == 30
+
+
+def test_runs_that_two_studies_share_are_trained_once(tiny):
+    tiny.run_here()
+    tiny.write(name="second", optimizers=("b", "c"))
+    assert tiny.run_here().trained == 10
+    with open_store(tiny.store) as store:
+        assert {r.study for r in store.results()} == {"tiny", "second"}
+        assert len(store.results("second")) == 20
+
+
+def test_a_run_of_another_version_in_the_spool_is_put_aside(tiny):
+    tiny.run_here()
+    spool = spool_folder(tiny.store)
+    (spool / "new.run").write_bytes(wrap(b'{"format": 99}'))
+    assert tiny.run_here().trained == 0
+    assert [p.name[:7] for p in (spool / "quarantine").iterdir()] == ["new.run"]
+
+
+class Updated:
+    """An engine whose workers use a newer version of afor than the driver."""
+
+    def run(self, jobs, sources, spool):  # noqa: ARG002
+        content = b'{"format": 99}'
+        yield Ended(jobs[0].key, content, write_spool(spool, jobs[0].key, content))
+
+
+def test_workers_of_another_version_end_the_study_with_a_sentence_and_keep_their_file(tiny):
+    with pytest.raises(EngineError, match=r"another version of afor.*nothing finished is lost"):
+        tiny.run_here(engine=Updated())
+    assert len(list(spool_folder(tiny.store).glob("*.run"))) == 1

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.report.figures.noise import noise_figure
+from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.noise_floor import copy_differences, noise_floor
+from afor.bench.stats.simulated import simulate_results
+
+GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "adam_seed_2": 0.0, "mars": 0.01, "afor": 0.05}
+BLOCK = ("bci2a", "eegnet", "accuracy")
+
+
+def simulated(gains, datasets=("bci2a",)):
+    return collect_cells(*simulate_results(gains, datasets=datasets))
+
+
+def test_every_pair_of_copies_differs_once_per_fold_with_both_signs():
+    cells = simulated(GAINS)
+    found = copy_differences(cells, *BLOCK)
+    assert len(found) == 2 * 3 * 9  # signs, pairs of three copies, folds
+    assert sum(found) == pytest.approx(0)
+    first, second = (
+        cells["bci2a", "eegnet", name].fold_values("accuracy")[0]
+        for name in ("adam", "adam_seed_1")
+    )
+    assert found[0] == first - second
+    # The mean square of the differences is what the noise floor calls the spread, squared.
+    assert np.mean(np.square(found)) == pytest.approx(noise_floor(cells, *BLOCK).spread ** 2)
+
+
+def test_rows_are_the_identical_and_then_the_others_without_copies():
+    cells = simulated(GAINS)
+    axis = noise_figure(cells).axes[0]
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["identical", "MARS", "AFOR"]
+    identical, mars, _ = axis.collections[:3]
+    assert len(identical.get_offsets()) == 54
+    assert len(mars.get_offsets()) == 9
+    ours, base = (cells["bci2a", "eegnet", o].fold_values("accuracy") for o in ("mars", "adam"))
+    gains = sorted(100 * (ours[fold] - base[fold]) for fold in ours)
+    assert mars.get_offsets()[:, 0].tolist() == pytest.approx(gains)
+    means = [line.get_xdata()[0] for line in axis.lines[1:]]
+    assert means[0] == pytest.approx(np.mean(gains))
+
+
+def test_each_block_has_a_panel_with_its_own_band():
+    cells = simulated(GAINS, ["deap", "bci2a"])
+    figure = noise_figure(cells)
+    assert len(figure.axes) == 2
+    for axis, dataset in zip(figure.axes, ("deap", "bci2a"), strict=True):
+        bound = 100 * noise_floor(cells, dataset, "eegnet", "accuracy").bound
+        box = axis.patches[0].get_bbox()
+        assert (box.x0, box.x1) == pytest.approx((-bound, bound))
+
+
+def test_without_controls_or_without_the_baseline_it_says_what_to_do():
+    with pytest.raises(ConfigError, match="afor run controls"):
+        noise_figure(simulated({"adam": 0, "afor": 0}))
+    with pytest.raises(ConfigError, match=r"'sgd' has no finished run.*adam_seed_1"):
+        noise_figure(simulated(GAINS), baseline="sgd")

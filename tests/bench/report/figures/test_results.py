@@ -1,0 +1,85 @@
+import pytest
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.report.figures.results import _cliques, folds_figure, gain_figure, rank_figure
+from afor.bench.stats.comparisons import compare, mean_ranks
+from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.simulated import simulate_results
+
+NASTY = "<script> $x$ a_b"
+GAINS = {"adam": 0.0, "adam_again": 0.0, "mars": 0.01, "afor": 0.03, NASTY: 0.0}
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return simulate_results(GAINS, datasets=["bci2a", "isruc"], draws=2)
+
+
+@pytest.fixture(scope="module")
+def cells(simulated):
+    return collect_cells(*simulated)
+
+
+def texts(figure):
+    figure.canvas.draw()
+    return " | ".join(t.get_text() for t in figure.findobj(lambda a: hasattr(a, "get_text")))
+
+
+def test_the_gain_figure_has_a_panel_per_data_set_and_draws_the_gains(cells):
+    figure = gain_figure(cells)
+    assert len(figure.axes) == 2
+    drawn = [line.get_xdata()[0] for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
+    expected = [100 * c.gain for c in compare(cells, "bci2a", "eegnet", "accuracy")]
+    assert sorted(drawn) == pytest.approx(sorted(expected))
+    assert "noise floor" in texts(figure)
+
+
+def test_a_gain_of_an_incomplete_cell_is_hollow(simulated):
+    results, expected = simulated
+    lacking = [r for r in results if (r.optimizer, r.fold) != ("afor", 0)]
+    figure = gain_figure(collect_cells(lacking, expected))
+    faces = [
+        line.get_markerfacecolor()
+        for line in figure.axes[0].lines
+        if len(line.get_xdata()) == 1
+    ]  # fmt: skip
+    assert faces.count("white") == 1
+    assert "hollow" in texts(figure)
+
+
+def test_names_are_drawn_as_they_are(cells):
+    assert "<script> \\$x\\$ a_b" in texts(gain_figure(cells))
+
+
+def test_the_folds_figure_names_subjects_and_counts_wins(cells):
+    text = texts(folds_figure(cells, "bci2a", "eegnet"))
+    comparison = next(
+        c for c in compare(cells, "bci2a", "eegnet", "accuracy") if c.optimizer == "afor"
+    )
+    assert f"higher in {comparison.wins} of 9" in text
+    assert "s01" in text
+
+
+def test_folds_that_are_not_there_are_answered_with_the_cells(cells):
+    with pytest.raises(ConfigError, match="no fold in common on deap/eegnet"):
+        folds_figure(cells, "deap", "eegnet")
+
+
+def test_the_rank_figure_prints_every_rank(cells):
+    ranks = mean_ranks(cells, ["accuracy"])
+    text = texts(rank_figure(ranks))
+    for value in ranks.mean_ranks:
+        assert f"{value:.2f}" in text
+
+
+def test_nothing_to_rank_says_what_to_do(simulated):
+    results, expected = simulated
+    lacking = collect_cells([r for r in results if r.fold], expected)
+    with pytest.raises(ConfigError, match="nothing to rank"):
+        rank_figure(mean_ranks(lacking, ["accuracy"]))
+
+
+def test_bars_join_the_widest_spans_only():
+    assert _cliques([1.0, 2.0, 3.0, 6.0], 2.5) == [(1.0, 3.0)]
+    assert _cliques([1.0, 2.0, 3.0, 4.0], 1.5) == [(1.0, 2.0), (2.0, 3.0), (3.0, 4.0)]
+    assert _cliques([1.0, 5.0], 1.0) == []

@@ -1,0 +1,166 @@
+import base64
+import csv
+import io
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from afor.bench.report.page import ReportInput, render_report
+from afor.bench.report.verdicts import verdicts
+from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.simulated import simulate_results
+
+NASTY = "<script>alert(1)</script>"
+GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, NASTY: 0.0}
+
+
+class Page(HTMLParser):
+    """Collect tags, the text outside script and style, and check that tags close."""
+
+    VOID = ("meta", "input", "br", "link", "img")
+    SHAPES = ("circle", "line", "rect", "path", "use", "stop")
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes, self.text, self.open, self.ids = [], [], [], [], []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.open):
+            self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    results, expected = simulate_results(GAINS, datasets=["bci2a", "isruc"], draws=2)
+    named = [replace(r, test_subjects=(f"{NASTY}{r.fold}",)) for r in results]
+    return named, expected
+
+
+@pytest.fixture(scope="module")
+def cells(simulated):
+    return collect_cells(*simulated)
+
+
+@pytest.fixture(scope="module")
+def html(simulated, cells):
+    given = ReportInput(simulated[0], [f"{NASTY}.db"], studies={NASTY: f'name = "{NASTY}"'})
+    return render_report(cells, given, title=NASTY)
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
+
+
+def test_names_come_out_as_text_everywhere(html, page):
+    assert "<script>alert" not in html
+    assert page.tags.count("script") == 1
+    assert NASTY in "".join(page.text)
+
+
+def test_the_page_asks_the_network_for_nothing(html, page):
+    for tag, name, value in page.attributes:
+        if name in ("src", "srcset", "action", "poster") or (name == "href" and tag != "a"):
+            assert value.startswith("#"), (tag, name, value)
+        if (tag, name) == ("a", "href"):
+            assert value.startswith(("#", "data:")), value
+    assert "@import" not in html
+    assert not re.search(r"url\((?!#)", html)
+    assert "default-src 'none'" in html
+
+
+def test_ids_are_unique_and_every_link_leads_somewhere(page):
+    assert len(page.ids) == len(set(page.ids))
+    for tag, name, value in page.attributes:
+        if tag == "a" and name == "href" and value.startswith("#"):
+            assert value[1:] in page.ids
+
+
+def test_the_answer_comes_first(html, page, cells):
+    text = "".join(page.text)
+    for sentence in verdicts(cells):
+        assert sentence in text
+        assert text.index(sentence) < text.index("Noise floor")
+
+
+def test_every_number_of_the_results_is_in_the_page(page, cells):
+    text = "".join(page.text)
+    for (_, _, optimizer), cell in cells.items():
+        for metric in ("accuracy", "weighted_f1"):
+            mean, sd, _ = cell.summary(metric)
+            if optimizer != "adam_seed_1":
+                assert f"{100 * mean:.2f}±{100 * sd:.2f}" in text
+        for run in cell.runs.values():
+            assert f"{100 * run.metrics['accuracy']:.2f}" in text
+
+
+def test_the_embedded_download_holds_all_runs(page, simulated):
+    link = next(v for _, name, v in page.attributes if name == "href" and len(v) > 20_000)
+    rows = list(
+        csv.DictReader(io.StringIO(base64.b64decode(link.partition("base64,")[2]).decode()))
+    )
+    assert len(rows) == len(simulated[0])
+    assert float(rows[0]["accuracy"]) == simulated[0][0].metrics["accuracy"]
+
+
+def test_a_static_page_has_no_script_and_the_same_tables(simulated, cells, page):
+    static = Page(render_report(cells, ReportInput(simulated[0], ["x"]), title="t", static=True))
+    assert "script" not in static.tags
+    assert static.tags.count("tr") == page.tags.count("tr")
+
+
+def test_pointing_at_a_fold_names_its_subject(html):
+    assert f"{NASTY.replace('<', '&lt;').replace('>', '&gt;')}3 (fold 3): AFOR" in html
+
+
+def test_incomplete_runs_are_said_at_the_top(simulated):
+    results, expected = simulated
+    lacking = [r for r in results if (r.optimizer, r.fold) != ("afor", 3)]
+    cells = collect_cells(lacking, expected)
+    text = "".join(Page(render_report(cells, ReportInput(lacking, ["x"]))).text)
+    assert "Incomplete: 4 of 190 planned runs are missing" in text
+    assert "no verdict yet, 88 of 90 runs are done" in text
+
+
+def test_a_full_study_stays_small(simulated):
+    names = ["adam", "adamw", "radam", "adamp", "sophia", "mars", "afor"]
+    backbones = ["eegnet", "acrnn", "nsal_dgat", "hslt"]
+    results, expected = simulate_results(dict.fromkeys(names, 0.0), backbones=backbones)
+    html = render_report(collect_cells(results, expected), ReportInput(results, ["x"]))
+    assert len(html.encode()) < 6e6
+
+
+@pytest.mark.parametrize(
+    ("gains", "folds", "words"),
+    [
+        ({"adam": 0.0, "afor": 0.05}, 9, "AFOR gains most over Adam"),
+        ({"adam": 0.0, "afor": 0.05}, 9, ", significant (corrected p 0.002)"),
+        ({"adam": 0.0, "afor": 0.05}, 9, "its noise floor was not measured."),
+        ({"adam": 0.0, "afor": 0.05, "adam_seed_1": 0.0}, 9, "beyond the noise floor."),
+        ({"adam": 0.0, "afor": -0.05}, 9, "no optimizer is better than Adam"),
+        ({"adam": 0.0, "afor": 0.05}, 3, "so few folds cannot show significance"),
+    ],
+)
+def test_the_sentence_says_what_was_found(gains, folds, words):
+    results, _ = simulate_results(gains, datasets=["bci2a"])
+    cells = collect_cells([r for r in results if r.fold < folds])
+    assert words in verdicts(cells)[0]

@@ -1,0 +1,143 @@
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import bootstrap, permutation_test
+from statsmodels.stats.multitest import multipletests
+
+from afor.bench.stats.paired_tests import (
+    MEET_IN_THE_MIDDLE,
+    _bounded_p,
+    bootstrap_interval,
+    effect_size,
+    holm,
+    sign_flip_p,
+    smallest_p,
+    two_sided_p,
+)
+
+
+def scipy_p(differences, alternative):
+    return permutation_test(
+        (differences,),
+        lambda x, axis: np.mean(x, axis=axis),
+        permutation_type="samples",
+        alternative=alternative,
+        vectorized=True,
+        n_resamples=np.inf,
+    ).pvalue
+
+
+def random_differences(rng, case):
+    n = int(rng.integers(2, 13 if case % 25 else 15))
+    kind = case % 4
+    if kind == 0:
+        return rng.normal(0.01, 0.03, n)
+    if kind == 1:  # many ties and zeros
+        return rng.integers(-3, 4, n) / 64
+    if kind == 2:  # one size, both signs: every sum is a tie, and exact also in SciPy's arithmetic
+        return rng.choice([-0.125, 0.125], n)
+    values = rng.normal(0, 0.02, n)
+    values[rng.random(n) < 0.4] = 0.0
+    return values
+
+
+def test_sign_flips_agree_with_scipy_in_500_random_cases_with_ties_and_zeros():
+    rng = np.random.default_rng(7)
+    for case in range(500):
+        d = random_differences(rng, case)
+        assert sign_flip_p(d) == pytest.approx(scipy_p(d, "greater"), abs=1e-15), d
+        assert two_sided_p(d) == pytest.approx(scipy_p(d, "two-sided"), abs=1e-15), d
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=9))
+def test_sign_flips_agree_with_counting_in_whole_numbers(values):
+    total = sum(values)
+    flips = [
+        sum(s * v for s, v in zip(signs, values, strict=True))
+        for signs in product((1, -1), repeat=len(values))
+    ]
+    exact = Fraction(sum(flip >= total for flip in flips), len(flips))
+    assert sign_flip_p([v / 1000 for v in values]) == float(exact)
+
+
+def test_differences_that_tie_only_on_paper_count_as_ties():
+    # 0.1 + 0.2 - 0.3 is 5.6e-17 in floating point, and zero in truth.
+    assert sign_flip_p([0.1, 0.2, -0.3]) == sign_flip_p([1, 2, -3])
+
+
+def test_thirty_two_folds_are_exact():
+    d = [1.0] * 32
+    assert sign_flip_p(d) == 2.0**-32 == smallest_p(32)
+    d = [1.0] * 30 + [-1.0] * 2
+    # The subset sums to zero or less: no more plus than minus signs in it.
+    count = sum(
+        math.comb(30, p) * math.comb(2, m) for p, m in product(range(3), repeat=2) if p <= m
+    )
+    assert sign_flip_p(d) == count / 2**32
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.integers(8, 26))
+def test_the_bound_for_many_folds_is_above_the_exact_value_and_close(seed, n):
+    d = np.random.default_rng(seed).normal(0.2, 1.0, n)
+    exact, bound = sign_flip_p(d), _bounded_p(d)
+    assert exact <= bound <= exact * 1.01 + 2 * 2.0**-n
+
+
+def test_more_folds_than_two_halves_can_hold_give_the_bound():
+    d = np.random.default_rng(1).normal(0.2, 1.0, 109)
+    assert len(d) > MEET_IN_THE_MIDDLE
+    p = sign_flip_p(d)
+    z = d.sum() / np.sqrt((d**2).sum())  # the normal limit of the same distribution
+    assert p == pytest.approx(0.5 * math.erfc(z / math.sqrt(2)), rel=0.1)
+
+
+def test_no_difference_at_all_gives_one():
+    assert sign_flip_p([0.0] * 9) == two_sided_p([0.0] * 9) == 1.0
+    assert sign_flip_p([0.0] * 60) == 1.0
+
+
+@pytest.mark.parametrize("wrong", [[], [float("nan")], [[1.0, 2.0]], [float("inf")]])
+def test_what_is_not_one_finite_number_per_fold_is_refused(wrong):
+    with pytest.raises(ValueError, match="one finite difference per fold"):
+        sign_flip_p(wrong)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_agrees_with_statsmodels(p_values):
+    expected = multipletests(p_values, method="holm")[1]
+    np.testing.assert_allclose(holm(p_values), expected, rtol=0, atol=1e-15)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_comparisons_still_to_come_count_in_the_family_as_if_they_had_failed(p_values):
+    padded = multipletests([*p_values, *[1.0] * (6 - len(p_values))], method="holm")[1]
+    np.testing.assert_allclose(holm(p_values, 6), padded[: len(p_values)], rtol=0, atol=1e-15)
+
+
+def test_the_effect_size_is_mean_over_sd_and_undefined_without_spread():
+    d = np.array([0.01, 0.03, 0.02, 0.05])
+    assert effect_size(d) == pytest.approx(d.mean() / d.std(ddof=1))
+    assert math.isnan(effect_size([0.1, 0.1, 0.1]))
+    assert math.isnan(effect_size([0.1]))
+
+
+def test_the_interval_is_that_of_scipys_bca_up_to_the_random_resamples():
+    d = np.random.default_rng(3).exponential(0.02, 12) - 0.01  # skewed: percentile would differ
+    ours = bootstrap_interval(d)
+    theirs = bootstrap((d,), np.mean, method="BCa", n_resamples=20_000, rng=1).confidence_interval
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.0008)
+    assert ours == bootstrap_interval(d)
+    assert ours != bootstrap_interval(d, seed=1)
+
+
+def test_the_interval_of_equal_differences_has_no_width():
+    assert bootstrap_interval([0.1, 0.1, 0.1]) == pytest.approx((0.1, 0.1))
+    assert bootstrap_interval([0.1]) == (0.1, 0.1)

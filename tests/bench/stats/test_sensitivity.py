@@ -1,0 +1,67 @@
+import pytest
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.stats.comparisons import main_optimizers
+from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.noise_floor import noise_floor
+from afor.bench.stats.sensitivity import sensitivity_of
+from afor.bench.stats.simulated import simulate_results
+
+NAMES = [
+    "adam",
+    "afor",
+    "afor_beta2_min_0.9",
+    "afor_beta2_min_0.995",
+    "afor_w_0.0",
+    "afor_warmup_50",
+]
+
+
+def cells(**options):
+    return collect_cells(*simulate_results(dict.fromkeys(NAMES, 0.0), datasets=["deap"], **options))
+
+
+def test_entries_are_read_by_name_with_afor_at_the_default():
+    found = {setting.label: setting for setting in sensitivity_of(cells())}
+    assert list(found) == ["β₂ min", "direction weight w", "warm-up steps"]
+    assert [point[0] for point in found["β₂ min"].points["deap"]] == [0.9, 0.99, 0.995]
+    mean, sd, _ = cells()["deap", "eegnet", "afor"].summary("accuracy")
+    assert found["β₂ min"].points["deap"][1] == (0.99, 100 * mean, 100 * sd)
+    assert found["warm-up steps"].default == 100
+
+
+def test_an_unfinished_study_compares_the_folds_that_all_values_have():
+    results, expected = simulate_results({"afor": 0, "afor_w_0.5": 0}, datasets=["bci2a"])
+    left = [r for r in results if (r.optimizer, r.fold) not in (("afor_w_0.5", 3), ("afor", 4))]
+    (setting,) = sensitivity_of(collect_cells(left, expected))
+    whole = [r for r in results if r.fold not in (3, 4)]
+    (same,) = sensitivity_of(collect_cells(whole))
+    assert setting.points == same.points
+    apart = [r for r in results if (r.optimizer == "afor") == (r.fold < 4)]
+    with pytest.raises(ConfigError, match="no fold is finished for every value"):
+        sensitivity_of(collect_cells(apart, expected))
+
+
+def test_the_noise_of_each_data_set_comes_with_it():
+    assert all(not setting.noise for setting in sensitivity_of(cells()))
+    gains = {"afor": 0, "afor_seed_1": 0, "afor_w_0.5": 0}
+    made = collect_cells(*simulate_results(gains, datasets=["deap", "isruc"]))
+    (setting,) = sensitivity_of(made)
+    floor = noise_floor(made, "isruc", "eegnet", "accuracy")
+    assert setting.noise["isruc"] == pytest.approx(100 * floor.bound)
+    assert list(setting.noise) == ["deap", "isruc"]
+
+
+def test_varied_settings_do_not_enter_the_main_table():
+    assert main_optimizers(cells()) == ["adam", "afor"]
+
+
+def test_a_store_without_varied_settings_says_how_to_run_them():
+    other = collect_cells(*simulate_results({"adam": 0, "afor": 0}))
+    with pytest.raises(ConfigError, match="preset `sensitivity`"):
+        sensitivity_of(other)
+
+
+def test_several_backbones_are_not_mixed():
+    with pytest.raises(ConfigError, match="--backbone"):
+        sensitivity_of(cells(backbones=["eegnet", "acrnn"]))

@@ -1,0 +1,203 @@
+import json
+import math
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+
+import pytest
+
+from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.stats.simulated import simulate_results
+from afor.bench.store.files import load_records, load_results, write_results
+from afor.bench.study.plan import Expected
+
+ROW = '[{"dataset": "d", "backbone": "b", "optimizer": "o", "draw": 0, %s}]'
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return simulate_results({"adam": 0, "<script>": 0.01}, datasets=["bci2a"], draws=2)
+
+
+def test_a_json_file_gives_back_what_was_written(simulated, tmp_path):
+    write_results(tmp_path / "r.json", *simulated)
+    assert load_results([tmp_path / "r.json"]) == simulated
+
+
+def test_a_csv_file_gives_back_the_runs_to_the_last_bit(simulated, tmp_path):
+    write_results(tmp_path / "r.csv", *simulated)
+    assert load_results([tmp_path / "r.csv"]) == (simulated[0], [])
+
+
+def test_several_files_add_up_and_studies_can_be_chosen(simulated, tmp_path):
+    write_results(tmp_path / "a.json", simulated[0][:5], simulated[1])
+    write_results(tmp_path / "b.csv", simulated[0][5:9], [])
+    both = [tmp_path / "a.json", tmp_path / "b.csv"]
+    assert len(load_results(both)[0]) == 9
+    assert len(load_results(both, ["simulated"])[0]) == 9
+    with pytest.raises(ConfigError, match="Studies here: simulated"):
+        load_results(both, ["paper"])
+
+
+@pytest.fixture
+def store_path(simulated, tmp_path, monkeypatch):
+    """Give a path that opens as a store with one study."""
+
+    class Store:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def studies(self):
+            return {"simulated": "toml"}
+
+        def results(self, study):
+            return simulated[0] if study in (None, "simulated") else []
+
+        def expected(self, study):
+            return simulated[1] if study in (None, "simulated") else []
+
+        def run(self, key):
+            return SimpleNamespace(record=f"record of {key}")
+
+    monkeypatch.setattr("afor.bench.store.files.open_store", lambda _: Store())
+    (tmp_path / "study.db").touch()
+    return tmp_path / "study.db"
+
+
+def test_any_other_path_is_opened_as_a_store(simulated, store_path):
+    assert load_results([store_path]) == simulated
+    assert load_results([store_path], ["simulated"]) == simulated
+    with pytest.raises(ConfigError, match=r"no study is called paper.*Studies here: simulated"):
+        load_results([store_path], ["paper"])
+
+
+def test_records_come_from_stores_only(simulated, store_path, tmp_path):
+    records = load_records([store_path])
+    assert [run for run, _ in records] == simulated[0]
+    assert records[0][1] == "record of "
+    write_results(tmp_path / "r.csv", *simulated)
+    with pytest.raises(ConfigError, match="holds results only"):
+        load_records([tmp_path / "r.csv"])
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(StoreError, match=r"nowhere\.db does not exist.*afor run"):
+        load_results([tmp_path / "nowhere.db"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("r.json", "{", "is not a JSON file"),
+        ("r.json", '{"results": 3}', "expected"),
+        ("r.json", "[3]", "run 1: expected an object"),
+        ("r.json", '[{"dataset": "d"}]', "backbone, optimizer, fold, draw missing"),
+        ("r.json", '{"results": [], "expected": [{"cell": 1}]}', '"expected"'),
+        ("r.csv", "dataset,backbone,optimizer,fold,draw\nd,b,o,one,0\n", "line 2: fold = 'one'"),
+        ("r.csv", "dataset,optimizer\nd,o\n", "line 2: backbone, fold, draw missing"),
+        ("r.json", ROW % '"fold": Infinity', "run 1: fold = inf"),
+        ("r.json", ROW % '"fold": -1', "run 1: fold = -1"),
+        ("r.json", ROW % '"fold": 1e30', "run 1: fold = 1e.30"),
+        ("r.json", ROW % '"fold": {}', "run 1: fold = "),
+        ("r.json", ROW % '"fold": 0, "metrics": [1]', "run 1: metrics = "),
+        ("r.json", ROW % '"fold": 0, "metrics": {"accuracy": "high"}', "run 1: metrics = "),
+        ("r.json", ROW % '"fold": 0, "classes": NaN', "run 1: classes = nan"),
+        ("r.json", ROW % '"fold": 0, "test_subjects": {}', "run 1: "),
+        ("r.json", "[" * 5000, "is not a JSON file"),
+        ("r.json", "1" * 6000, "is not a JSON file"),
+        (
+            "r.json",
+            '{"results": [], "expected": [{"dataset": "d", "backbone": "b", "optimizer": '
+            '"o", "folds": Infinity, "draws": 1}]}',
+            "folds = inf",
+        ),
+        ("r.csv", "", "no finished run yet"),
+        ("r.json", "[]", "no finished run yet"),
+    ],
+)
+def test_a_broken_file_is_answered_with_file_and_place(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(StoreError, match=message) as error:
+        load_results([tmp_path / name])
+    assert name in str(error.value)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    for name in ("r.csv", "r.json"):
+        (tmp_path / name).write_bytes(b"\xff\xfe\x00\x81")
+        with pytest.raises(StoreError, match="is not a"):
+            load_results([tmp_path / name])
+
+
+def test_columns_without_numbers_are_no_metrics(tmp_path):
+    text = "dataset,backbone,optimizer,fold,draw,accuracy,comment\nd,b,o,0,0,0.5,fine\n"
+    (tmp_path / "r.csv").write_text(text)
+    results, _ = load_results([tmp_path / "r.csv"])
+    assert results[0].metrics == {"accuracy": 0.5}
+
+
+def test_an_export_says_what_is_done_and_what_is_expected(tmp_path):
+    text = "dataset,backbone,optimizer,fold,draw,status,accuracy\n"
+    text += "d,b,o,0,0,done,0.5\nd,b,o,1,0,open,\nd,b,o,2,0,diverged,\n"
+    (tmp_path / "r.csv").write_text(text)
+    rows = [
+        {"dataset": "d", "backbone": "b", "optimizer": "o", "fold": i, "draw": 0, "status": status,
+         "accuracy": value}
+        for i, (status, value) in enumerate([("done", 0.5), ("open", None), ("diverged", None)])
+    ]  # fmt: skip
+    (tmp_path / "r.json").write_text(json.dumps(rows))
+    for name in ("r.csv", "r.json"):
+        results, expected = load_results([tmp_path / name])
+        assert [(run.fold, run.metrics) for run in results] == [(0, {"accuracy": 0.5})]
+        assert expected == [Expected("d", "b", "o", folds=3, draws=1)]
+
+
+def test_other_suffixes_are_not_written(simulated, tmp_path):
+    with pytest.raises(ConfigError, match=r"\.csv or \.json"):
+        write_results(tmp_path / "r.xlsx", *simulated)
+
+
+def test_the_json_is_plain(simulated, tmp_path):
+    write_results(tmp_path / "r.json", *simulated)
+    first = json.loads((tmp_path / "r.json").read_text())["runs"][0]
+    assert first["test_subjects"] == "s01"
+    assert first["accuracy"] == simulated[0][0].metrics["accuracy"]
+
+
+def test_numbers_that_describe_a_run_are_no_metrics(tmp_path):
+    text = "dataset,backbone,optimizer,fold,draw,lr,epochs,steps,parameters,mine,accuracy\n"
+    (tmp_path / "r.csv").write_text(text + "d,b,o,0,0,0.001,5,100,2396,0.25,0.5\n")
+    results, _ = load_results([tmp_path / "r.csv"])
+    assert results[0].metrics == {"mine": 0.25, "accuracy": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("columns", "subjects"), [("", "s01 s02"), ("status,", "s01;s02"), ("status,", "s 1;s02")]
+)
+def test_files_of_earlier_versions_keep_their_subjects(tmp_path, columns, subjects):
+    head = f"{columns}dataset,backbone,optimizer,fold,draw,test_subjects,accuracy\n"
+    line = f"{'done,' if columns else ''}d,b,o,0,0,{subjects},0.5\n"
+    (tmp_path / "r.csv").write_text(head + line)
+    results, _ = load_results([tmp_path / "r.csv"])
+    assert results[0].test_subjects == (subjects[:3].strip(";").split(";")[0], "s02")
+
+
+def test_json_of_earlier_versions_is_read(simulated, tmp_path):
+    content = {
+        "runs": [{"status": "open"}],
+        "results": [{**asdict(run), "metrics": dict(run.metrics)} for run in simulated[0]],
+        "expected": [asdict(cell) for cell in simulated[1]],
+    }
+    (tmp_path / "r.json").write_text(json.dumps(content))
+    assert load_results([tmp_path / "r.json"]) == simulated
+
+
+def test_a_metric_that_is_not_finite_comes_back_as_nan(tmp_path, simulated):
+    run = replace(simulated[0][0], metrics={"accuracy": 0.5, "kappa": float("nan")})
+    for name in ("r.json", "r.csv"):
+        write_results(tmp_path / name, [run], [])
+        (back,), _ = load_results([tmp_path / name])
+        assert math.isnan(back.metrics["kappa"])
+        assert back.metrics["accuracy"] == 0.5

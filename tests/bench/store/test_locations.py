@@ -1,0 +1,28 @@
+from pathlib import Path
+
+import pytest
+
+from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.store.locations import find_store, parse_part, store_path
+
+
+def test_a_study_has_its_store_in_results_and_a_part_its_own():
+    assert store_path("paper") == Path("results/paper.db")
+    assert store_path("paper", part=(2, 8)) == Path("results/paper.part-2-of-8.db")
+    assert store_path("paper", Path("x.db"), (2, 8)) == Path("x.db")
+
+
+@pytest.mark.parametrize("text", ["", "2", "0/3", "4/3", "1/0", "a/b", "1/2/3", "-1/2"])
+def test_a_bad_shard_is_refused(text):
+    with pytest.raises(ConfigError, match="expected i/n"):
+        parse_part(text)
+
+
+def test_missing_results_name_those_that_are_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("results").mkdir()
+    Path("results/demo.db").touch()
+    assert find_store("demo") == Path("results/demo.db")
+    assert find_store("any/x.db") == Path("any/x.db")
+    with pytest.raises(StoreError, match="found: demo"):
+        find_store("paper")

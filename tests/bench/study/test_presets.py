@@ -1,0 +1,115 @@
+"""Every preset runs, from files in the real formats to the table or figure it was made for."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import afor.bench
+from afor.bench.cli.app import app
+from afor.bench.data.rehearsal.twins import write_twin
+from afor.bench.store.database import open_store
+from afor.bench.study.schema import load_study
+
+# What each preset is looked at with; a search prints its rates itself.
+LOOKS = {
+    "paper": [["table", "main"], ["table", "beside-paper"]],
+    "paper-original": [["table", "main"], ["table", "beside-paper"]],
+    "ablation": [["table", "ablation"], ["figure", "ablation"]],
+    "sensitivity": [["table", "sensitivity"], ["figure", "sensitivity"]],
+    "controls": [["table", "noise"], ["figure", "noise"]],
+    "convergence": [["table", "convergence"], ["figure", "convergence"]],
+    "lr-search": [],
+}
+FEW = ["--epochs", "1", "--draws", "1", "--set", "protocol.only_folds=[0]"]
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Write three subjects of BCI IV 2a with a handful of trials, and ten nights of ISRUC."""
+    folder = tmp_path_factory.mktemp("data")
+    write_twin("bci2a", folder / "bci2a", ["A01", "A02", "A03"], trials=6)
+    write_twin("isruc", folder / "isruc", [str(n) for n in range(1, 4)], trials=6)
+    return folder
+
+
+def run(folder, name, *options):
+    result = runner.invoke(app, ["run", name, "-j", "1", "--json", *options])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+def look(store, *command):
+    target = store.with_suffix(".png") if command[0] == "figure" else store.with_suffix(".csv")
+    result = runner.invoke(app, [*command, str(store), "--output", str(target)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return target
+
+
+@pytest.fixture
+def here(tmp_path, data, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AFOR_DATA", str(data))
+    monkeypatch.setenv("AFOR_CACHE", str(data / "cache"))
+    # For the workers: the package that is tested, also from another folder.
+    monkeypatch.setenv("PYTHONPATH", str(Path(afor.bench.__file__).parents[2]))
+    return tmp_path
+
+
+@pytest.mark.parametrize("preset", LOOKS)
+def test_a_preset_of_the_paper_runs_and_shows_what_it_was_made_for(here, preset):
+    dataset = "isruc" if preset == "sensitivity" else "bci2a"
+    small = [f"datasets.{dataset}.complete=false"]
+    small += ["datasets.isruc.blocks=3"] if dataset == "isruc" else []
+    backbone = load_study(preset).backbones[0].name
+    done = run(
+        here, preset, "--dataset", dataset, "--backbone", backbone, *FEW,
+        *(word for setting in small for word in ("--set", setting)),
+    )  # fmt: skip
+    study = load_study(preset)
+    per_fold = len(study.optimizers) * (len(study.search.grid) if study.search else 1)
+    assert (done["study"], done["failed"]) == (f"{preset}-{dataset}-{backbone}", 0)
+    assert done["done"] == per_fold
+    store = here / done["store"]
+    for command in LOOKS[preset]:
+        target = look(store, *command)
+        assert target.stat().st_size > 200
+        if target.suffix == ".csv":
+            assert list(csv.DictReader(io.StringIO(target.read_text("utf-8"))))
+
+
+def test_the_rates_of_a_search_serve_the_study_that_follows(here):
+    whole = ["--dataset", "bci2a", "--backbone", "eegnet", *FEW]
+    whole += ["--set", "datasets.bci2a.complete=false"]
+    run(here, "lr-search", *whole, "--set", "search.grid=[1e-3, 1e-2]")
+    done = run(
+        here, "controls", *whole, "--optimizer", "adam", "--lr-from", "lr-search-bci2a-eegnet"
+    )
+    with open_store(here / done["store"]) as store:
+        assert {cell.rate for cell in store.cells()} <= {1e-3, 1e-2}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("preset", LOOKS)
+def test_a_preset_runs_on_all_its_data_sets_and_backbones(here, preset, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    write_twin("deap", folder / "deap", ["s01", "s02", "s03"])
+    study = load_study(preset)
+    changes = [f"datasets.{entry.name}.complete=false" for entry in study.datasets]
+    names = [entry.name for entry in study.datasets]
+    changes += ["datasets.isruc.blocks=3"] if "isruc" in names else []
+    # Two windows of each trial are enough to see every network train.
+    options = ["--data-option", "deap.stride_samples=3840"] if "deap" in names else []
+    options += ["--root", f"deap={folder / 'deap'}"] if "deap" in names else []
+    done = run(
+        here, preset, *FEW, *options, *(word for c in changes for word in ("--set", c))
+    )  # fmt: skip
+    cells = len(study.datasets) * len(study.backbones) * len(study.optimizers)
+    assert done["done"] == cells * (len(study.search.grid) if study.search else 1)
+    for command in LOOKS[preset]:
+        assert look(here / done["store"], *command).stat().st_size > 200
