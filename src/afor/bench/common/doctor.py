@@ -13,7 +13,7 @@ from typing import Literal
 Verdict = Literal["ok", "note", "missing", "broken"]
 
 EXTRAS = {
-    "bench": ("numpy", "scipy", "sklearn", "pandas", "matplotlib", "mne", "pydantic", "plotly"),
+    "bench": ("numpy", "scipy", "matplotlib", "mne", "pydantic", "tomlkit"),
     "dask": ("dask", "distributed"),
     "moabb": ("moabb",),
 }
