@@ -86,6 +86,17 @@ def find_bad_value(state: dict[str, Any]) -> str | None:
     return None
 
 
+def is_inside_storage(tensor: Tensor) -> bool:
+    """Return True if the storage of a dense tensor has room for all of its elements."""
+    if tensor.numel() == 0:
+        return True
+    last = sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    end = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    return end <= tensor.untyped_storage().nbytes()
+
+
 def parameter_name(group: dict[str, Any], position: int, number: int) -> str:
     """Return how messages call a parameter: its name if the group has names, and its number."""
     names = group.get("param_names")
