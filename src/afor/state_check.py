@@ -15,6 +15,26 @@ from afor.control import FIELDS
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 _CONTROL_SHAPE = torch.Size([len(FIELDS)])
+_STEP_SHAPE = torch.Size()
+
+
+def fits(p: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
+    """Return True if all shapes and the dtype of the step count are right.
+
+    The quick check of every step. When it fails, `find_misfit` says what is wrong, if anything is.
+    """
+    try:
+        shape = p.shape
+        return (
+            state["exp_avg"].shape == shape
+            and state["exp_avg_sq"].shape == shape
+            and grad.shape == shape
+            and state["control"].shape == _CONTROL_SHAPE
+            and state["step"].shape == _STEP_SHAPE
+            and state["step"].dtype == torch.float32
+        )
+    except (KeyError, AttributeError):
+        return False
 
 
 def find_misfit(p: Tensor, state: dict[str, Any], grad: Tensor | None = None) -> str | None:
