@@ -15,6 +15,7 @@ from afor.control import FIELDS
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 _CONTROL_SHAPE = torch.Size([len(FIELDS)])
+_CONTROL_DTYPES = (torch.float32, torch.float64)
 _STEP_SHAPE = torch.Size()
 
 
@@ -30,6 +31,7 @@ def fits(p: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
             and state["exp_avg_sq"].shape == shape
             and grad.shape == shape
             and state["control"].shape == _CONTROL_SHAPE
+            and state["control"].dtype in _CONTROL_DTYPES
             and state["step"].shape == _STEP_SHAPE
             and state["step"].dtype == torch.float32
         )
