@@ -56,12 +56,12 @@ def test_show_verify_and_export_work_on_the_same_store(tiny):
     assert "fits" in tiny.call(command="show", study="", code=2)
     verified = tiny.call("--count", "2", "--trust", command="verify")
     assert "2 of 2 repeated runs gave the same bits" in verified
-    exported = tiny.call("--to", "out/x.json", command="export")
+    exported = tiny.call("--output", "out/x.json", command="export")
     assert "out/x.json: 6 runs" in exported
     content = json.loads((tiny.folder / "out" / "x.json").read_text())
     assert [row["status"] for row in content["runs"]].count("done") == 3
     assert len(content["runs"]) == 6
-    assert "must end in" in tiny.call("--to", "x.xls", command="export", code=2)
+    assert "must end in" in tiny.call("-o", "x.xls", command="export", code=2)
 
 
 def test_verify_finds_a_number_that_does_not_come_back(tiny):
@@ -116,7 +116,7 @@ def test_what_cannot_be_asked_for_is_one_sentence(tiny, monkeypatch, arguments, 
 
 
 def test_a_place_given_on_the_command_line_changes_no_run(tiny):
-    from afor.bench.cli.study import with_roots
+    from afor.bench.cli.studies import with_roots
     from afor.bench.study.schema import load_study
 
     study = with_roots(load_study("paper"), ["deap=/data/deap", "isruc=/data/isruc"])

@@ -48,7 +48,10 @@ Exclude = Annotated[
     list[str] | None, typer.Option("--exclude", help="Leave this subject out; repeatable.")
 ]
 Truncated = Annotated[
-    bool, typer.Option(help="Accept a truncated recording and use its complete part.")
+    bool,
+    typer.Option(
+        "--allow-truncated", help="Accept a truncated recording and use its complete part."
+    ),
 ]
 
 
@@ -125,12 +128,18 @@ def prepare(
     exclude: Exclude = None,
     cache_dir: CacheDir = None,
     allow_truncated: Truncated = False,
-    download: Annotated[bool, typer.Option(help="Download missing files first.")] = False,
+    download: Annotated[
+        bool, typer.Option("--download", help="Download missing files first.")
+    ] = False,
     accept_changed: Annotated[
-        bool, typer.Option(help="Accept source files that changed since they were prepared.")
+        bool,
+        typer.Option(
+            "--accept-changed", help="Accept source files that changed since they were prepared."
+        ),
     ] = False,
     verify: Annotated[
-        bool, typer.Option(help="Read every byte of the source files again, also if cached.")
+        bool,
+        typer.Option("--verify", help="Read every byte of the source files again, also if cached."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -263,7 +272,9 @@ def _progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
         )
 
 
-app = typer.Typer(no_args_is_help=True, help="Find, check and prepare data sets.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Find, check and prepare data sets."
+)
 for _name, _function in (
     ("list", list_datasets),
     ("check", check),

@@ -47,7 +47,9 @@ def report(
     landscape: Annotated[
         Path | None, typer.Option(help="Add the figure of this JSON file of `afor landscape`.")
     ] = None,
-    static: Annotated[bool, typer.Option(help="Leave out the script of the page.")] = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="Leave out the script of the page.")
+    ] = False,
 ) -> None:
     """Write an offline HTML report: tables, figures, downloads.
 

@@ -58,7 +58,8 @@ def run(
         float | None,
         typer.Option(
             help="Minutes a run may take before its worker is replaced.",
-            show_default="20 times the median of similar runs, at least 10; a day before the first has finished",
+            show_default="20 times the median of similar runs, at least 10; a day before the "
+            "first has finished",
         ),
     ] = None,
     lr_from: LrFrom = "",

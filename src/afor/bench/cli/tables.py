@@ -132,7 +132,8 @@ def table(
         typer.Option(help="JSON file of measured values, shown beside the paper's."),
     ] = None,
     standalone: Annotated[
-        bool, typer.Option(help="Write LaTeX as a whole document instead of a table.")
+        bool,
+        typer.Option("--standalone", help="Write LaTeX as a whole document instead of a table."),
     ] = False,
 ) -> None:
     """Print one table for the terminal, a README, LaTeX or a program.

@@ -142,7 +142,7 @@ def damaged(path: Path, what: str) -> StoreError:
     """Say that a file is broken and what to do."""
     return StoreError(
         f"{path} is damaged: {what[:300]}. Restore a copy, or extract the sound runs with "
-        f"`afor repair {path} --to NEW.db`, which says what is lost."
+        f"`afor repair {path} --output NEW.db`, which says what is lost."
     )
 
 
