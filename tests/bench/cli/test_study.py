@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -123,16 +121,6 @@ def test_a_place_given_on_the_command_line_changes_no_run(tiny):
     assert [entry.root for entry in study.datasets] == ["/data/deap", "", "/data/isruc"]
     tiny.call()
     assert "(0 trained now)" in tiny.call("--root", f"synthetic={tiny.folder}")
-
-
-def test_help_imports_nothing_heavy():
-    script = (
-        "import sys, afor.bench.cli\n"
-        "heavy = {'torch', 'numpy', 'scipy', 'pydantic', 'pandas', 'distributed', 'matplotlib'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_more_jobs_than_a_machine_can_hold_are_refused():

@@ -31,7 +31,7 @@ def models(as_json: Json = False) -> None:
     _print_table(rows)
     typer.echo(
         "NAME_authors is the network as the AFOR authors released it; the presets of the\n"
-        "paper use these. *: with repair = true; as released it gives NaN for any input of\n"
+        "paper use these. *: with repair = true; as released it gives NaN for inputs of\n"
         "fewer than 12 channels and is refused. -: no regions for this many channels.\n"
         "A study can also name any module:Class that is called with the input's shape,\n"
         "and braindecode:Name if braindecode is installed.\n"

@@ -122,7 +122,7 @@ def _with_subject_shift(study: Study, dataset: str, value: float) -> Study:
         if entry.name == (dataset or study.datasets[0].name):
             if entry.use != "synthetic":
                 raise ConfigError(
-                    f"--subject-shift needs synthetic subjects; {entry.name} is {entry.use}."
+                    f"--subject-shift needs synthetic subjects; {entry.name} holds recordings."
                 )
             options = {**entry.options, "shift": value}
             entries.append(entry.model_copy(update={"options": options}))
