@@ -29,8 +29,7 @@ class LazyGroup(typer.core.TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command that the arguments name and import it."""
         name, stand_in, rest = super().resolve_command(ctx, args)
-        is_known = name is not None and stand_in is not None
-        return name, self.load(name) if is_known and name else stand_in, rest
+        return name, stand_in if name is None else self.load(name), rest
 
     def load(self, name: str) -> Any:
         """Import a command.

@@ -37,14 +37,18 @@ StorePath = Annotated[
 ]
 CacheDir = Annotated[
     Path | None,
-    typer.Option("--cache-dir", help="Folder of the prepared trials.", show_default="$AFOR_CACHE"),
+    typer.Option(
+        "--cache-dir",
+        help="Folder of the prepared trials.",
+        show_default="$AFOR_CACHE or ~/.cache/afor",
+    ),
 ]
 Roots = Annotated[
     list[str] | None,
     typer.Option(
         "--root",
         help="NAME=FOLDER: the folder of a data set's files.",
-        show_default="NAME in $AFOR_DATA",
+        show_default="NAME in $AFOR_DATA or ./data",
     ),
 ]
 OldTarget = Annotated[  # the spelling of --output in earlier versions

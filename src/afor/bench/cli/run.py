@@ -50,7 +50,9 @@ def run(
     shard: Annotated[
         str, typer.Option(help="Train only part i of n, such as 2/8, in a store of its own.")
     ] = "",
-    engine: Annotated[str, typer.Option(help="What runs the trainings: local or dask.")] = "local",
+    engine: Annotated[
+        str, typer.Option(help="Where runs are trained: local (processes of this machine) or dask.")
+    ] = "local",
     scheduler: Annotated[
         str, typer.Option(help="Address of the dask scheduler, such as tcp://HOST:PORT.")
     ] = "",

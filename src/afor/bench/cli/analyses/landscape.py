@@ -75,7 +75,7 @@ def landscape(
     span: Annotated[
         float | None,
         typer.Option(
-            help="The grid reaches from -SPAN to SPAN.", show_default="it contains the paths"
+            help="The grid reaches from -SPAN to SPAN.", show_default="wide enough for the paths"
         ),
     ] = None,
     directions: Annotated[
