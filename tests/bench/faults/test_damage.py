@@ -3,13 +3,13 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from afor.bench.store.export import export_rows
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.execution.status import status_of
 from afor.bench.store.database import open_store
+from afor.bench.store.files import export_rows
 from afor.bench.store.repair import repair
 
 FIRST_SCHEMA = """
@@ -316,7 +316,7 @@ def test_a_repaired_store_goes_on_where_only_the_list_of_runs_was_damaged(sound,
     result = CliRunner().invoke(app, ["repair", str(sound), "--output", str(target)])
     assert "lost: the list of runs of study tiny" in result.stdout
     trained = len(tiny.trainings())
-    tiny.run("--store", target, study="tiny", code=1)  # the failed runs
+    tiny.run("--store", target, "--trust", study="tiny", code=1)  # the failed runs
     assert len(tiny.trainings()) == trained
     assert tiny.numbers(target) == before
 
