@@ -111,9 +111,9 @@ def test_status_imports_only_what_it_needs(tiny, monkeypatch):
 
 
 def test_an_unknown_command_is_answered_with_the_nearest():
-    shown = runner.invoke(app, ["runn"])
+    shown = runner.invoke(app, ["demos"])
     assert shown.exit_code == 2
-    assert "Did you mean 'run'" in shown.output
+    assert "Did you mean 'demo'" in shown.output
 
 
 def test_version_is_that_of_the_package():
