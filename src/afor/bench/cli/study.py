@@ -102,14 +102,14 @@ def plan(
     changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     planned = with_roots(parse_study(*changed_text(name, changes, store, trust=trust)), root)
     path = store_path(planned.name, store)
-    runs = make_plan(planned, open_sources(planned, cache_dir), rates_for(planned, lr_from))
+    made_plan = make_plan(planned, open_sources(planned, cache_dir), rates_for(planned, lr_from))
     statuses: dict[str, str] = {}
     seconds_left = None
     if path.exists():
         with open_store(path) as opened:
             statuses = opened.statuses()
-            seconds_left = remaining_s(opened, runs.cells)
-    words = [statuses.get(cell.key, "open") for cell in runs.cells]
+            seconds_left = remaining_s(opened, made_plan.cells)
+    words = [statuses.get(cell.key, "open") for cell in made_plan.cells]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
     if as_json:
         rows = [
@@ -123,12 +123,12 @@ def plan(
                 "key": cell.key,
                 "status": word,
             }
-            for cell, word in zip(runs.cells, words, strict=True)
+            for cell, word in zip(made_plan.cells, words, strict=True)
         ]
         summary = {"study": planned.name, **counts, "seconds": seconds_left, "runs": rows}
         typer.echo(json.dumps(summary))
         return
-    _print_plan(planned, runs)
+    _print_plan(planned, made_plan)
     typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
     if counts["open"]:
         workers = jobs or cores()
@@ -140,26 +140,26 @@ def plan(
     print_next(shlex.join(["afor", "run", name, *changes.words(), *trusted]))
 
 
-def _print_plan(study: Study, runs: Plan) -> None:
+def _print_plan(study: Study, made_plan: Plan) -> None:
     """Print the data sets with their folds, then a line per data set, backbone and optimizer."""
-    typer.echo(f"{study.name}: {len(runs.cells)} runs. {study.description}")
-    for title, manifest in runs.manifests.items():
+    typer.echo(f"{study.name}: {len(made_plan.cells)} runs. {study.description}")
+    for title, manifest in made_plan.manifests.items():
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
         typer.echo(
             f"  {title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
-            f"{sizes} to train / validate / test; {len(runs.sources[title])} windows"
+            f"{sizes} to train / validate / test; {len(made_plan.sources[title])} windows"
         )
-    for row in runs.expected():
+    for row in made_plan.expected():
         rate = next(
             cell.rate
-            for cell in runs.cells
+            for cell in made_plan.cells
             if (cell.dataset, cell.backbone, cell.optimizer)
             == (row.dataset, row.backbone, row.optimizer)
         )
         typer.echo(
             f"  {row.dataset} × {row.backbone} × {row.optimizer}: "
-            f"{_count(row.folds, runs.manifests[row.dataset].blocks, 'fold')} × "
+            f"{_count(row.folds, made_plan.manifests[row.dataset].blocks, 'fold')} × "
             f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}"
         )
 
