@@ -256,7 +256,7 @@ def test_the_address_sanitizer_finds_nothing_in_damaged_states(tmp_path):
     subprocess.run(
         [COMPILER, *flags, str(source), "-lm", "-lpthread", "-o", str(kernel)], check=True
     )
-    # The sanitizer wants to be loaded first, and the C++ library, whose exceptions it follows, next.
+    # The sanitizer must be loaded first, then the C++ library whose exceptions it follows.
     libraries = [
         subprocess.check_output([COMPILER, f"-print-file-name={name}"], text=True).strip()
         for name in ("libasan.so", "libstdc++.so.6")

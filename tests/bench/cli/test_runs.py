@@ -103,4 +103,4 @@ def test_a_number_that_does_not_come_back_leads_to_its_run(ended):
     result = runner.invoke(app, ["verify", "tiny", "--key", key, "-j", "1", "--trust"])
     assert result.exit_code == 1
     assert f"DIFFERENT  {key[:12]}" in result.stdout
-    assert f"Next: afor show {key[:12]} --store results/tiny.db" in result.stderr
+    assert f"Next: afor show {key[:12]} results/tiny.db" in result.stderr

@@ -147,7 +147,7 @@ def test_figures_of_curves_are_drawn_from_a_file(tmp_path, name):
 def test_mistakes_are_answered_with_what_is_accepted(store, tmp_path):
     assert "Did you mean 'ranks'" in refuse(ConfigError, "table", "rank", store)
     assert "Accepted: terminal" in refuse(ConfigError, "table", "main", store, "-f", "word")
-    assert "at least one store" in refuse(ConfigError, "table", "main")
+    assert "at least one study" in refuse(ConfigError, "table", "main")
     assert "does not exist" in refuse(StoreError, "stats", str(tmp_path / "no.db"))
     assert ".pdf, .svg, .png" in refuse(ConfigError, "figure", "gain", store, "-o", "x.gif")
     assert "cannot be read" in refuse(ConfigError, "table", "cost", "--ours", str(tmp_path))

@@ -3,13 +3,13 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from afor.bench.store.export import export_rows
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.execution.status import status_of
 from afor.bench.store.database import open_store
+from afor.bench.store.files import export_rows
 from afor.bench.store.repair import repair
 
 FIRST_SCHEMA = """
@@ -247,7 +247,7 @@ def test_no_column_can_be_changed_unseen(sound, tmp_path, what, schema):
     change(path, *CHANGES[what])
     for found in numbers(path):
         assert isinstance(found, StoreError)
-        assert f"afor repair {path} --to NEW.db" in str(found)
+        assert f"afor repair {path} --output NEW.db" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_a_repaired_store_has_all_that_is_sound_and_names_what_is_lost(sound, tm
         f"UPDATE runs SET reason = 'another' WHERE key = '{others[0]}'",
     )
     target = tmp_path / "new.db"
-    result = CliRunner().invoke(app, ["repair", str(sound), "--to", str(target)])
+    result = CliRunner().invoke(app, ["repair", str(sound), "--output", str(target)])
     assert result.exit_code == 1
     assert result.stdout == f"{target}: 23 runs, 1 studies\nlost: run {first[:12]}\n"
     assert f"Next: afor run tiny --store {target}" in result.stderr
@@ -313,16 +313,16 @@ def test_a_repaired_store_goes_on_where_only_the_list_of_runs_was_damaged(sound,
     before = tiny.numbers()
     change(sound, *SWAP)
     target = tmp_path / "new.db"
-    result = CliRunner().invoke(app, ["repair", str(sound), "--to", str(target)])
+    result = CliRunner().invoke(app, ["repair", str(sound), "--output", str(target)])
     assert "lost: the list of runs of study tiny" in result.stdout
     trained = len(tiny.trainings())
-    tiny.run("--store", target, study="tiny", code=1)  # the failed runs
+    tiny.run("--store", target, "--trust", study="tiny", code=1)  # the failed runs
     assert len(tiny.trainings()) == trained
     assert tiny.numbers(target) == before
 
 
 def test_an_intact_store_is_copied_whole(sound, tiny, tmp_path):
-    result = CliRunner().invoke(app, ["repair", str(sound), "--to", str(tmp_path / "new.db")])
+    result = CliRunner().invoke(app, ["repair", str(sound), "--output", str(tmp_path / "new.db")])
     assert result.exit_code == 0, result.output
     assert tiny.numbers(tmp_path / "new.db") == tiny.numbers()
     with open_store(tmp_path / "new.db") as new, open_store(sound) as old:

@@ -324,7 +324,7 @@ def test_runs_without_code_are_verified_beside_those_with_code(stored, monkeypat
         trained.extend((cell.key, trust) for cell in cells)
         yield from ()
 
-    monkeypatch.setattr("afor.bench.execution.verify.verify_runs", verify_only)
+    monkeypatch.setattr("afor.bench.cli.runs.verify_runs", verify_only)
     result = runner.invoke(app, ["verify", str(stored.store), "--count", "0", "-j", "1"])
     assert result.exit_code == 0, result.output
     assert "2 runs name code that is not part of afor. They are left out" in result.stderr
@@ -365,10 +365,10 @@ def test_a_study_read_from_a_store_runs_its_code_only_on_trust(stored, command):
 def test_matched_writes_no_study_that_names_the_code_of_a_store(tmp_path, monkeypatch):
     study = load_study("demo").model_copy(update={"trainer": "stranger:train"})
     monkeypatch.setattr(
-        "afor.bench.analyses.adaptation.matched.matched_study",
+        "afor.bench.cli.analyses.matched.matched_study",
         lambda *_, **__: type("Made", (), {"study": study, "toml": "x"})(),
     )
-    monkeypatch.setattr("afor.bench.store.database.open_store", lambda _: nullcontext())
+    monkeypatch.setattr("afor.bench.cli.analyses.matched.open_store", lambda _: nullcontext())
     target = tmp_path / "m.toml"
     refused = runner.invoke(app, ["matched", str(tmp_path / "s.db"), "-o", str(target)])
     assert isinstance(refused.exception, AforError)

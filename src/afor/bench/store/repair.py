@@ -57,7 +57,7 @@ def repair(source: Path, target: Path) -> Repaired:
 
     """
     if target.exists():
-        raise ConfigError(f"{target} exists already. Name a new file with --to.")
+        raise ConfigError(f"{target} exists already. Name a new file with --output.")
     if not source.is_file():
         raise StoreError(f"There is no store {source}.")
     with tempfile.TemporaryDirectory(prefix="afor-repair-") as folder:

@@ -65,7 +65,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """Open an existing file and check what it is; StoreError says what to do when it is not one."""
     if not path.is_file():
-        raise StoreError(f"There is no store {path}. `afor run` makes one; --store names another.")
+        raise StoreError(f"There is no store {path}. `afor run` makes one.")
     if path.stat().st_size == 0:
         raise StoreError(f"{path} is empty, it is not a store. Remove it to begin anew.")
     if write and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
@@ -142,7 +142,7 @@ def damaged(path: Path, what: str) -> StoreError:
     """Say that a file is broken and what to do."""
     return StoreError(
         f"{path} is damaged: {what[:300]}. Restore a copy, or extract the sound runs with "
-        f"`afor repair {path} --to NEW.db`, which says what is lost."
+        f"`afor repair {path} --output NEW.db`, which says what is lost."
     )
 
 
