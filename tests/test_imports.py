@@ -32,8 +32,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
 # The optimizer: a stage imports from itself and from stages above it.
 OPTIMIZER = [
     ["torch_private"],
-    ["arithmetic", "control", "reference", "state_check", "sums"],
-    ["native", "rows", "triton"],
+    ["control", "reference", "state_check", "sums"],
+    ["native", "triton"],
     ["update", "released"],
     ["sharded"],
     ["checkpoint"],
