@@ -234,7 +234,7 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path, name):
 def finished(tiny):
     study = load_study(str(tiny.file))
     plan = make_plan(study, open_sources(study))
-    cell = plan.cells[0]
+    cell = plan.runs[0]
     return execute(cell.key, cell.spec, plan.sources["synthetic"])
 
 

@@ -89,7 +89,7 @@ def test_merging_takes_what_is_new_and_a_done_run_beats_a_failed_one(store, tmp_
         other.add(contents[1])
         assert other.merge(store) == (11, 1, 0)
         assert set(other.statuses().values()) == {"done"}
-        assert other.cells() == store.cells()
+        assert other.runs() == store.runs()
         assert other.merge(store) == (0, 12, 0)
 
 

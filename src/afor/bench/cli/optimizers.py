@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from afor.bench.optimizers.registry import OptimizerEntry
+    from afor.bench.optimizers.registry import RegisteredOptimizer
 
 MAX_WIDTH = 130  # longer lines are hard to follow from name to reference
 
@@ -88,7 +88,7 @@ def show_one(name: str, as_json: bool) -> None:
     console.print("Next: `afor study demo` prints a study to edit.", style="dim")
 
 
-def entry_row(entry: "OptimizerEntry") -> dict[str, object]:
+def entry_row(entry: "RegisteredOptimizer") -> dict[str, object]:
     """Return one entry as plain values."""
     return {
         "name": entry.name,
@@ -113,7 +113,7 @@ def argument_row(
     return {"setting": parameter.name, "here": given.get(parameter.name), "default": plain}
 
 
-def section_table(entries: "list[OptimizerEntry]", width: int) -> "Table":
+def section_table(entries: "list[RegisteredOptimizer]", width: int) -> "Table":
     """Lay out the entries of one kind in columns that are the same in every section."""
     from rich.table import Table
 
@@ -129,7 +129,7 @@ def section_table(entries: "list[OptimizerEntry]", width: int) -> "Table":
     return table
 
 
-def settings_text(entry: "OptimizerEntry") -> str:
+def settings_text(entry: "RegisteredOptimizer") -> str:
     """Write the settings, for a variant only what differs, and what the loop does for it."""
     from afor.bench.optimizers.registry import OPTIMIZERS
 

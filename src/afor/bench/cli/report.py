@@ -34,7 +34,7 @@ def report(
     """Write one offline HTML file: the answer first, then tables, figures, folds and downloads."""
     from afor.bench.common.output_files import check_output, write_output
     from afor.bench.report.page import ReportInput, render_report
-    from afor.bench.stats.groups import collect_cells
+    from afor.bench.stats.groups import collect_conditions
     from afor.bench.stats.labels import PAPER_METRICS
     from afor.bench.store.files import is_store, load_records, load_results, load_studies
 
@@ -49,7 +49,7 @@ def report(
         sections=_sections(landscape),
     )
     page = render_report(
-        collect_cells(results, expected),
+        collect_conditions(results, expected),
         given,
         title=title,
         baseline=baseline,

@@ -53,7 +53,7 @@ def failures(
         typer.echo(f"\nNext: afor run {name}", err=True)
         return
     with open_store(path) as opened:
-        bad = [cell for cell in opened.cells() if cell.status in ("failed", "diverged")]
+        bad = [cell for cell in opened.runs() if cell.status in ("failed", "diverged")]
     if json_:
         from dataclasses import asdict
 
@@ -91,7 +91,7 @@ def show(
             if not matches:
                 continue
             run = opened.run(matches[0])
-            cells = [cell for cell in opened.cells() if cell.key == matches[0]]
+            cells = [cell for cell in opened.runs() if cell.key == matches[0]]
         if json_:
             content = asdict(run) if run else {"key": matches[0], "status": "open"}
             typer.echo(json.dumps(content, indent=1))
@@ -123,7 +123,7 @@ def verify(
 
     from afor.bench.execution.progress import describe
     from afor.bench.execution.runner import open_sources
-    from afor.bench.execution.verify import runs_with_code, sample_cells, verify_runs
+    from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
     from afor.bench.store.database import open_store
     from afor.bench.store.locations import find_store
     from afor.bench.study.schema import parse_study
@@ -136,12 +136,12 @@ def verify(
     with stopped, open_store(path) as opened, tempfile.TemporaryDirectory() as spool:
         opened.check()
         typer.echo(f"{path}: every page and every run is as it was written.")
-        named = runs_with_code(opened, sample_cells(opened, None, 0, seed))
+        named = runs_with_code(opened, sample_runs(opened, None, 0, seed))
         if key:
             named = {one: names for one, names in named.items() if one.startswith(key)}
         _list_code(named, str(path), trust)
         left_out = () if trust else named.keys()
-        cells = sample_cells(opened, None, 0 if key else count, seed, left_out)
+        cells = sample_runs(opened, None, 0 if key else count, seed, left_out)
         if key:
             cells = [cell for cell in cells if cell.key.startswith(key)]
         if not cells and left_out:
@@ -163,9 +163,11 @@ def verify(
                 word = "same bits" if verdict.is_same else "DIFFERENT"
                 what = "" if verdict.is_same else f": {', '.join(verdict.differs_in)}"
                 note = f" ({verdict.note})" if verdict.note else ""
-                typer.echo(f"{word}  {verdict.cell.key[:12]}  {describe(verdict.cell)}{what}{note}")
+                typer.echo(
+                    f"{word}  {verdict.stored.key[:12]}  {describe(verdict.stored)}{what}{note}"
+                )
                 different += not verdict.is_same
-                first = first or ("" if verdict.is_same else verdict.cell.key)
+                first = first or ("" if verdict.is_same else verdict.stored.key)
     typer.echo(f"{len(cells) - different} of {len(cells)} repeated runs gave the same bits.")
     if different:
         typer.echo(f"\nNext: afor show {first[:12]} --store {path}", err=True)

@@ -125,8 +125,8 @@ def plan(
     if path.exists():
         with open_store(path) as opened:
             statuses = opened.statuses()
-            seconds = remaining_s(opened, made.cells)
-    words = [statuses.get(cell.key, "open") for cell in made.cells]
+            seconds = remaining_s(opened, made.runs)
+    words = [statuses.get(cell.key, "open") for cell in made.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
     workers = jobs or cores()
     if json_:
@@ -141,11 +141,11 @@ def plan(
                 "key": c.key,
                 "status": word,
             }
-            for c, word in zip(made.cells, words, strict=True)
+            for c, word in zip(made.runs, words, strict=True)
         ]
         typer.echo(json.dumps({"study": chosen.name, **counts, "seconds": seconds, "runs": cells}))
         return
-    typer.echo(f"{chosen.name}: {len(made.cells)} runs. {chosen.description}")
+    typer.echo(f"{chosen.name}: {len(made.runs)} runs. {chosen.description}")
     for title, manifest in made.manifests.items():
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
@@ -156,7 +156,7 @@ def plan(
     for row in made.expected():
         rate = next(
             c.rate
-            for c in made.cells
+            for c in made.runs
             if (c.dataset, c.backbone, c.optimizer) == (row.dataset, row.backbone, row.optimizer)
         )
         typer.echo(

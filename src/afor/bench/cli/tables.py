@@ -11,7 +11,7 @@ from afor.bench.common.errors import ConfigError
 
 if TYPE_CHECKING:
     from afor.bench.report.tables.formats import Table
-    from afor.bench.stats.groups import Cells
+    from afor.bench.stats.groups import Conditions
 
 FROM_RESULTS = (
     "main",
@@ -68,14 +68,14 @@ def stats(
     from afor.bench.report.tables.main import comparison_table
     from afor.bench.report.tables.side import noise_table, ranks_table
 
-    cells = _cells(paths, study)
+    conditions = _cells(paths, study)
     metrics = _metrics(metric)
     found = [
-        comparison_table(cells, metrics, baseline=baseline, optimizers=optimizer),
-        ranks_table(cells, metrics, optimizers=optimizer),
+        comparison_table(conditions, metrics, baseline=baseline, optimizers=optimizer),
+        ranks_table(conditions, metrics, optimizers=optimizer),
     ]
-    if _has_controls(cells, metrics):
-        found.append(noise_table(cells, metrics))
+    if _has_controls(conditions, metrics):
+        found.append(noise_table(conditions, metrics))
     if as_json:
         typer.echo(json.dumps([json.loads(to_json(t)) for t in found], indent=1))
         return
@@ -155,8 +155,8 @@ def figure(
     elif data is not None or name in CURVE_FIGURES:
         drawn = _draw_curves(name, data, paths, study, dataset, backbone, optimizer)
     else:
-        cells = _cells(paths, study)
-        drawn = _draw_results(name, cells, metric, baseline, optimizer, dataset, backbone)
+        conditions = _cells(paths, study)
+        drawn = _draw_results(name, conditions, metric, baseline, optimizer, dataset, backbone)
     for target in targets:
         save_figure(drawn, target)
         typer.echo(str(target))
@@ -194,7 +194,9 @@ def _build(
         "paper-datasets": paper_tables.paper_datasets_table,
         "same-method": paper_tables.same_method_table,
         "learning-rates": lambda: paper_tables.learning_rates_table(measured),
-        "cost": lambda: cost_table.cost_table(measured) if measured else paper_tables.cost_table(),
+        "cost": lambda: (
+            cost_table.cost_table(measured) if measured else paper_tables.paper_cost_table()
+        ),
         "landscape": lambda: landscape_table(measured),
     }
     if name in needs_no_results:
@@ -207,24 +209,26 @@ def _build(
         if not paths:
             raise ConfigError(f"The table {name!r} needs a store: name one, or several.")
         return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
-    cells, metrics = _cells(paths, study), _metrics(metric)
+    conditions, metrics = _cells(paths, study), _metrics(metric)
     chosen: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
-        "main": lambda: tables.main_table(cells, metrics, baseline=baseline, **chosen),
-        "comparisons": lambda: tables.comparison_table(cells, metrics, baseline=baseline, **chosen),
-        "ablation": lambda: variant_tables.ablation_table(cells, metrics),
-        "sensitivity": lambda: variant_tables.sensitivity_table(cells, metrics),
-        "ranks": lambda: side_tables.ranks_table(cells, metrics, **chosen),
-        "noise": lambda: side_tables.noise_table(cells, metrics),
-        "datasets": lambda: side_tables.datasets_table(cells),
-        "beside-paper": lambda: paper_tables.beside_paper_table(cells, metrics),
+        "main": lambda: tables.main_table(conditions, metrics, baseline=baseline, **chosen),
+        "comparisons": lambda: tables.comparison_table(
+            conditions, metrics, baseline=baseline, **chosen
+        ),
+        "ablation": lambda: variant_tables.ablation_table(conditions, metrics),
+        "sensitivity": lambda: variant_tables.sensitivity_table(conditions, metrics),
+        "ranks": lambda: side_tables.ranks_table(conditions, metrics, **chosen),
+        "noise": lambda: side_tables.noise_table(conditions, metrics),
+        "datasets": lambda: side_tables.datasets_table(conditions),
+        "beside-paper": lambda: paper_tables.beside_paper_table(conditions, metrics),
     }
     return from_results[name]()
 
 
 def _draw_results(
     name: str,
-    cells: "Cells",
+    conditions: "Conditions",
     metric: str,
     baseline: str,
     optimizer: list[str] | None,
@@ -235,16 +239,16 @@ def _draw_results(
     from afor.bench.stats.comparisons import mean_ranks
 
     if name == "gain":
-        return figures.gain_figure(cells, metric, baseline=baseline, optimizers=optimizer)
+        return figures.gain_figure(conditions, metric, baseline=baseline, optimizers=optimizer)
     if name == "ranks":
-        return figures.rank_figure(mean_ranks(cells, [metric], optimizer))
+        return figures.rank_figure(mean_ranks(conditions, [metric], optimizer))
     chosen = {
-        key: cell
-        for key, cell in cells.items()
+        key: condition
+        for key, condition in conditions.items()
         if dataset in (None, key[0]) and backbone in (None, key[1])
     }
     if not chosen:
-        there = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in cells))
+        there = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in conditions))
         raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {there}.")
     if name == "sensitivity":
         from afor.bench.report.figures.curves import sensitivity_figure
@@ -265,11 +269,11 @@ def _draw_results(
 
         return noise_figure(chosen, metric, baseline=baseline, optimizers=optimizer)
     place = next(
-        ((d, b) for d, b, _ in cells if dataset in (None, d) and backbone in (None, b)),
+        ((d, b) for d, b, _ in conditions if dataset in (None, d) and backbone in (None, b)),
         (dataset or "", backbone or ""),
     )
     one = (optimizer or ["afor"])[0]
-    return figures.folds_figure(cells, *place, one, metric, baseline=baseline)
+    return figures.folds_figure(conditions, *place, one, metric, baseline=baseline)
 
 
 def _draw_curves(
@@ -334,18 +338,18 @@ def _draw_file(name: str, data: Path) -> Any:
         ) from error
 
 
-def _cells(paths: list[Path] | None, study: list[str] | None) -> "Cells":
+def _cells(paths: list[Path] | None, study: list[str] | None) -> "Conditions":
     from afor.bench.report.tables.parts import incomplete_sentence
-    from afor.bench.stats.groups import collect_cells
+    from afor.bench.stats.groups import collect_conditions
     from afor.bench.store.files import load_results
 
     if not paths:
         raise ConfigError("Name at least one store, or a .csv or .json file of results.")
     results, expected = load_results(paths, study or ())
-    cells = collect_cells(results, expected)
-    if sentence := incomplete_sentence(cells):
+    conditions = collect_conditions(results, expected)
+    if sentence := incomplete_sentence(conditions):
         typer.echo(f"{sentence} `afor run` goes on.", err=True)
-    return cells
+    return conditions
 
 
 def _metrics(metric: list[str] | None) -> list[str]:
@@ -354,11 +358,13 @@ def _metrics(metric: list[str] | None) -> list[str]:
     return metric or list(PAPER_METRICS)
 
 
-def _has_controls(cells: "Cells", metrics: list[str]) -> bool:
+def _has_controls(conditions: "Conditions", metrics: list[str]) -> bool:
     from afor.bench.stats.comparisons import blocks_of
     from afor.bench.stats.noise_floor import noise_floor
 
-    return any(noise_floor(cells, *block, m) for block in blocks_of(cells) for m in metrics)
+    return any(
+        noise_floor(conditions, *block, m) for block in blocks_of(conditions) for m in metrics
+    )
 
 
 def _read_json(path: Path) -> Any:

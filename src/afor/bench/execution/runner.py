@@ -21,7 +21,7 @@ from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.lock import locked
 from afor.bench.store.schema import explain
 from afor.bench.store.spool import leftovers, quarantine, read_spool
-from afor.bench.study.plan import Cell, FindRate, Plan, make_plan, shard
+from afor.bench.study.plan import FindRate, PlannedRun, StudyPlan, make_plan, shard
 from afor.bench.study.schema import Study
 from afor.bench.training.record import FinishedRun, decode
 
@@ -37,7 +37,7 @@ class Watcher(Protocol):
     def preparing(self, dataset: str) -> Prepare:
         """Return what is called with (done, total, subject) while a data set is read."""
 
-    def planned(self, cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> None:
+    def planned(self, runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> None:
         """See all runs, and how those that have ended stand."""
 
     def started(self, key: str, worker: str) -> None:
@@ -98,7 +98,7 @@ def run_study(
     sources = open_sources(study, cache_dir, watch)
     plan = make_plan(study, sources, find_rate)
     if part is not None:
-        plan = Plan(study, shard(plan.cells, *part), plan.manifests, plan.sources)
+        plan = StudyPlan(study, shard(plan.runs, *part), plan.manifests, plan.sources)
     try:
         with locked(path), open_or_create(path) as store:
             take_leftovers(store)
@@ -130,7 +130,7 @@ def take_leftovers(store: Store) -> int:
     return taken
 
 
-def write_manifests(plan: Plan, store: Path) -> None:
+def write_manifests(plan: StudyPlan, store: Path) -> None:
     """Put the splits beside the store, a file per data set that one can read and share."""
     for name, manifest in plan.manifests.items():
         target = store.with_name(f"{store.name}.splits") / f"{name.replace(':', '-')}.json"
@@ -139,14 +139,14 @@ def write_manifests(plan: Plan, store: Path) -> None:
             write_atomically(target, text)
 
 
-def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -> Summary:
+def _complete(plan: StudyPlan, store: Store, engine: Engine, watch: Watcher | None) -> Summary:
     statuses = store.statuses()
     if watch:
-        watch.planned(plan.cells, statuses)
+        watch.planned(plan.runs, statuses)
     trained = 0
-    jobs = open_jobs(plan.cells, statuses)
+    jobs = open_jobs(plan.runs, statuses)
     if jobs:
-        measure_limits(getattr(engine, "limits", None), plan.cells, store)
+        measure_limits(getattr(engine, "limits", None), plan.runs, store)
         events = engine.run(jobs, plan.sources, spool_folder(store.path))
         running = RunningFile(spool_folder(store.path))
         try:
@@ -160,19 +160,19 @@ def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -
             raise rescue(store)
         take_leftovers(store)  # a cluster may have finished a run twice
     statuses = store.statuses()
-    # Two cells of one study may share a run: count cells, as the tables do.
-    counts = Counter(statuses.get(cell.key, "open") for cell in plan.cells)
-    return Summary(len(plan.cells), counts["done"], counts["diverged"], counts["failed"], trained)
+    # Two planned runs of one study may share a key: count planned runs, as the tables do.
+    counts = Counter(statuses.get(planned.key, "open") for planned in plan.runs)
+    return Summary(len(plan.runs), counts["done"], counts["diverged"], counts["failed"], trained)
 
 
-def measure_limits(limits: TimeLimits | None, cells: tuple[Cell, ...], store: Store) -> None:
+def measure_limits(limits: TimeLimits | None, runs: tuple[PlannedRun, ...], store: Store) -> None:
     """Tell the limits of an engine how long the runs in the store took."""
     if limits is None:
         return
-    specs = {cell.key: (cell.dataset, cell.spec) for cell in cells}
-    for cell in {cell.key: cell for cell in store.cells()}.values():
-        if cell.key in specs and cell.status in ("done", "diverged"):
-            limits.add(like_of(*specs[cell.key]), cell.elapsed_s)
+    specs = {planned.key: (planned.dataset, planned.spec) for planned in runs}
+    for stored in {stored.key: stored for stored in store.runs()}.values():
+        if stored.key in specs and stored.status in ("done", "diverged"):
+            limits.add(like_of(*specs[stored.key]), stored.elapsed_s)
 
 
 def rescue(store: Store, *contents: bytes) -> StoreError:
@@ -202,12 +202,12 @@ def rescue(store: Store, *contents: bytes) -> StoreError:
     )
 
 
-def open_jobs(cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> list[Job]:
+def open_jobs(runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> list[Job]:
     """Return one job for each run that has not ended, in the order of the plan."""
     jobs = {
-        cell.key: Job(cell.key, cell.spec, cell.dataset)
-        for cell in cells
-        if cell.key not in statuses
+        planned.key: Job(planned.key, planned.spec, planned.dataset)
+        for planned in runs
+        if planned.key not in statuses
     }
     return list(jobs.values())
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
 from afor.bench.common.parameter_checks import check_values
-from afor.bench.optimizers.registry import OPTIMIZERS, OptimizerEntry
+from afor.bench.optimizers.registry import OPTIMIZERS, RegisteredOptimizer
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +98,7 @@ def full_settings(name: str, settings: Mapping[str, object]) -> dict[str, object
     return {key: tuple(v) if isinstance(v, list) else v for key, v in merged.items()}
 
 
-def find_entry(name: str) -> OptimizerEntry | None:
+def find_entry(name: str) -> RegisteredOptimizer | None:
     """Return the table's entry, or None for a `module:Class`; raise ConfigError for neither."""
     if name in OPTIMIZERS:
         return OPTIMIZERS[name]

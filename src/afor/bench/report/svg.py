@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from afor.bench.report.tables.formats import printable
-from afor.bench.stats.groups import Cell, paired_fold_values
+from afor.bench.stats.groups import Condition, paired_fold_values
 from afor.bench.stats.labels import metric_label, metric_scale, optimizer_label, signed
 
 # What is drawn for white paper, in colours that show on a dark page as well.
@@ -41,13 +41,13 @@ def inline_svg(figure: Any, name: str) -> str:
     return text
 
 
-def folds_svg(cell: Cell, baseline: Cell, metric: str) -> str:
+def folds_svg(condition: Condition, baseline: Condition, metric: str) -> str:
     """Draw both results of every fold; each row names its subjects and both numbers."""
-    folds, ours, theirs = paired_fold_values(cell, baseline, metric)
+    folds, ours, theirs = paired_fold_values(condition, baseline, metric)
     if not folds:
         return ""
     scale = metric_scale(metric)
-    subjects = {fold: run.test_subjects for (fold, _), run in cell.runs.items()}
+    subjects = {fold: run.test_subjects for (fold, _), run in condition.runs.items()}
     order = sorted(range(len(folds)), key=lambda i: ours[i] - theirs[i], reverse=True)
     values = [scale * float(value) for value in (*ours, *theirs)]
     low, high = min(values), max(values)
@@ -59,7 +59,7 @@ def folds_svg(cell: Cell, baseline: Cell, metric: str) -> str:
 
     height = TOP + ROW * len(order) + BOTTOM
     name, base = (
-        escape(optimizer_label(cell.optimizer)),
+        escape(optimizer_label(condition.optimizer)),
         escape(optimizer_label(baseline.optimizer)),
     )
     parts = [
@@ -82,7 +82,7 @@ def folds_svg(cell: Cell, baseline: Cell, metric: str) -> str:
         who = [printable(subject) for subject in subjects[folds[i]]]
         label = who[0] if len(who) == 1 else f"fold {folds[i]}"
         title = (
-            f"{', '.join(who)} (fold {folds[i]}): {printable(optimizer_label(cell.optimizer))} "
+            f"{', '.join(who)} (fold {folds[i]}): {printable(optimizer_label(condition.optimizer))} "
             f"{scale * ours[i]:.2f}, {printable(optimizer_label(baseline.optimizer))} "
             f"{scale * theirs[i]:.2f}, difference {signed(scale * (ours[i] - theirs[i]))}"
         )

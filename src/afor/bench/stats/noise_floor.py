@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
-from afor.bench.stats.groups import Cell, Cells, mean_of_draws
+from afor.bench.stats.groups import Condition, Conditions, mean_of_draws
 
 # AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, to rounding.
 SAME_METHOD = {"afor_fixed_0999": "adamw"}
@@ -65,7 +65,9 @@ def copy_groups(optimizers: Iterable[str]) -> list[tuple[str, ...]]:
     return [tuple(names) for names in groups.values() if len(names) > 1]
 
 
-def noise_floor(cells: Cells, dataset: str, backbone: str, metric: str) -> NoiseFloor | None:
+def noise_floor(
+    conditions: Conditions, dataset: str, backbone: str, metric: str
+) -> NoiseFloor | None:
     """Return the noise floor of one block, or None where the store has no control for it.
 
     All groups of copies are pooled: within each fold, the variance between k copies has k - 1
@@ -73,9 +75,9 @@ def noise_floor(cells: Cells, dataset: str, backbone: str, metric: str) -> Noise
     nothing of noise, so they are listed and left out.
     """
     block = {
-        o: cell
-        for (d, b, o), cell in cells.items()
-        if (d, b) == (dataset, backbone) and cell.has(metric)
+        o: condition
+        for (d, b, o), condition in conditions.items()
+        if (d, b) == (dataset, backbone) and condition.has(metric)
     }
     squares, degrees, folds, largest = 0.0, 0, 0, 0.0
     used: list[tuple[str, ...]] = []
@@ -111,28 +113,30 @@ def noise_floor(cells: Cells, dataset: str, backbone: str, metric: str) -> Noise
     )
 
 
-def copy_differences(cells: Cells, dataset: str, backbone: str, metric: str) -> list[float]:
+def copy_differences(
+    conditions: Conditions, dataset: str, backbone: str, metric: str
+) -> list[float]:
     """Return the differences between identical methods, one per fold and pair of copies.
 
     Which of two copies comes first is arbitrary, so every difference stands here with both signs.
     """
-    floor = noise_floor(cells, dataset, backbone, metric)
+    floor = noise_floor(conditions, dataset, backbone, metric)
     found: list[float] = []
     for names in floor.copies if floor else ():
-        copies = [cells[dataset, backbone, name] for name in names]
+        copies = [conditions[dataset, backbone, name] for name in names]
         for one, other in combinations(_common_fold_values(copies, metric), 2):
             found += [a - b for a, b in zip(one, other, strict=True)]
     return found + [-difference for difference in found]
 
 
-def identity_gap(cells: Cells, dataset: str, backbone: str, metric: str) -> float | None:
+def identity_gap(conditions: Conditions, dataset: str, backbone: str, metric: str) -> float | None:
     """Return |mean difference| of AdamW and AFOR with beta2 fixed at 0.999: rounding, grown."""
     pairs = [
-        [cells.get((dataset, backbone, name)) for name in pair] for pair in SAME_METHOD.items()
+        [conditions.get((dataset, backbone, name)) for name in pair] for pair in SAME_METHOD.items()
     ]
     gaps = []
     for pair in pairs:
-        there = [cell for cell in pair if cell is not None and cell.has(metric)]
+        there = [condition for condition in pair if condition is not None and condition.has(metric)]
         if len(there) == 2:
             ours, theirs = _common_fold_values(there, metric)
             if ours:
@@ -145,9 +149,9 @@ def _stem(optimizer: str) -> str:
     return copy["stem"] if copy else optimizer
 
 
-def _common_fold_values(copies: list[Cell], metric: str) -> list[list[float]]:
-    common = set.intersection(*(set(cell.runs) for cell in copies))
+def _common_fold_values(copies: list[Condition], metric: str) -> list[list[float]]:
+    common = set.intersection(*(set(condition.runs) for condition in copies))
     return [
-        list(mean_of_draws({key: cell.value(key, metric) for key in common}).values())
-        for cell in copies
+        list(mean_of_draws({key: condition.value(key, metric) for key in common}).values())
+        for condition in copies
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import AFOR_DESIGN
-from afor.bench.stats.groups import Cells, mean_of_draws, mean_sd
+from afor.bench.stats.groups import Conditions, mean_of_draws, mean_sd
 from afor.bench.stats.labels import metric_scale
 from afor.bench.stats.noise_floor import noise_floor
 
@@ -58,16 +58,16 @@ def default_of(setting: str) -> float:
     return float(str(AFOR_DESIGN[SETTINGS[setting][1]]))
 
 
-def sensitivity_of(cells: Cells, metric: str = "accuracy") -> list[Sensitivity]:
+def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sensitivity]:
     """Return each varied setting with its values in order; AFOR itself stands at the default.
 
     While a study is incomplete, means are taken over the folds and draws that all entries of a
     data set have: over others, two values would be compared on different people.
     """
     members = {
-        key: cell
-        for key, cell in cells.items()
-        if (is_varied(key[2]) or key[2] == "afor") and cell.has(metric)
+        key: condition
+        for key, condition in conditions.items()
+        if (is_varied(key[2]) or key[2] == "afor") and condition.has(metric)
     }
     if not any(is_varied(name) for _, _, name in members):
         raise ConfigError(NOT_VARIED)
@@ -79,15 +79,21 @@ def sensitivity_of(cells: Cells, metric: str = "accuracy") -> list[Sensitivity]:
     found: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
     noise: dict[str, float] = {}
     for dataset, backbone in networks.items():
-        block = {o: cell for (d, b, o), cell in members.items() if (d, b) == (dataset, backbone)}
-        common = set.intersection(*(set(cell.runs) for cell in block.values()))
+        block = {
+            o: condition
+            for (d, b, o), condition in members.items()
+            if (d, b) == (dataset, backbone)
+        }
+        common = set.intersection(*(set(condition.runs) for condition in block.values()))
         if not common:
             raise ConfigError(
                 f"{dataset}: no fold is finished for every value yet. `afor run` goes on."
             )
         points = {
-            name: mean_sd([*mean_of_draws({k: cell.value(k, metric) for k in common}).values()])
-            for name, cell in block.items()
+            name: mean_sd(
+                [*mean_of_draws({k: condition.value(k, metric) for k in common}).values()]
+            )
+            for name, condition in block.items()
         }
         for name, (mean, sd, _) in points.items():
             if varied := varied_setting(name):
@@ -98,7 +104,7 @@ def sensitivity_of(cells: Cells, metric: str = "accuracy") -> list[Sensitivity]:
             for setting, rows in found.items():
                 if dataset in rows:
                     rows[dataset].append((default_of(setting), scale * mean, scale * sd))
-        if floor := noise_floor(cells, dataset, backbone, metric):
+        if floor := noise_floor(conditions, dataset, backbone, metric):
             noise[dataset] = scale * floor.bound
     return [
         Sensitivity(

@@ -41,7 +41,7 @@ FindRate = Callable[[str, str, OptimizerEntry], float]
 
 
 @dataclass(frozen=True)
-class Cell:
+class PlannedRun:
     """One run of a study: its place in the grid, its spec and its key."""
 
     dataset: str
@@ -56,8 +56,8 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """How many runs a study expects for one cell, so that tables can mark what is incomplete."""
+class ExpectedRuns:
+    """The number of folds and draws that a study plans for one condition."""
 
     dataset: str
     backbone: str
@@ -67,18 +67,18 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """All runs of a study in the order in which they are done, and where their windows are."""
 
     study: Study
-    cells: tuple[Cell, ...]
+    runs: tuple[PlannedRun, ...]
     manifests: Mapping[str, Manifest]
     sources: Mapping[str, "WindowSource"]
 
-    def expected(self) -> list[Expected]:
-        """Count the folds and draws of each cell of the tables."""
+    def expected(self) -> list[ExpectedRuns]:
+        """Count the folds and draws of each condition."""
         return count_expected(
-            [(c.dataset, c.backbone, c.optimizer, c.fold, c.draw) for c in self.cells]
+            [(c.dataset, c.backbone, c.optimizer, c.fold, c.draw) for c in self.runs]
         )
 
 
@@ -86,7 +86,7 @@ def make_plan(
     study: Study,
     sources: Mapping[str, "WindowSource"],
     find_rate: FindRate | None = None,
-) -> Plan:
+) -> StudyPlan:
     """List the runs of a study, checked as far as that is possible without training.
 
     `sources` holds the windows of each data set by its name in the study. Runs come fold by fold
@@ -98,7 +98,7 @@ def make_plan(
     device = _device(study)
     backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
     manifests: dict[str, Manifest] = {}
-    cells: list[Cell] = []
+    runs: list[PlannedRun] = []
     for dataset in study.datasets:
         source = sources[dataset.name]
         manifest = make_splits(
@@ -119,7 +119,7 @@ def make_plan(
             "stride_samples": source.stride_samples,
         }
         selected = _selected(study, manifest)
-        _check_size(study, len(cells), dataset.name, len(selected))
+        _check_size(study, len(runs), dataset.name, len(selected))
         for split in selected:
             for backbone in study.backbones:
                 for optimizer in study.optimizers:
@@ -129,8 +129,8 @@ def make_plan(
                         spec |= {"device": device}
                         spec |= {"trainer": trainer} if trainer else {}
                         spec = json.loads(canonical(spec))  # as it comes back from the store
-                        cells.append(
-                            Cell(
+                        runs.append(
+                            PlannedRun(
                                 dataset.name,
                                 backbone.name,
                                 label,
@@ -142,8 +142,8 @@ def make_plan(
                                 rate,
                             )
                         )
-    cells.sort(key=lambda cell: (cell.draw, cell.fold))  # stable: the rest stays as listed
-    return Plan(study, tuple(cells), manifests, dict(sources))
+    runs.sort(key=lambda run: (run.draw, run.fold))  # stable: the rest stays as listed
+    return StudyPlan(study, tuple(runs), manifests, dict(sources))
 
 
 def run_key(spec: Spec) -> str:
@@ -162,21 +162,24 @@ def canonical(value: Any) -> str:
     )
 
 
-def shard(cells: tuple[Cell, ...], number: int, of: int) -> tuple[Cell, ...]:
+def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRun, ...]:
     """Return every `of`-th run, starting with the `number`-th, counted from 1."""
     if not 1 <= number <= of:
         raise ConfigError(f"shard {number}/{of} does not exist: choose from 1/{of} to {of}/{of}.")
-    return cells[number - 1 :: of]
+    return runs[number - 1 :: of]
 
 
-def count_expected(cells: list[tuple[str, str, str, int, int]]) -> list[Expected]:
-    """Count folds and draws per (data set, backbone, optimizer), in the order of the cells."""
+def count_expected(runs: list[tuple[str, str, str, int, int]]) -> list[ExpectedRuns]:
+    """Count folds and draws per (data set, backbone, optimizer), in the order of the runs."""
     folds: dict[tuple[str, str, str], set[int]] = {}
     draws: dict[tuple[str, str, str], set[int]] = {}
-    for dataset, backbone, optimizer, fold, draw in cells:
+    for dataset, backbone, optimizer, fold, draw in runs:
         folds.setdefault((dataset, backbone, optimizer), set()).add(fold)
         draws.setdefault((dataset, backbone, optimizer), set()).add(draw)
-    return [Expected(*cell, folds=len(folds[cell]), draws=len(draws[cell])) for cell in folds]
+    return [
+        ExpectedRuns(*condition, folds=len(folds[condition]), draws=len(draws[condition]))
+        for condition in folds
+    ]
 
 
 def _spec(

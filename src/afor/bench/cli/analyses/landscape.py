@@ -155,14 +155,14 @@ def _trajectories(
     known = load_trajectories(path, every_steps) if path is not None and path.exists() else {}
     found = []
     for run in runs:
-        cell = run.cell
-        if cell.key not in known:
-            watch = partial(_show_epoch, show, cell.optimizer, run.settings.max_epochs)
+        planned = run.planned
+        if planned.key not in known:
+            watch = partial(_show_epoch, show, planned.optimizer, run.settings.max_epochs)
             watch(0)
-            known[cell.key] = record_trajectory(run, every_steps, watch)
+            known[planned.key] = record_trajectory(run, every_steps, watch)
             if path is not None:
                 save_trajectories(path, list(known.values()), every_steps)
-        found.append(replace(known[cell.key], optimizer=cell.optimizer))
+        found.append(replace(known[planned.key], optimizer=planned.optimizer))
     return found
 
 

@@ -16,7 +16,7 @@ from afor.bench.report.figures.style import (
     plain,
 )
 from afor.bench.stats.comparisons import BASELINE, Comparison, Ranks, compare_all, main_optimizers
-from afor.bench.stats.groups import Cells, mean_sd, paired_fold_values
+from afor.bench.stats.groups import Conditions, mean_sd, paired_fold_values
 from afor.bench.stats.labels import (
     backbone_label,
     dataset_label,
@@ -29,7 +29,7 @@ from afor.bench.stats.labels import (
 
 
 def gain_figure(
-    cells: Cells,
+    conditions: Conditions,
     metric: str = "accuracy",
     *,
     baseline: str = BASELINE,
@@ -40,8 +40,8 @@ def gain_figure(
     With several backbones: their mean and SD, as the paper's Fig. 2, and each of them as a dot.
     With one: the mean over folds and its 95 % interval.
     """
-    names = [n for n in optimizers or main_optimizers(cells) if n != baseline]
-    found = compare_all(cells, [metric], optimizers=[*names, baseline], baseline=baseline)
+    names = [n for n in optimizers or main_optimizers(conditions) if n != baseline]
+    found = compare_all(conditions, [metric], optimizers=[*names, baseline], baseline=baseline)
     names = [name for name in names if any(c.optimizer == name for c in found)]
     datasets = list(dict.fromkeys(c.dataset for c in found))
     several = len({c.backbone for c in found}) > 1
@@ -72,7 +72,7 @@ def gain_figure(
 
 
 def folds_figure(
-    cells: Cells,
+    conditions: Conditions,
     dataset: str,
     backbone: str,
     optimizer: str = "afor",
@@ -81,17 +81,19 @@ def folds_figure(
     baseline: str = BASELINE,
 ) -> Any:
     """Draw each fold's two results joined by a line, sorted by the difference."""
-    cell, base = (cells.get((dataset, backbone, name)) for name in (optimizer, baseline))
-    folds = [] if cell is None or base is None else [k for k in cell.runs if k in base.runs]
-    if cell is None or base is None or not folds:
-        there = ", ".join(f"{d}/{b}/{o}" for d, b, o in cells)
+    condition, base = (conditions.get((dataset, backbone, name)) for name in (optimizer, baseline))
+    folds = (
+        [] if condition is None or base is None else [k for k in condition.runs if k in base.runs]
+    )
+    if condition is None or base is None or not folds:
+        there = ", ".join(f"{d}/{b}/{o}" for d, b, o in conditions)
         raise ConfigError(
             f"{optimizer} and {baseline} have no fold in common on {dataset}/{backbone}. "
-            f"Cells here: {there}."
+            f"Conditions here: {there}."
         )
-    numbers, ours, theirs = paired_fold_values(cell, base, metric)
+    numbers, ours, theirs = paired_fold_values(condition, base, metric)
     scale = metric_scale(metric)
-    subjects = {fold: run.test_subjects for (fold, _), run in cell.runs.items()}
+    subjects = {fold: run.test_subjects for (fold, _), run in condition.runs.items()}
     order = sorted(range(len(numbers)), key=lambda i: ours[i] - theirs[i], reverse=True)
     with house_style():
         figure, axes = new_figure(22 + 2.7 * len(order))
