@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from afor.bench.models.input_shape import InputShape
     from afor.bench.models.registry import build_backbone
     from afor.bench.optimizers.build import build_optimizer
-    from afor.bench.report.page import render_report
+    from afor.bench.report.page import ReportInput, render_report
     from afor.bench.stats.comparisons import compare_all
+    from afor.bench.stats.groups import collect_conditions
     from afor.bench.store.database import open_store
     from afor.bench.store.files import load_results
     from afor.bench.study.plan import make_plan
@@ -37,8 +38,10 @@ _MODULES = {
     "ArrayWindows": "data.window_source",
     "InputShape": "models.input_shape",
     "LocalEngine": "execution.engines.local",
+    "ReportInput": "report.page",
     "build_backbone": "models.registry",
     "build_optimizer": "optimizers.build",
+    "collect_conditions": "stats.groups",
     "compare_all": "stats.comparisons",
     "load_results": "store.files",
     "load_study": "study.schema",
@@ -56,8 +59,10 @@ __all__ = [
     "ArrayWindows",
     "InputShape",
     "LocalEngine",
+    "ReportInput",
     "build_backbone",
     "build_optimizer",
+    "collect_conditions",
     "compare_all",
     "load_results",
     "load_study",

@@ -25,8 +25,6 @@ from afor.bench.data.recording import check_recording
 from afor.bench.data.settings import DataSettings
 from afor.bench.data.window_source import WindowSource
 
-__all__ = ["Progress", "WindowSource", "open_windows"]
-
 Progress = Callable[[int, int, str], None]
 SHOWN = 20  # subjects that a message lists one by one
 
@@ -45,16 +43,33 @@ def open_windows(
 ) -> WindowSource:
     """Read, check and cache a data set, and return its windows.
 
-    ``subjects`` names those to use; ``"all"`` insists on a complete copy; None takes every one
-    found, except those left out by default. ``exclude`` names subjects to leave out of these.
-    ``progress`` is called with (done, total, subject).
-    Raises ConfigError for options, DataError for files, LeakageError for shared trials.
+    Args:
+        name: Name of the data set, see `afor data list`; ``moabb:<Name>`` for one of MOABB.
+        root: Folder of its files; None uses the default folder of the data set.
+        options: Options of the data set, such as the filter band.
+        subjects: Subjects to use. ``"all"`` requires a complete copy of the data set; None uses
+            every subject present, except those that the data set leaves out by default.
+        exclude: Subjects to leave out.
+        cache_dir: Folder of the prepared data; None uses ``$AFOR_CACHE`` or the user's cache.
+        progress: Called with (number of subjects done, total, subject).
+        verify: Check the SHA-256 of cached samples.
+        accept_changed: Accept source files that changed since they were first read.
 
-    >>> import tempfile
-    >>> options = {"n_subjects": 2, "trials": 8, "shift": 0.0}
-    >>> source = open_windows("synthetic", options=options, cache_dir=tempfile.mkdtemp())
-    >>> source.subjects, source.gather([0, 1]).shape
-    (('sub-01', 'sub-02'), (2, 12, 128))
+    Returns:
+        The windows with their labels and subjects.
+
+    Raises:
+        ConfigError: The name, an option or a subject is not valid.
+        DataError: A file is missing, damaged or changed.
+        LeakageError: Two subjects share a trial.
+
+    Example:
+        >>> import tempfile
+        >>> options = {"n_subjects": 2, "trials": 8, "shift": 0.0}
+        >>> source = open_windows("synthetic", options=options, cache_dir=tempfile.mkdtemp())
+        >>> source.subjects, source.gather([0, 1]).shape
+        (('sub-01', 'sub-02'), (2, 12, 128))
+
     """
     dataset = get_dataset(name)
     settings = dataset.parse(options or {})

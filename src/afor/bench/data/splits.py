@@ -67,13 +67,28 @@ def make_splits(
     draws: int = DRAWS,
     validation_share: float = VALIDATION_SHARE,
 ) -> Manifest:
-    """Split the subjects: one left out at a time, or cut into `blocks` test blocks.
+    """Split subjects into training, validation and test, so that each is tested in one fold.
 
-    Raises ConfigError when a fold would be left without training subjects.
+    Args:
+        dataset: Name of the data set; part of the random seeds.
+        subjects: Names of the subjects, in any order.
+        study_seed: Seed of the study.
+        blocks: Number of folds; None leaves one subject out at a time.
+        draws: Number of validation draws of each fold.
+        validation_share: Share of all subjects that validate.
 
-    >>> first = make_splits("deap", [f"s{i:02d}" for i in range(1, 33)]).splits[0]
-    >>> len(first.train), len(first.validation), len(first.test)
-    (25, 6, 1)
+    Returns:
+        All splits, proved to be disjoint.
+
+    Raises:
+        ConfigError: The numbers are not possible, or a fold would have no training subject.
+        LeakageError: A subject is listed twice.
+
+    Example:
+        >>> first = make_splits("deap", [f"s{i:02d}" for i in range(1, 33)]).splits[0]
+        >>> len(first.train), len(first.validation), len(first.test)
+        (25, 6, 1)
+
     """
     names = _checked_subjects(dataset, subjects)
     if blocks is not None and not 2 <= blocks <= len(names):

@@ -174,14 +174,23 @@ class WindowSource:
 
 
 class ArrayWindows:
-    """Windows (n, channels, samples) with the subject, class and trial of each.
+    """Windows from arrays in memory, with the interface that training needs of a `WindowSource`.
 
-    `trials` defaults to one trial per window.
+    Args:
+        windows: Array of shape (n, channels, samples).
+        labels: Class of each window, numbered from 0.
+        subjects: Name of the subject of each window.
+        trials: Trial of each window; None makes each window its own trial.
 
-    >>> import numpy as np
-    >>> source = ArrayWindows(np.zeros((3, 2, 8)), labels=[0, 1, 1], subjects=["a", "a", "b"])
-    >>> source.subjects, source.gather(np.array([2])).shape
-    (('a', 'b'), (1, 2, 8))
+    Raises:
+        DataError: The shapes do not fit each other.
+
+    Example:
+        >>> import numpy as np
+        >>> source = ArrayWindows(np.zeros((3, 2, 8)), labels=[0, 1, 1], subjects=["a", "a", "b"])
+        >>> source.subjects, source.gather(np.array([2])).shape
+        (('a', 'b'), (1, 2, 8))
+
     """
 
     def __init__(

@@ -94,7 +94,44 @@ def run_study(
     cache_dir: Path | None = None,
     watch: Watcher | None = None,
 ) -> Summary:
-    """Train every run of a study, or of its `part` (i, n), that the store does not hold yet."""
+    """Train every run of a study that the store does not contain yet.
+
+    Called again after an interruption, it continues with the missing runs.
+
+    Args:
+        study: The study.
+        toml: The text of the study, kept in the store.
+        path: The store, created if it does not exist.
+        engine: Executes the runs, such as `LocalEngine`.
+        part: ``(i, n)`` trains only the i-th of n parts of the study, counted from 1.
+        find_rate: Returns the learning rate from a search; None uses the rates of the study.
+        cache_dir: Folder of the prepared data; None uses ``$AFOR_CACHE`` or the user's cache.
+        watch: Is told about progress.
+
+    Returns:
+        The numbers of planned, finished and failed runs.
+
+    Raises:
+        AforError: The study, its data, the store or the workers cannot be used.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from afor.bench import LocalEngine, parse_study
+        >>> text = '''
+        ... name = "small"
+        ... backbones = ["eegnet"]
+        ... optimizers = ["afor"]
+        ... training = { max_epochs = 1, batch_size = 16 }
+        ... protocol = { draws = 1, only_folds = [0] }
+        ... datasets = [{ name = "synthetic", options = { n_subjects = 3, trials = 4 } }]
+        ... '''
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> store = folder / "small.db"
+        >>> run_study(parse_study(text), text, store, LocalEngine(1), cache_dir=folder).done
+        1
+
+    """
     sources = open_sources(study, cache_dir, watch)
     plan = make_plan(study, sources, find_rate)
     if part is not None:

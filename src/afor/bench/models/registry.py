@@ -1,4 +1,4 @@
-"""From a name and settings to a network, everything checked before anything is built."""
+"""Build a network from its name and settings; check both before anything is built."""
 
 import difflib
 import inspect
@@ -46,14 +46,26 @@ ADDED_SETTINGS: dict[str, tuple[str, ...]] = {"eegnet": ("norm_momentum", "norm_
 def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
     """Build a network that maps (batch, channels, samples) to logits (batch, classes).
 
-    ``name`` is a key of ``BACKBONES``, ``braindecode:Name``, or ``module:name`` for a subclass of
-    ``nn.Module``, or a Python function annotated to return one, that is called as
-    ``name(shape, **settings)``. Nothing else is called. Weights come from torch's global
-    generator: seed it first.
+    Weights are drawn from torch's global generator: seed it first.
 
-    >>> shape = InputShape.unnamed(22, samples=250, rate_hz=250, classes=4)
-    >>> sum(p.numel() for p in build_backbone("eegnet", shape, dropout=0.5).parameters())
-    2396
+    Args:
+        name: A key of ``BACKBONES``, ``braindecode:Name``, or ``module:name`` of a subclass of
+            ``nn.Module`` or of a Python function annotated to return one, which is called as
+            ``name(shape, **settings)``. Nothing else is called.
+        shape: Shape of a window.
+        **settings: Settings of the network.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: The name, a setting or the shape cannot be used.
+
+    Example:
+        >>> shape = InputShape.unnamed(22, samples=250, rate_hz=250, classes=4)
+        >>> sum(p.numel() for p in build_backbone("eegnet", shape, dropout=0.5).parameters())
+        2396
+
     """
     factory, inputs = _resolve(name, shape)
     _check_call(name, factory, inputs, settings)

@@ -66,15 +66,28 @@ def build_optimizer(
     seed: int = 0,
     **settings: object,
 ) -> "Optimizer":
-    """Build the optimizer called `name` over all parameters of the model.
+    """Build an optimizer over all parameters of a model.
 
-    `settings` go on top of those in the table. `seed` reaches an optimizer that takes one.
-    Raises ConfigError for an unknown name, key or value.
+    Args:
+        name: A name of the table in `registry` (see `afor optimizers`), or ``module:Class``.
+        model: The model.
+        lr: Learning rate.
+        weight_decay: Weight decay.
+        seed: Seed, passed to optimizers that take one.
+        **settings: Further arguments of the optimizer; they override those of the table.
 
-    >>> import torch
-    >>> model = torch.nn.Linear(4, 2)
-    >>> type(build_optimizer("mars", model, lr=1e-3, weight_decay=1e-4, gamma=0.05)).__name__
-    'MARS'
+    Returns:
+        The optimizer.
+
+    Raises:
+        ConfigError: The name, a setting or a value is not valid.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(4, 2)
+        >>> type(build_optimizer("mars", model, lr=1e-3, weight_decay=1e-4, gamma=0.05)).__name__
+        'MARS'
+
     """
     return _construct(name, list(model.named_parameters()), lr, weight_decay, seed, settings)
 

@@ -52,7 +52,13 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportInput:
-    """What a report is made from, besides the conditions."""
+    """The input of a report besides the conditions.
+
+    Example:
+        >>> ReportInput(results=[], sources=["results/demo.db"]).sections
+        ()
+
+    """
 
     results: Sequence[RunResult]
     sources: Sequence[str]  # names of the stores
@@ -70,7 +76,29 @@ def render_report(
     metrics: Sequence[str] = PAPER_METRICS,
     static: bool = False,
 ) -> str:
-    """Return the whole page. `static` leaves the script out; everything is readable without it."""
+    """Render results as one HTML page that needs no server and no network.
+
+    Args:
+        conditions: Groups of runs, from `collect_conditions`.
+        given: The runs themselves and what else the page shows.
+        title: Title of the page.
+        baseline: The optimizer the others are compared with.
+        metrics: Names of metrics; figures show the first.
+        static: Leave out the script; the page is readable without it.
+
+    Returns:
+        The HTML text.
+
+    Example:
+        >>> from afor.bench.stats.groups import collect_conditions
+        >>> from afor.bench.stats.simulated import simulate_results
+        >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"])
+        >>> conditions = collect_conditions(results, expected)
+        >>> page = render_report(conditions, ReportInput(results, sources=["simulated"]))
+        >>> page.startswith("<!doctype html>")
+        True
+
+    """
     from jinja2 import Environment
     from markupsafe import Markup
 

@@ -178,7 +178,30 @@ def compare_all(
     optimizers: Sequence[str] | None = None,
     baseline: str = BASELINE,
 ) -> list[Comparison]:
-    """Compare in every block and metric; each is a Holm family of its own."""
+    """Compare optimizers with the baseline for every data set, backbone and metric.
+
+    Args:
+        conditions: Groups of runs, from `collect_conditions`.
+        metrics: Names of metrics, such as ``"accuracy"``.
+        optimizers: Optimizers to compare; None compares all main ones.
+        baseline: The optimizer they are compared with.
+
+    Returns:
+        One comparison for each data set, backbone, metric and optimizer. The Holm correction runs
+        over the optimizers of each data set, backbone and metric.
+
+    Raises:
+        ConfigError: No optimizer has a run in common with the baseline.
+
+    Example:
+        >>> from afor.bench.stats.groups import collect_conditions
+        >>> from afor.bench.stats.simulated import simulate_results
+        >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["deap"])
+        >>> comparison = compare_all(collect_conditions(results, expected), ["accuracy"])[0]
+        >>> comparison.optimizer, comparison.gain > 0, comparison.p_holm < 0.05
+        ('afor', True, True)
+
+    """
     names = optimizers or main_optimizers(conditions)
     found = [
         comparison

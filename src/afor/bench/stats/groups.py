@@ -83,8 +83,24 @@ def collect_conditions(
     """Group runs into conditions, in the paper's order.
 
     A condition that `expected` does not list is expected to have every (fold, draw) that some
-    other condition of its data set has. The same run from two stores counts once; two different
-    results for one place are refused.
+    other condition of its data set has. The same run from two stores counts once.
+
+    Args:
+        results: Finished runs.
+        expected: What the studies planned, so that missing runs are known.
+
+    Returns:
+        The conditions by (data set, backbone, optimizer).
+
+    Raises:
+        ConfigError: Two different results exist for one fold and draw of a condition.
+
+    Example:
+        >>> from afor.bench.stats.simulated import simulate_results
+        >>> conditions = collect_conditions(*simulate_results({"adam": 0.0}, datasets=["bci2a"]))
+        >>> conditions["bci2a", "eegnet", "adam"].done
+        45
+
     """
     grouped: dict[ConditionKey, dict[tuple[int, int], RunResult]] = {}
     for run in results:

@@ -334,7 +334,27 @@ class Store:
 
 
 def open_store(path: Path, *, write: bool = False) -> Store:
-    """Open an existing store; StoreError says what is wrong with the file and what to do."""
+    """Open an existing store.
+
+    Args:
+        path: The store of a study, a ``.db`` file.
+        write: Open for writing, and upgrade a store of an older version.
+
+    Returns:
+        The store, to be closed or used in a ``with`` statement.
+
+    Raises:
+        StoreError: The file is missing, damaged or not a store.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "study.db"
+        >>> open_or_create(path).close()
+        >>> with open_store(path) as store:
+        ...     print(store.results())
+        []
+
+    """
     store = Store(path, connect(path, write=write))
     if write:
         try:

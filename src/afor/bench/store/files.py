@@ -53,9 +53,27 @@ Row = dict[str, Any]
 def load_results(
     paths: Iterable[Path], studies: Sequence[str] = ()
 ) -> tuple[list[RunResult], list[ExpectedRuns]]:
-    """Return the runs and the expected runs of all paths together: stores and files.
+    """Read the finished runs of stores and files.
 
-    `studies` keeps only the runs of these studies.
+    Args:
+        paths: Stores (``.db``), or ``.csv``, ``.json`` or ``.parquet`` files of results.
+        studies: Names of the studies to read; empty reads all.
+
+    Returns:
+        The finished runs, and how many runs the studies planned.
+
+    Raises:
+        StoreError: A path cannot be read, or there is no finished run.
+
+    Example:
+        >>> import tempfile
+        >>> from afor.bench.stats.simulated import simulate_results
+        >>> path = Path(tempfile.mkdtemp()) / "results.json"
+        >>> write_results(path, *simulate_results({"adam": 0.0}, datasets=["bci2a"]))
+        >>> results, expected = load_results([path])
+        >>> len(results), expected[0].folds, expected[0].draws
+        (45, 9, 5)
+
     """
     results: list[RunResult] = []
     expected: list[ExpectedRuns] = []

@@ -87,11 +87,34 @@ def make_plan(
     sources: Mapping[str, "WindowSource"],
     find_rate: FindRate | None = None,
 ) -> StudyPlan:
-    """List the runs of a study, checked as far as that is possible without training.
+    """List the runs of a study and check them as far as possible without training.
 
-    `sources` holds the windows of each data set by its name in the study. Runs come fold by fold
-    with all backbones and optimizers together, so that an unfinished study is already balanced.
-    Raises ConfigError and LeakageError.
+    Runs are ordered by draw and fold, with all backbones and optimizers of a fold together, so that
+    an unfinished study is already balanced.
+
+    Args:
+        study: The study.
+        sources: The windows of each data set, by its name in the study.
+        find_rate: Returns the learning rate from a search; None uses the rates of the study.
+
+    Returns:
+        The plan with all runs and their keys.
+
+    Raises:
+        ConfigError: A part of the study cannot be used.
+        LeakageError: A subject would be on two sides of a split.
+
+    Example:
+        >>> import tempfile
+        >>> from afor.bench.data.loading import open_windows
+        >>> from afor.bench.study.schema import load_study
+        >>> study = load_study("demo")
+        >>> options, folder = study.datasets[0].options, tempfile.mkdtemp()
+        >>> windows = open_windows("synthetic", options=options, cache_dir=folder)
+        >>> plan = make_plan(study, {study.datasets[0].name: windows})
+        >>> plan.runs[0].optimizer, plan.runs[0].fold
+        ('adam', 0)
+
     """
     _check_parts(study, sources)
     trainer = _user_code(study.trainer, "trainer", DEFAULT_TRAINER)

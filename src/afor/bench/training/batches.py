@@ -17,7 +17,7 @@ Normalize = Callable[[torch.Tensor], torch.Tensor]
 FLAT = 1e-12
 
 
-class WindowSource(Protocol):
+class Windows(Protocol):
     """All windows of a dataset, addressed by one running number."""
 
     @property
@@ -64,7 +64,7 @@ class Side:
     def __init__(
         self,
         role: str,
-        source: WindowSource,
+        source: Windows,
         names: Sequence[str],
         normalize: Normalize,
         device: torch.device,
@@ -120,7 +120,7 @@ class Side:
 
 
 def make_normalize(
-    kind: Normalization, source: WindowSource, train: Sequence[str], device: torch.device
+    kind: Normalization, source: Windows, train: Sequence[str], device: torch.device
 ) -> Normalize:
     """Return the function that normalises a batch in place; only `train` is ever looked at."""
     if kind == "none":

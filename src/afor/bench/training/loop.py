@@ -22,7 +22,7 @@ from afor.bench.common.devices import pick_device, repeatable
 from afor.bench.common.errors import TrainingError
 from afor.bench.common.seeding import derive_substep, isolated, seed_torch
 from afor.bench.optimizers.build import AfterStep, BeforeStep, TwoModes, build_optimizer
-from afor.bench.training.batches import Batch, Side, WindowSource, epoch_batches, make_normalize
+from afor.bench.training.batches import Batch, Side, Windows, epoch_batches, make_normalize
 from afor.bench.training.controller_trace import Traces
 from afor.bench.training.metrics import measure, vote
 from afor.bench.training.record import Epoch, RunRecord
@@ -38,7 +38,7 @@ WatchStep = Callable[["Fit", Batch, torch.Tensor], None]
 
 def train(
     settings: RunSettings,
-    source: WindowSource,
+    source: Windows,
     make_model: Callable[[], nn.Module],
     watch: Watch | None = None,
     watch_step: WatchStep | None = None,
