@@ -20,7 +20,7 @@ from afor.bench.optimizers.build import accepted_settings, check_optimizer
 from afor.bench.optimizers.registry import OPTIMIZERS
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import Protocol, Study, Training, check_study, load_study, parse_study
-from afor.bench.study.toml_text import toml_text
+from afor.bench.study.toml_io import toml_text
 from afor.bench.training.execute import execute
 from afor.bench.training.record import decode, encode
 

@@ -3,9 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from afor.bench.stats.comparisons import main_optimizers
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.noise_floor import identity_gap, noise_floor
 from afor.bench.stats.simulated import simulate_results
+from afor.bench.store.files import load_results, write_results
+from afor.bench.study.roles import Role
 
 BLOCK = ("bci2a", "eegnet", "accuracy")
 
@@ -81,3 +84,21 @@ def test_bit_identical_copies_say_nothing_of_noise():
 
 def test_without_a_control_there_is_no_floor():
     assert noise_floor(simulated({"adam": 0, "afor": 0}), *BLOCK) is None
+
+
+def test_a_control_of_any_name_gives_the_floor_and_stays_out_of_the_main_table(tmp_path):
+    names = {"adam": 0, "adam_b": 0, "afor": 0.02}
+    results, expected = simulate_results(names, datasets=["bci2a"])
+    without = collect_conditions(results, expected)
+    assert noise_floor(without, *BLOCK) is None
+    role = Role(copy_of="adam", seed=1)
+    told = [replace(r, role=role if r.optimizer == "adam_b" else Role()) for r in results]
+    planned = [replace(e, role=role if e.optimizer == "adam_b" else Role()) for e in expected]
+    for name in ("runs.csv", "runs.json"):
+        write_results(tmp_path / name, told, planned)
+        conditions = collect_conditions(*load_results([tmp_path / name]))
+        assert noise_floor(conditions, *BLOCK).copies == (("adam", "adam_b"),)
+        assert main_optimizers(conditions) == ["adam", "afor"]
+    # A control without a finished run does not count as a method of its own either.
+    left = collect_conditions([r for r in told if r.optimizer != "adam_b"], planned)
+    assert main_optimizers(left) == ["adam", "afor"]

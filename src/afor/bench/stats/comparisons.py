@@ -12,7 +12,7 @@ import numpy as np
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
 from afor.bench.stats.groups import Conditions, mean_of_draws, mean_sd, paired_fold_values
-from afor.bench.stats.noise_floor import is_control, noise_floor
+from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.paired_tests import (
     bootstrap_interval,
     effect_size,
@@ -21,7 +21,6 @@ from afor.bench.stats.paired_tests import (
     smallest_p,
     two_sided_p,
 )
-from afor.bench.stats.sensitivity import is_varied
 
 LEVEL = 0.05  # Sec. V-A: p < 0.05 after Holm's correction
 BASELINE = "adam"  # Sec. V-A
@@ -104,8 +103,9 @@ def main_optimizers(conditions: Conditions) -> list[str]:
     Copies, ablations, controls and varied settings have tables of their own; where nothing else
     is there, all but the copies are shown.
     """
-    names = list(dict.fromkeys(o for _, _, o in conditions if not is_control(o)))
-    own = [n for n in names if n not in OPTIMIZERS and not is_varied(n)]
+    originals = {c.optimizer: c for c in conditions.values() if not c.is_control}
+    names = list(originals)
+    own = [n for n, c in originals.items() if n not in OPTIMIZERS and not c.role.varied]
     main = [n for n in names if n in PAPER_OPTIMIZERS] + own
     return main if len(main) > 1 else names
 

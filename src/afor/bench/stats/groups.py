@@ -20,6 +20,7 @@ from afor.bench.stats.labels import (
 )
 from afor.bench.store.results import RunResult
 from afor.bench.study.plan import ExpectedRuns
+from afor.bench.study.roles import Role, role_from_name
 
 ConditionKey = tuple[str, str, str]  # dataset, backbone, optimizer
 
@@ -34,6 +35,17 @@ class Condition:
     runs: Mapping[tuple[int, int], RunResult]  # by (fold, draw)
     folds_expected: int
     draws_expected: int
+    role: Role
+
+    @property
+    def method(self) -> str:
+        """Name of the original it is a copy of, or its own."""
+        return self.role.copy_of or self.optimizer
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a copy of another optimizer under another seed."""
+        return bool(self.role.copy_of)
 
     @property
     def done(self) -> int:
@@ -113,17 +125,20 @@ def collect_conditions(
                 "One table shows one of them: choose with --study."
             )
         runs[place] = run
-    known = {(e.dataset, e.backbone, e.optimizer): (e.folds, e.draws) for e in expected}
+    planned = {(e.dataset, e.backbone, e.optimizer): e for e in expected}
     seen: dict[str, set[tuple[int, int]]] = {}
     for (dataset, _, _), runs in grouped.items():
         seen.setdefault(dataset, set()).update(runs)
-    keys = list(dict.fromkeys([*grouped, *known]))
+    keys = list(dict.fromkeys([*grouped, *planned]))
     conditions = {}
     for key in _paper_order(keys):
         places = seen.get(key[0], set())
         inferred = (len({fold for fold, _ in places}), len({draw for _, draw in places}))
-        folds, draws = known.get(key, inferred)
-        conditions[key] = Condition(*key, grouped.get(key, {}), folds, draws)
+        runs, plan = grouped.get(key, {}), planned.get(key)
+        folds, draws = (plan.folds, plan.draws) if plan else inferred
+        roles = [item.role for item in (plan, *runs.values()) if item and item.role]
+        role = roles[0] if roles else role_from_name(key[2])
+        conditions[key] = Condition(*key, runs, folds, draws, role)
     return conditions
 
 

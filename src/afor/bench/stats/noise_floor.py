@@ -1,13 +1,11 @@
-"""How far apart two identical methods come out: what a gain must exceed to mean anything.
+"""Measure how far two identical methods differ: a gain within this noise floor means nothing.
 
-A study can hold A/A controls: the same optimizer under other seeds, named `adam_seed_1`,
-`adam_seed_2` or `adam_again`. Whatever lies between such copies is noise of the protocol.
-`afor_fixed_0999` is AdamW by another name, but under AdamW's seeds: what lies between these two is
-rounding, grown by training, and is reported apart.
+A study can hold A/A controls: entries of the same optimizer under other seeds. The difference
+between such copies is noise of the protocol. `afor_fixed_0999` takes AdamW's steps under AdamW's
+seeds: their difference is rounding, amplified by training, and is reported separately.
 """
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,7 +14,6 @@ from afor.bench.stats.groups import Condition, Conditions, mean_of_draws
 
 # AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, to rounding.
 SAME_METHOD = {"afor_fixed_0999": "adamw"}
-_COPY = re.compile(r"^(?P<stem>.+)_(?:again\d*|seed_\d+)$")
 
 
 @dataclass(frozen=True)
@@ -34,34 +31,18 @@ class NoiseFloor:
     identical: tuple[tuple[str, str], ...] = ()  # equal to the last bit: same seeds, no noise seen
 
 
-def is_control(optimizer: str) -> bool:
-    """Say whether a name stands for a copy of another optimizer.
+def copy_groups(block: Iterable[Condition]) -> list[tuple[str, ...]]:
+    """Return the names of each method that a block holds under two or more seeds.
 
-    >>> is_control("adam_seed_1"), is_control("adam_again2"), is_control("adam")
-    (True, True, False)
-    """
-    return _COPY.match(optimizer) is not None
-
-
-def method_of(optimizer: str) -> str:
-    """Return the method a name stands for.
-
-    >>> method_of("adam_seed_2"), method_of("afor_fixed_0999"), method_of("afor")
-    ('adam', 'adamw', 'afor')
-    """
-    stem = _stem(optimizer)
-    return SAME_METHOD.get(stem, stem)
-
-
-def copy_groups(optimizers: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the groups of two or more names that stand for one method under several seeds.
-
-    >>> copy_groups(["adam", "afor", "adam_again"])
-    [('adam', 'adam_again')]
+    >>> from afor.bench.stats.groups import collect_conditions
+    >>> from afor.bench.stats.simulated import simulate_results
+    >>> made = simulate_results({"adam": 0, "afor": 0, "adam_seed_1": 0}, datasets=["deap"])
+    >>> copy_groups(collect_conditions(*made).values())
+    [('adam', 'adam_seed_1')]
     """
     groups: dict[str, list[str]] = {}
-    for name in optimizers:
-        groups.setdefault(_stem(name), []).append(name)
+    for condition in block:
+        groups.setdefault(condition.method, []).append(condition.optimizer)
     return [tuple(names) for names in groups.values() if len(names) > 1]
 
 
@@ -82,7 +63,7 @@ def noise_floor(
     squares, degrees, folds, largest = 0.0, 0, 0, 0.0
     used: list[tuple[str, ...]] = []
     identical: list[tuple[str, str]] = []
-    for names in copy_groups(block):
+    for names in copy_groups(block.values()):
         values = _common_fold_values([block[name] for name in names], metric)
         distinct: list[int] = []
         for i in range(len(names)):
@@ -142,11 +123,6 @@ def identity_gap(conditions: Conditions, dataset: str, backbone: str, metric: st
             if ours:
                 gaps.append(abs(math.fsum(ours) - math.fsum(theirs)) / len(ours))
     return max(gaps, default=None)
-
-
-def _stem(optimizer: str) -> str:
-    copy = _COPY.match(optimizer)
-    return copy["stem"] if copy else optimizer
 
 
 def _common_fold_values(copies: list[Condition], metric: str) -> list[list[float]]:

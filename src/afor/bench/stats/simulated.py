@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from afor.bench.stats.noise_floor import method_of
+from afor.bench.stats.noise_floor import SAME_METHOD
 from afor.bench.store.results import RunResult
 from afor.bench.study.plan import ExpectedRuns
+from afor.bench.study.roles import role_from_name
 
 # Subjects, classes, level and spread of accuracy between subjects, as in the paper's Table III.
 SHAPES: Mapping[str, tuple[int, int, float, float]] = {
@@ -40,7 +41,9 @@ def simulate_results(
             base = rng.normal(level, spread, folds)
             likings: dict[str, np.ndarray] = {}
             for name, gain in gains.items():
-                liking = likings.setdefault(method_of(name), rng.normal(0, subject_noise, folds))
+                original = role_from_name(name).copy_of or name
+                method = SAME_METHOD.get(original, original)
+                liking = likings.setdefault(method, rng.normal(0, subject_noise, folds))
                 expected.append(ExpectedRuns(dataset, backbone, name, folds, draws))
                 for fold in range(folds):
                     for draw in range(draws):

@@ -10,13 +10,15 @@ against a digest before it is returned.
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from afor.bench.common.errors import ConfigError
 from afor.bench.store.results import RunResult
 from afor.bench.store.rows import (
     PLAN_COLUMNS,
@@ -32,6 +34,8 @@ from afor.bench.store.rows import (
 )
 from afor.bench.store.schema import SCHEMA_VERSION, connect, create, damaged, explain, make_tables
 from afor.bench.study.plan import ExpectedRuns, PlannedRun, StudyPlan, count_expected
+from afor.bench.study.roles import Role, roles_of, run_role
+from afor.bench.study.schema import parse_study
 from afor.bench.training.record import FinishedRun, decode
 
 METRICS = ("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa")
@@ -55,6 +59,7 @@ class StoredRun:
     reason: str
     elapsed_s: float
     finished_at: str
+    role: Role | None  # of its optimizer entry; None if the study file cannot be read
 
 
 class Store:
@@ -127,7 +132,10 @@ class Store:
     ) -> None:
         """Replace the list of runs of a study."""
         rows = [
-            (study, position, *_grid_place(r), r.key, r.entry, float(r.rate), int(is_search))
+            (
+                *(study, position, r.dataset, r.backbone, r.optimizer, r.fold, r.draw),
+                *(r.key, r.entry, float(r.rate), int(is_search)),
+            )
             for position, r in enumerate(runs)
         ]
         self.replace_study(study, toml, rows)
@@ -170,10 +178,12 @@ class Store:
         rows = self._rows()
         stored = []
         for name in sorted(rows.plans) if study is None else [study]:
+            roles = _stored_roles(rows.studies.get(name, ""))
             for planned in rows.plans.get(name, ()):
                 run = rows.runs.get(planned[7])
                 outcome = run[1:5] if run else ("open", "", 0.0, "")
-                stored.append(StoredRun(*(name, *planned[2:], *outcome)))
+                role = run_role(roles, entry=planned[8], label=planned[4])
+                stored.append(StoredRun(*(name, *planned[2:], *outcome, role)))
         return stored
 
     def run(self, key: str) -> FinishedRun | None:
@@ -222,7 +232,7 @@ class Store:
 
     def expected(self, study: str | None = None) -> list[ExpectedRuns]:
         """Count the planned folds and draws of each condition."""
-        return count_expected([_grid_place(stored) for stored in self._counted_runs(study)])
+        return count_expected(self._counted_runs(study))
 
     def _counted_runs(self, study: str | None) -> list[StoredRun]:
         """Return the runs of studies that are no search; those of searches if there is no other."""
@@ -381,8 +391,13 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _grid_place(run: PlannedRun | StoredRun) -> tuple[str, str, str, int, int]:
-    return (run.dataset, run.backbone, run.optimizer, run.fold, run.draw)
+@cache
+def _stored_roles(toml: str) -> Mapping[str, Role]:
+    """Return the roles of a study's optimizer entries; none if its file cannot be read."""
+    try:
+        return roles_of(parse_study(toml))
+    except (ConfigError, RecursionError):  # written by another version
+        return {}
 
 
 def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
@@ -404,4 +419,5 @@ def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
         classes=len(truth),
         test_windows=record.test.n,
         key=stored.key,
+        role=stored.role,
     )

@@ -24,7 +24,8 @@ from afor.bench.common.output_files import write_output
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.store.database import METRICS, Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import ExpectedRuns
+from afor.bench.study.plan import ExpectedRuns, count_expected
+from afor.bench.study.roles import Role, role_from_name
 from afor.bench.training.record import FinishedRun, RunRecord
 
 Format = Literal["csv", "json", "parquet"]
@@ -34,7 +35,7 @@ REQUIRED = ("dataset", "backbone", "optimizer", "fold", "draw")
 # that the files of two stores can be put together.
 WHOLE = (
     *("fold", "draw", "classes", "test_windows", "epochs", "best_epoch", "steps", "parameters"),
-    "is_search",
+    *("is_search", "seed"),
 )
 FLOATING = (
     *("lr", "elapsed_s", "majority_accuracy", "best_validation_accuracy"),
@@ -43,7 +44,7 @@ FLOATING = (
 )
 TEXT = (
     *("study", "dataset", "backbone", "optimizer", "status", "reason", "finished_at"),
-    *("test_subjects", "device", "key"),
+    *("test_subjects", "device", "key", "copy_of", "varied"),
 )
 # What a row says about a run besides its metrics. Numbers in any other column are metrics.
 NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS}
@@ -191,6 +192,7 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
         "parameters": record.parameters if record else None,
         "device": record.device if record else None,
         "is_search": stored.is_search,
+        **_role_columns(stored.role or role_from_name(stored.optimizer)),
         "key": stored.key,
     }
 
@@ -198,11 +200,20 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
 def result_rows(results: Iterable[RunResult]) -> list[Row]:
     """Return rows of finished runs; without a status, for nothing is known of the others."""
     rows = []
-    for run in results:
-        row = {k: v for k, v in asdict(run).items() if k not in ("metrics", "key")}
+    runs = list(results)
+    has_roles = any(run.role for run in runs)
+    for run in runs:
+        row = {k: v for k, v in asdict(run).items() if k not in ("metrics", "key", "role")}
         row["test_subjects"] = join_subjects(run.test_subjects)
+        if has_roles:
+            row |= _role_columns(run.role or role_from_name(run.optimizer))
         rows.append({**row, **run.metrics, "key": run.key})
     return rows
+
+
+def _role_columns(role: Role) -> Row:
+    varied = f"{role.varied[0]}={role.varied[1]!r}" if role.varied else None
+    return {"copy_of": role.copy_of or None, "seed": role.seed, "varied": varied}
 
 
 def write_export(store: Store, target: Path, kind: Format) -> int:
@@ -339,7 +350,7 @@ def _read_rows(
 ) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Return the runs of these studies, or of all; `kind` and `first` number rows in messages."""
     results: list[RunResult] = []
-    planned: dict[tuple[str, str, str], set[tuple[int, int]]] = {}
+    planned: list[RunResult] = []
     there: dict[str, None] = {}
     read = []
     for number, content in enumerate(rows, first):
@@ -352,8 +363,7 @@ def _read_rows(
     for row, result in [pair for pair in read if not pair[0].is_search] or read:
         status = row.status
         if status is not None:
-            condition = (result.dataset, result.backbone, result.optimizer)
-            planned.setdefault(condition, set()).add((result.fold, result.draw))
+            planned.append(result)
         if status in (None, "done"):
             results.append(result)
     if studies and not any(name in there for name in studies):
@@ -361,13 +371,7 @@ def _read_rows(
             f"{path}: no run belongs to {', '.join(studies)}. "
             f"Studies here: {', '.join(there) or 'none'}."
         )
-    expected = [
-        ExpectedRuns(
-            *condition, folds=len({f for f, _ in places}), draws=len({d for _, d in places})
-        )
-        for condition, places in planned.items()
-    ]
-    return results, expected
+    return results, count_expected(planned)
 
 
 class _Row(BaseModel):
@@ -389,6 +393,9 @@ class _Row(BaseModel):
     test_windows: Annotated[int, Field(ge=0)] | None = None
     is_search: Annotated[int, Field(ge=0, le=1)] | None = None
     key: str | None = None
+    copy_of: str | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    varied: Annotated[str, Field(pattern=r"^\w+=[0-9.e+-]+$")] | None = None
 
 
 _EXPECTED = TypeAdapter(ExpectedRuns)
@@ -442,7 +449,18 @@ def _result(row: _Row) -> RunResult:
         classes=row.classes or 0,
         test_windows=row.test_windows or 0,
         key=row.key or "",
+        role=_role(row),
     )
+
+
+def _role(row: _Row) -> Role | None:
+    """Return the role of a row's optimizer; None if the file has no columns for it."""
+    if "copy_of" not in row.model_fields_set:
+        return None
+    setting, _, value = (row.varied or "").partition("=")
+    number = _number(value)
+    varied = None if number is None else (setting, number)
+    return Role(row.copy_of or "", row.seed, varied)
 
 
 def _number(value: object) -> float | None:

@@ -9,14 +9,15 @@ of the study, its backbones and its optimizers: a run that two studies share is 
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
 from afor.bench.data.splits import Manifest, Split, make_splits
+from afor.bench.study.roles import Role, roles_of, run_role
 from afor.bench.study.schema import (
     BackboneEntry,
     DatasetEntry,
@@ -40,6 +41,23 @@ Spec = dict[str, Any]
 FindRate = Callable[[str, str, OptimizerEntry], float]
 
 
+class _GridRun(Protocol):
+    """Anything that is one run of one condition: planned, stored or finished."""
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def backbone(self) -> str: ...
+    @property
+    def optimizer(self) -> str: ...
+    @property
+    def fold(self) -> int: ...
+    @property
+    def draw(self) -> int: ...
+    @property
+    def role(self) -> Role | None: ...
+
+
 @dataclass(frozen=True)
 class PlannedRun:
     """One run of a study: its place in the grid, its spec and its key."""
@@ -53,6 +71,7 @@ class PlannedRun:
     spec: Spec
     entry: str  # the optimizer entry without the learning rate
     rate: float
+    role: Role | None  # of its optimizer entry
 
 
 @dataclass(frozen=True)
@@ -64,6 +83,7 @@ class ExpectedRuns:
     optimizer: str
     folds: int
     draws: int
+    role: Role | None = None  # of its optimizer entry; None in files that do not tell
 
 
 @dataclass(frozen=True)
@@ -77,9 +97,7 @@ class StudyPlan:
 
     def expected(self) -> list[ExpectedRuns]:
         """Count the folds and draws of each condition."""
-        return count_expected(
-            [(c.dataset, c.backbone, c.optimizer, c.fold, c.draw) for c in self.runs]
-        )
+        return count_expected(self.runs)
 
 
 def make_plan(
@@ -120,6 +138,7 @@ def make_plan(
     trainer = _user_code(study.trainer, "trainer", DEFAULT_TRAINER)
     device = _device(study)
     backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
+    roles = roles_of(study)
     manifests: dict[str, Manifest] = {}
     runs: list[PlannedRun] = []
     for dataset in study.datasets:
@@ -163,6 +182,7 @@ def make_plan(
                                 spec,
                                 optimizer.name,
                                 rate,
+                                run_role(roles, optimizer.name, label),
                             )
                         )
     runs.sort(key=lambda run: (run.draw, run.fold))  # stable: the rest stays as listed
@@ -192,16 +212,19 @@ def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRu
     return runs[number - 1 :: of]
 
 
-def count_expected(runs: list[tuple[str, str, str, int, int]]) -> list[ExpectedRuns]:
-    """Count folds and draws per (data set, backbone, optimizer), in the order of the runs."""
-    folds: dict[tuple[str, str, str], set[int]] = {}
-    draws: dict[tuple[str, str, str], set[int]] = {}
-    for dataset, backbone, optimizer, fold, draw in runs:
-        folds.setdefault((dataset, backbone, optimizer), set()).add(fold)
-        draws.setdefault((dataset, backbone, optimizer), set()).add(draw)
+def count_expected(runs: Iterable[_GridRun]) -> list[ExpectedRuns]:
+    """Count folds and draws per condition, in the order in which conditions first appear."""
+    by_condition: dict[tuple[str, str, str], list[_GridRun]] = {}
+    for run in runs:
+        by_condition.setdefault((run.dataset, run.backbone, run.optimizer), []).append(run)
     return [
-        ExpectedRuns(*condition, folds=len(folds[condition]), draws=len(draws[condition]))
-        for condition in folds
+        ExpectedRuns(
+            *condition,
+            folds=len({run.fold for run in members}),
+            draws=len({run.draw for run in members}),
+            role=members[0].role,
+        )
+        for condition, members in by_condition.items()
     ]
 
 

@@ -17,7 +17,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.build import full_settings
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.schema import OptimizerEntry, Study, parse_study
-from afor.bench.study.toml_text import study_toml
+from afor.bench.study.toml_io import study_toml
 from afor.bench.training.record import RunRecord
 
 Weighting = Literal["tensors", "elements"]

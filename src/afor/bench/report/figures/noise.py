@@ -17,8 +17,7 @@ from afor.bench.stats.labels import (
     metric_scale,
     optimizer_label,
 )
-from afor.bench.stats.noise_floor import NoiseFloor, copy_differences, is_control, noise_floor
-from afor.bench.stats.sensitivity import is_varied
+from afor.bench.stats.noise_floor import NoiseFloor, copy_differences, noise_floor
 
 NO_CONTROLS = (
     "No A/A controls here: no optimizer ran twice under other seeds. "
@@ -96,7 +95,7 @@ def _gains(
             f"The baseline {baseline!r} has no finished run on {floor.dataset}/{floor.backbone}. "
             f"Choose another with --baseline; here: {', '.join(block)}."
         )
-    names = optimizers or [o for o in block if not is_control(o) and not is_varied(o)]
+    names = optimizers or [o for o, c in block.items() if not c.is_control and not c.role.varied]
     found = []
     for name in names:
         condition = block.get(name)

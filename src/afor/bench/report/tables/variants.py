@@ -25,9 +25,9 @@ from afor.bench.stats.labels import (
     optimizer_label,
     signed,
 )
-from afor.bench.stats.noise_floor import is_control, method_of, noise_floor
+from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.paired_tests import sign_flip_p, two_sided_p
-from afor.bench.stats.sensitivity import NOT_VARIED, SETTINGS, default_of, varied_setting
+from afor.bench.stats.sensitivity import LABELS, NOT_VARIED, default_of
 
 Place = tuple[str, str, str]  # dataset, backbone, metric: a column
 Record = dict[str, object]
@@ -48,8 +48,9 @@ def ablation_table(
             f"No variant of {reference!r} stands beside it here. The preset `ablation` runs them: "
             "`afor run ablation`."
         )
-    names = dict.fromkeys(o for _, _, o in conditions)
-    copies = [name for name in names if is_control(name) and method_of(name) == reference]
+    copies = dict.fromkeys(
+        c.optimizer for c in conditions.values() if c.is_control and c.method == reference
+    )
     rows, records = [], []
     for name in [reference, *copies, *variants]:
         row, found = _row(conditions, columns, name, reference, optimizer_label(name))
@@ -69,15 +70,15 @@ def ablation_table(
 def sensitivity_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) -> Table:
     """Return the mean for every value of each varied setting, with its change from the default."""
     found: dict[str, dict[float, str]] = {}
-    for name in dict.fromkeys(o for _, _, o in conditions):
-        if varied := varied_setting(name):
-            found.setdefault(varied[0], {})[varied[1]] = name
+    for condition in conditions.values():
+        if varied := condition.role.varied:
+            found.setdefault(varied[0], {})[varied[1]] = condition.optimizer
     columns = _columns(conditions, metrics, "afor")
     if not found or not columns:
         raise ConfigError(NOT_VARIED)
     rows, records = [], []
     for setting, names in found.items():
-        rows.append(Row(SETTINGS[setting][0], heading=True))
+        rows.append(Row(LABELS[setting], heading=True))
         default = default_of(setting)
         for value, name in sorted({**names, default: "afor"}.items()):
             label = f"{value:g} (default)" if value == default else f"{value:g}"
