@@ -359,7 +359,10 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor.triton.launch", WITHOUT_TRITON, ["afor.triton.kernels"]),
 ]
 # Modules that import others of this package by a name in a string.
-BY_NAME = {"afor.bench.data.catalog": "one module per data set, imported when it is asked for"}
+BY_NAME = {
+    "afor.bench": "the façade, which loads a name when it is first used",
+    "afor.bench.data.catalog": "one module per data set, imported when it is asked for",
+}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
