@@ -125,7 +125,5 @@ def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(parent).free
     text = f"{free / 1e9:.1f} GB free for results in {folder}"
     if not os.access(parent, os.W_OK):
-        return Finding(
-            "disk", "broken", f"{parent} is not writable: run elsewhere or use --store"
-        )
+        return Finding("disk", "broken", f"{parent} is not writable: run elsewhere or use --store")
     return Finding("disk", "ok" if free > LOW_DISK_BYTES else "note", text)

@@ -1,6 +1,6 @@
-"""The optimizers a study can name, with the paper's settings and where each one comes from.
+"""The table of optimizers that a study can name, with the paper's settings and their origin.
 
-Nothing here imports torch: a class is named as text and loaded when it is built.
+This module does not import torch: classes are given as text and loaded when they are built.
 """
 
 from collections.abc import Mapping
@@ -30,18 +30,18 @@ HEADINGS: Mapping[Kind, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class RegisteredOptimizer:
-    """One name of the table: which class it is and what it is called with."""
+    """One optimizer of the table: its class and its arguments."""
 
     name: str
-    label: str  # as tables and figures print it
+    label: str  # name in tables and figures
     kind: Kind
     target: str  # "module:Class"
     settings: Mapping[str, object]  # besides lr and weight_decay, which the study decides
     decay: Decay  # protocol: each optimizer keeps its own coupling of the weight decay
-    origin: str  # whose code it is
-    reference: str  # the publication, or the place in the paper
-    loop: str = ""  # what it asks of the training loop beyond step()
-    variant_of: str | None = None  # the entry from which it differs in the settings alone
+    origin: str  # the package with the code
+    reference: str  # the publication, or the section of the paper
+    loop: str = ""  # what the training loop must do besides calling step()
+    variant_of: str | None = None  # the entry from which it differs only in the settings
 
 
 def _afor(
