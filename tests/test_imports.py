@@ -349,13 +349,11 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
         ["afor.bench.optimizers.build", "afor.bench.common.devices", "afor.bench.training.execute"],
     ),
     ("afor.bench.study.plan", WITHOUT_TORCH, ["afor.bench.models.registry"]),
-    ("afor.bench.training.controller_trace", WITHOUT_TORCH, ["afor", "afor.control"]),
     (
         "afor.bench.training.execute",
         WITHOUT_TORCH,
-        ["afor.bench.models.registry", "afor.bench.training.loop", "afor"],
+        ["afor.bench.models.registry", "afor.bench.training.loop"],
     ),
-    ("afor.bench.training.execute", NEEDED, ["afor.bench.models.input_shape"]),
     ("afor.triton.launch", WITHOUT_TRITON, ["afor.triton.kernels"]),
 ]
 # Modules that import others of this package by a name in a string.

@@ -62,7 +62,6 @@ def load(
     Raises:
         ValueError: The state dict does not fit. Everything is checked before torch loads it, so
             the optimizer is unchanged.
-
     """
     translated: dict[str, Any] = {}
     messages: list[str] = []

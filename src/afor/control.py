@@ -170,7 +170,6 @@ def advance(
 
     Returns:
         The new control state, (9, tensors), and the coefficients of the update.
-
     """
     guarded = s.eps == 0.0 or torch.is_grad_enabled()  # avoid division by zero and sqrt'(0)
     held, rest = _advance(control, step, sums, s, OnTensors, guarded=guarded)
@@ -187,7 +186,6 @@ def advance_floats(
     Returns:
         The first seven fields (unchanged if the gradient is not finite), and the tuple
         (forgetting, correction, denominator scale, denominator shift).
-
     """
     return _advance(control, step, sums, s, OnFloats, guarded=s.eps == 0.0)
 

@@ -67,7 +67,6 @@ def read(optimizer: AFOR, model: torch.nn.Module | None = None) -> dict[str, Rea
         optimizer: The optimizer to read.
         model: The source of the names. Without it, names are those of the named parameters the
             optimizer was built from, or ``group.index``.
-
     """
     names, tensors = _named_states(optimizer, model)
     controls = [state["control"] for state in tensors]
@@ -86,7 +85,6 @@ class Monitor:
         optimizer: The optimizer to record.
         model: The source of the names, see `read`.
         every: Record every n-th call of `record` only.
-
     """
 
     def __init__(
@@ -150,7 +148,6 @@ class Monitor:
             writer: A TensorBoard ``SummaryWriter``.
             prefix: First part of each tag.
             quantities: Names of attributes of `Reading`.
-
         """
         quantities = tuple(quantities)
         unknown = [name for name in quantities if name not in QUANTITIES]

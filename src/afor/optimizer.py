@@ -102,7 +102,6 @@ class AFOR(Optimizer):
     A non-finite gradient does what it does in AdamW: the moments and the parameter take it up.
     The control state does not; it stays as it was and beta2 stays in range, so that a run whose
     moments and parameters are restored goes on.
-
     """
 
     # torch sets these on each optimizer.
@@ -366,7 +365,6 @@ class AFOR(Optimizer):
         Raises:
             ValueError: The state does not fit the parameters (it belongs to another network or
                 optimizer), or an option is not valid. The optimizer is unchanged.
-
         """
         checkpoint.load(self, state_dict, super().load_state_dict, _check_options)
         self._plans = {}

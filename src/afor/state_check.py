@@ -27,7 +27,6 @@ def find_misfit(p: Tensor, state: dict[str, Any], grad: Tensor | None = None) ->
 
     Returns:
         Text for an error message ("exp_avg has shape ..."), or None if everything fits.
-
     """
     for name in MOMENTS:
         tensor = state.get(name)

@@ -91,7 +91,6 @@ def segment_sums(
         moved: Absolute values of the first moments after the step, concatenated.
         sizes: Number of elements of each tensor.
         wide: Dtype in which the sums are accumulated.
-
     """
     terms = torch.stack(
         (

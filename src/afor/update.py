@@ -85,7 +85,6 @@ def afor(
         differentiable: Let autograd run through the step.
         grad_scale: Scale of GradScaler, for ``fused``.
         found_inf: Flag of GradScaler, for ``fused``: nothing changes if it is not zero.
-
     """
     if not params:
         return
@@ -181,7 +180,6 @@ def _control(
 
     Returns:
         The coefficients, as lists of tensors, or of floats for up to `MAX_SCALAR_TENSORS`.
-
     """
     if _use_scalar_control(controls):
         try:
@@ -258,7 +256,6 @@ def begin_single_tensor(
     Returns:
         The sums, and the function that finishes the step. Only the first moments may have been
         updated before it is called.
-
     """
     params, exp_avgs, exp_avg_sqs = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
     if grads[0].is_complex():
@@ -431,7 +428,6 @@ def begin_multi_tensor(
 
     Returns:
         The sums, and the function that finishes the step. Nothing is modified before it is called.
-
     """
     assert not differentiable
     stored = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)

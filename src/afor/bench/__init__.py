@@ -16,22 +16,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from afor.bench.common.errors import AforError
-    from afor.bench.data.loading import open_windows
-    from afor.bench.data.splits import make_splits
-    from afor.bench.data.window_source import ArrayWindows
-    from afor.bench.execution.engines.local import LocalEngine
-    from afor.bench.execution.runner import run_study
-    from afor.bench.models.input_shape import InputShape
-    from afor.bench.models.registry import build_backbone
-    from afor.bench.optimizers.build import build_optimizer
-    from afor.bench.report.page import ReportInput, render_report
-    from afor.bench.stats.comparisons import compare_all
-    from afor.bench.stats.groups import collect_conditions
-    from afor.bench.store.database import open_store
-    from afor.bench.store.files import load_results
-    from afor.bench.study.plan import make_plan
-    from afor.bench.study.schema import load_study, parse_study
+    from afor.bench.common.errors import AforError as AforError
+    from afor.bench.data.loading import open_windows as open_windows
+    from afor.bench.data.splits import make_splits as make_splits
+    from afor.bench.data.window_source import ArrayWindows as ArrayWindows
+    from afor.bench.execution.engines.local import LocalEngine as LocalEngine
+    from afor.bench.execution.runner import run_study as run_study
+    from afor.bench.models.input_shape import InputShape as InputShape
+    from afor.bench.models.registry import build_backbone as build_backbone
+    from afor.bench.optimizers.build import build_optimizer as build_optimizer
+    from afor.bench.report.page import ReportInput as ReportInput
+    from afor.bench.report.page import render_report as render_report
+    from afor.bench.stats.comparisons import compare_all as compare_all
+    from afor.bench.stats.groups import collect_conditions as collect_conditions
+    from afor.bench.store.database import open_store as open_store
+    from afor.bench.store.files import load_results as load_results
+    from afor.bench.study.plan import make_plan as make_plan
+    from afor.bench.study.schema import load_study as load_study
+    from afor.bench.study.schema import parse_study as parse_study
 
 _MODULES = {
     "AforError": "common.errors",
@@ -54,26 +56,7 @@ _MODULES = {
     "run_study": "execution.runner",
 }
 
-__all__ = [
-    "AforError",
-    "ArrayWindows",
-    "InputShape",
-    "LocalEngine",
-    "ReportInput",
-    "build_backbone",
-    "build_optimizer",
-    "collect_conditions",
-    "compare_all",
-    "load_results",
-    "load_study",
-    "make_plan",
-    "make_splits",
-    "open_store",
-    "open_windows",
-    "parse_study",
-    "render_report",
-    "run_study",
-]
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

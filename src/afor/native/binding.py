@@ -220,7 +220,6 @@ class KernelPlan:
 
         Raises:
             RuntimeError: A tensor does not lie inside its storage; nothing was changed.
-
         """
         misfit = self._library_step()
         if misfit:
@@ -255,7 +254,6 @@ def is_native(param: Tensor, grad: Tensor, state: Sequence[Tensor]) -> bool:
         param: The parameter.
         grad: Its gradient, with any strides: it is copied if they differ from the parameter's.
         state: Its exp_avg, exp_avg_sq, control and step.
-
     """
     exp_avg, exp_avg_sq, control, step = state
     wide = torch.float64 if param.dtype == torch.float64 else torch.float32
@@ -319,7 +317,6 @@ def fused_afor(
 
     Raises:
         RuntimeError: The kernel cannot be used.
-
     """
     reason = unavailable_reason()
     if reason is not None:

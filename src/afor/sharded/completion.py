@@ -112,7 +112,6 @@ class Attendance:
         Args:
             counts: Number of ranks with a gradient, for each tensor.
             expected: The tensors, in the same order.
-
         """
         if torch.compiler.is_compiling():  # a compiled assertion cannot name the tensor
             all_ranks = torch.tensor([e.ranks for e in expected], device=counts.device)

@@ -20,7 +20,6 @@ def pick_device(name: str) -> "torch.device":
 
     Raises:
         ConfigError: The device is not available.
-
     """
     import torch
 

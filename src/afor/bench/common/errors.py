@@ -22,7 +22,6 @@ class AforError(Exception):
         ... except AforError as error:
         ...     print(error.exit_code)
         2
-
     """
 
     exit_code = 1

@@ -48,7 +48,6 @@ def import_named(target: str, role: str, advice: str = ADVICE) -> ModuleType:
 
     Raises:
         ConfigError: The name has another form, or the module cannot be imported.
-
     """
     module, separator, name = target.partition(":")
     parts = module.split(".")

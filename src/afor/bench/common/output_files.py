@@ -16,7 +16,6 @@ def write_output(path: Path, content: str | bytes) -> None:
 
     Raises:
         ConfigError: The file cannot be written there.
-
     """
     check_output(path)
     try:

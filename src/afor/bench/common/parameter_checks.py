@@ -28,7 +28,6 @@ def check_values(owner: str, function: Callable[..., Any], settings: Mapping[str
     Example:
         >>> def network(width: int = 8) -> None: ...
         >>> check_values('backbone "network"', network, {"width": 8})
-
     """
     for name, value in settings.items():
         expected = _parameter_type(function, name)

@@ -46,7 +46,6 @@ def derive_seed(
     Example:
         >>> derive_seed(0, "deap", 3, 1, "weights")
         2862299564799530210
-
     """
     if purpose not in get_args(Purpose):
         purposes = ", ".join(get_args(Purpose))

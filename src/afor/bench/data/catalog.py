@@ -69,7 +69,6 @@ def get_dataset(name: str) -> Dataset:
 
     Raises:
         ConfigError: There is no such data set, or MOABB is not installed.
-
     """
     if name.startswith("moabb:"):
         from afor.bench.data.datasets.moabb_adapter import moabb_dataset

@@ -74,7 +74,6 @@ def check_dataset(
 
     Returns:
         The report; damaged files are faults of the report, not errors.
-
     """
     dataset = get_dataset(name)
     settings = dataset.parse(options or {})

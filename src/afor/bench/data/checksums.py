@@ -72,7 +72,6 @@ class Ledger:
 
         Raises:
             DataError: A file cannot be read, has changed or is not the published one.
-
         """
         return [self._check_one(path, accept_changed, rehash) for path in paths]
 

@@ -69,7 +69,6 @@ def open_windows(
         >>> source = open_windows("synthetic", options=options, cache_dir=tempfile.mkdtemp())
         >>> source.subjects, source.gather([0, 1]).shape
         (('sub-01', 'sub-02'), (2, 12, 128))
-
     """
     dataset = get_dataset(name)
     settings = dataset.parse(options or {})
@@ -146,7 +145,6 @@ def choose_subjects(
     Raises:
         ConfigError: A subject to exclude does not exist, or no subject is left.
         DataError: A requested subject is missing.
-
     """
     info = dataset.info
     present = dataset.find(root, settings)

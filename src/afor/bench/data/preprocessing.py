@@ -46,7 +46,6 @@ def subtract_baseline(
         >>> trials = np.concatenate([np.full((1, 1, 4), 2.0), np.full((1, 1, 4), 5.0)], axis=-1)
         >>> subtract_baseline(trials, baseline_samples=4, chunk_samples=2).tolist()
         [[[3.0, 3.0, 3.0, 3.0]]]
-
     """
     baseline, signal = trials[..., :baseline_samples], trials[..., baseline_samples:]
     if mode == "none":

@@ -122,7 +122,6 @@ def check_recording(recording: Recording, *, check_unit: bool = True) -> Recordi
 
     Raises:
         DataError: The recording is not valid; the message names data set, subject and fault.
-
     """
     where = f"{recording.dataset} subject {recording.subject}"
     _check_shapes(recording, where)

@@ -88,7 +88,6 @@ def make_splits(
         >>> first = make_splits("deap", [f"s{i:02d}" for i in range(1, 33)]).splits[0]
         >>> len(first.train), len(first.validation), len(first.test)
         (25, 6, 1)
-
     """
     names = _checked_subjects(dataset, subjects)
     if blocks is not None and not 2 <= blocks <= len(names):
@@ -173,11 +172,6 @@ def prove_disjoint(manifest: Manifest) -> None:
         )
 
 
-def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write the splits as readable JSON."""
-    path.write_text(manifest_text(manifest), encoding="utf-8")
-
-
 def manifest_text(manifest: Manifest) -> str:
     """Return the manifest as JSON with one line per draw."""
     lines = []
@@ -211,7 +205,6 @@ def read_manifest(path: Path) -> Manifest:
     Raises:
         DataError: The file is not a manifest.
         LeakageError: A subject is on two sides.
-
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

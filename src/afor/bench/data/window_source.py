@@ -190,7 +190,6 @@ class ArrayWindows:
         >>> source = ArrayWindows(np.zeros((3, 2, 8)), labels=[0, 1, 1], subjects=["a", "a", "b"])
         >>> source.subjects, source.gather(np.array([2])).shape
         (('a', 'b'), (1, 2, 8))
-
     """
 
     def __init__(

@@ -34,7 +34,6 @@ class ACRNN(nn.Module):
         >>> model = ACRNN(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
         >>> model(torch.zeros(4, 32, 128)).shape
         torch.Size([4, 2])
-
     """
 
     def __init__(

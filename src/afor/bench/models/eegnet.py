@@ -59,7 +59,6 @@ class EEGNet(nn.Module):
         >>> model = EEGNet(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
         >>> model(torch.zeros(4, 32, 128)).shape
         torch.Size([4, 2])
-
     """
 
     def __init__(

@@ -47,7 +47,6 @@ class HSLT(nn.Module):
         >>> shape = InputShape(names, samples=600, rate_hz=200, classes=5)
         >>> HSLT(shape)(torch.zeros(2, 6, 600)).shape
         torch.Size([2, 5])
-
     """
 
     def __init__(

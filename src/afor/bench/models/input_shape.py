@@ -22,7 +22,6 @@ class InputShape:
         >>> shape = InputShape(("C3", "Cz", "C4"), samples=250, rate_hz=250, classes=4)
         >>> shape.channels
         3
-
     """
 
     channel_names: tuple[str, ...]

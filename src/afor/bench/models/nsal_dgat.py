@@ -41,7 +41,6 @@ class NSALDGAT(nn.Module):
         >>> model = NSALDGAT(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
         >>> model(torch.zeros(4, 32, 128)).shape
         torch.Size([4, 2])
-
     """
 
     def __init__(

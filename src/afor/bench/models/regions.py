@@ -43,7 +43,6 @@ def region_indices(
     Example:
         >>> region_indices(["O2", "C3", "F4", "F3", "C4", "O1"])
         ((3, 2), (1, 4), (5, 0))
-
     """
     if regions is not None and {n for region in regions for n in region} <= {*channel_names}:
         return _indices(channel_names, regions)  # spelled as in the data: any names are valid

@@ -65,7 +65,6 @@ def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
         >>> shape = InputShape.unnamed(22, samples=250, rate_hz=250, classes=4)
         >>> sum(p.numel() for p in build_backbone("eegnet", shape, dropout=0.5).parameters())
         2396
-
     """
     factory, inputs = _resolve(name, shape)
     _check_call(name, factory, inputs, settings)

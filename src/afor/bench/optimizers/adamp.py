@@ -28,7 +28,6 @@ class AdamP(Optimizer):
         delta: A tensor is scale-invariant if the cosine of gradient and weight is below `delta`
             divided by the square root of its size.
         wd_ratio: Factor of the weight decay of scale-invariant tensors.
-
     """
 
     def __init__(
@@ -103,7 +102,6 @@ def without_radial_part(
 
     Returns:
         The update and the factor of the weight decay.
-
     """
     for rows in (len(param), 1):  # each output channel by itself, then the tensor as a whole
         weights = param.reshape(rows, -1)

@@ -87,7 +87,6 @@ def build_optimizer(
         >>> model = torch.nn.Linear(4, 2)
         >>> type(build_optimizer("mars", model, lr=1e-3, weight_decay=1e-4, gamma=0.05)).__name__
         'MARS'
-
     """
     return _construct(name, list(model.named_parameters()), lr, weight_decay, seed, settings)
 

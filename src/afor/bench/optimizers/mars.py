@@ -30,7 +30,6 @@ class MARS(Optimizer):
         lr_rest: Learning rate of AdamW; it is scaled like `lr` by a schedule.
         betas_rest: Decay rates of AdamW.
         weight_decay_rest: Weight decay of AdamW.
-
     """
 
     def __init__(

@@ -30,7 +30,6 @@ class PerTensorAdamW(AdamW):
         >>> optimizer = PerTensorAdamW(layer.named_parameters(), beta2_by_tensor=memory)
         >>> [group["betas"] for group in optimizer.param_groups]
         [(0.9, 0.99), (0.9, 0.999)]
-
     """
 
     def __init__(

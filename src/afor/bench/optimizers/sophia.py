@@ -41,7 +41,6 @@ class Sophia(Optimizer):
         hessian_clip: Maximum norm of the sampled gradient (1.0 in the authors' training script);
             None does not clip.
         bs: Factor of the squared sampled gradient; None uses the batch size.
-
     """
 
     def __init__(

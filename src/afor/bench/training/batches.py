@@ -136,7 +136,6 @@ def make_normalize(
 
     Raises:
         ConfigError: ``normalization`` is none of these.
-
     """
     if normalization == "none":
         return lambda inputs: inputs
@@ -174,7 +173,6 @@ def epoch_batches(
         seed: Seed of the order.
         subjects_per_batch: Group the subjects at random, this many at a time, and never mix groups
             in a batch; None mixes all subjects.
-
     """
     rng = np.random.default_rng(seed)
     if subjects_per_batch is None:

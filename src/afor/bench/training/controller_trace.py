@@ -1,10 +1,10 @@
 """Record the state of AFOR's controller during a run, per layer group and epoch."""
 
-from typing import TYPE_CHECKING
+import torch
+from torch.optim import Optimizer
 
-if TYPE_CHECKING:
-    import torch
-    from torch.optim import Optimizer
+from afor import AFOR
+from afor.control import FIELDS
 
 # A tensor whose absolute z-score is above this is called awake.
 AWAKE = 0.5
@@ -21,9 +21,7 @@ class Traces:
     and the share of (tensor, step) pairs that are awake.
     """
 
-    def __init__(self, optimizer: "Optimizer", model: "torch.nn.Module") -> None:
-        from afor import AFOR
-
+    def __init__(self, optimizer: Optimizer, model: torch.nn.Module) -> None:
         self._optimizer = optimizer
         self._named = list(model.named_parameters()) if isinstance(optimizer, AFOR) else []
         self._names: list[str] = []  # of the tensors with a control state
@@ -40,8 +38,6 @@ class Traces:
         """Record the current control state."""
         if not self._named:
             return
-        import torch
-
         if self._buffer is None:
             self._buffer = self._make_buffer()
         torch.stack(self._controls, out=self._buffer[self._filled])
@@ -82,10 +78,8 @@ class Traces:
             for name, total in zip(self._names, self._all_beta2, strict=True)
         }
 
-    def _make_buffer(self) -> "torch.Tensor":
+    def _make_buffer(self) -> torch.Tensor:
         """Collect the control states; a tensor without a gradient in the first step has none."""
-        import torch
-
         state = self._optimizer.state
         traced = [(name, state[p]["control"]) for name, p in self._named if "control" in state[p]]
         self._names = [name for name, _ in traced]
@@ -96,10 +90,6 @@ class Traces:
     def _add_up(self) -> None:
         if self._buffer is None or not self._filled:
             return
-        import torch
-
-        from afor.control import FIELDS
-
         control = self._buffer[: self._filled].double()
         beta2 = 1.0 - control[..., FIELDS.index("forgetting")]
         score = control[..., FIELDS.index("score")]

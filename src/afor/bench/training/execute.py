@@ -10,15 +10,18 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
+from afor import __version__
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.module_search import import_named, is_trainer
 from afor.bench.data.splits import Split
+from afor.bench.models.input_shape import InputShape
 from afor.bench.training.record import FinishedRun, RunRecord, decode, encode
 from afor.bench.training.run_spec import RunSettings
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
-    from afor.bench.models.input_shape import InputShape
 
 # Part of stored studies: the name stays although the module has moved.
 DEFAULT_TRAINER = "afor.bench.execute:train_run"
@@ -39,7 +42,6 @@ def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
 
     Returns:
         The finished run as bytes, for `record.decode`. A run that raises is returned as failed.
-
     """
     started = time.perf_counter()
     try:
@@ -111,10 +113,8 @@ def run_settings(spec: Mapping[str, Any]) -> RunSettings:
     )
 
 
-def input_shape(source: "WindowSource") -> "InputShape":
+def input_shape(source: "WindowSource") -> InputShape:
     """Return the shape of the windows, for building a network."""
-    from afor.bench.models.input_shape import InputShape
-
     return InputShape(
         source.channel_names,
         samples=source.window_samples,
@@ -140,10 +140,6 @@ def resolve_trainer(target: str) -> Trainer:
 
 def environment() -> dict[str, str]:
     """Return the versions and the machine, which may change the last bits of a result."""
-    import numpy as np
-
-    from afor import __version__
-
     torch = sys.modules.get("torch")  # do not import it for a trainer that does not need it
     return {
         "afor": __version__,

@@ -61,7 +61,6 @@ def train(
         ConfigError: The settings cannot be used.
         DataError: A subject of the split has no windows.
         LeakageError: A batch has a window of a subject of another side.
-
     """
     started = time.perf_counter()
     device = pick_device(settings.device)

@@ -30,7 +30,6 @@ def measure(labels: NDArray[np.int64], predictions: NDArray[np.int64], n_classes
     Example:
         >>> measure(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2).accuracy
         0.75
-
     """
     pairs = labels * n_classes + predictions
     confusion = np.bincount(pairs, minlength=n_classes**2).reshape(n_classes, n_classes)

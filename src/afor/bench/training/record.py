@@ -85,7 +85,6 @@ def decode(content: bytes | str) -> FinishedRun:
 
     Raises:
         ValueError: The content is not a valid run.
-
     """
     try:
         stored = _STORED_RUN.validate_json(content, strict=True)

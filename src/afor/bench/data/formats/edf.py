@@ -118,7 +118,6 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
 
     Raises:
         DataError: The file is not valid; the message names the file and the fault.
-
     """
     try:
         size = path.stat().st_size

@@ -45,7 +45,6 @@ def read_mat(path: Path, wanted: set[str] | None = None) -> dict[str, Any]:
 
     Raises:
         DataError: The file is not valid; the message names the file and the fault.
-
     """
     try:
         if path.stat().st_size > MAX_KEPT_BYTES:

@@ -79,7 +79,6 @@ def read_arrays(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[
 
     Raises:
         DataError: The file is too large or is not a pickled dict of float arrays.
-
     """
     try:
         size = path.stat().st_size

@@ -42,7 +42,6 @@ def write_twin(
 
     Raises:
         ConfigError: There is no stand-in for the data set, or a subject is unknown.
-
     """
     if name not in WRITERS:
         raise ConfigError(f"No stand-in for {name!r}; there is one for {', '.join(WRITERS)}.")

@@ -33,7 +33,6 @@ class ACRNNAuthors(nn.Module):
         shape: Shape of a window.
         dropout: Probability of dropping a feature map, and an element after the attention (twice).
         form: How the convolution is computed.
-
     """
 
     def __init__(self, shape: InputShape, *, dropout: float = 0.5, form: Form = "fast") -> None:

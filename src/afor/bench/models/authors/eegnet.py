@@ -27,7 +27,6 @@ class EEGNetAuthors(EEGNet):
         norm_momentum: Share of a batch in the running statistics of the three batch norms.
         norm_eps: Added to the variance in the three batch norms.
         form: How the forward pass is computed, as for :class:`EEGNet`.
-
     """
 
     def __init__(

@@ -37,7 +37,6 @@ class HSLTAuthors(HSLT):
 
     Raises:
         ConfigError: For another number of channels.
-
     """
 
     def __init__(self, shape: InputShape, *, dropout: float = 0.4, form: Form = "fast") -> None:

@@ -76,7 +76,6 @@ class NSALDGATAuthors(PublishedNSALDGAT):
 
     Raises:
         ConfigError: With fewer than 12 channels and no ``repair``, or fewer than 3 at all.
-
     """
 
     def __init__(
