@@ -52,34 +52,6 @@ WITHOUT_TRITON = "the module itself works without triton: it is optional"
 INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor", WITHOUT_TORCH, ["afor.optimizer"]),
     (
-        "afor.bench.analyses.adaptation.memory",
-        NEEDED,
-        ["afor.bench.common.devices", "afor.bench.common.seeding"],
-    ),
-    (
-        "afor.bench.analyses.adaptation.shift",
-        NEEDED,
-        [
-            "afor.bench.common.devices",
-            "afor.bench.common.seeding",
-            "afor.bench.optimizers.build",
-            "afor.bench.training.batches",
-        ],
-    ),
-    ("afor.bench.analyses.cost.compute", NEEDED, ["afor.native.binding", "afor.control"]),
-    ("afor.bench.analyses.facts", WITHOUT_PYDANTIC, ["afor.bench.models.authors.nsal_dgat"]),
-    ("afor.bench.analyses.facts", NEEDED, ["afor", "afor.monitor"]),
-    (
-        "afor.bench.analyses.landscape.loss_grid",
-        NEEDED,
-        ["afor.bench.common.devices", "afor.bench.execution.engines.worker"],
-    ),
-    (
-        "afor.bench.analyses.landscape.loss_surface",
-        NEEDED,
-        ["afor.bench.common.devices", "afor.bench.common.seeding"],
-    ),
-    (
         "afor.bench.analyses.landscape.loss_surface",
         WITHOUT_TORCH,
         ["afor.bench.training.batches", "afor.bench.training.loop"],
@@ -90,9 +62,6 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
         WITHOUT_TORCH,
         ["afor.bench.training.loop", "afor.bench.models.registry"],
     ),
-    ("afor.bench.analyses.step_log", NEEDED, ["afor"]),
-    ("afor.bench.analyses.theory.run", NEEDED, ["afor", "afor.control"]),
-    ("afor.bench.analyses.theory.toy", NEEDED, ["afor", "afor.control"]),
     (
         "afor.bench.cli.analyses.cost",
         COMMAND,
@@ -325,29 +294,11 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor.bench.common.doctor", WITHOUT_TORCH, ["afor.native.binding"]),
     ("afor.bench.data.catalog", CIRCLE, ["afor.bench.data.datasets.moabb_adapter"]),
     (
-        "afor.bench.execution.engines.dask",
-        NEEDED,
-        ["afor.bench.common.files", "afor.bench.data.cache"],
-    ),
-    (
         "afor.bench.execution.engines.worker",
         WORKER,
         ["afor.bench.store.spool", "afor.bench.training.execute"],
     ),
-    ("afor.bench.execution.runner", NEEDED, ["afor.bench.data.loading"]),
-    ("afor.bench.report.svg", NEEDED, ["afor.bench.report.figures.style"]),
-    ("afor.bench.store.learning_rates", NEEDED, ["afor.bench.study.schema"]),
     ("afor.bench.store.locations", WITHOUT_PYDANTIC, ["afor.bench.study.schema"]),
-    (
-        "afor.bench.study.overrides",
-        NEEDED,
-        ["afor.bench.optimizers.registry", "afor.bench.data.catalog"],
-    ),
-    (
-        "afor.bench.study.plan",
-        NEEDED,
-        ["afor.bench.optimizers.build", "afor.bench.common.devices", "afor.bench.training.execute"],
-    ),
     ("afor.bench.study.plan", WITHOUT_TORCH, ["afor.bench.models.registry"]),
     (
         "afor.bench.training.execute",

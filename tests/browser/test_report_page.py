@@ -103,7 +103,7 @@ def test_hovering_names_the_subject(browser, page_path):
 
     open_page(browser, page_path, "#folds")
     row = browser.find_element("css selector", "g.fold")
-    subject = row.get_attribute("data-subjects")
+    subject = row.find_element("css selector", "title").get_attribute("textContent").split()[0]
     ActionChains(browser).move_to_element(row).perform()
     tip = browser.find_element("css selector", ".tip")
     assert tip.is_displayed()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from afor.bench.common.errors import EngineError, StoreError
 from afor.bench.common.files import write_atomically
+from afor.bench.data.loading import open_windows
 from afor.bench.data.splits import manifest_text
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
 from afor.bench.execution.running import RunningFile
@@ -67,8 +68,6 @@ def open_sources(
     study: Study, cache_dir: Path | None = None, watch: Watcher | None = None
 ) -> dict[str, "WindowSource"]:
     """Read, check and cache the data of a study, once, before any worker starts."""
-    from afor.bench.data.loading import open_windows
-
     return {
         entry.name: open_windows(
             entry.use,

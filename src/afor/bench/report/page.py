@@ -13,7 +13,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import curves as curve_figures
 from afor.bench.report.figures import results as figures
 from afor.bench.report.figures.noise import noise_figure
-from afor.bench.report.svg import folds_svg, inline_svg
+from afor.bench.report.svg import inline_svg
 from afor.bench.report.tables.formats import Column, Table, printable, to_csv, to_latex
 from afor.bench.report.tables.main import comparison_table, main_table
 from afor.bench.report.tables.paper import beside_paper_table, same_method_table
@@ -30,6 +30,7 @@ from afor.bench.stats.labels import (
     metric_label,
     metric_scale,
     optimizer_label,
+    signed,
 )
 from afor.bench.stats.sensitivity import sensitivity_of
 from afor.bench.store.files import results_csv
@@ -263,7 +264,7 @@ def _figures(
 
 def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[tuple[str, str]]:
     """Return the paired folds of the best optimizer besides the baseline, block by block."""
-    found = []
+    plots: list[tuple[str, str]] = []
     for dataset, backbone in blocks_of(conditions):
         base = conditions.get((dataset, backbone, baseline))
         rivals = [
@@ -278,12 +279,27 @@ def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[tupl
             continue
         preferred = [condition for condition in there if condition.optimizer == "afor"]
         condition = preferred[0] if preferred else max(there, key=lambda c: c.summary(metric)[0])
-        title = (
-            f"{dataset_label(dataset)}, {backbone_label(backbone)}: "
-            f"{optimizer_label(condition.optimizer)} and {optimizer_label(baseline)}"
-        )
-        found.append((title, folds_svg(condition, base, metric)))
-    return found
+        name, base_name = optimizer_label(condition.optimizer), optimizer_label(baseline)
+        title = f"{dataset_label(dataset)}, {backbone_label(backbone)}: {name} and {base_name}"
+        try:
+            figure = figures.folds_figure(
+                conditions, dataset, backbone, condition.optimizer, metric, baseline=baseline
+            )
+        except ConfigError:  # no fold in common
+            continue
+        tips = [
+            _fold_tip(row, name, base_name) for row in figures.paired_folds(condition, base, metric)
+        ]
+        plots.append((title, inline_svg(figure, f"folds{len(plots)}", tips)))
+    return plots
+
+
+def _fold_tip(row: figures.PairedFold, name: str, baseline: str) -> str:
+    subjects = ", ".join(printable(subject) for subject in row.subjects)
+    return (
+        f"{subjects} (fold {row.fold}): {printable(name)} {row.ours:.2f}, {printable(baseline)} "
+        f"{row.theirs:.2f}, difference {signed(row.ours - row.theirs)}"
+    )
 
 
 def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[str, Any]:

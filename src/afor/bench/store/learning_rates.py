@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.plan import FindRate
-from afor.bench.study.schema import OptimizerEntry, Study
+from afor.bench.study.schema import OptimizerEntry, Search, Study
 
 # Sec. IV-C: the grid, and the shorter training of its runs.
 PAPER_GRID = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
@@ -54,8 +54,6 @@ def rate_finder(rates: dict[tuple[str, str, str], float]) -> FindRate:
 
 def search_study(study: Study) -> Study:
     """Return the search that gives every optimizer of a study a learning rate of its own."""
-    from afor.bench.study.schema import Search
-
     protocol = study.protocol.model_copy(update={"only_folds": [0], "only_draws": [0]})
     training = study.training.model_copy(
         update={

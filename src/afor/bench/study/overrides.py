@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.data.catalog import NAMES, get_dataset
+from afor.bench.optimizers.registry import OPTIMIZERS
 from afor.bench.study.roles import role_from_name
 from afor.bench.study.schema import (
     PAPER_BACKBONES,
@@ -148,8 +150,6 @@ def _entry(
 
 
 def _optimizers(given: Sequence[str], there: Sequence[Content], free: bool) -> list[Content]:
-    from afor.bench.optimizers.registry import OPTIMIZERS
-
     names = {entry["name"] for entry in there}
     found = []
     for word in given:
@@ -165,8 +165,6 @@ def _optimizers(given: Sequence[str], there: Sequence[Content], free: bool) -> l
 
 def _dataset(given: str, there: Sequence[Content], free: bool) -> Content:
     """Return the study's own entry, or one with the settings of the preset that has the set."""
-    from afor.bench.data.catalog import NAMES
-
     new = _entry("dataset", given, there, (*NAMES, *_catalogue()), free)
     if new in there:
         return new
@@ -201,8 +199,6 @@ def _set_data_option(content: Content, pair: str) -> None:
 
 def _check_data_options(content: Content) -> None:
     """Check the options of every data set before anything is read; MOABB's only when it is used."""
-    from afor.bench.data.catalog import get_dataset
-
     for entry in content["datasets"]:
         use = entry.get("use", entry["name"])
         if not use.startswith("moabb:"):

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
 from afor.bench.data.splits import Manifest, Split, make_splits
+from afor.bench.optimizers.build import check_optimizer, full_settings
 from afor.bench.study.roles import Role, roles_of, run_role
 from afor.bench.study.schema import (
     BackboneEntry,
@@ -25,7 +27,7 @@ from afor.bench.study.schema import (
     Study,
     paper_backbone,
 )
-from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.training.execute import DEFAULT_TRAINER, input_shape, resolve_trainer
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
@@ -334,7 +336,6 @@ def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
 def _optimizer_settings(entry: OptimizerEntry, trainer: str) -> dict[str, Any]:
     if trainer != DEFAULT_TRAINER:
         return dict(entry.settings)
-    from afor.bench.optimizers.build import full_settings
 
     return full_settings(entry.use, entry.settings)
 
@@ -353,7 +354,6 @@ def _device(study: Study) -> str:
     """Return the device itself, not "auto": another device gives other bits."""
     if study.trainer != DEFAULT_TRAINER:
         return study.device
-    from afor.bench.common.devices import pick_device
 
     return str(pick_device(study.device))
 
@@ -361,15 +361,11 @@ def _device(study: Study) -> str:
 def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
     """Try every backbone and optimizer once, without weights and without data."""
     if study.trainer != DEFAULT_TRAINER:
-        from afor.bench.training.execute import resolve_trainer
-
         resolve_trainer(study.trainer)
         return  # another trainer gives names and settings a meaning of its own
     import torch
 
     from afor.bench.models.registry import BACKBONES, build_backbone, check_backbone
-    from afor.bench.optimizers.build import check_optimizer
-    from afor.bench.training.execute import input_shape
 
     for optimizer in study.optimizers:
         decay = optimizer.weight_decay

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from afor.bench.analyses.replay import ChosenRun, replay
 from afor.bench.analyses.step_log import FloatArray, StepLog, Steps
+from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError, TrainingError
+from afor.bench.common.seeding import isolated
 from afor.bench.training.controller_trace import AWAKE
 
 if TYPE_CHECKING:
@@ -153,9 +155,6 @@ def _changed(chosen: ChosenRun, changes: Mapping[str, Any]) -> ChosenRun:
 
 def start_of(chosen: ChosenRun) -> "torch.Tensor":
     """Return the parameters before the first step, as one vector."""
-    from afor.bench.common.devices import pick_device
-    from afor.bench.common.seeding import isolated
-
     settings = chosen.settings
     device = pick_device(settings.device)
     with isolated(settings.seed("weights"), device):
