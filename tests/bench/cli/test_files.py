@@ -44,7 +44,7 @@ def test_parts_come_together_and_stay_as_they_are(parts):
     assert "Next: afor status all.db" in result.stderr
     assert [part.read_bytes() for part in parts] == before
     with open_store(Path("all.db")) as store:
-        assert [cell.status for cell in store.cells("tiny")] == ["done"] * 6
+        assert [cell.status for cell in store.runs("tiny")] == ["done"] * 6
     assert "3 new" not in merge("all.db", *parts).stdout  # again: all is known
 
 

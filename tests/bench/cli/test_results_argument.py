@@ -56,7 +56,7 @@ def test_a_command_accepts_a_name_a_toml_file_and_a_store_file(finished, words):
 
 def test_show_looks_in_the_results_that_are_named(finished):
     with open_store(finished.store) as store:
-        key = store.cells()[0].key
+        key = store.runs()[0].key
     said = {call("show", key, way) for way in WAYS} | {call("show", key)}
     assert len(said) == 1
     assert f"key        {key}" in said.pop()
@@ -112,7 +112,7 @@ def test_repair_needs_the_name_of_the_new_store(finished):
 
 def test_the_command_that_continues_a_study_names_its_store_where_the_user_did(finished):
     with open_store(finished.store, write=True) as store:
-        store.forget([store.cells()[0].key])
+        store.forget([store.runs()[0].key])
     expected = {
         "tiny": "afor run tiny\n",
         "tiny.toml": "afor run tiny.toml\n",

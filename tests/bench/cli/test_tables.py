@@ -87,7 +87,7 @@ def test_the_main_table_stars_what_is_significant_and_says_what_is_incomplete(st
     afor = next(line for line in partial.stdout.splitlines() if line.startswith("AFOR"))
     assert "(16/18)" in afor
     assert "*" not in afor
-    assert "Incomplete: 1 of 6 cells lack 2 runs" in partial.stderr
+    assert "Incomplete: 1 of 6 conditions lack 2 runs" in partial.stderr
 
 
 def test_stats_print_comparisons_ranks_and_noise(store):
@@ -170,7 +170,7 @@ def test_the_table_and_the_line_above_it_count_missing_runs_alike(tmp_path):
     lacking = [r for r in results if (r.optimizer, r.fold) not in {("afor", 3), ("adam_seed_1", 3)}]
     write_results(tmp_path / "r.json", lacking, expected)
     shown = runner.invoke(app, ["table", "main", str(tmp_path / "r.json")])
-    sentence = f"Incomplete: 2 of {len(expected)} cells lack 4 runs."
+    sentence = f"Incomplete: 2 of {len(expected)} conditions lack 4 runs."
     assert sentence in shown.stderr
     assert sentence in " ".join(shown.stdout.split())
 

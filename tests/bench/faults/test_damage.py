@@ -291,7 +291,7 @@ def test_a_repaired_store_has_all_that_is_sound_and_names_what_is_lost(sound, tm
     with open_store(sound) as store:
         (first, *others) = sorted(store.statuses())
         runs = {key: store.run(key) for key in others}
-        cells = store.cells()
+        cells = store.runs()
     change(
         sound,
         f"UPDATE runs SET content = CAST(replace(content, '0.', '1.') AS BLOB) WHERE key='{first}'",
@@ -305,8 +305,8 @@ def test_a_repaired_store_has_all_that_is_sound_and_names_what_is_lost(sound, tm
     with open_store(target) as store:
         store.check()
         assert {key: store.run(key) for key in others} == runs
-        assert [cell.key for cell in store.cells()] == [cell.key for cell in cells]
-        assert [c.key for c in store.cells() if c.status == "open"] == [first]
+        assert [cell.key for cell in store.runs()] == [cell.key for cell in cells]
+        assert [c.key for c in store.runs() if c.status == "open"] == [first]
 
 
 def test_a_repaired_store_goes_on_where_only_the_list_of_runs_was_damaged(sound, tiny, tmp_path):
@@ -326,7 +326,7 @@ def test_an_intact_store_is_copied_whole(sound, tiny, tmp_path):
     assert result.exit_code == 0, result.output
     assert tiny.numbers(tmp_path / "new.db") == tiny.numbers()
     with open_store(tmp_path / "new.db") as new, open_store(sound) as old:
-        assert new.cells() == old.cells()
+        assert new.runs() == old.runs()
 
 
 def test_what_randomly_damaged_stores_still_hold_is_never_another_number(sound, tiny, tmp_path):

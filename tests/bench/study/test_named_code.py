@@ -15,7 +15,7 @@ from afor.bench.cli.app import app
 from afor.bench.common.errors import AforError, ConfigError, StoreError
 from afor.bench.common.module_search import add_folders, import_named, safe_start
 from afor.bench.execution.engines.dask import DaskEngine
-from afor.bench.execution.verify import runs_with_code, sample_cells, verify_runs
+from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.study.named_code import names_in_spec, names_in_study, shown
 from afor.bench.study.schema import load_study, parse_study
@@ -257,7 +257,7 @@ def stored(tiny):
 def change_spec(path, change, key=None, number=0):
     """Write a run with another spec, under its old key or the key given."""
     with open_store(path, write=True) as store:
-        old = store.cells()[number].key
+        old = store.runs()[number].key
         fields = json.loads(encode(store.run(old)))
         change(fields["spec"])
         fields["key"] = key(fields["spec"]) if key else old
@@ -337,7 +337,7 @@ def test_a_spec_that_does_not_fit_its_key_is_refused(stored, tmp_path):
     assert "is not the one its key was made from" in text
     assert stored.trainings() == []
     with open_store(stored.store) as store:
-        cells = [cell for cell in sample_cells(store, None, 0, seed=0) if cell.key == key]
+        cells = [cell for cell in sample_runs(store, None, 0, seed=0) if cell.key == key]
         with pytest.raises(StoreError, match="its key was made from"):
             runs_with_code(store, cells)
         with pytest.raises(StoreError, match="its key was made from"):
@@ -346,10 +346,10 @@ def test_a_spec_that_does_not_fit_its_key_is_refused(stored, tmp_path):
 
 def test_verify_from_python_refuses_code_without_trust(stored, tmp_path):
     with open_store(stored.store) as store:
-        cells = sample_cells(store, None, 0, seed=0)
+        cells = sample_runs(store, None, 0, seed=0)
         with pytest.raises(ConfigError, match=r"names code.*tiny_trainer:train.*trust=True"):
             next(verify_runs(store, cells, {}, tmp_path, 1))
-        assert sample_cells(store, None, 0, 0, leave_out={c.key for c in cells}) == []
+        assert sample_runs(store, None, 0, 0, leave_out={c.key for c in cells}) == []
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])

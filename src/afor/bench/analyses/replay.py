@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.runner import open_sources
-from afor.bench.study.plan import Cell, make_plan
+from afor.bench.study.plan import PlannedRun, make_plan
 from afor.bench.study.schema import Study
 from afor.bench.training.execute import input_shape, run_settings
 from afor.bench.training.record import RunRecord
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 class ChosenRun:
     """A run of a study with the windows it needs."""
 
-    cell: Cell
+    planned: PlannedRun
     source: "WindowSource"
 
     @property
     def settings(self) -> RunSettings:
         """Return what `train` is called with."""
-        return run_settings(self.cell.spec)
+        return run_settings(self.planned.spec)
 
     def make_model(self) -> "nn.Module":
         """Build the network; its weights come from torch's global generator."""
         from afor.bench.models.registry import build_backbone
 
-        backbone = self.cell.spec["backbone"]
+        backbone = self.planned.spec["backbone"]
         return build_backbone(backbone["name"], input_shape(self.source), **backbone["settings"])
 
     @property
     def place(self) -> str:
         """Name the run for people."""
-        c = self.cell
+        c = self.planned
         return f"{c.dataset}, {c.backbone}, {c.optimizer}, fold {c.fold}, draw {c.draw}"
 
 
@@ -75,12 +75,12 @@ def find_run(
         }
     )
     sources = open_sources(alone, cache_dir)
-    cells = make_plan(alone, sources).cells
-    for cell in cells:
-        if (cell.fold, cell.draw) == (fold, draw):
-            return ChosenRun(cell, sources[dataset])
-    folds = sorted({cell.fold for cell in cells})
-    draws = sorted({cell.draw for cell in cells})
+    runs = make_plan(alone, sources).runs
+    for planned in runs:
+        if (planned.fold, planned.draw) == (fold, draw):
+            return ChosenRun(planned, sources[dataset])
+    folds = sorted({planned.fold for planned in runs})
+    draws = sorted({planned.draw for planned in runs})
     raise ConfigError(
         f"{study.name} has no fold {fold} with draw {draw}. "
         f"Folds: {folds[0]} to {folds[-1]}; draws: {draws[0]} to {draws[-1]}."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from afor import AFOR
 from afor.bench.common.errors import ConfigError
 from afor.bench.training.controller_trace import layer_group
 from afor.control import FIELDS, ControlSettings, control_settings
@@ -140,8 +141,6 @@ class StepLog:
     def _find(
         self, optimizer: "Optimizer", named: "Iterable[tuple[str, torch.nn.Parameter]]"
     ) -> None:
-        from afor import AFOR
-
         if not isinstance(optimizer, AFOR):
             raise ConfigError(
                 f"{type(optimizer).__name__} has no controller to look at. "

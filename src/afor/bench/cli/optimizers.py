@@ -11,7 +11,7 @@ from rich.table import Table
 
 from afor.bench.cli.options import Json
 from afor.bench.optimizers.build import accepted_settings, find_entry
-from afor.bench.optimizers.registry import HEADINGS, OPTIMIZERS, OptimizerEntry
+from afor.bench.optimizers.registry import HEADINGS, OPTIMIZERS, RegisteredOptimizer
 
 MAX_WIDTH = 130  # in longer lines it is hard to follow a row from the name to the reference
 
@@ -81,7 +81,7 @@ def _show_one(name: str, as_json: bool) -> None:
     console.print("Next: `afor study demo` prints a study to edit.", style="dim")
 
 
-def _entry_row(entry: OptimizerEntry) -> dict[str, object]:
+def _entry_row(entry: RegisteredOptimizer) -> dict[str, object]:
     """Return one entry as plain values."""
     return {
         "name": entry.name,
@@ -106,7 +106,7 @@ def _argument_row(
     return {"setting": parameter.name, "here": settings.get(parameter.name), "default": plain}
 
 
-def _section_table(entries: list[OptimizerEntry], width: int) -> Table:
+def _section_table(entries: list[RegisteredOptimizer], width: int) -> Table:
     """Return a table of the entries of one kind; all sections have the same columns."""
     table = Table(box=None, pad_edge=False, header_style="bold", width=width)
     table.add_column("name", no_wrap=True, width=16)
@@ -120,7 +120,7 @@ def _section_table(entries: list[OptimizerEntry], width: int) -> Table:
     return table
 
 
-def _settings_text(entry: OptimizerEntry) -> str:
+def _settings_text(entry: RegisteredOptimizer) -> str:
     """Describe the settings, of a variant only the changed ones, and what the loop does for it."""
     base = OPTIMIZERS[entry.variant_of].settings if entry.variant_of else {}
     changed = {k: v for k, v in entry.settings.items() if k not in base or base[k] != v}

@@ -13,7 +13,7 @@ from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.output_files import check_output, write_output
 from afor.bench.report.page import ReportInput, Section, render_report
-from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.labels import PAPER_METRICS
 from afor.bench.store.files import is_store, load_records, load_results, load_studies
 from afor.bench.store.locations import find_store
@@ -70,7 +70,7 @@ def report(
         sections=_sections(landscape),
     )
     page = render_report(
-        collect_cells(runs, expected),
+        collect_conditions(runs, expected),
         report_input,
         title=title,
         baseline=baseline,

@@ -20,7 +20,7 @@ from afor.bench.common.printable_text import printable
 from afor.bench.execution.describe import describe_run
 from afor.bench.execution.progress import describe
 from afor.bench.execution.runner import open_sources
-from afor.bench.execution.verify import runs_with_code, sample_cells, verify_runs
+from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import FOLDER, find_store
 from afor.bench.store.lock import locked
@@ -50,12 +50,14 @@ def failures(
         print_next(run_command(results, path, studies[0] if studies else "STUDY"))
         return
     with open_store(path) as opened:
-        bad = [cell for cell in opened.cells() if cell.status in ("failed", "diverged")]
+        bad = [stored for stored in opened.runs() if stored.status in ("failed", "diverged")]
     if as_json:
-        typer.echo(json.dumps([asdict(cell) for cell in bad], indent=1))
+        typer.echo(json.dumps([asdict(stored) for stored in bad], indent=1))
         return
-    for cell in bad:
-        typer.echo(printable(f"{cell.key[:12]}  {cell.status:<8}  {describe(cell)}: {cell.reason}"))
+    for stored in bad:
+        typer.echo(
+            printable(f"{stored.key[:12]}  {stored.status:<8}  {describe(stored)}: {stored.reason}")
+        )
     if not bad:
         typer.echo("No run failed or diverged.")
         print_next(f"afor status {results}")
@@ -90,17 +92,17 @@ def show(
             if not matches:
                 continue
             run = opened.run(matches[0])
-            cells = [cell for cell in opened.cells() if cell.key == matches[0]]
+            stored_runs = [stored for stored in opened.runs() if stored.key == matches[0]]
         if as_json:
             content = asdict(run) if run else {"key": matches[0], "status": "open"}
             typer.echo(json.dumps(content, indent=1))
             return
-        typer.echo(describe_run(matches[0], run, cells))
+        typer.echo(describe_run(matches[0], run, stored_runs))
         if run:
             trust = " --trust" if names_in_spec(run.spec) else ""
             print_next(f"afor verify {path} --key {matches[0][:12]}{trust}")
         else:
-            print_next(f"afor run {cells[0].study}{f' --store {path}' if named else ''}")
+            print_next(f"afor run {stored_runs[0].study}{f' --store {path}' if named else ''}")
         return
     where = named or f"any store in {FOLDER}"
     raise StoreError(f"No run with the key {key} in {where}. `afor export` lists the keys of runs.")
@@ -134,39 +136,41 @@ def verify(
     with stopped, open_store(path) as opened, tempfile.TemporaryDirectory() as spool:
         opened.check()
         typer.echo(f"{path}: every page and every run is as it was written.")
-        code_by_run = runs_with_code(opened, sample_cells(opened, None, 0, seed))
+        code_by_run = runs_with_code(opened, sample_runs(opened, None, 0, seed))
         if key:
             code_by_run = {one: code for one, code in code_by_run.items() if one.startswith(key)}
         _print_code(code_by_run, str(path), trust)
         left_out = () if trust else code_by_run.keys()
-        cells = sample_cells(opened, None, 0 if key else count, seed, left_out)
+        stored_runs = sample_runs(opened, None, 0 if key else count, seed, left_out)
         if key:
-            cells = [cell for cell in cells if cell.key.startswith(key)]
-        if not cells and left_out:
+            stored_runs = [stored for stored in stored_runs if stored.key.startswith(key)]
+        if not stored_runs and left_out:
             raise ConfigError(
                 f"{path}: every run to repeat names code that is not part of afor. Add --trust if "
                 f"you know where the store and these modules come from."
             )
-        if not cells:
+        if not stored_runs:
             raise ConfigError(f"{path} has no finished run{' ' + key if key else ''} to repeat.")
         studies = opened.studies()
         sources = {}
-        for text in dict.fromkeys(studies[cell.study] for cell in cells):
+        for text in dict.fromkeys(studies[stored.study] for stored in stored_runs):
             sources.update(open_sources(with_roots(parse_study(text, str(path)), root), cache_dir))
         workers = jobs or cores()
-        typer.echo(f"Training {len(cells)} of its runs again, {workers} at once.", err=True)
-        repeated = verify_runs(opened, cells, sources, Path(spool), workers, trust=trust)
+        typer.echo(f"Training {len(stored_runs)} of its runs again, {workers} at once.", err=True)
+        repeated = verify_runs(opened, stored_runs, sources, Path(spool), workers, trust=trust)
         with closing(repeated) as verdicts:
             for verdict in verdicts:
                 word = "same bits" if verdict.is_same else "DIFFERENT"
                 parts = "" if verdict.is_same else f": {', '.join(verdict.differs_in)}"
                 note = f" ({verdict.note})" if verdict.note else ""
-                run = f"{verdict.cell.key[:12]}  {describe(verdict.cell)}"
+                run = f"{verdict.stored.key[:12]}  {describe(verdict.stored)}"
                 typer.echo(f"{word}  {run}{parts}{note}")
                 if not verdict.is_same:
                     different += 1
-                    first_different = first_different or verdict.cell.key
-    typer.echo(f"{len(cells) - different} of {len(cells)} repeated runs gave the same bits.")
+                    first_different = first_different or verdict.stored.key
+    typer.echo(
+        f"{len(stored_runs) - different} of {len(stored_runs)} repeated runs gave the same bits."
+    )
     if different:
         print_next(f"afor show {first_different[:12]} {path}")
         raise typer.Exit(code=1)

@@ -40,7 +40,7 @@ from afor.bench.execution.runner import open_sources
 from afor.bench.execution.status import print_status, remaining_s, status_of
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store, store_path
-from afor.bench.study.plan import Plan, make_plan
+from afor.bench.study.plan import StudyPlan, make_plan
 from afor.bench.study.schema import Study, load_study, parse_study, preset_names
 
 
@@ -108,8 +108,8 @@ def plan(
     if path.exists():
         with open_store(path) as opened:
             statuses = opened.statuses()
-            seconds_left = remaining_s(opened, made_plan.cells)
-    words = [statuses.get(cell.key, "open") for cell in made_plan.cells]
+            seconds_left = remaining_s(opened, made_plan.runs)
+    words = [statuses.get(cell.key, "open") for cell in made_plan.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
     if as_json:
         rows = [
@@ -123,7 +123,7 @@ def plan(
                 "key": cell.key,
                 "status": word,
             }
-            for cell, word in zip(made_plan.cells, words, strict=True)
+            for cell, word in zip(made_plan.runs, words, strict=True)
         ]
         summary = {"study": planned.name, **counts, "seconds": seconds_left, "runs": rows}
         typer.echo(json.dumps(summary))
@@ -140,9 +140,9 @@ def plan(
     print_next(shlex.join(["afor", "run", name, *changes.words(), *trusted]))
 
 
-def _print_plan(study: Study, made_plan: Plan) -> None:
+def _print_plan(study: Study, made_plan: StudyPlan) -> None:
     """Print the data sets with their folds, then a line per data set, backbone and optimizer."""
-    typer.echo(f"{study.name}: {len(made_plan.cells)} runs. {study.description}")
+    typer.echo(f"{study.name}: {len(made_plan.runs)} runs. {study.description}")
     for title, manifest in made_plan.manifests.items():
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
@@ -153,7 +153,7 @@ def _print_plan(study: Study, made_plan: Plan) -> None:
     for row in made_plan.expected():
         rate = next(
             cell.rate
-            for cell in made_plan.cells
+            for cell in made_plan.runs
             if (cell.dataset, cell.backbone, cell.optimizer)
             == (row.dataset, row.backbone, row.optimizer)
         )

@@ -30,7 +30,7 @@ from afor.bench.report.tables.formats import Table, to_json
 from afor.bench.report.tables.parts import incomplete_sentence
 from afor.bench.stats.comparisons import blocks_of, mean_ranks
 from afor.bench.stats.curves import loss_curves, run_traces
-from afor.bench.stats.groups import Cells, collect_cells
+from afor.bench.stats.groups import Conditions, collect_conditions
 from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_scale
 from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.sensitivity import Sensitivity, sensitivity_of
@@ -94,14 +94,14 @@ def stats(
         afor stats demo --baseline adam
     """
     paths = _find_all(results)
-    cells = _load_cells(paths, study)
+    conditions = _load_conditions(paths, study)
     metrics = metric or list(PAPER_METRICS)
     tables = [
-        main_tables.comparison_table(cells, metrics, baseline=baseline, optimizers=optimizer),
-        side_tables.ranks_table(cells, metrics, optimizers=optimizer),
+        main_tables.comparison_table(conditions, metrics, baseline=baseline, optimizers=optimizer),
+        side_tables.ranks_table(conditions, metrics, optimizers=optimizer),
     ]
-    if _has_controls(cells, metrics):
-        tables.append(side_tables.noise_table(cells, metrics))
+    if _has_controls(conditions, metrics):
+        tables.append(side_tables.noise_table(conditions, metrics))
     if as_json:
         typer.echo(json.dumps([json.loads(to_json(table)) for table in tables], indent=1))
         return
@@ -201,8 +201,8 @@ def figure(
     elif name in CURVE_FIGURES:
         drawn = _draw_curves(name, paths, study, dataset, backbone, optimizer)
     else:
-        cells = _load_cells(paths, study)
-        drawn = _draw_results(name, cells, metric, baseline, optimizer, dataset, backbone)
+        conditions = _load_conditions(paths, study)
+        drawn = _draw_results(name, conditions, metric, baseline, optimizer, dataset, backbone)
     for target in targets:
         save_figure(drawn, target)
         typer.echo(str(target))
@@ -225,7 +225,9 @@ def _build_table(
         "paper-datasets": paper_tables.paper_datasets_table,
         "same-method": paper_tables.same_method_table,
         "learning-rates": lambda: paper_tables.learning_rates_table(measured),
-        "cost": lambda: cost_table.cost_table(measured) if measured else paper_tables.cost_table(),
+        "cost": lambda: (
+            cost_table.cost_table(measured) if measured else paper_tables.paper_cost_table()
+        ),
         "landscape": lambda: landscape_table(measured),
     }
     if name in without_results:
@@ -236,26 +238,26 @@ def _build_table(
                 f"The table {name!r} needs a store: name a study, its TOML file or a store file."
             )
         return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
-    cells, metrics = _load_cells(paths, study), metric or list(PAPER_METRICS)
+    conditions, metrics = _load_conditions(paths, study), metric or list(PAPER_METRICS)
     only: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
-        "main": lambda: main_tables.main_table(cells, metrics, baseline=baseline, **only),
+        "main": lambda: main_tables.main_table(conditions, metrics, baseline=baseline, **only),
         "comparisons": lambda: main_tables.comparison_table(
-            cells, metrics, baseline=baseline, **only
+            conditions, metrics, baseline=baseline, **only
         ),
-        "ablation": lambda: variant_tables.ablation_table(cells, metrics),
-        "sensitivity": lambda: variant_tables.sensitivity_table(cells, metrics),
-        "ranks": lambda: side_tables.ranks_table(cells, metrics, **only),
-        "noise": lambda: side_tables.noise_table(cells, metrics),
-        "datasets": lambda: side_tables.datasets_table(cells),
-        "beside-paper": lambda: paper_tables.beside_paper_table(cells, metrics),
+        "ablation": lambda: variant_tables.ablation_table(conditions, metrics),
+        "sensitivity": lambda: variant_tables.sensitivity_table(conditions, metrics),
+        "ranks": lambda: side_tables.ranks_table(conditions, metrics, **only),
+        "noise": lambda: side_tables.noise_table(conditions, metrics),
+        "datasets": lambda: side_tables.datasets_table(conditions),
+        "beside-paper": lambda: paper_tables.beside_paper_table(conditions, metrics),
     }
     return from_results[name]()
 
 
 def _draw_results(
     name: str,
-    cells: Cells,
+    conditions: Conditions,
     metric: str,
     baseline: str,
     optimizer: list[str] | None,
@@ -263,16 +265,16 @@ def _draw_results(
     backbone: str | None,
 ) -> Any:
     if name == "gain":
-        return figures.gain_figure(cells, metric, baseline=baseline, optimizers=optimizer)
+        return figures.gain_figure(conditions, metric, baseline=baseline, optimizers=optimizer)
     if name == "ranks":
-        return figures.rank_figure(mean_ranks(cells, [metric], optimizer))
+        return figures.rank_figure(mean_ranks(conditions, [metric], optimizer))
     selected = {
-        key: cell
-        for key, cell in cells.items()
+        key: condition
+        for key, condition in conditions.items()
         if dataset in (None, key[0]) and backbone in (None, key[1])
     }
     if not selected:
-        available = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in cells))
+        available = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in conditions))
         raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {available}.")
     if name == "sensitivity":
         unit = " (%)" if metric_scale(metric) != 1 else ""
@@ -291,7 +293,7 @@ def _draw_results(
     first_dataset, first_backbone, _ = next(iter(selected))
     shown = (optimizer or ["afor"])[0]
     return figures.folds_figure(
-        cells, first_dataset, first_backbone, shown, metric, baseline=baseline
+        conditions, first_dataset, first_backbone, shown, metric, baseline=baseline
     )
 
 
@@ -343,7 +345,7 @@ def _find_all(results: list[str] | None) -> list[Path]:
     return [find_store(name) for name in results or ()]
 
 
-def _load_cells(paths: list[Path], study: list[str] | None) -> Cells:
+def _load_conditions(paths: list[Path], study: list[str] | None) -> Conditions:
     """Read the results, grouped; say on standard error how many runs are missing."""
     if not paths:
         raise ConfigError(
@@ -351,14 +353,16 @@ def _load_cells(paths: list[Path], study: list[str] | None) -> Cells:
             ".parquet file of results."
         )
     runs, expected = load_results(paths, study or ())
-    cells = collect_cells(runs, expected)
-    if sentence := incomplete_sentence(cells):
+    conditions = collect_conditions(runs, expected)
+    if sentence := incomplete_sentence(conditions):
         typer.echo(f"{sentence} `afor run` continues.", err=True)
-    return cells
+    return conditions
 
 
-def _has_controls(cells: Cells, metrics: list[str]) -> bool:
-    return any(noise_floor(cells, *block, m) for block in blocks_of(cells) for m in metrics)
+def _has_controls(conditions: Conditions, metrics: list[str]) -> bool:
+    return any(
+        noise_floor(conditions, *block, m) for block in blocks_of(conditions) for m in metrics
+    )
 
 
 def _read_json(path: Path) -> Any:

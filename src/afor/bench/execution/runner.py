@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from afor.bench.common.errors import EngineError, StoreError
 from afor.bench.common.files import write_atomically
+from afor.bench.data.loading import open_windows
 from afor.bench.data.splits import manifest_text
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
 from afor.bench.execution.running import RunningFile
@@ -21,7 +22,7 @@ from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.lock import locked
 from afor.bench.store.schema import explain
 from afor.bench.store.spool import leftovers, quarantine, read_spool
-from afor.bench.study.plan import Cell, FindRate, Plan, make_plan, shard
+from afor.bench.study.plan import FindRate, PlannedRun, StudyPlan, make_plan, shard
 from afor.bench.study.schema import Study
 from afor.bench.training.record import FinishedRun, decode
 
@@ -37,7 +38,7 @@ class Watcher(Protocol):
     def preparing(self, dataset: str) -> Prepare:
         """Return what is called with (done, total, subject) while a data set is read."""
 
-    def planned(self, cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> None:
+    def planned(self, runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> None:
         """See all runs, and how those that have ended stand."""
 
     def started(self, key: str, worker: str) -> None:
@@ -67,8 +68,6 @@ def open_sources(
     study: Study, cache_dir: Path | None = None, watch: Watcher | None = None
 ) -> dict[str, "WindowSource"]:
     """Read, check and cache the data of a study, once, before any worker starts."""
-    from afor.bench.data.loading import open_windows
-
     return {
         entry.name: open_windows(
             entry.use,
@@ -94,11 +93,48 @@ def run_study(
     cache_dir: Path | None = None,
     watch: Watcher | None = None,
 ) -> Summary:
-    """Train every run of a study, or of its `part` (i, n), that the store does not hold yet."""
+    """Train every run of a study that the store does not contain yet.
+
+    Called again after an interruption, it continues with the missing runs.
+
+    Args:
+        study: The study.
+        toml: The text of the study, kept in the store.
+        path: The store, created if it does not exist.
+        engine: Executes the runs, such as `LocalEngine`.
+        part: ``(i, n)`` trains only the i-th of n parts of the study, counted from 1.
+        find_rate: Returns the learning rate from a search; None uses the rates of the study.
+        cache_dir: Folder of the prepared data; None uses ``$AFOR_CACHE`` or the user's cache.
+        watch: Is told about progress.
+
+    Returns:
+        The numbers of planned, finished and failed runs.
+
+    Raises:
+        AforError: The study, its data, the store or the workers cannot be used.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from afor.bench import LocalEngine, parse_study
+        >>> text = '''
+        ... name = "small"
+        ... backbones = ["eegnet"]
+        ... optimizers = ["afor"]
+        ... training = { max_epochs = 1, batch_size = 16 }
+        ... protocol = { draws = 1, only_folds = [0] }
+        ... datasets = [{ name = "synthetic", options = { n_subjects = 3, trials = 4 } }]
+        ... '''
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> store = folder / "small.db"
+        >>> run_study(parse_study(text), text, store, LocalEngine(1), cache_dir=folder).done
+        1
+
+    """
     sources = open_sources(study, cache_dir, watch)
     plan = make_plan(study, sources, find_rate)
     if part is not None:
-        plan = Plan(study, shard(plan.cells, *part), plan.manifests, plan.sources)
+        plan = StudyPlan(study, shard(plan.runs, *part), plan.manifests, plan.sources)
     try:
         with locked(path), open_or_create(path) as store:
             take_leftovers(store)
@@ -130,7 +166,7 @@ def take_leftovers(store: Store) -> int:
     return taken
 
 
-def write_manifests(plan: Plan, store: Path) -> None:
+def write_manifests(plan: StudyPlan, store: Path) -> None:
     """Put the splits beside the store, a file per data set that one can read and share."""
     for name, manifest in plan.manifests.items():
         target = store.with_name(f"{store.name}.splits") / f"{name.replace(':', '-')}.json"
@@ -139,14 +175,14 @@ def write_manifests(plan: Plan, store: Path) -> None:
             write_atomically(target, text)
 
 
-def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -> Summary:
+def _complete(plan: StudyPlan, store: Store, engine: Engine, watch: Watcher | None) -> Summary:
     statuses = store.statuses()
     if watch:
-        watch.planned(plan.cells, statuses)
+        watch.planned(plan.runs, statuses)
     trained = 0
-    jobs = open_jobs(plan.cells, statuses)
+    jobs = open_jobs(plan.runs, statuses)
     if jobs:
-        measure_limits(getattr(engine, "limits", None), plan.cells, store)
+        measure_limits(getattr(engine, "limits", None), plan.runs, store)
         events = engine.run(jobs, plan.sources, spool_folder(store.path))
         running = RunningFile(spool_folder(store.path))
         try:
@@ -160,19 +196,19 @@ def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -
             raise rescue(store)
         take_leftovers(store)  # a cluster may have finished a run twice
     statuses = store.statuses()
-    # Two cells of one study may share a run: count cells, as the tables do.
-    counts = Counter(statuses.get(cell.key, "open") for cell in plan.cells)
-    return Summary(len(plan.cells), counts["done"], counts["diverged"], counts["failed"], trained)
+    # Two planned runs of one study may share a key: count planned runs, as the tables do.
+    counts = Counter(statuses.get(planned.key, "open") for planned in plan.runs)
+    return Summary(len(plan.runs), counts["done"], counts["diverged"], counts["failed"], trained)
 
 
-def measure_limits(limits: TimeLimits | None, cells: tuple[Cell, ...], store: Store) -> None:
+def measure_limits(limits: TimeLimits | None, runs: tuple[PlannedRun, ...], store: Store) -> None:
     """Tell the limits of an engine how long the runs in the store took."""
     if limits is None:
         return
-    specs = {cell.key: (cell.dataset, cell.spec) for cell in cells}
-    for cell in {cell.key: cell for cell in store.cells()}.values():
-        if cell.key in specs and cell.status in ("done", "diverged"):
-            limits.add(like_of(*specs[cell.key]), cell.elapsed_s)
+    specs = {planned.key: (planned.dataset, planned.spec) for planned in runs}
+    for stored in {stored.key: stored for stored in store.runs()}.values():
+        if stored.key in specs and stored.status in ("done", "diverged"):
+            limits.add(like_of(*specs[stored.key]), stored.elapsed_s)
 
 
 def rescue(store: Store, *contents: bytes) -> StoreError:
@@ -202,12 +238,12 @@ def rescue(store: Store, *contents: bytes) -> StoreError:
     )
 
 
-def open_jobs(cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> list[Job]:
+def open_jobs(runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> list[Job]:
     """Return one job for each run that has not ended, in the order of the plan."""
     jobs = {
-        cell.key: Job(cell.key, cell.spec, cell.dataset)
-        for cell in cells
-        if cell.key not in statuses
+        planned.key: Job(planned.key, planned.spec, planned.dataset)
+        for planned in runs
+        if planned.key not in statuses
     }
     return list(jobs.values())
 

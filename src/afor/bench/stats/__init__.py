@@ -2,5 +2,5 @@
 
 `groups` collects runs per data set, network and optimizer, `comparisons` tests them, `labels`
 says how names and numbers are printed. Imports `store` and what it imports, but not
-`execution`. Start reading at `groups.collect_cells`.
+`execution`. Start reading at `groups.collect_conditions`.
 """

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 
 from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
+from afor.bench.study.roles import role_from_name
 from afor.bench.study.schema import paper_backbone
 
 # The paper's names, in the paper's order (Tables I to III).
@@ -33,10 +34,9 @@ def optimizer_label(name: str) -> str:
     """
     if name in OPTIMIZERS:
         return OPTIMIZERS[name].label
-    for mark in ("_again", "_seed_"):
-        stem, found, number = name.partition(mark)
-        if found and stem in OPTIMIZERS:
-            return f"{OPTIMIZERS[stem].label}{mark.replace('_', ' ')}{number}"
+    original = role_from_name(name).copy_of
+    if original in OPTIMIZERS:
+        return OPTIMIZERS[original].label + name.removeprefix(original).replace("_", " ")
     return name
 
 

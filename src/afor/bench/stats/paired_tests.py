@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -90,27 +89,29 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Return the BCa bootstrap interval of the mean difference, resampling folds.
 
-    BCa shifts the percentiles for bias and skew. One fold, or equal differences, give an interval
-    without width for lack of any spread to resample.
+    BCa corrects the percentiles for bias and skew.
+
+    Args:
+        differences: One difference per fold.
+        level: Confidence level.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the resampling; the same seed gives the same interval.
+
+    Returns:
+        Lower and upper end. One fold, or equal differences, have no spread to resample and give
+        an interval of width zero.
+
     """
+    from scipy.stats import bootstrap
+
     values = _checked(differences)
-    n, mean = len(values), float(values.mean())
-    if n < 2 or float(np.ptp(values)) <= TIE * float(np.abs(values).max()):
+    mean = float(values.mean())
+    if len(values) < 2 or float(np.ptp(values)) <= TIE * float(np.abs(values).max()):
         return mean, mean
-    rng = np.random.default_rng(seed)
-    means = np.sort(values[rng.integers(0, n, (resamples, n))].mean(axis=1))
-    normal = NormalDist()
-    below = (np.count_nonzero(means < mean) + np.count_nonzero(means <= mean)) / (2 * resamples)
-    bias = normal.inv_cdf(min(max(below, 0.5 / resamples), 1 - 0.5 / resamples))
-    jackknife = (values.sum() - values) / (n - 1)
-    centred = jackknife.mean() - jackknife
-    acceleration = float((centred**3).sum() / (6 * (centred**2).sum() ** 1.5))
-    ends = []
-    for share in ((1 - level) / 2, (1 + level) / 2):
-        z = bias + normal.inv_cdf(share)
-        ends.append(normal.cdf(bias + z / (1 - acceleration * z)))
-    low, high = np.quantile(means, ends)
-    return float(low), float(high)
+    interval = bootstrap(
+        (values,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=seed
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def _checked(differences: ArrayLike) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ TableName = Literal["results", "ablation"]
 
 
 @dataclass(frozen=True)
-class PublishedCell:
+class PublishedResult:
     """One printed result, in percent as printed."""
 
     dataset: str
@@ -56,12 +56,12 @@ def published() -> Mapping[str, Any]:
 
 
 @cache
-def published_cells(
+def published_results(
     table: TableName = "results",
-) -> Mapping[tuple[str, str, str, str], PublishedCell]:
-    """Return the cells of Table III or IV by (dataset, backbone, optimizer, metric).
+) -> Mapping[tuple[str, str, str, str], PublishedResult]:
+    """Return the results of Table III or IV by (dataset, backbone, optimizer, metric).
 
-    >>> published_cells()["deap", "eegnet", "adam", "accuracy"].mean
+    >>> published_results()["deap", "eegnet", "adam", "accuracy"].mean
     60.9
     """
     found = {}
@@ -70,7 +70,7 @@ def published_cells(
             for optimizer, metrics in optimizers.items():
                 for metric, (mean, sd, *rest) in metrics.items():
                     marks = rest[0].split() if rest else []
-                    found[dataset, backbone, optimizer, metric] = PublishedCell(
+                    found[dataset, backbone, optimizer, metric] = PublishedResult(
                         dataset=dataset,
                         backbone=backbone,
                         optimizer=optimizer,
@@ -91,7 +91,7 @@ def same_method_twice() -> list[SameMethod]:
     to the noise of the protocol. They differ by up to several times the margin claimed for the
     adaptation over the fixed coefficient.
     """
-    main, ablation = published_cells(), published_cells("ablation")
+    main, ablation = published_results(), published_results("ablation")
     return [
         SameMethod(
             dataset,

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from afor.bench.stats.noise_floor import method_of
+from afor.bench.stats.noise_floor import SAME_METHOD
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import Expected
+from afor.bench.study.plan import ExpectedRuns
+from afor.bench.study.roles import role_from_name
 
 # Subjects, classes, level and spread of accuracy between subjects, as in the paper's Table III.
 SHAPES: Mapping[str, tuple[int, int, float, float]] = {
@@ -26,7 +27,7 @@ def simulate_results(
     seed_noise: float = 0.01,
     subject_noise: float = 0.01,
     seed: int = 0,
-) -> tuple[list[RunResult], list[Expected]]:
+) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Draw accuracies around a level each fold has for all optimizers.
 
     An optimizer adds its gain, a liking of its own for each fold (`subject_noise`, the same for
@@ -40,8 +41,10 @@ def simulate_results(
             base = rng.normal(level, spread, folds)
             likings: dict[str, np.ndarray] = {}
             for name, gain in gains.items():
-                liking = likings.setdefault(method_of(name), rng.normal(0, subject_noise, folds))
-                expected.append(Expected(dataset, backbone, name, folds, draws))
+                original = role_from_name(name).copy_of or name
+                method = SAME_METHOD.get(original, original)
+                liking = likings.setdefault(method, rng.normal(0, subject_noise, folds))
+                expected.append(ExpectedRuns(dataset, backbone, name, folds, draws))
                 for fold in range(folds):
                     for draw in range(draws):
                         noise = rng.normal(0, seed_noise)

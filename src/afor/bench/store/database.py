@@ -3,26 +3,28 @@
     with open_store(Path("results/demo.db")) as store:
         table = store.results()
 
-`runs` holds each run once, by its key; `cells` says which runs a study consists of. Every write is
-one transaction, synced to the disk before it counts. Every value is checked against a digest before
-it is returned.
+The table `runs` holds each run once, by its key; the table `cells` lists the planned runs of each
+study. Every write is one transaction, synced to the disk before it counts. Every value is checked
+against a digest before it is returned.
 """
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from afor.bench.common.errors import ConfigError
 from afor.bench.store.results import RunResult
 from afor.bench.store.rows import (
-    CELL_COLUMNS,
+    PLAN_COLUMNS,
     RUN_COLUMNS,
-    CellRow,
     DamageError,
+    PlanRow,
     Rows,
     check_content,
     combine,
@@ -31,14 +33,16 @@ from afor.bench.store.rows import (
     run_row,
 )
 from afor.bench.store.schema import SCHEMA_VERSION, connect, create, damaged, explain, make_tables
-from afor.bench.study.plan import Cell, Expected, Plan, count_expected
+from afor.bench.study.plan import ExpectedRuns, PlannedRun, StudyPlan, count_expected
+from afor.bench.study.roles import Role, roles_of, run_role
+from afor.bench.study.schema import parse_study
 from afor.bench.training.record import FinishedRun, decode
 
 METRICS = ("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa")
 
 
 @dataclass(frozen=True)
-class StoredCell:
+class StoredRun:
     """A planned run and how it stands: done, diverged, failed or open."""
 
     study: str
@@ -55,6 +59,7 @@ class StoredCell:
     reason: str
     elapsed_s: float
     finished_at: str
+    role: Role | None  # of its optimizer entry; None if the study file cannot be read
 
 
 class Store:
@@ -118,19 +123,24 @@ class Store:
         (total,) = self._connection.execute("SELECT sha256 FROM total").fetchone()
         self._connection.execute("UPDATE total SET sha256 = ?", (combine(total, row_digest),))
 
-    def set_plan(self, plan: Plan, toml: str) -> None:
+    def set_plan(self, plan: StudyPlan, toml: str) -> None:
         """Write which runs a study consists of; an older plan of the same name is replaced."""
-        self.set_cells(plan.study.name, toml, plan.cells, is_search=plan.study.search is not None)
+        self.set_runs(plan.study.name, toml, plan.runs, is_search=plan.study.search is not None)
 
-    def set_cells(self, study: str, toml: str, cells: Sequence[Cell], *, is_search: bool) -> None:
-        """Replace the cells of a study."""
+    def set_runs(
+        self, study: str, toml: str, runs: Sequence[PlannedRun], *, is_search: bool
+    ) -> None:
+        """Replace the list of runs of a study."""
         rows = [
-            (study, position, *_place(c), c.key, c.entry, float(c.rate), int(is_search))
-            for position, c in enumerate(cells)
+            (
+                *(study, position, r.dataset, r.backbone, r.optimizer, r.fold, r.draw),
+                *(r.key, r.entry, float(r.rate), int(is_search)),
+            )
+            for position, r in enumerate(runs)
         ]
         self.replace_study(study, toml, rows)
 
-    def replace_study(self, study: str, toml: str, rows: Sequence[CellRow]) -> None:
+    def replace_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
         """Write a study and the rows of its plan; an older one of the same name is replaced."""
         with self._writing():
             old = self._connection.execute(
@@ -142,11 +152,11 @@ class Store:
             self._connection.execute("DELETE FROM cells WHERE study = ?", (study,))
             self._insert_study(study, toml, rows)
 
-    def _insert_study(self, study: str, toml: str, rows: Sequence[CellRow]) -> None:
+    def _insert_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         row = (study, toml, moment, digest(*rows))
         self._connection.executemany(
-            f"INSERT INTO cells ({CELL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+            f"INSERT INTO cells ({PLAN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
         )
         self._connection.execute(
             "INSERT INTO studies (name, toml, planned_at, cells_sha256, row_sha256)"
@@ -163,16 +173,18 @@ class Store:
         """Return the TOML of every study planned here."""
         return dict(self._rows().studies)
 
-    def cells(self, study: str | None = None) -> list[StoredCell]:
+    def runs(self, study: str | None = None) -> list[StoredRun]:
         """Return the planned runs in their order, of one study or of all."""
         rows = self._rows()
-        found = []
-        for name in sorted(rows.cells) if study is None else [study]:
-            for cell in rows.cells.get(name, ()):
-                run = rows.runs.get(cell[7])
+        stored = []
+        for name in sorted(rows.plans) if study is None else [study]:
+            roles = _stored_roles(rows.studies.get(name, ""))
+            for planned in rows.plans.get(name, ()):
+                run = rows.runs.get(planned[7])
                 outcome = run[1:5] if run else ("open", "", 0.0, "")
-                found.append(StoredCell(*(name, *cell[2:], *outcome)))
-        return found
+                role = run_role(roles, entry=planned[8], label=planned[4])
+                stored.append(StoredRun(*(name, *planned[2:], *outcome, role)))
+        return stored
 
     def run(self, key: str) -> FinishedRun | None:
         """Return one run; StoreError when its content is not what was written."""
@@ -191,9 +203,9 @@ class Store:
             return content
 
     def keys_like(self, prefix: str) -> list[str]:
-        """Return the keys of runs and cells that start with these digits."""
+        """Return the keys of finished and planned runs that start with these digits."""
         rows = self._rows()
-        keys = set(rows.runs) | {cell[7] for cells in rows.cells.values() for cell in cells}
+        keys = set(rows.runs) | {row[7] for plan in rows.plans.values() for row in plan}
         return sorted(key for key in keys if key.startswith(prefix))
 
     def contents(self) -> Iterator[bytes]:
@@ -208,28 +220,28 @@ class Store:
 
         A search for learning rates counts only when it is asked for, or when there is nothing else.
         """
-        found = []
-        for cell in self._judged(study):
-            if cell.status != "done":
+        results = []
+        for stored in self._counted_runs(study):
+            if stored.status != "done":
                 continue
-            run = self.run(cell.key)
+            run = self.run(stored.key)
             if run is None:
-                raise damaged(self.path, f"run {cell.key[:12]} cannot be found by its key")
-            found.append(_result(cell, run))
-        return found
+                raise damaged(self.path, f"run {stored.key[:12]} cannot be found by its key")
+            results.append(_result(stored, run))
+        return results
 
-    def expected(self, study: str | None = None) -> list[Expected]:
-        """Count the planned folds and draws of each cell of the tables."""
-        return count_expected([_place(cell) for cell in self._judged(study)])
+    def expected(self, study: str | None = None) -> list[ExpectedRuns]:
+        """Count the planned folds and draws of each condition."""
+        return count_expected(self._counted_runs(study))
 
-    def _judged(self, study: str | None) -> list[StoredCell]:
-        cells = self.cells(study)
-        return [cell for cell in cells if not cell.is_search] or cells
+    def _counted_runs(self, study: str | None) -> list[StoredRun]:
+        """Return the runs of studies that are no search; those of searches if there is no other."""
+        stored = self.runs(study)
+        return [run for run in stored if not run.is_search] or stored
 
     def forget_failed(self, study: str | None = None) -> int:
         """Remove failed runs, so that the next `afor run` repeats them; return how many."""
-        cells = [] if study is None else self.cells(study)
-        wanted = {cell.key for cell in cells}
+        wanted = set() if study is None else {stored.key for stored in self.runs(study)}
         keys = [key for key, status in self.statuses().items() if status == "failed"]
         return self.forget([key for key in keys if study is None or key in wanted])
 
@@ -256,16 +268,16 @@ class Store:
             if ours and ours.record and theirs.record:
                 differing += repr(ours.record.numbers()) != repr(theirs.record.numbers())
         for study, toml in other.studies().items():
-            rows = other.raw_cells(study)
-            merged = {tuple(row[2:7]): row for row in (*self.raw_cells(study), *rows)}
+            rows = other.plan_rows(study)
+            merged = {tuple(row[2:7]): row for row in (*self.plan_rows(study), *rows)}
             ordered = sorted(merged.values(), key=lambda row: row[1])
             numbered = [(row[0], n, *row[2:]) for n, row in enumerate(ordered)]
             self.replace_study(study, toml, numbered)
         return new, known, differing
 
-    def raw_cells(self, study: str) -> list[CellRow]:
+    def plan_rows(self, study: str) -> list[PlanRow]:
         """Return the rows of a study's plan."""
-        return list(self._rows().cells.get(study, ()))
+        return list(self._rows().plans.get(study, ()))
 
     def check(self) -> None:
         """Read everything; StoreError when a page, a row or a run is damaged."""
@@ -299,7 +311,7 @@ class Store:
                 ).fetchone()
                 self._insert_run(row, content)
             for study, toml in rows.studies.items():
-                self._insert_study(study, toml, rows.cells.get(study, ()))
+                self._insert_study(study, toml, rows.plans.get(study, ()))
             for table in ("runs", "studies", "cells"):
                 self._connection.execute(f"DROP TABLE old_{table}")
 
@@ -332,7 +344,27 @@ class Store:
 
 
 def open_store(path: Path, *, write: bool = False) -> Store:
-    """Open an existing store; StoreError says what is wrong with the file and what to do."""
+    """Open an existing store.
+
+    Args:
+        path: The store of a study, a ``.db`` file.
+        write: Open for writing, and upgrade a store of an older version.
+
+    Returns:
+        The store, to be closed or used in a ``with`` statement.
+
+    Raises:
+        StoreError: The file is missing, damaged or not a store.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "study.db"
+        >>> open_or_create(path).close()
+        >>> with open_store(path) as store:
+        ...     print(store.results())
+        []
+
+    """
     store = Store(path, connect(path, write=write))
     if write:
         try:
@@ -359,27 +391,33 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _place(cell: Cell | StoredCell) -> tuple[str, str, str, int, int]:
-    return (cell.dataset, cell.backbone, cell.optimizer, cell.fold, cell.draw)
+@cache
+def _stored_roles(toml: str) -> Mapping[str, Role]:
+    """Return the roles of a study's optimizer entries; none if its file cannot be read."""
+    try:
+        return roles_of(parse_study(toml))
+    except (ConfigError, RecursionError):  # written by another version
+        return {}
 
 
-def _result(cell: StoredCell, run: FinishedRun) -> RunResult:
+def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
     record = run.record
     if record is None or record.test is None:
-        raise ValueError(f"run {cell.key[:12]} is done but was never tested")
+        raise ValueError(f"run {stored.key[:12]} is done but was never tested")
     truth = [sum(row) for row in record.test.confusion]
     majority = record.train_class_counts.index(max(record.train_class_counts))
     return RunResult(
-        study=cell.study,
-        dataset=cell.dataset,
-        backbone=cell.backbone,
-        optimizer=cell.optimizer,
-        fold=cell.fold,
-        draw=cell.draw,
+        study=stored.study,
+        dataset=stored.dataset,
+        backbone=stored.backbone,
+        optimizer=stored.optimizer,
+        fold=stored.fold,
+        draw=stored.draw,
         test_subjects=tuple(run.spec["split"]["test"]),
         metrics={name: getattr(record.test, name) for name in METRICS},
         majority_accuracy=truth[majority] / sum(truth),
         classes=len(truth),
         test_windows=record.test.n,
-        key=cell.key,
+        key=stored.key,
+        role=stored.role,
     )

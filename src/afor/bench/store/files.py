@@ -22,9 +22,10 @@ from afor.bench.common.csv_cells import escape_cell, unescape_cell
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.output_files import write_output
 from afor.bench.common.parameter_checks import show_value
-from afor.bench.store.database import METRICS, Store, StoredCell, open_store
+from afor.bench.store.database import METRICS, Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import Expected
+from afor.bench.study.plan import ExpectedRuns, count_expected
+from afor.bench.study.roles import Role, role_from_name
 from afor.bench.training.record import FinishedRun, RunRecord
 
 Format = Literal["csv", "json", "parquet"]
@@ -34,7 +35,7 @@ REQUIRED = ("dataset", "backbone", "optimizer", "fold", "draw")
 # that the files of two stores can be put together.
 WHOLE = (
     *("fold", "draw", "classes", "test_windows", "epochs", "best_epoch", "steps", "parameters"),
-    "is_search",
+    *("is_search", "seed"),
 )
 FLOATING = (
     *("lr", "elapsed_s", "majority_accuracy", "best_validation_accuracy"),
@@ -43,7 +44,7 @@ FLOATING = (
 )
 TEXT = (
     *("study", "dataset", "backbone", "optimizer", "status", "reason", "finished_at"),
-    *("test_subjects", "device", "key"),
+    *("test_subjects", "device", "key", "copy_of", "varied"),
 )
 # What a row says about a run besides its metrics. Numbers in any other column are metrics.
 NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS}
@@ -52,13 +53,31 @@ Row = dict[str, Any]
 
 def load_results(
     paths: Iterable[Path], studies: Sequence[str] = ()
-) -> tuple[list[RunResult], list[Expected]]:
-    """Return the runs and the expected cells of all paths together: stores and files.
+) -> tuple[list[RunResult], list[ExpectedRuns]]:
+    """Read the finished runs of stores and files.
 
-    `studies` keeps only the runs of these studies.
+    Args:
+        paths: Stores (``.db``), or ``.csv``, ``.json`` or ``.parquet`` files of results.
+        studies: Names of the studies to read; empty reads all.
+
+    Returns:
+        The finished runs, and how many runs the studies planned.
+
+    Raises:
+        StoreError: A path cannot be read, or there is no finished run.
+
+    Example:
+        >>> import tempfile
+        >>> from afor.bench.stats.simulated import simulate_results
+        >>> path = Path(tempfile.mkdtemp()) / "results.json"
+        >>> write_results(path, *simulate_results({"adam": 0.0}, datasets=["bci2a"]))
+        >>> results, expected = load_results([path])
+        >>> len(results), expected[0].folds, expected[0].draws
+        (45, 9, 5)
+
     """
     results: list[RunResult] = []
-    expected: list[Expected] = []
+    expected: list[ExpectedRuns] = []
     for path in paths:
         if not _exists(path):
             raise StoreError(
@@ -75,7 +94,9 @@ def load_results(
     return results, expected
 
 
-def read_json(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
+def read_json(
+    path: Path, studies: Sequence[str] = ()
+) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Read {"runs": [...], "expected": [...]}, or a list of rows.
 
     `expected` does not say of which study: it is kept whole. Files written by earlier versions hold
@@ -96,7 +117,7 @@ def read_json(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult],
         raise StoreError(f'{path}, "expected": {_first_fault(error)}.') from None
 
 
-def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
+def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Read one run per line; columns that `NO_METRICS` does not name are metrics.
 
     A column `status`, as `afor export` writes it, says which lines are done and which are only
@@ -113,7 +134,9 @@ def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], 
     return _read_rows(rows, path, "line", 2, studies)
 
 
-def read_parquet(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
+def read_parquet(
+    path: Path, studies: Sequence[str] = ()
+) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Read the rows that `afor export` wrote as Parquet."""
     arrow, parquet = _import_arrow()
     try:
@@ -131,31 +154,31 @@ def export_rows(store: Store, study: str | None = None) -> list[Row]:
         for name in ([study] if study else store.studies())
         for r in store.results(name)
     }
-    for cell in store.cells(study):
-        run = store.run(cell.key) if cell.status != "open" else None
-        place = (cell.study, cell.dataset, cell.backbone, cell.optimizer, cell.fold, cell.draw)
-        rows.append(_exported(cell, run, results.get(place)))
+    for stored in store.runs(study):
+        run = store.run(stored.key) if stored.status != "open" else None
+        grid_place = (stored.dataset, stored.backbone, stored.optimizer, stored.fold, stored.draw)
+        rows.append(_exported(stored, run, results.get((stored.study, *grid_place))))
     return rows
 
 
-def _exported(cell: StoredCell, run: FinishedRun | None, result: RunResult | None) -> Row:
+def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | None) -> Row:
     record = run.record if run else None
     test = record.test if record else None
     trials = record.test_trials if record else None
     history = record.history if record else ()
     best = record.best_epoch if record else None
     return {
-        "study": cell.study,
-        "dataset": cell.dataset,
-        "backbone": cell.backbone,
-        "optimizer": cell.optimizer,
-        "fold": cell.fold,
-        "draw": cell.draw,
-        "lr": cell.rate,
-        "status": cell.status,
-        "reason": cell.reason,
-        "finished_at": cell.finished_at,
-        "elapsed_s": cell.elapsed_s if cell.finished_at else None,
+        "study": stored.study,
+        "dataset": stored.dataset,
+        "backbone": stored.backbone,
+        "optimizer": stored.optimizer,
+        "fold": stored.fold,
+        "draw": stored.draw,
+        "lr": stored.rate,
+        "status": stored.status,
+        "reason": stored.reason,
+        "finished_at": stored.finished_at,
+        "elapsed_s": stored.elapsed_s if stored.finished_at else None,
         "test_subjects": join_subjects(run.spec["split"]["test"]) if run else None,
         **{name: getattr(test, name) if test else None for name in METRICS},
         **{f"trial_{name}": getattr(trials, name) if trials else None for name in METRICS},
@@ -168,19 +191,29 @@ def _exported(cell: StoredCell, run: FinishedRun | None, result: RunResult | Non
         "steps": record.steps if record else None,
         "parameters": record.parameters if record else None,
         "device": record.device if record else None,
-        "is_search": cell.is_search,
-        "key": cell.key,
+        "is_search": stored.is_search,
+        **_role_columns(stored.role or role_from_name(stored.optimizer)),
+        "key": stored.key,
     }
 
 
 def result_rows(results: Iterable[RunResult]) -> list[Row]:
     """Return rows of finished runs; without a status, for nothing is known of the others."""
     rows = []
-    for run in results:
-        row = {k: v for k, v in asdict(run).items() if k not in ("metrics", "key")}
+    runs = list(results)
+    has_roles = any(run.role for run in runs)
+    for run in runs:
+        row = {k: v for k, v in asdict(run).items() if k not in ("metrics", "key", "role")}
         row["test_subjects"] = join_subjects(run.test_subjects)
+        if has_roles:
+            row |= _role_columns(run.role or role_from_name(run.optimizer))
         rows.append({**row, **run.metrics, "key": run.key})
     return rows
+
+
+def _role_columns(role: Role) -> Row:
+    varied = f"{role.varied[0]}={role.varied[1]!r}" if role.varied else None
+    return {"copy_of": role.copy_of or None, "seed": role.seed, "varied": varied}
 
 
 def write_export(store: Store, target: Path, kind: Format) -> int:
@@ -194,7 +227,9 @@ def write_export(store: Store, target: Path, kind: Format) -> int:
     return len(rows)
 
 
-def write_results(path: Path, results: Sequence[RunResult], expected: Sequence[Expected]) -> None:
+def write_results(
+    path: Path, results: Sequence[RunResult], expected: Sequence[ExpectedRuns]
+) -> None:
     """Write a .csv or .json file that `load_results` reads."""
     if path.suffix.lower() not in (".csv", ".json"):
         raise ConfigError(f"{path}: results are written as .csv or .json.")
@@ -215,16 +250,16 @@ def to_csv(rows: Sequence[Row]) -> str:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(map(escape_cell, names))
         for row in rows:
-            cells = (row.get(name) for name in names)
-            writer.writerow("" if cell is None else escape_cell(cell) for cell in cells)
+            values = (row.get(name) for name in names)
+            writer.writerow("" if value is None else escape_cell(value) for value in values)
     return text.getvalue()
 
 
-def to_json(rows: Sequence[Row], expected: Sequence[Expected] = ()) -> str:
+def to_json(rows: Sequence[Row], expected: Sequence[ExpectedRuns] = ()) -> str:
     """Return the rows as JSON; what is not finite becomes null."""
     content: dict[str, Any] = {"runs": rows}
     if expected:
-        content["expected"] = [asdict(cell) for cell in expected]
+        content["expected"] = [asdict(runs) for runs in expected]
     return json.dumps(_finite(content), indent=1, allow_nan=False) + "\n"
 
 
@@ -293,9 +328,9 @@ def load_records(
     return found
 
 
-def _read_store(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], list[Expected]]:
+def _read_store(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], list[ExpectedRuns]]:
     results: list[RunResult] = []
-    expected: list[Expected] = []
+    expected: list[ExpectedRuns] = []
     with open_store(path) as store:
         known = store.studies()
         if studies and not any(name in known for name in studies):
@@ -312,10 +347,10 @@ def _read_store(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], li
 
 def _read_rows(
     rows: Sequence[object], path: Path, kind: str, first: int, studies: Sequence[str]
-) -> tuple[list[RunResult], list[Expected]]:
+) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Return the runs of these studies, or of all; `kind` and `first` number rows in messages."""
     results: list[RunResult] = []
-    planned: dict[tuple[str, str, str], set[tuple[int, int]]] = {}
+    planned: list[RunResult] = []
     there: dict[str, None] = {}
     read = []
     for number, content in enumerate(rows, first):
@@ -328,8 +363,7 @@ def _read_rows(
     for row, result in [pair for pair in read if not pair[0].is_search] or read:
         status = row.status
         if status is not None:
-            cell = (result.dataset, result.backbone, result.optimizer)
-            planned.setdefault(cell, set()).add((result.fold, result.draw))
+            planned.append(result)
         if status in (None, "done"):
             results.append(result)
     if studies and not any(name in there for name in studies):
@@ -337,11 +371,7 @@ def _read_rows(
             f"{path}: no run belongs to {', '.join(studies)}. "
             f"Studies here: {', '.join(there) or 'none'}."
         )
-    expected = [
-        Expected(*cell, folds=len({f for f, _ in places}), draws=len({d for _, d in places}))
-        for cell, places in planned.items()
-    ]
-    return results, expected
+    return results, count_expected(planned)
 
 
 class _Row(BaseModel):
@@ -363,10 +393,15 @@ class _Row(BaseModel):
     test_windows: Annotated[int, Field(ge=0)] | None = None
     is_search: Annotated[int, Field(ge=0, le=1)] | None = None
     key: str | None = None
+    copy_of: str | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    varied: Annotated[str, Field(pattern=r"^\w+=[0-9.e+-]+$")] | None = None
 
 
-_EXPECTED = TypeAdapter(Expected)
-_READERS: Mapping[str, Callable[[Path, Sequence[str]], tuple[list[RunResult], list[Expected]]]] = {
+_EXPECTED = TypeAdapter(ExpectedRuns)
+_READERS: Mapping[
+    str, Callable[[Path, Sequence[str]], tuple[list[RunResult], list[ExpectedRuns]]]
+] = {
     ".csv": read_csv,
     ".json": read_json,
     ".parquet": read_parquet,
@@ -414,7 +449,18 @@ def _result(row: _Row) -> RunResult:
         classes=row.classes or 0,
         test_windows=row.test_windows or 0,
         key=row.key or "",
+        role=_role(row),
     )
+
+
+def _role(row: _Row) -> Role | None:
+    """Return the role of a row's optimizer; None if the file has no columns for it."""
+    if "copy_of" not in row.model_fields_set:
+        return None
+    setting, _, value = (row.varied or "").partition("=")
+    number = _number(value)
+    varied = None if number is None else (setting, number)
+    return Role(row.copy_of or "", row.seed, varied)
 
 
 def _number(value: object) -> float | None:

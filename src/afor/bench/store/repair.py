@@ -17,10 +17,10 @@ from typing import Any
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.rows import (
-    CELL_COLUMNS,
+    PLAN_COLUMNS,
     RUN_COLUMNS,
-    CellRow,
     DamageError,
+    PlanRow,
     check_content,
     check_plan,
     digest,
@@ -137,24 +137,24 @@ class _StoredPlan:
 
     toml: str
     is_sound: bool  # its file is
-    rows: tuple[CellRow, ...]
+    rows: tuple[PlanRow, ...]
     digest: str  # of the rows; empty in a store of schema 1
 
 
 def _plans(connection: sqlite3.Connection) -> dict[str, _StoredPlan]:
-    cells: dict[Any, list[CellRow]] = {}
-    for row in _read(connection, f"SELECT {CELL_COLUMNS} FROM cells ORDER BY study, position"):
-        cells.setdefault(row[0], []).append(row)
+    plan_rows: dict[Any, list[PlanRow]] = {}
+    for row in _read(connection, f"SELECT {PLAN_COLUMNS} FROM cells ORDER BY study, position"):
+        plan_rows.setdefault(row[0], []).append(row)
     plans = {}
     for row in _read(connection, "SELECT name, toml FROM studies"):
-        plans[str(row[0])] = _StoredPlan(str(row[1]), True, tuple(cells.get(row[0], ())), "")
+        plans[str(row[0])] = _StoredPlan(str(row[1]), True, tuple(plan_rows.get(row[0], ())), "")
     for row in _read(
         connection, "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies"
     ):
         is_sound = digest(*row[:4]) == row[4]
-        rows = tuple(cells.get(row[0], ()))
+        rows = tuple(plan_rows.get(row[0], ()))
         plans[str(row[0])] = _StoredPlan(str(row[1]), is_sound, rows, str(row[3]))
-    for name in set(map(str, cells)) - set(plans):
+    for name in set(map(str, plan_rows)) - set(plans):
         plans[name] = _StoredPlan("", False, (), "")
     return plans
 

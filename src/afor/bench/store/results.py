@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from afor.bench.study.roles import Role
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -20,3 +22,4 @@ class RunResult:
     classes: int
     test_windows: int
     key: str = ""  # of the run in the store
+    role: Role | None = None  # of its optimizer entry; None in files that do not tell

@@ -1,6 +1,6 @@
 """The rows of a store, read in one piece and checked before any of their values is used.
 
-Every row of `runs` and `studies` holds a digest of its columns, a study also one of its cells, and
+Every row of `runs` and `studies` holds a digest of its columns, a study also one of its plan, and
 the store the XOR of all of these: a row that was changed, added or removed by anything but `Store`
 is noticed. A store of schema 1 has only digests of contents. Its other columns are compared with
 what the contents and the study files say.
@@ -18,11 +18,11 @@ from afor.bench.study.schema import OptimizerEntry, Study, parse_study
 from afor.bench.training.record import FinishedRun, decode
 
 RUN_COLUMNS = "key, status, reason, elapsed_s, finished_at, sha256"
-CELL_COLUMNS = (
+PLAN_COLUMNS = (
     "study, position, dataset, backbone, optimizer, fold, draw, key, entry, rate, is_search"
 )
 RunRow = tuple[str, str, str, float, str, str]  # RUN_COLUMNS
-CellRow = tuple[Any, ...]  # CELL_COLUMNS
+PlanRow = tuple[Any, ...]  # PLAN_COLUMNS
 
 
 class DamageError(ValueError):
@@ -35,7 +35,7 @@ class Rows:
 
     runs: Mapping[str, RunRow]  # by key
     studies: Mapping[str, str]  # name: TOML
-    cells: Mapping[str, Sequence[CellRow]]  # by study, in the order of the plan
+    plans: Mapping[str, Sequence[PlanRow]]  # by study, in the order of the plan
 
 
 def digest(*values: object) -> str:
@@ -82,29 +82,29 @@ def _read(connection: sqlite3.Connection) -> Rows:
         last_key = row[0]
         runs[last_key] = (row[0], row[1], row[2], row[3], row[4], row[5])
         total = combine(total, row_digest)
-    cells = _cells(connection)
+    plans = _plans(connection)
     studies: dict[str, str] = {}
     for *row, row_digest in connection.execute(
         "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies ORDER BY name"
     ):
         if digest(*row) != row_digest:
             raise DamageError(f"the study {shown(row[0])} is not what was written")
-        if digest(*cells.get(row[0], ())) != row[3]:
+        if digest(*plans.get(row[0], ())) != row[3]:
             raise DamageError(f"the list of runs of study {shown(row[0])} is not what was written")
         studies[row[0]] = row[1]
         total = combine(total, row_digest)
-    if extra := set(cells) - set(studies):
+    if extra := set(plans) - set(studies):
         raise DamageError(f"it lists runs of a study that is not in it ({shown(min(extra))})")
     if connection.execute("SELECT sha256 FROM total").fetchall() != [(total,)]:
         raise DamageError("runs or studies are missing or were added by something else than afor")
-    return Rows(runs, studies, cells)
+    return Rows(runs, studies, plans)
 
 
-def _cells(connection: sqlite3.Connection) -> dict[str, list[CellRow]]:
-    cells: dict[str, list[CellRow]] = {}
-    for row in connection.execute(f"SELECT {CELL_COLUMNS} FROM cells ORDER BY study, position"):
-        cells.setdefault(row[0], []).append(row)
-    return cells
+def _plans(connection: sqlite3.Connection) -> dict[str, list[PlanRow]]:
+    plans: dict[str, list[PlanRow]] = {}
+    for row in connection.execute(f"SELECT {PLAN_COLUMNS} FROM cells ORDER BY study, position"):
+        plans.setdefault(row[0], []).append(row)
+    return plans
 
 
 def _read_first_schema(connection: sqlite3.Connection) -> Rows:
@@ -118,12 +118,12 @@ def _read_first_schema(connection: sqlite3.Connection) -> Rows:
         runs[run.key] = (row[0], row[1], row[2], row[3], row[4], row[5])
         specs[run.key] = run.spec
     studies = dict(connection.execute("SELECT name, toml FROM studies ORDER BY name"))
-    cells = _cells(connection)
-    if extra := set(cells) - set(studies):
+    plans = _plans(connection)
+    if extra := set(plans) - set(studies):
         raise DamageError(f"it lists runs of a study that is not in it ({shown(min(extra))})")
-    for name, rows in cells.items():
+    for name, rows in plans.items():
         check_plan(name, studies[name], rows, specs)
-    return Rows(runs, studies, cells)
+    return Rows(runs, studies, plans)
 
 
 def check_content(row: Sequence[Any], content: bytes) -> FinishedRun:
@@ -142,9 +142,9 @@ def check_content(row: Sequence[Any], content: bytes) -> FinishedRun:
 
 
 def check_plan(
-    study: str, toml: str, rows: Sequence[CellRow], specs: Mapping[str, Mapping[str, Any]]
+    study: str, toml: str, rows: Sequence[PlanRow], specs: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Compare cells with their runs and the study file; DamageError when they differ."""
+    """Compare a plan with its runs and its study file; raise DamageError when they differ."""
     try:
         parsed = parse_study(toml)
     except (ConfigError, RecursionError):
@@ -168,9 +168,9 @@ def check_plan(
 
 
 def _is_best_entry(
-    parsed: Study, entries: Mapping[str, OptimizerEntry], row: CellRow, spec: Mapping[str, Any]
+    parsed: Study, entries: Mapping[str, OptimizerEntry], row: PlanRow, spec: Mapping[str, Any]
 ) -> bool:
-    """Tell whether a spec is that of the backbone and of the optimizer entry a cell names."""
+    """Tell whether a spec belongs to the backbone and the optimizer entry of a planned run."""
     backbones = {b.name: b.use for b in parsed.backbones}
     if backbones.get(row[3], row[3]) != spec["backbone"]["name"]:
         return False

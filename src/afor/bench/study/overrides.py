@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.data.catalog import NAMES, get_dataset
+from afor.bench.optimizers.registry import OPTIMIZERS
+from afor.bench.study.roles import role_from_name
 from afor.bench.study.schema import (
     PAPER_BACKBONES,
     Training,
@@ -24,14 +27,13 @@ from afor.bench.study.schema import (
     preset_text,
     read_toml,
 )
-from afor.bench.study.toml_text import toml_text
+from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.execute import DEFAULT_TRAINER
 
 # Where a data set that a study does not have takes its options, rates and batch size from.
 CATALOGUE = ("paper", "physionet", "demo")
 LISTS = ("datasets", "backbones", "optimizers")
 NAME_LENGTH = 80  # of a study, as in config.py
-_COPY = re.compile(r"^(?P<use>.+)_seed_(?P<seed>[0-9]{1,18})$")
 
 Content = dict[str, Any]
 
@@ -74,22 +76,25 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
         return text
     content = read_toml(text, where)
     check_study(content, where, text)  # a mistake in the file is told with its line
-    known = content["name"]
-    for kind in LISTS:
-        content[kind] = [{"name": e} if isinstance(e, str) else dict(e) for e in content[kind]]
+    original = content["name"]
+    plain_lists = [key for key in LISTS if any(isinstance(e, str) for e in content[key])]
+    for key in LISTS:
+        content[key] = [{"name": e} if isinstance(e, str) else dict(e) for e in content[key]]
     _change_entries(content, changes)
     _change_training(content, changes)
     for pair in changes.data_options:
         _set_data_option(content, pair)
-    content["name"] = _new_name(known, changes)
-    content["description"] = f"The study {known} with {shlex.join(words)}."
+    content["name"] = _new_name(original, changes)
+    content["description"] = f"The study {original} with {shlex.join(words)}."
     for pair in changes.settings:
         key, value = _pair("--set", pair)
         _set(content, key, value)
     check_study(content, f"{where} with {shlex.join(words)}")
     if content.get("trainer", DEFAULT_TRAINER) == DEFAULT_TRAINER:
         _check_data_options(content)
-    return f"# The study {known}, changed by its command line.\n{toml_text(content)}"
+    for section in plain_lists:
+        content[section] = [e["name"] if list(e) == ["name"] else e for e in content[section]]
+    return f"# The study {original}, changed by its command line.\n{updated_toml(text, content)}"
 
 
 def _change_entries(content: Content, changes: Overrides) -> None:
@@ -145,16 +150,14 @@ def _entry(
 
 
 def _optimizers(given: Sequence[str], there: Sequence[Content], free: bool) -> list[Content]:
-    from afor.bench.optimizers.registry import OPTIMIZERS
-
     names = {entry["name"] for entry in there}
     found = []
     for word in given:
-        copy = _COPY.match(word)
-        if copy and word not in names:  # an A/A control: the same optimizer under another seed
-            original = _entry("optimizer", copy["use"], there, OPTIMIZERS, free)
+        role = role_from_name(word)
+        if role.seed is not None and word not in names:  # NAME_seed_N asks for a control of NAME
+            original = _entry("optimizer", role.copy_of, there, OPTIMIZERS, free)
             use = original.get("use", original["name"])
-            found.append({**original, "name": word, "use": use, "seed": int(copy["seed"])})
+            found.append({**original, "name": word, "use": use, "seed": role.seed})
         else:
             found.append(_entry("optimizer", word, there, OPTIMIZERS, free))
     return found
@@ -162,8 +165,6 @@ def _optimizers(given: Sequence[str], there: Sequence[Content], free: bool) -> l
 
 def _dataset(given: str, there: Sequence[Content], free: bool) -> Content:
     """Return the study's own entry, or one with the settings of the preset that has the set."""
-    from afor.bench.data.catalog import NAMES
-
     new = _entry("dataset", given, there, (*NAMES, *_catalogue()), free)
     if new in there:
         return new
@@ -198,8 +199,6 @@ def _set_data_option(content: Content, pair: str) -> None:
 
 def _check_data_options(content: Content) -> None:
     """Check the options of every data set before anything is read; MOABB's only when it is used."""
-    from afor.bench.data.catalog import get_dataset
-
     for entry in content["datasets"]:
         use = entry.get("use", entry["name"])
         if not use.startswith("moabb:"):

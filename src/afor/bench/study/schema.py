@@ -207,22 +207,46 @@ def study_text(name_or_path: str) -> tuple[str, str]:
 
 
 def load_study(name_or_path: str) -> Study:
-    """Read a preset or a file; raise ConfigError.
+    """Read a study from a preset or a TOML file.
 
-    Modules that a file names are then found beside it as well, after everything installed.
+    Modules that the file names as ``module:name`` are looked up in its folder too, after all
+    installed modules.
 
-    >>> load_study("demo").name
-    'demo'
+    Args:
+        name_or_path: Name of a preset (see `preset_names`), or path of a TOML file.
+
+    Returns:
+        The checked study.
+
+    Raises:
+        ConfigError: There is no such preset or file, or its content is not valid.
+
+    Example:
+        >>> load_study("demo").name
+        'demo'
+
     """
     return parse_study(*study_text(name_or_path))
 
 
 def parse_study(text: str, where: str = "study") -> Study:
-    r"""Check the text of a study; raise ConfigError with the key, its line and the nearest key.
+    r"""Read a study from TOML text.
 
-    >>> parse_study("name = 'x'\nsede = 1")
-    Traceback (most recent call last):
-    afor.bench.common.errors.ConfigError: study, line 2: unknown key "sede". Did you mean "seed"?
+    Args:
+        text: The TOML text.
+        where: Name of the text in error messages.
+
+    Returns:
+        The checked study.
+
+    Raises:
+        ConfigError: The text is not valid; the message has the key, its line and the nearest key.
+
+    Example:
+        >>> parse_study("name = 'x'\nsede = 1", where="mine")
+        Traceback (most recent call last):
+        afor.bench.common.errors.ConfigError: mine, line 2: unknown key "sede". Did you mean "seed"?
+
     """
     return check_study(read_toml(text, where), where, text)
 

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.build import full_settings
-from afor.bench.store.database import Store, StoredCell
+from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.schema import OptimizerEntry, Study, parse_study
-from afor.bench.study.toml_text import study_toml
+from afor.bench.study.toml_io import study_toml
 from afor.bench.training.record import RunRecord
 
 Weighting = Literal["tensors", "elements"]
@@ -90,13 +90,13 @@ def matched_study(
     average over tensors. Everything but the optimizers is as in the stored study, so that its
     finished runs are not repeated in the same store. Raises ConfigError.
     """
-    cells = _chosen_cells(store, study, dataset, backbone, optimizer)
+    stored_runs = _runs_of_optimizer(store, study, dataset, backbone, optimizer)
     records = [
         run.record
-        for run in (store.run(cell.key) for cell in cells if cell.status == "done")
+        for run in (store.run(stored.key) for stored in stored_runs if stored.status == "done")
         if run is not None and run.record is not None
     ]
-    first = cells[0]
+    first = stored_runs[0]
     if not records:
         raise ConfigError(
             f"{store.path}: no run of {optimizer} on {first.dataset} × {first.backbone} is done "
@@ -111,9 +111,9 @@ def matched_study(
     beta2 = overall_beta2(by_tensor, sizes)
     stored = parse_study(store.studies()[first.study], f"{store.path}, study {first.study}")
     rates = {
-        cell.entry: cell.rate
-        for cell in store.cells(first.study)
-        if (cell.dataset, cell.backbone) == (first.dataset, first.backbone)
+        stored.entry: stored.rate
+        for stored in store.runs(first.study)
+        if (stored.dataset, stored.backbone) == (first.dataset, first.backbone)
     }
     made = _with_controls(stored, first, by_tensor, beta2, rates)
     weighting: Weighting = "tensors" if sizes is None else "elements"
@@ -125,18 +125,18 @@ def matched_study(
     )  # fmt: skip
 
 
-def _chosen_cells(
+def _runs_of_optimizer(
     store: Store, study: str, dataset: str, backbone: str, optimizer: str
-) -> list[StoredCell]:
-    """Return the cells of one optimizer on one network of one study."""
-    cells = [cell for cell in store.cells() if not cell.is_search]
+) -> list[StoredRun]:
+    """Return the runs of one optimizer on one network of one study."""
+    stored_runs = [stored for stored in store.runs() if not stored.is_search]
     for kind, wanted in (
         ("optimizer", optimizer),
         ("study", study),
         ("dataset", dataset),
         ("backbone", backbone),
     ):
-        there = list(dict.fromkeys(getattr(cell, kind) for cell in cells))
+        there = list(dict.fromkeys(getattr(stored, kind) for stored in stored_runs))
         if not wanted:
             # A matched study holds the same AFOR runs again; it is never its own origin.
             own = [name for name in there if kind != "study" or "-matched-" not in name]
@@ -153,13 +153,13 @@ def _chosen_cells(
                 f'{store.path} has no runs of the {kind} "{wanted}".{hint} It has '
                 f"{', '.join(there) or 'none'}. AFOR's averages need a finished study with AFOR."
             )
-        cells = [cell for cell in cells if getattr(cell, kind) == wanted]
-    return cells
+        stored_runs = [stored for stored in stored_runs if getattr(stored, kind) == wanted]
+    return stored_runs
 
 
 def _with_controls(
     stored: Study,
-    place: StoredCell,
+    place: StoredRun,
     by_tensor: Mapping[str, float],
     beta2: float,
     rates: Mapping[str, float],
@@ -203,7 +203,7 @@ def _with_controls(
     )
 
 
-def _remarks(place: StoredCell, runs: int, beta2: float, weighting: Weighting) -> str:
+def _remarks(place: StoredRun, runs: int, beta2: float, weighting: Weighting) -> str:
     return (
         f"Is it the adaptation at all? AFOR beside AdamW held at AFOR's own mean beta2.\n"
         f"Averages: {runs} finished runs of {place.optimizer} on {place.dataset} × "

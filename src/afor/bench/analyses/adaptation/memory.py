@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from afor.bench.analyses.replay import ChosenRun, replay
 from afor.bench.analyses.step_log import FloatArray, StepLog, Steps
+from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError, TrainingError
+from afor.bench.common.seeding import isolated
 from afor.bench.training.controller_trace import AWAKE
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def watch_memory(chosen: ChosenRun, steps: int = 0, progress: Progress | None = 
     length = min(steps or len(printed), len(printed))
     printed, run = printed.first(length), extend(chosen, length)
 
-    own = run.cell.spec["optimizer"]
+    own = run.planned.spec["optimizer"]
     low, high = printed.beta2_range
     middle = round((low + high) / 2, 12)  # 0.9945 itself, not its neighbour
     beta1 = own["settings"].get("betas", (0.9, 0.999))[0]
@@ -128,8 +130,8 @@ def finish(run: ChosenRun, watch: "Callable[[Fit, Batch, torch.Tensor], None]") 
 
 def extend(chosen: ChosenRun, steps: int) -> ChosenRun:
     """Return the run with at least so many steps and no early stopping; its start is the same."""
-    training = chosen.cell.spec["training"]
-    windows = len(chosen.source.indices_of(chosen.cell.spec["split"]["train"]))
+    training = chosen.planned.spec["training"]
+    windows = len(chosen.source.indices_of(chosen.planned.spec["split"]["train"]))
     per_epoch = max(1, windows // training["batch_size"])
     epochs = -(-steps // per_epoch)
     changed = {**training, "max_epochs": epochs, "patience": epochs}
@@ -140,20 +142,19 @@ def with_optimizer(
     chosen: ChosenRun, name: str, settings: Mapping[str, Any], lr_factor: float = 1.0
 ) -> ChosenRun:
     """Return the run with another optimizer of the same learning rate and weight decay."""
-    own = chosen.cell.spec["optimizer"]
+    own = chosen.planned.spec["optimizer"]
     changed = {**own, "name": name, "settings": dict(settings), "lr": own["lr"] * lr_factor}
     return _changed(chosen, {"optimizer": changed})
 
 
 def _changed(chosen: ChosenRun, changes: Mapping[str, Any]) -> ChosenRun:
-    return ChosenRun(replace(chosen.cell, spec={**chosen.cell.spec, **changes}), chosen.source)
+    return ChosenRun(
+        replace(chosen.planned, spec={**chosen.planned.spec, **changes}), chosen.source
+    )
 
 
 def start_of(chosen: ChosenRun) -> "torch.Tensor":
     """Return the parameters before the first step, as one vector."""
-    from afor.bench.common.devices import pick_device
-    from afor.bench.common.seeding import isolated
-
     settings = chosen.settings
     device = pick_device(settings.device)
     with isolated(settings.seed("weights"), device):

@@ -27,6 +27,8 @@ from afor.bench.models.registry import build_backbone
 from afor.bench.optimizers.build import find_entry
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.stats.labels import DATASET_LABELS
+from afor.control import FIELDS
+from afor.native.binding import unavailable_reason
 
 KIB = 1024
 WEIGHT_DECAY = 1e-4  # Sec. IV-C
@@ -189,8 +191,6 @@ def shape_of(dataset: str) -> InputShape:
 
 def entrants_of(optimizers: Sequence[str]) -> list[Entrant]:
     """Return Adam and the others, and both of its and AFOR's implementations, like with like."""
-    from afor.native.binding import unavailable_reason
-
     names = dict.fromkeys(["adam", *optimizers])
     for name in names:
         find_entry(name)  # refuse an unknown one before anything is measured
@@ -206,8 +206,6 @@ def state_bytes(optimizer: torch.optim.Optimizer) -> tuple[int, int]:
 
     Python numbers (a step counter of type int) count as nothing, as in the paper's table.
     """
-    from afor.control import FIELDS
-
     kept = spare = 0
     for state in optimizer.state.values():
         for key, value in state.items():

@@ -5,8 +5,7 @@ from typing import Any
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
-from afor.bench.report.tables.paper import COST_LABELS
-from afor.bench.report.tables.paper import cost_table as hand_written_table
+from afor.bench.report.tables.paper import COST_LABELS, paper_cost_table
 from afor.bench.stats.labels import backbone_label, dataset_label, optimizer_label
 from afor.bench.stats.paper_numbers import published
 from afor.bench.study.schema import paper_backbone
@@ -30,7 +29,7 @@ def cost_table(ours: Mapping[str, Any]) -> Table:
     A file with measures alone, {measure: {optimizer: value}}, stands below the paper's table.
     """
     if "measures" not in ours:
-        return hand_written_table(ours)
+        return paper_cost_table(ours)
     try:
         return _measured(ours)
     except (KeyError, TypeError, AttributeError) as error:

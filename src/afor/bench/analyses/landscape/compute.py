@@ -143,7 +143,7 @@ def landscape(
     center = choose_center([one.optimizer for one in trajectories], center)
     grid_axis(grid, 1.0 if span is None else span)  # a mistake is told before the work
     _check_pairing(trajectories)
-    middle, run = by_name[center], next(r for r in runs if r.cell.optimizer == center)
+    middle, run = by_name[center], next(r for r in runs if r.planned.optimizer == center)
     surface = LossSurface(run, windows=windows, seed=seed, batch_norm=batch_norm)
     plane = make_plane(
         directions,
@@ -167,17 +167,17 @@ def landscape(
     sizes = [grid * grid, *[len(place) for place in places] * 2]
     grid_loss, *path_losses = np.split(losses, np.cumsum(sizes)[:-1])
     count = len(trajectories)
-    cell = run.cell
+    planned = run.planned
     lengths = np.full((count, 2), math.nan)
     if directions == "random":
         drawn = random_lengths([one.points for one in trajectories], derive_substep(seed, 2))
         lengths = np.stack([drawn.mean(axis=1), drawn.std(axis=1, ddof=1)], axis=1)
     return Landscape(
         study=study,
-        dataset=cell.dataset,
-        backbone=cell.backbone,
-        fold=cell.fold,
-        draw=cell.draw,
+        dataset=planned.dataset,
+        backbone=planned.backbone,
+        fold=planned.fold,
+        draw=planned.draw,
         center=center,
         directions=directions,
         seed=seed,

@@ -192,14 +192,14 @@ def _trajectories(
     by_key = load_trajectories(path, every_steps) if path is not None and path.exists() else {}
     trajectories = []
     for run in runs:
-        cell = run.cell
-        if cell.key not in by_key:
-            watch = partial(_show_epoch, show, cell.optimizer, run.settings.max_epochs)
+        planned = run.planned
+        if planned.key not in by_key:
+            watch = partial(_show_epoch, show, planned.optimizer, run.settings.max_epochs)
             watch(0)
-            by_key[cell.key] = record_trajectory(run, every_steps, watch)
+            by_key[planned.key] = record_trajectory(run, every_steps, watch)
             if path is not None:
                 save_trajectories(path, list(by_key.values()), every_steps)
-        trajectories.append(replace(by_key[cell.key], optimizer=cell.optimizer))
+        trajectories.append(replace(by_key[planned.key], optimizer=planned.optimizer))
     return trajectories
 
 

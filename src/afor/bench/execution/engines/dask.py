@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from afor.bench.common.errors import ConfigError, EngineError
+from afor.bench.common.files import write_atomically
 from afor.bench.common.module_search import add_folders, used_folders
+from afor.bench.data.cache import default_cache_dir, samples_path
 from afor.bench.execution.jobs import MAX_DEATHS, Ended, Job, Started
 from afor.bench.store.spool import SUFFIX, read_spool, write_spool
 from afor.bench.training.execute import execute, failed_run
@@ -144,8 +146,6 @@ class _Session:
 
     def _ship(self, dataset: str, worker: str) -> None:
         """Send the prepared trials of a data set to one worker, subject by subject."""
-        from afor.bench.data.cache import samples_path
-
         source = self.sources[dataset]
         for prepared in source.prepared:
             path = samples_path(source.folder, prepared.key)
@@ -211,9 +211,6 @@ def _unpack(packed: bytes, fingerprint: str) -> "WindowSource":
 
 def receive_file(fingerprint: str, name: str, content: bytes) -> None:
     """Keep a file of prepared trials in this worker's cache."""
-    from afor.bench.common.files import write_atomically
-    from afor.bench.data.cache import default_cache_dir
-
     folder = default_cache_dir() / "received" / fingerprint[:32]
     write_atomically(folder / name, content)
     _received[fingerprint] = folder
@@ -222,8 +219,6 @@ def receive_file(fingerprint: str, name: str, content: bytes) -> None:
 def _locate(source: "WindowSource") -> "WindowSource | None":
     """Return the source with a folder that this process can read, or None."""
     import numpy as np
-
-    from afor.bench.data.cache import default_cache_dir, samples_path
 
     sent = default_cache_dir() / "received" / source.fingerprint[:32]
     for folder in (source.folder, _received.get(source.fingerprint, sent)):

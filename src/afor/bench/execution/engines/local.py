@@ -40,7 +40,21 @@ OUTSIDE_SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 
 
 class LocalEngine:
-    """Runs jobs in `workers` processes on this machine."""
+    """Executes runs in worker processes on this machine.
+
+    Args:
+        workers: Number of worker processes.
+        threads: Number of torch threads of each worker.
+        limits: Maximum time of a run; None uses the default limits.
+
+    Raises:
+        ConfigError: ``workers`` is below 1.
+
+    Example:
+        >>> LocalEngine(workers=2).workers
+        2
+
+    """
 
     def __init__(self, workers: int, threads: int = 1, limits: TimeLimits | None = None) -> None:
         if workers < 1:
