@@ -82,9 +82,9 @@ def test_time_in_which_the_driver_itself_was_stopped_counts_for_no_worker(monkey
 
     worker = SimpleNamespace(since=100.0)
     monkeypatch.setattr(engine.time, "monotonic", lambda: 1000.0)
-    assert engine._forgive_lateness([worker], 995.0) == 1000.0
+    assert engine._extend_after_sleep([worker], 995.0) == 1000.0
     assert worker.since == 100.0
-    engine._forgive_lateness([worker], 500.0)
+    engine._extend_after_sleep([worker], 500.0)
     assert worker.since == 100.0 + 500.0 - engine.LOOK_EVERY_S
 
 

@@ -7,7 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from afor.bench.report.page import ReportInput, render_report
+from afor.bench.report.figures.style import house_style, new_figure
+from afor.bench.report.page import ReportInput, Section, render_report
+from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.verdicts import verdicts
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.simulated import simulate_results
@@ -166,3 +168,21 @@ def test_the_sentence_says_what_was_found(gains, folds, words):
     results, _ = simulate_results(gains, datasets=["bci2a"])
     conditions = collect_conditions([r for r in results if r.fold < folds])
     assert words in verdicts(conditions)[0]
+
+
+def test_an_analysis_adds_a_section_with_its_figure_findings_and_table(simulated, conditions):
+    with house_style():
+        figure, axes = new_figure(40)
+        axes[0, 0].set_title("drawn by an analysis")
+    row = Row("AFOR", (TableCell("7.25"),))
+    table = Table("speed", "How fast", (Column("steps"),), (row,), records=({"steps": 7.25},))
+    section = Section("speed", "Speed", figure, "One run.", ["It is 7.25 steps."], table)
+    given = ReportInput(simulated[0], ["x"], sections=[section])
+    page = Page(render_report(conditions, given))
+    text = "".join(page.text)
+    for words in ("drawn by an analysis", "One run.", "It is 7.25 steps.", "How fast"):
+        assert words in text
+    assert page.ids.count("speed") == 1
+    assert ("a", "href", "#speed") in page.attributes  # in the contents
+    assert ("a", "download", "speed.csv") in page.attributes
+    assert "speed" not in Page(render_report(conditions, ReportInput(simulated[0], ["x"]))).ids

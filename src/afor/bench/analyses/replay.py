@@ -1,13 +1,13 @@
-"""One run of a study, trained again while somebody watches: what the analyses are made from.
+"""Train one run of a study again and observe it; the analyses are built on this.
 
     chosen = find_run(load_study("demo"), optimizer="afor", fold=0, draw=0)
     record = replay(chosen, watch_step=look)
 
-Weights, batches and dropout are those of the study, so what is seen here is what happened there.
+Weights, batches and dropout are those of the study, so the observed training is that of the study.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ class ChosenRun:
 
     @property
     def settings(self) -> RunSettings:
-        """Return what `train` is called with."""
+        """Return the settings for `train`."""
         return run_settings(self.planned.spec)
 
     def make_model(self) -> "nn.Module":
@@ -48,9 +48,9 @@ class ChosenRun:
 
     @property
     def place(self) -> str:
-        """Name the run for people."""
-        c = self.planned
-        return f"{c.dataset}, {c.backbone}, {c.optimizer}, fold {c.fold}, draw {c.draw}"
+        """Return the name of the run for messages and titles."""
+        run = self.planned
+        return f"{run.dataset}, {run.backbone}, {run.optimizer}, fold {run.fold}, draw {run.draw}"
 
 
 def find_run(
@@ -63,7 +63,12 @@ def find_run(
     draw: int = 0,
     cache_dir: Path | None = None,
 ) -> ChosenRun:
-    """Choose one run; an empty name stands for the first of the study. Raises ConfigError."""
+    """Select one run; an empty name selects the first of the study.
+
+    Raises:
+        ConfigError: The study has no such entry, fold or draw.
+
+    """
     dataset = _one_of("data set", dataset, [entry.name for entry in study.datasets])
     backbone = _one_of("backbone", backbone, [entry.name for entry in study.backbones])
     optimizer = _one_of("optimizer", optimizer, [entry.name for entry in study.optimizers])
@@ -92,18 +97,24 @@ def replay(
     watch: "Watch | None" = None,
     watch_step: "WatchStep | None" = None,
 ) -> RunRecord:
-    """Train the run from its beginning to its end; the record is that of the study, bit by bit."""
+    """Train the run completely; the record equals that of the study bit for bit.
+
+    Args:
+        chosen: The run, from `find_run`.
+        watch: Called after each epoch.
+        watch_step: Called after each step.
+
+    """
     from afor.bench.training.loop import train
 
     return train(chosen.settings, chosen.source, chosen.make_model, watch, watch_step)
 
 
-def _one_of(kind: str, wanted: str, there: Iterable[str]) -> str:
-    names = list(there)
+def _one_of(entry_type: str, wanted: str, names: Sequence[str]) -> str:
     if not wanted:
         return names[0]
     if wanted in names:
         return wanted
     near = difflib.get_close_matches(wanted, names, n=1)
     hint = f' Did you mean "{near[0]}"?' if near else ""
-    raise ConfigError(f'The study has no {kind} "{wanted}".{hint} It has {", ".join(names)}.')
+    raise ConfigError(f'The study has no {entry_type} "{wanted}".{hint} It has {", ".join(names)}.')

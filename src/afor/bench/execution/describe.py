@@ -1,4 +1,4 @@
-"""Everything about one run, for a person."""
+"""Describe one run as text."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ EPOCHS_SHOWN = 5
 
 
 def describe_run(key: str, run: FinishedRun | None, stored_runs: Sequence[StoredRun]) -> str:
-    """Return the run as text: where it belongs, what it was made from, what came out."""
+    """Return the studies, the specification and the results of a run as text."""
     lines = [f"key        {key}"]
     lines += [f"study      {stored.study}: {describe(stored)}" for stored in stored_runs]
     if run is None:

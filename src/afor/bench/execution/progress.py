@@ -1,4 +1,4 @@
-"""A study while it runs, on stderr: a live grid on a terminal, plain lines everywhere else."""
+"""Show the progress of a study on stderr: a live table on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -21,12 +21,12 @@ BAR_CELLS = 30
 
 
 class Progress:
-    """Shows a study to a person; a `Watcher` of the runner. Use it as a context."""
+    """A `Watcher` of the runner that prints progress. Use it as a context manager."""
 
     def __init__(self, title: str, workers: int) -> None:
         from rich.console import Console
 
-        # A live picture moves the cursor, which nothing else on a terminal may do.
+        # A live table moves the cursor; `sys.stderr` may filter such sequences, its raw stream not.
         raw = getattr(sys.stderr, "raw", None) if sys.stderr.isatty() else None
         self.console = Console(file=raw, stderr=True, highlight=False)
         self.is_live = self.console.is_terminal and not self.console.is_dumb_terminal
@@ -64,7 +64,7 @@ class Progress:
             self._say(self.line())
 
     def preparing(self, dataset: str) -> Callable[[int, int, str], None]:
-        """Show how far a data set has been read."""
+        """Return a callback that shows how many subjects of a data set have been read."""
 
         def show(done: int, total: int, subject: str) -> None:
             self._preparing = f"reading {dataset}: {done} of {total} {subject}" if subject else ""
@@ -74,7 +74,7 @@ class Progress:
         return show
 
     def planned(self, runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> None:
-        """Take note of all runs."""
+        """Register all planned runs."""
         for planned_run in runs:
             self._planned.setdefault(planned_run.key, []).append(planned_run)
         self._status = {key: statuses[key] for key in self._planned if key in statuses}
@@ -82,11 +82,11 @@ class Progress:
             self._say(self.line())
 
     def started(self, key: str, worker: str) -> None:  # noqa: ARG002
-        """Take note of a run that begins."""
+        """Register the start of a run."""
         self._running[key] = time.monotonic()
 
     def ended(self, run: FinishedRun) -> None:
-        """Count a run, and tell of one that went wrong in a line that stays."""
+        """Count a finished run; print a line if it failed or diverged."""
         self._running.pop(run.key, None)
         self._status[run.key] = run.status
         self._last_ended_unsaid = True
@@ -103,7 +103,7 @@ class Progress:
             self._last_ended_unsaid = False
 
     def line(self) -> str:
-        """Return the state in one line."""
+        """Return the progress in one line."""
         counts = Counter(self._status.get(key, "open") for key in self._planned)
         ended = len(self._planned) - counts["open"]
         parts = [f"{self._title}: {ended} of {len(self._planned)} runs"]
@@ -148,7 +148,7 @@ class Progress:
         head = Text.assemble(
             ("━" * filled, "green"), ("━" * (BAR_CELLS - filled), "dim"), f"  {self.line()}"
         )
-        # The grid lies down or stands up, whichever fits; a piece of one would only confuse.
+        # Show the table in the orientation that fits, or not at all.
         for grid, height in (self._grid(upright=False), self._grid(upright=True)):
             wide = self.console.options.update(max_width=10_000)
             fits = self.console.measure(grid, options=wide).maximum <= self.console.width
@@ -196,11 +196,11 @@ class Progress:
 
 
 def describe(run: Any) -> str:
-    """Name a run as people do.
+    """Return the name of a planned or stored run for messages.
 
     >>> from types import SimpleNamespace
     >>> describe(SimpleNamespace(dataset="deap", backbone="hslt", optimizer="adam", fold=3, draw=0))
     'deap × hslt × adam, fold 3, draw 0'
     """
-    place = f"{run.dataset} × {run.backbone} × {run.optimizer}"
-    return f"{place}, fold {run.fold}, draw {run.draw}"
+    condition = f"{run.dataset} × {run.backbone} × {run.optimizer}"
+    return f"{condition}, fold {run.fold}, draw {run.draw}"

@@ -1,8 +1,8 @@
-"""Plan minus store → engine → store, until the study is complete. The only module that knows all.
+"""Run a study: give the planned runs that the store lacks to an engine, and store the results.
 
     summary = run_study(load_study("demo"), text, Path("results/demo.db"), LocalEngine(2))
 
-Called again it goes on where it was stopped, whatever stopped it.
+Called again, it continues where it was interrupted.
 """
 
 from collections import Counter
@@ -33,41 +33,41 @@ Prepare = Callable[[int, int, str], None]
 
 
 class Watcher(Protocol):
-    """Sees a study being run; `afor.bench.execution.progress` shows it to people."""
+    """Observes the execution of a study, such as `progress.Progress`."""
 
     def preparing(self, dataset: str) -> Prepare:
-        """Return what is called with (done, total, subject) while a data set is read."""
+        """Return a callback that is called with (done, total, subject) while data are read."""
 
     def planned(self, runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> None:
-        """See all runs, and how those that have ended stand."""
+        """Receive all planned runs and the statuses of those that ended."""
 
     def started(self, key: str, worker: str) -> None:
-        """See a run begin."""
+        """Receive the start of a run."""
 
     def ended(self, run: FinishedRun) -> None:
-        """See a run that is now in the store."""
+        """Receive a run that was stored."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How a study stands after a run."""
+    """Numbers of runs of a study by status."""
 
     planned: int
     done: int
     diverged: int
     failed: int
-    trained: int  # of these, by this call
+    trained: int  # by this call
 
     @property
     def open(self) -> int:
-        """Return how many runs are still to do."""
+        """Number of runs that are not finished."""
         return self.planned - self.done - self.diverged - self.failed
 
 
 def open_sources(
     study: Study, cache_dir: Path | None = None, watch: Watcher | None = None
 ) -> dict[str, "WindowSource"]:
-    """Read, check and cache the data of a study, once, before any worker starts."""
+    """Read, check and cache the data of a study."""
     return {
         entry.name: open_windows(
             entry.use,
@@ -141,17 +141,17 @@ def run_study(
             store.set_plan(plan, toml)
             write_manifests(plan, path)
             return _complete(plan, store, engine, watch)
-    except OSError as error:  # a full disk shows in any file that is written
+    except OSError as error:  # a full disk can fail any write
         raise explain(path, error) from error
 
 
 def spool_folder(store: Path) -> Path:
-    """Return where the workers of a store leave their results."""
+    """Return the folder where the workers of a store write their results."""
     return store.with_name(f"{store.name}.spool")
 
 
 def take_leftovers(store: Store) -> int:
-    """Write to the store what a killed driver left in the spool; return how many runs."""
+    """Store the runs that a killed driver left in the spool; return their number."""
     taken = 0
     for path in leftovers(spool_folder(store.path)):
         content = read_spool(path)
@@ -159,7 +159,7 @@ def take_leftovers(store: Store) -> int:
             continue
         try:
             taken += store.add(content)
-        except ValueError:  # whole, but written by another version of afor
+        except ValueError:  # complete, but written by another version of afor
             quarantine(path)
         else:
             path.unlink(missing_ok=True)
@@ -167,7 +167,7 @@ def take_leftovers(store: Store) -> int:
 
 
 def write_manifests(plan: StudyPlan, store: Path) -> None:
-    """Put the splits beside the store, a file per data set that one can read and share."""
+    """Write the splits of each data set to a JSON file next to the store."""
     for name, manifest in plan.manifests.items():
         target = store.with_name(f"{store.name}.splits") / f"{name.replace(':', '-')}.json"
         text = manifest_text(manifest).encode()
@@ -202,7 +202,7 @@ def _complete(plan: StudyPlan, store: Store, engine: Engine, watch: Watcher | No
 
 
 def measure_limits(limits: TimeLimits | None, runs: tuple[PlannedRun, ...], store: Store) -> None:
-    """Tell the limits of an engine how long the runs in the store took."""
+    """Give the times of stored runs to the time limits of an engine."""
     if limits is None:
         return
     specs = {planned.key: (planned.dataset, planned.spec) for planned in runs}
@@ -212,9 +212,9 @@ def measure_limits(limits: TimeLimits | None, runs: tuple[PlannedRun, ...], stor
 
 
 def rescue(store: Store, *contents: bytes) -> StoreError:
-    """Write a store anew whose file was removed or replaced under its driver; say where it is.
+    """Copy the open store to a new file after its path was deleted or replaced.
 
-    The open file still holds every run, although no path leads to it any more.
+    The open file still holds every run, although no path leads to it.
     """
     path = store.path
     target, number = path, 0
@@ -268,14 +268,14 @@ def _collect(
             raise rescue(store, event.content)
         try:
             store.add(event.content)
-        except ValueError as error:  # afor was updated under a study that runs
+        except ValueError as error:  # afor was updated during the study
             raise EngineError(
                 f"A worker returned a run that this process cannot read ({error}): it uses another "
                 f"version of afor. Run the same command again, with one version everywhere; "
                 f"nothing finished is lost."
             ) from error
         if event.spool is not None:
-            event.spool.unlink(missing_ok=True)  # only now: until here it was the only copy
+            event.spool.unlink(missing_ok=True)  # now that the store has it
         trained += 1
         if watch:
             watch.ended(decode(event.content))

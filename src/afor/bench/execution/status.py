@@ -1,4 +1,4 @@
-"""How far a store is: counts per condition, failures, what runs, and the time left."""
+"""Report the state of a store: counts per condition, runs in progress, time left."""
 
 import time
 from collections import Counter
@@ -19,38 +19,38 @@ WORDS = ("done", "diverged", "failed", "open")
 
 
 def status_of(store: Store) -> dict[str, Any]:
-    """Count the runs of every study of a store, and say what is under way."""
+    """Return the counts of every study of a store and the runs in progress, ready for JSON."""
     runs = store.runs()
     driver = driver_of(store.path)
     studies = []
     for name in dict.fromkeys(run.study for run in runs):
-        mine = [run for run in runs if run.study == name]
+        of_study = [run for run in runs if run.study == name]
         grid: dict[tuple[str, str, str], Counter[str]] = {}
-        for run in mine:
-            place = (run.dataset, run.backbone, run.optimizer)
-            grid.setdefault(place, Counter())[run.status] += 1
-        counts = Counter(run.status for run in mine)
+        for run in of_study:
+            condition = (run.dataset, run.backbone, run.optimizer)
+            grid.setdefault(condition, Counter())[run.status] += 1
+        counts = Counter(run.status for run in of_study)
         studies.append(
             {
                 "study": name,
-                "planned": len(mine),
+                "planned": len(of_study),
                 **{word: counts[word] for word in WORDS},
-                "seconds_of_work_left": _left(mine),
-                "last_finished_at": max((run.finished_at for run in mine), default=""),
+                "seconds_of_work_left": _left(of_study),
+                "last_finished_at": max((run.finished_at for run in of_study), default=""),
                 "cells": [
                     {
-                        "dataset": place[0],
-                        "backbone": place[1],
-                        "optimizer": place[2],
+                        "dataset": condition[0],
+                        "backbone": condition[1],
+                        "optimizer": condition[2],
                         **{word: count[word] for word in WORDS},
                     }
-                    for place, count in grid.items()
+                    for condition, count in grid.items()
                 ],
             }
         )
     return {
         "store": str(store.path),
-        "driver": driver,  # the process that holds the store now
+        "driver": driver,  # the process that holds the write lock
         "running": _running(store, runs) if driver else [],
         "studies": studies,
     }
@@ -62,14 +62,14 @@ def _running(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
         if run.status in ("done", "diverged"):
             limits.add((run.dataset, run.backbone, run.optimizer), run.elapsed_s)
     by_key = {run.key: run for run in runs}
-    found = []
+    rows = []
     for running in read_running(spool_folder(store.path)):
         planned = by_key.get(running.key)
         if planned is None:
             continue
         like = (planned.dataset, planned.backbone, planned.optimizer)
         seconds = max(time.time() - running.since, 0.0)
-        found.append(
+        rows.append(
             {
                 "key": running.key,
                 "run": describe(planned),
@@ -79,11 +79,11 @@ def _running(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
                 "unusually_long": limits.is_unusual(like, seconds),
             }
         )
-    return sorted(found, key=lambda row: -row["seconds"])
+    return sorted(rows, key=lambda row: -row["seconds"])
 
 
 def remaining_s(store: Store, runs: Sequence[PlannedRun]) -> float | None:
-    """Return the seconds of training that a plan still needs, from the runs in the store."""
+    """Return the seconds of training that a plan still needs, estimated from stored runs."""
     statuses = store.statuses()
     waiting = {
         run.key: (run.dataset, run.backbone, run.optimizer)
@@ -93,7 +93,7 @@ def remaining_s(store: Store, runs: Sequence[PlannedRun]) -> float | None:
     return _pace(store.runs()).total(list(waiting.values()))
 
 
-def print_status(found: dict[str, Any]) -> None:
+def print_status(status: dict[str, Any]) -> None:
     """Print the counts as tables."""
     from rich import box
     from rich.console import Console
@@ -101,7 +101,7 @@ def print_status(found: dict[str, Any]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    for study in found["studies"]:
+    for study in status["studies"]:
         counts = ", ".join(f"{study[word]} {word}" for word in WORDS if study[word])
         left = study["seconds_of_work_left"]
         hint = f"; {clock(left)} of training left" if left else ""
@@ -115,25 +115,25 @@ def print_status(found: dict[str, Any]) -> None:
             table.add_column(word, justify="right")
         for condition in study["cells"]:
             numbers = [str(condition[word]) for word in shown]
-            place = (condition["dataset"], condition["backbone"], condition["optimizer"])
-            table.add_row(*(Text(printable(name)) for name in place), *numbers)
+            names = (condition["dataset"], condition["backbone"], condition["optimizer"])
+            table.add_row(*(Text(printable(name)) for name in names), *numbers)
         console.print(table)
-    for line in _driver_lines(found):
+    for line in _driver_lines(status):
         console.print(line, markup=False, soft_wrap=True)
-    if not found["studies"]:
-        console.print(f"{found['store']} holds no study yet.", markup=False)
+    if not status["studies"]:
+        console.print(f"{status['store']} holds no study yet.", markup=False)
 
 
-def _driver_lines(found: dict[str, Any]) -> list[str]:
-    """Say who runs the study now and what has been running for unusually long."""
-    if found["driver"] is None:
+def _driver_lines(status: dict[str, Any]) -> list[str]:
+    """Return lines about the driver and about runs that take unusually long."""
+    if status["driver"] is None:
         return ["No driver is running."]
-    lines = [f"Driver: process {found['driver']}, {len(found['running'])} runs under way."]
+    lines = [f"Driver: process {status['driver']}, {len(status['running'])} runs under way."]
     lines += [
         f"UNUSUALLY LONG: {printable(run['run'])} ({printable(run['key'][:12])}), "
         f"{clock(run['seconds'])} on {printable(run['worker'])}; "
         f"usual: {clock(run['usual_seconds'])}."
-        for run in found["running"]
+        for run in status["running"]
         if run["unusually_long"]
     ]
     return lines

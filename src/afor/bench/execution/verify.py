@@ -1,4 +1,4 @@
-"""Train finished runs once more and compare every number, bit by bit."""
+"""Train finished runs again and compare every number bit for bit."""
 
 import random
 from collections.abc import Container, Generator, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One run, repeated."""
+    """The comparison of a stored run with its repetition."""
 
     stored: StoredRun
     is_same: bool
@@ -33,22 +33,26 @@ class Verdict:
 def sample_runs(
     store: Store, study: str | None, count: int, seed: int, leave_out: Container[str] = ()
 ) -> list[StoredRun]:
-    """Draw finished runs to repeat, each run once; all of them when count is 0.
+    """Draw finished runs to repeat, without duplicates.
 
-    `leave_out` holds the keys of runs that are not drawn.
+    Args:
+        store: Where the runs are.
+        study: Draw from this study alone; None draws from all.
+        count: Number of runs; 0 returns all.
+        seed: Seed of the draw.
+        leave_out: Keys of runs that are not drawn.
+
     """
     stored_runs = {c.key: c for c in store.runs(study) if c.status in ("done", "diverged")}
     stored_runs = {key: stored for key, stored in stored_runs.items() if key not in leave_out}
-    chosen = list(stored_runs.values())
-    if 0 < count < len(chosen):
-        chosen = random.Random(seed).sample(chosen, count)
-    return chosen
+    sample = list(stored_runs.values())
+    return random.Random(seed).sample(sample, count) if 0 < count < len(sample) else sample
 
 
 def runs_with_code(store: Store, stored_runs: Sequence[StoredRun]) -> dict[str, tuple[str, ...]]:
-    """Return what each run names that is not part of this package, by key; import nothing.
+    """Return the custom code that each run refers to, by key; import nothing.
 
-    Raises StoreError for a run whose key is not that of its spec: the spec was changed.
+    Raises StoreError if the key of a run is not that of its spec, which was then altered.
     """
     names = {}
     for stored in stored_runs:
@@ -56,8 +60,8 @@ def runs_with_code(store: Store, stored_runs: Sequence[StoredRun]) -> dict[str, 
         if run is None:
             continue
         check_key(run, store.path)
-        if found := names_in_spec(run.spec):
-            names[stored.key] = found
+        if custom_code := names_in_spec(run.spec):
+            names[stored.key] = custom_code
     return names
 
 
@@ -84,9 +88,9 @@ def verify_runs(
     *,
     trust: bool = False,
 ) -> Generator[Verdict, None, None]:
-    """Yield a verdict per run; the store is only read. Closing it ends the workers.
+    """Repeat runs and yield a verdict for each; closing the generator stops the workers.
 
-    Without `trust`, runs that name code which is not part of this package raise ConfigError.
+    The store is only read. Without `trust`, runs that refer to custom code raise ConfigError.
     """
     by_key = {stored.key: stored for stored in stored_runs}
     kept: dict[str, FinishedRun] = {}

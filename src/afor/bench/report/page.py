@@ -1,4 +1,4 @@
-"""The report: everything a store says, in one HTML file that needs no server and no network."""
+"""Render the report: all results of a store in one HTML file."""
 
 import base64
 import re
@@ -36,12 +36,12 @@ from afor.bench.stats.sensitivity import sensitivity_of
 from afor.bench.store.files import results_csv
 from afor.bench.store.results import RunResult
 
-MAX_NETWORKS = 4  # whose training curves are drawn
+MAX_NETWORKS = 4  # training curves are drawn for at most so many
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that an analysis contributes: a figure, sentences and a table."""
+    """A section that an analysis contributes: a figure, findings and a table."""
 
     name: str  # anchor on the page
     title: str
@@ -188,20 +188,20 @@ _SECTIONS = {
 
 
 def _tables(conditions: Conditions, metrics: Sequence[str], baseline: str) -> dict[str, Any]:
-    def if_there(build: Any, *arguments: Any) -> Table | None:
+    def if_possible(build: Any, *arguments: Any) -> Table | None:
         try:
             table: Table = build(conditions, *arguments)
         except ConfigError:  # the store has no such runs
             return None
         return table
 
-    more = [if_there(ablation_table, metrics), if_there(sensitivity_table, metrics)]
+    more = [if_possible(ablation_table, metrics), if_possible(sensitivity_table, metrics)]
     return {
         "main": main_table(conditions, metrics, baseline=baseline),
         "comparisons": comparison_table(conditions, metrics, baseline=baseline),
         "ranks": ranks_table(conditions, metrics),
-        "noise": if_there(noise_table, metrics),
-        "beside": if_there(beside_paper_table, metrics),
+        "noise": if_possible(noise_table, metrics),
+        "beside": if_possible(beside_paper_table, metrics),
         "twice": same_method_table(),
         "data": datasets_table(conditions),
         "more": [table for table in more if table is not None],
@@ -216,17 +216,17 @@ def _flat(tables: Mapping[str, Any]) -> list[Table]:
 def _figures(
     conditions: Conditions, given: ReportInput, metric: str, baseline: str
 ) -> dict[str, list[tuple[str, str]]]:
-    found: dict[str, list[tuple[str, str]]] = {
+    drawings: dict[str, list[tuple[str, str]]] = {
         "gains": [],
         "training": [],
         "more": [],
     }
     gain = figures.gain_figure(conditions, metric, baseline=baseline)
-    found["gains"].append((inline_svg(gain, "gain"), "Gain over the baseline per data set."))
+    drawings["gains"].append((inline_svg(gain, "gain"), "Gain over the baseline per data set."))
     try:
         ranked = figures.rank_figure(mean_ranks(conditions, [metric]))
         caption = "Mean ranks; a bar joins what no critical difference separates."
-        found["gains"].append((inline_svg(ranked, "ranks"), caption))
+        drawings["gains"].append((inline_svg(ranked, "ranks"), caption))
     except ConfigError:  # no block is complete
         pass
     main = main_optimizers(conditions)
@@ -239,31 +239,33 @@ def _figures(
         if curves:
             drawn = curve_figures.convergence_figure(curves)
             caption = "Training loss: mean over runs, the middle half as a band."
-            found["training"].append((inline_svg(drawn, f"loss{number}"), caption))
+            drawings["training"].append((inline_svg(drawn, f"loss{number}"), caption))
         try:
             traces, losses, title = run_traces(of_network)
         except ConfigError:  # no AFOR here
             continue
         drawn = curve_figures.forgetting_figure(traces, losses, title)
-        found["training"].append(
+        drawings["training"].append(
             (inline_svg(drawn, f"beta{number}"), "What AFOR's controller did, by layer group.")
         )
     try:
         drawn = noise_figure(conditions, metric, baseline=baseline)
         caption = "Folds of identical methods, and of the others beside them."
-        found["gains"].append((inline_svg(drawn, "noise"), caption))
+        drawings["gains"].append((inline_svg(drawn, "noise"), caption))
     except ConfigError:  # no A/A controls
         pass
     try:
         drawn = curve_figures.sensitivity_figure(sensitivity_of(conditions, metric))
-        found["more"].append((inline_svg(drawn, "sensitivity"), "One setting of AFOR at a time."))
+        drawings["more"].append(
+            (inline_svg(drawn, "sensitivity"), "One setting of AFOR at a time.")
+        )
     except ConfigError:  # no varied settings, or several backbones
         pass
-    return found
+    return drawings
 
 
 def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[tuple[str, str]]:
-    """Return the paired folds of the best optimizer besides the baseline, block by block."""
+    """Draw the paired folds of AFOR, or else of the best optimizer, for each block."""
     plots: list[tuple[str, str]] = []
     for dataset, backbone in blocks_of(conditions):
         base = conditions.get((dataset, backbone, baseline))
@@ -272,13 +274,13 @@ def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[tupl
             for o in main_optimizers(conditions)
             if o != baseline
         ]
-        there = [
+        finished = [
             condition for condition in rivals if condition is not None and condition.has(metric)
         ]
-        if base is None or not base.has(metric) or not there:
+        if base is None or not base.has(metric) or not finished:
             continue
-        preferred = [condition for condition in there if condition.optimizer == "afor"]
-        condition = preferred[0] if preferred else max(there, key=lambda c: c.summary(metric)[0])
+        preferred = [condition for condition in finished if condition.optimizer == "afor"]
+        condition = preferred[0] if preferred else max(finished, key=lambda c: c.summary(metric)[0])
         name, base_name = optimizer_label(condition.optimizer), optimizer_label(baseline)
         title = f"{dataset_label(dataset)}, {backbone_label(backbone)}: {name} and {base_name}"
         try:
@@ -350,8 +352,8 @@ def _downloads(table: Table) -> list[tuple[str, str]]:
     ]
 
 
-def _data_link(kind: str, text: str) -> str:
-    return f"data:{kind};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
+def _data_link(media_type: str, text: str) -> str:
+    return f"data:{media_type};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
 
 
 def _link(condition: Condition) -> str:

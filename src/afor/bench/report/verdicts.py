@@ -1,4 +1,4 @@
-"""The answer in one sentence per data set, as the first thing a report says."""
+"""Summarise the results of each data set in one sentence, the first of a report."""
 
 from collections.abc import Sequence
 
@@ -21,24 +21,26 @@ def verdicts(
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return one sentence per data set: who is ahead, by how much, and if it means anything."""
-    found = compare_all(conditions, [metric], optimizers=optimizers, baseline=baseline)
-    datasets = dict.fromkeys(c.dataset for c in found)
-    return [_verdict([c for c in found if c.dataset == name], conditions) for name in datasets]
+    """Return one sentence per data set: the best optimizer, its gain, and its significance."""
+    comparisons = compare_all(conditions, [metric], optimizers=optimizers, baseline=baseline)
+    datasets = dict.fromkeys(c.dataset for c in comparisons)
+    return [
+        _verdict([c for c in comparisons if c.dataset == name], conditions) for name in datasets
+    ]
 
 
-def _verdict(found: list[Comparison], conditions: Conditions) -> str:
-    first = found[0]
+def _verdict(comparisons: list[Comparison], conditions: Conditions) -> str:
+    first = comparisons[0]
     scale = metric_scale(first.metric)
     gains: dict[str, list[Comparison]] = {}
-    for comparison in found:
+    for comparison in comparisons:
         gains.setdefault(comparison.optimizer, []).append(comparison)
     means = {o: sum(c.gain for c in row) / len(row) for o, row in gains.items()}
     best = max(means, key=lambda name: means[name])
     rows = gains[best]
     blocks = len(rows)
     base, name = optimizer_label(first.baseline), optimizer_label(best)
-    where = f"{dataset_label(first.dataset)} ({max(c.folds for c in found)} folds)"
+    where = f"{dataset_label(first.dataset)} ({max(c.folds for c in comparisons)} folds)"
     over = f" on average over {blocks} backbones" if blocks > 1 else ""
     gain = f"{signed(scale * means[best])} points of {metric_label(first.metric)}"
     missing = [c for (d, _, _), c in conditions.items() if d == first.dataset and not c.complete]

@@ -1,4 +1,4 @@
-"""What a store says about its optimizers: comparisons, ranks, chance levels, noise floor.
+"""Compare optimizers: paired tests against a baseline, ranks, chance levels.
 
 The decisions, and why they were taken, are explained in docs/explanation/statistics.md.
 """
@@ -28,7 +28,7 @@ BASELINE = "adam"  # Sec. V-A
 
 @dataclass(frozen=True)
 class Comparison:
-    """One optimizer against the baseline over the folds both have. Shares, not percent."""
+    """One optimizer compared with the baseline over their common folds. Fractions, not percent."""
 
     dataset: str
     backbone: str
@@ -41,7 +41,7 @@ class Comparison:
     wins: int
     ties: int
     losses: int
-    p: float  # one-sided: is the optimizer better?
+    p: float  # one-sided: the optimizer is better
     p_holm: float
     p_two_sided: float
     smallest_p: float
@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """Whether it is significantly better. Never before both conditions are complete."""
+        """Whether it is significantly better; never before both conditions are complete."""
         return self.complete and self.p_holm < LEVEL
 
     @property
@@ -69,16 +69,16 @@ class Comparison:
 
     @property
     def inside_noise(self) -> bool | None:
-        """Whether identical methods come out this far apart; None without A/A controls."""
+        """Whether the gain lies within the noise floor; None without A/A controls."""
         return None if self.floor is None else abs(self.gain) <= self.floor
 
 
 @dataclass(frozen=True)
 class ReferenceLevels:
-    """What needs no brain signal: always one class, and lucky guessing."""
+    """Scores that need no brain signal: the majority class, and guessing."""
 
     majority: tuple[float, float, int]  # mean, SD over folds, folds
-    adjusted_chance: float  # guessing stays at or below it in 95 % of folds; accuracy only
+    adjusted_chance: float  # guessing does not exceed it in 95 % of folds; accuracy only
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,10 @@ def blocks_of(conditions: Conditions) -> list[tuple[str, str]]:
 
 
 def main_optimizers(conditions: Conditions) -> list[str]:
-    """Return what belongs into the main table: the paper's seven and the user's own.
+    """Return the optimizers of the main table: the paper's seven and custom ones.
 
-    Copies, ablations, controls and varied settings have tables of their own; where nothing else
-    is there, all but the copies are shown.
+    Controls, ablations and varied settings have their own tables; if there is nothing else, all
+    but the controls are returned.
     """
     originals = {c.optimizer: c for c in conditions.values() if not c.is_control}
     names = list(originals)
@@ -119,10 +119,10 @@ def compare(
     optimizers: Sequence[str] | None = None,
     baseline: str = BASELINE,
 ) -> list[Comparison]:
-    """Compare optimizers with the baseline in one block; Holm corrects over all of `optimizers`.
+    """Compare optimizers with the baseline in one block, Holm-corrected over all `optimizers`.
 
-    An optimizer without a run in common with the baseline gives no comparison, but keeps its
-    place in the family: a half-finished study is not corrected for less.
+    An optimizer without a run in common with the baseline gives no comparison but still counts in
+    the Holm family, so that an unfinished study is not corrected for less.
     """
     names = [o for o in optimizers or main_optimizers(conditions) if o != baseline]
     base = conditions.get((dataset, backbone, baseline))
@@ -138,12 +138,12 @@ def compare(
         if folds:
             paired.append((condition, ours - theirs))
     p_values = [sign_flip_p(d) for _, d in paired]
-    found = []
+    comparisons = []
     for (condition, d), p, adjusted in zip(
         paired, p_values, holm(p_values, len(names)), strict=True
     ):
         mean, sd, n = mean_sd(d.tolist())
-        found.append(
+        comparisons.append(
             Comparison(
                 dataset=dataset,
                 backbone=backbone,
@@ -168,7 +168,7 @@ def compare(
                 expected=condition.expected + base.expected,
             )
         )
-    return found
+    return comparisons
 
 
 def compare_all(
@@ -203,7 +203,7 @@ def compare_all(
 
     """
     names = optimizers or main_optimizers(conditions)
-    found = [
+    comparisons = [
         comparison
         for dataset, backbone in blocks_of(conditions)
         for metric in metrics
@@ -211,30 +211,30 @@ def compare_all(
             conditions, dataset, backbone, metric, optimizers=names, baseline=baseline
         )
     ]
-    if not found:
-        there = ", ".join(dict.fromkeys(o for _, _, o in conditions)) or "none"
+    if not comparisons:
+        present = ", ".join(dict.fromkeys(o for _, _, o in conditions)) or "none"
         raise ConfigError(
             f"There is nothing to compare with the baseline {baseline!r}: no other optimizer has a "
-            f"finished run in the same fold and draw. Optimizers here: {there}. "
+            f"finished run in the same fold and draw. Optimizers here: {present}. "
             "Choose another with --baseline, or finish the study with `afor run`."
         )
-    return found
+    return comparisons
 
 
 def reference_levels(
     conditions: Conditions, dataset: str, backbone: str, metric: str
 ) -> ReferenceLevels | None:
-    """Return the majority-class row and the chance level of a block, from its fullest condition.
+    """Return the majority-class score and the chance level of a block.
 
-    The majority class is that of the training subjects. Only its share of the test windows is
-    needed: a constant answer with accuracy a has a weighted F1 of 2a²/(1+a).
+    They come from the condition with most runs. The majority class is that of the training
+    subjects: a constant answer with accuracy a has a weighted F1 of 2a²/(1+a).
     """
     block = [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone) and c.runs]
     if not block:
         return None
     runs = max(block, key=lambda condition: condition.done).runs
     if any(run.classes < 2 or run.test_windows < 1 for run in runs.values()):
-        return None  # a file of results need not hold them
+        return None  # these columns of a file of results are optional
     majority = mean_of_draws(
         {k: majority_value(metric, run.majority_accuracy, run.classes) for k, run in runs.items()}
     )
@@ -250,7 +250,7 @@ def reference_levels(
 def adjusted_chance(windows: int, classes: int, level: float = LEVEL) -> float:
     """Return the accuracy that guessing on `windows` windows exceeds with probability < level.
 
-    Windows of one trial are alike, so the true level lies above it.
+    Windows of one trial are correlated, so the true level is higher.
 
     >>> adjusted_chance(100, 2)
     0.58
@@ -263,7 +263,7 @@ def adjusted_chance(windows: int, classes: int, level: float = LEVEL) -> float:
 def mean_ranks(
     conditions: Conditions, metrics: Sequence[str], optimizers: Sequence[str] | None = None
 ) -> Ranks:
-    """Rank the optimizers by their mean in each block and average; ties share their ranks."""
+    """Rank optimizers by their mean in each block and average the ranks; ties share a rank."""
     from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
     names = list(optimizers or main_optimizers(conditions))

@@ -1,6 +1,6 @@
-"""From runs to conditions: one value per fold, and what is still missing.
+"""Group runs into conditions and average them per fold.
 
-A condition is one (dataset, backbone, optimizer). Its fold value is the mean of the fold's draws
+A condition is one (data set, backbone, optimizer). Its fold value is the mean of the fold's draws
 (Sec. V-A), so that n is the number of folds and never the number of runs.
 """
 
@@ -54,16 +54,16 @@ class Condition:
 
     @property
     def expected(self) -> int:
-        """Number of runs the study asks for."""
+        """Number of planned runs."""
         return self.folds_expected * self.draws_expected
 
     @property
     def complete(self) -> bool:
-        """Whether every expected run is there."""
+        """Whether all planned runs are finished."""
         return self.done >= self.expected > 0
 
     def has(self, metric: str) -> bool:
-        """Say whether every run carries a finite value of the metric, and there is a run."""
+        """Tell whether there are runs and all of them have a finite value of the metric."""
         values = [run.metrics.get(metric, math.nan) for run in self.runs.values()]
         return bool(values) and all(math.isfinite(value) for value in values)
 
@@ -72,7 +72,7 @@ class Condition:
         return mean_of_draws({key: self.value(key, metric) for key in self.runs})
 
     def value(self, key: tuple[int, int], metric: str) -> float:
-        """Return one run's metric, or raise with the metrics there are."""
+        """Return the metric of one run; raise ConfigError with the metrics that it has."""
         run = self.runs[key]
         if metric not in run.metrics:
             raise ConfigError(
@@ -117,14 +117,14 @@ def collect_conditions(
     grouped: dict[ConditionKey, dict[tuple[int, int], RunResult]] = {}
     for run in results:
         runs = grouped.setdefault((run.dataset, run.backbone, run.optimizer), {})
-        place = (run.fold, run.draw)
-        if place in runs and not _same(runs[place], run):
+        fold_draw = (run.fold, run.draw)
+        if fold_draw in runs and not _same(runs[fold_draw], run):
             raise ConfigError(
                 f"Two different results for {run.dataset}/{run.backbone}/{run.optimizer} fold "
-                f"{run.fold} draw {run.draw}: study {runs[place].study!r} and study {run.study!r}. "
-                "One table shows one of them: choose with --study."
+                f"{run.fold} draw {run.draw}: study {runs[fold_draw].study!r} and study "
+                f"{run.study!r}. One table shows one of them: choose with --study."
             )
-        runs[place] = run
+        runs[fold_draw] = run
     planned = {(e.dataset, e.backbone, e.optimizer): e for e in expected}
     seen: dict[str, set[tuple[int, int]]] = {}
     for (dataset, _, _), runs in grouped.items():
@@ -132,8 +132,8 @@ def collect_conditions(
     keys = list(dict.fromkeys([*grouped, *planned]))
     conditions = {}
     for key in _paper_order(keys):
-        places = seen.get(key[0], set())
-        inferred = (len({fold for fold, _ in places}), len({draw for _, draw in places}))
+        pairs = seen.get(key[0], set())
+        inferred = (len({fold for fold, _ in pairs}), len({draw for _, draw in pairs}))
         runs, plan = grouped.get(key, {}), planned.get(key)
         folds, draws = (plan.folds, plan.draws) if plan else inferred
         roles = [item.role for item in (plan, *runs.values()) if item and item.role]
@@ -145,7 +145,7 @@ def collect_conditions(
 def paired_fold_values(
     condition: Condition, baseline: Condition, metric: str
 ) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the folds both conditions have and their values there, over the draws both have."""
+    """Return the common folds and both conditions' fold values over their common draws."""
     common = [key for key in condition.runs if key in baseline.runs]
     ours = mean_of_draws({key: condition.value(key, metric) for key in common})
     theirs = mean_of_draws({key: baseline.value(key, metric) for key in common})

@@ -28,7 +28,7 @@ class NoiseFloor:
     bound: float  # 95 % of mean differences between two copies over the folds lie within ±bound
     largest: float  # |mean difference| of the two copies furthest apart
     copies: tuple[tuple[str, ...], ...]  # the groups of names compared
-    identical: tuple[tuple[str, str], ...] = ()  # equal to the last bit: same seeds, no noise seen
+    identical: tuple[tuple[str, str], ...] = ()  # copies with equal bits: they ran under one seed
 
 
 def copy_groups(block: Iterable[Condition]) -> list[tuple[str, ...]]:
@@ -52,8 +52,8 @@ def noise_floor(
     """Return the noise floor of one block, or None where the store has no control for it.
 
     All groups of copies are pooled: within each fold, the variance between k copies has k - 1
-    degrees of freedom. Copies that are equal to the last bit ran with the same seeds; they say
-    nothing of noise, so they are listed and left out.
+    degrees of freedom. Copies that are equal bit for bit ran under the same seed and contain no
+    noise, so they are listed and left out.
     """
     block = {
         o: condition
@@ -99,27 +99,29 @@ def copy_differences(
 ) -> list[float]:
     """Return the differences between identical methods, one per fold and pair of copies.
 
-    Which of two copies comes first is arbitrary, so every difference stands here with both signs.
+    The order of two copies is arbitrary, so every difference is returned with both signs.
     """
     floor = noise_floor(conditions, dataset, backbone, metric)
-    found: list[float] = []
+    differences: list[float] = []
     for names in floor.copies if floor else ():
         copies = [conditions[dataset, backbone, name] for name in names]
         for one, other in combinations(_common_fold_values(copies, metric), 2):
-            found += [a - b for a, b in zip(one, other, strict=True)]
-    return found + [-difference for difference in found]
+            differences += [a - b for a, b in zip(one, other, strict=True)]
+    return differences + [-difference for difference in differences]
 
 
 def identity_gap(conditions: Conditions, dataset: str, backbone: str, metric: str) -> float | None:
-    """Return |mean difference| of AdamW and AFOR with beta2 fixed at 0.999: rounding, grown."""
+    """Return |mean difference| of AdamW and AFOR with beta2 fixed at 0.999: amplified rounding."""
     pairs = [
         [conditions.get((dataset, backbone, name)) for name in pair] for pair in SAME_METHOD.items()
     ]
     gaps = []
     for pair in pairs:
-        there = [condition for condition in pair if condition is not None and condition.has(metric)]
-        if len(there) == 2:
-            ours, theirs = _common_fold_values(there, metric)
+        present = [
+            condition for condition in pair if condition is not None and condition.has(metric)
+        ]
+        if len(present) == 2:
+            ours, theirs = _common_fold_values(present, metric)
             if ours:
                 gaps.append(abs(math.fsum(ours) - math.fsum(theirs)) / len(ours))
     return max(gaps, default=None)

@@ -1,4 +1,4 @@
-"""Paired comparisons of two methods over folds: tests, correction, effect size, interval."""
+"""Compare two methods over folds: exact tests, Holm correction, effect size, interval."""
 
 import math
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Sums closer to zero than this share of the sum of |differences| are ties: the differences are
-# of means of shares, so equal ones come out a few units of the last place apart.
+# Sums closer to zero than this fraction of the sum of |differences| are ties: equal differences of
+# means differ by rounding.
 TIE = 1e-10
-# Two halves of 20 differences have 2**20 sums each: 8 MB, a fraction of a second.
+# Up to this many differences p is exact: two halves of 20 have 2**20 sums each, 8 MB.
 MEET_IN_THE_MIDDLE = 40
 GRID = 2**14
 RESAMPLES = 10_000
@@ -18,10 +18,10 @@ RESAMPLES = 10_000
 def sign_flip_p(differences: ArrayLike) -> float:
     """Return the one-sided p of a positive mean difference, under all 2**n flips of signs.
 
-    The flipped sum reaches the observed one exactly when the flipped differences sum to zero or
-    less. So p is the share of all subsets that do, counted with two sorted halves. Up to 40
-    differences p is exact. Beyond, the differences are rounded down to a grid of 1/16384 of the
-    largest, which makes p an upper bound, in practice within one percent of p.
+    A flipped sum reaches the observed one if and only if the flipped differences sum to zero or
+    less. So p is the fraction of all subsets that do, counted with two sorted halves (SciPy
+    enumerates only small n). Up to 40 differences p is exact. Beyond, differences are rounded down
+    to a grid of 1/16384 of the largest, which gives an upper bound, within one percent in practice.
 
     >>> sign_flip_p([1.0, 2.0, 3.0])
     0.125
@@ -39,7 +39,7 @@ def sign_flip_p(differences: ArrayLike) -> float:
 
 
 def two_sided_p(differences: ArrayLike) -> float:
-    """Return the share of sign flips whose mean is at least as far from zero.
+    """Return the fraction of sign flips whose mean is at least as far from zero.
 
     >>> two_sided_p([-1.0, -2.0, -3.0])
     0.25
@@ -49,7 +49,7 @@ def two_sided_p(differences: ArrayLike) -> float:
 
 
 def smallest_p(n: int) -> float:
-    """Return the smallest one-sided p that n folds can give, all of them better.
+    """Return the smallest one-sided p that n folds can give.
 
     >>> smallest_p(9)
     0.001953125
@@ -58,7 +58,7 @@ def smallest_p(n: int) -> float:
 
 
 def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
-    """Return Holm's adjusted p-values; `family` counts comparisons that are not there yet too.
+    """Return Holm's adjusted p-values; `family` also counts comparisons that are still missing.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

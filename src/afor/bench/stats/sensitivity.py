@@ -40,10 +40,10 @@ def default_of(setting: str) -> float:
 
 
 def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sensitivity]:
-    """Return each varied setting with its values in order; AFOR itself stands at the default.
+    """Return each varied setting with its sorted values; AFOR itself is at the default.
 
-    While a study is incomplete, means are taken over the folds and draws that all entries of a
-    data set have: over others, two values would be compared on different people.
+    In an incomplete study, means are taken over the folds and draws that all entries of a data set
+    have, so that values are compared on the same people.
     """
     members = {
         key: condition
@@ -57,7 +57,7 @@ def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sen
     for (dataset, backbone, _), condition in members.items():
         if condition.role.varied and networks.setdefault(dataset, backbone) != backbone:
             raise ConfigError(f"{dataset} has several backbones; choose one with --backbone.")
-    found: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    settings: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
     noise: dict[str, float] = {}
     for dataset, backbone in networks.items():
         block = {
@@ -78,11 +78,11 @@ def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sen
         }
         for name, (mean, sd, _) in points.items():
             if varied := block[name].role.varied:
-                row = found.setdefault(varied[0], {}).setdefault(dataset, [])
+                row = settings.setdefault(varied[0], {}).setdefault(dataset, [])
                 row.append((varied[1], scale * mean, scale * sd))
         if "afor" in points:
             mean, sd, _ = points["afor"]
-            for setting, rows in found.items():
+            for setting, rows in settings.items():
                 if dataset in rows:
                     rows[dataset].append((default_of(setting), scale * mean, scale * sd))
         if floor := noise_floor(conditions, dataset, backbone, metric):
@@ -94,5 +94,5 @@ def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sen
             {dataset: tuple(sorted(row)) for dataset, row in rows.items()},
             noise,
         )
-        for setting, rows in found.items()
+        for setting, rows in settings.items()
     ]

@@ -1,4 +1,4 @@
-"""All finished runs in one SQLite file, written by the driver alone.
+"""Store all finished runs in one SQLite file, which only the driver writes.
 
     with open_store(Path("results/demo.db")) as store:
         table = store.results()
@@ -43,7 +43,7 @@ METRICS = ("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa")
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A planned run and how it stands: done, diverged, failed or open."""
+    """A planned run and its status: done, diverged, failed or open."""
 
     study: str
     dataset: str
@@ -83,19 +83,19 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file; the last to close folds the write-ahead log into it."""
+        """Close the file; the last connection to close merges the write-ahead log into it."""
         self._connection.close()
 
     def add(self, content: bytes, *, replace_failed: bool = False) -> bool:
-        """Write a finished run, as `execute` returns it; return False when it is already here."""
+        """Write a finished run as `execute` returns it; return False if it is stored already."""
         row = run_row(content)
         with self._writing():
-            known = self._connection.execute(
+            present = self._connection.execute(
                 "SELECT status FROM runs WHERE key = ?", (row[0],)
             ).fetchone()
-            if known == ("failed",) and replace_failed:
+            if present == ("failed",) and replace_failed:
                 self._delete_runs([row[0]])
-            elif known is not None:
+            elif present is not None:
                 return False
             self._insert_run(row, content)
         return True
@@ -119,12 +119,12 @@ class Store:
                 self._count(row[0])
 
     def _count(self, row_digest: str) -> None:
-        """Add the digest of a row to the total, or take it out again."""
+        """Add the digest of a row to the total, or remove it."""
         (total,) = self._connection.execute("SELECT sha256 FROM total").fetchone()
         self._connection.execute("UPDATE total SET sha256 = ?", (combine(total, row_digest),))
 
     def set_plan(self, plan: StudyPlan, toml: str) -> None:
-        """Write which runs a study consists of; an older plan of the same name is replaced."""
+        """Write the plan of a study; an older plan of the same name is replaced."""
         self.set_runs(plan.study.name, toml, plan.runs, is_search=plan.study.search is not None)
 
     def set_runs(
@@ -141,7 +141,7 @@ class Store:
         self.replace_study(study, toml, rows)
 
     def replace_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
-        """Write a study and the rows of its plan; an older one of the same name is replaced."""
+        """Write a study and the rows of its plan; an older study of the same name is replaced."""
         with self._writing():
             old = self._connection.execute(
                 "SELECT row_sha256 FROM studies WHERE name = ?", (study,)
@@ -187,7 +187,7 @@ class Store:
         return stored
 
     def run(self, key: str) -> FinishedRun | None:
-        """Return one run; StoreError when its content is not what was written."""
+        """Return one run, or None; raise StoreError if its content was altered."""
         content = self._content(key)
         return None if content is None else decode(content)
 
@@ -209,16 +209,16 @@ class Store:
         return sorted(key for key in keys if key.startswith(prefix))
 
     def contents(self) -> Iterator[bytes]:
-        """Yield every run as it was written."""
+        """Yield the bytes of every run as they were written."""
         for key in sorted(self._rows().runs):
             content = self._content(key)
             if content is not None:
                 yield content
 
     def results(self, study: str | None = None) -> list[RunResult]:
-        """Return what the statistics need of every done run, in the order of the plan.
+        """Return the results of all finished runs, in the order of the plan.
 
-        A search for learning rates counts only when it is asked for, or when there is nothing else.
+        A learning rate search counts only if it is named or if the store holds nothing else.
         """
         results = []
         for stored in self._counted_runs(study):
@@ -240,29 +240,33 @@ class Store:
         return [run for run in stored if not run.is_search] or stored
 
     def forget_failed(self, study: str | None = None) -> int:
-        """Remove failed runs, so that the next `afor run` repeats them; return how many."""
+        """Delete failed runs, so that the next `afor run` repeats them; return their number."""
         wanted = set() if study is None else {stored.key for stored in self.runs(study)}
         keys = [key for key, status in self.statuses().items() if status == "failed"]
         return self.forget([key for key in keys if study is None or key in wanted])
 
     def forget(self, keys: Sequence[str]) -> int:
-        """Remove runs, so that the next `afor run` repeats them; return how many."""
+        """Delete runs, so that the next `afor run` repeats them; return their number."""
         with self._writing():
             self._delete_runs(keys)
         return len(keys)
 
     def merge(self, other: "Store") -> tuple[int, int, int]:
-        """Take over runs and plans of another store: (new, already here, of these different).
+        """Copy runs and plans of another store into this one.
 
-        A run done in one store and failed in the other counts as done. Of two runs with the same
-        key and other numbers the one that is here stays.
+        A run that is done in one store and failed in the other counts as done. If both have a run
+        with different numbers, this store keeps its own.
+
+        Returns:
+            The numbers of new runs, of runs that were here already, and of those that differ.
+
         """
-        new = known = differing = 0
+        new = present = differing = 0
         for content in other.contents():
             if self.add(content, replace_failed=True):
                 new += 1
                 continue
-            known += 1
+            present += 1
             theirs = decode(content)
             ours = self.run(theirs.key)
             if ours and ours.record and theirs.record:
@@ -273,14 +277,14 @@ class Store:
             ordered = sorted(merged.values(), key=lambda row: row[1])
             numbered = [(row[0], n, *row[2:]) for n, row in enumerate(ordered)]
             self.replace_study(study, toml, numbered)
-        return new, known, differing
+        return new, present, differing
 
     def plan_rows(self, study: str) -> list[PlanRow]:
         """Return the rows of a study's plan."""
         return list(self._rows().plans.get(study, ()))
 
     def check(self) -> None:
-        """Read everything; StoreError when a page, a row or a run is damaged."""
+        """Read the whole file; raise StoreError if a page, a row or a run is damaged."""
         with self._reading():
             (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
@@ -290,11 +294,11 @@ class Store:
                 raise damaged(self.path, f"run {key[:12]} cannot be found by its key")
 
     def is_in_place(self) -> bool:
-        """Tell whether the file that was opened is still the one at its path."""
+        """Tell whether the path still leads to the file that was opened."""
         return _identity(self.path) == self._identity
 
     def upgrade(self) -> None:
-        """Give a store of schema 1 the digests of schema 2; nothing changes in one of schema 2."""
+        """Convert a store of schema 1 to schema 2, which adds digests of rows."""
         with self._reading():
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == SCHEMA_VERSION:
@@ -316,7 +320,7 @@ class Store:
                 self._connection.execute(f"DROP TABLE old_{table}")
 
     def _rows(self) -> Rows:
-        """Return all rows but the contents, checked; read again only after a write."""
+        """Return all checked rows without contents; they are read again only after a write."""
         with self._reading():
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
             if self._checked_rows is None or self._checked_rows[0] != version:
@@ -377,7 +381,7 @@ def open_store(path: Path, *, write: bool = False) -> Store:
 
 
 def open_or_create(path: Path) -> Store:
-    """Open a store for writing and make it first if there is none."""
+    """Open a store for writing; create it if it does not exist."""
     if not path.exists():
         create(path)
     return open_store(path, write=True)
@@ -385,10 +389,10 @@ def open_or_create(path: Path) -> Store:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @cache

@@ -1,7 +1,7 @@
-"""The one format of results outside a store: write and read it as CSV, JSON or Parquet.
+"""Write and read results as CSV, JSON or Parquet: the one format outside a store.
 
-A file holds one flat row per run. `afor export` fills every column and has a row for each planned
-run with its status; a file made by hand needs `REQUIRED` and its metrics. JSON is
+A file holds one flat row per run. `afor export` fills every column and writes a row with a status
+for each planned run; other files need the columns `REQUIRED` and the metrics. JSON is
 `{"runs": [row, ...]}`, with a list `expected` where rows have no status.
 """
 
@@ -31,8 +31,8 @@ from afor.bench.training.record import FinishedRun, RunRecord
 Format = Literal["csv", "json", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
 REQUIRED = ("dataset", "backbone", "optimizer", "fold", "draw")
-# Columns that are not text. A format with types keeps them also where every value is missing, so
-# that the files of two stores can be put together.
+# Columns that are not text. Typed formats keep their types even if all values are missing, so
+# that files of two stores can be concatenated.
 WHOLE = (
     *("fold", "draw", "classes", "test_windows", "epochs", "best_epoch", "steps", "parameters"),
     *("is_search", "seed"),
@@ -46,7 +46,7 @@ TEXT = (
     *("study", "dataset", "backbone", "optimizer", "status", "reason", "finished_at"),
     *("test_subjects", "device", "key", "copy_of", "varied"),
 )
-# What a row says about a run besides its metrics. Numbers in any other column are metrics.
+# Columns that are not metrics. Numbers in any other column are metrics.
 NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS}
 Row = dict[str, Any]
 
@@ -85,8 +85,8 @@ def load_results(
                 "or a .csv, .json or .parquet file of results."
             )
         reader = _READERS.get(path.suffix.lower(), _read_store)
-        found, planned = reader(path, studies)
-        results += found
+        finished, planned = reader(path, studies)
+        results += finished
         expected += planned
     if not results:
         names = ", ".join(str(path) for path in paths)
@@ -99,8 +99,8 @@ def read_json(
 ) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Read {"runs": [...], "expected": [...]}, or a list of rows.
 
-    `expected` does not say of which study: it is kept whole. Files written by earlier versions hold
-    the runs that count as "results", with their metrics in a table of their own.
+    `expected` has no study, so it is not filtered. Files of earlier versions hold the runs under
+    "results", with the metrics in a nested table.
     """
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -120,8 +120,8 @@ def read_json(
 def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Read one run per line; columns that `NO_METRICS` does not name are metrics.
 
-    A column `status`, as `afor export` writes it, says which lines are done and which are only
-    expected. Without it nothing is said of what is missing.
+    The column `status` of `afor export` tells finished runs from planned ones; without it, all
+    runs are finished and missing ones are not known.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -147,7 +147,7 @@ def read_parquet(
 
 
 def export_rows(store: Store, study: str | None = None) -> list[Row]:
-    """Return one row per planned run; what a run does not have is None."""
+    """Return one row per planned run; values that a run does not have are None."""
     rows = []
     results = {
         (r.study, r.dataset, r.backbone, r.optimizer, r.fold, r.draw): r
@@ -198,7 +198,7 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
 
 
 def result_rows(results: Iterable[RunResult]) -> list[Row]:
-    """Return rows of finished runs; without a status, for nothing is known of the others."""
+    """Return rows of finished runs, without a status."""
     rows = []
     runs = list(results)
     has_roles = any(run.role for run in runs)
@@ -216,14 +216,14 @@ def _role_columns(role: Role) -> Row:
     return {"copy_of": role.copy_of or None, "seed": role.seed, "varied": varied}
 
 
-def write_export(store: Store, target: Path, kind: Format) -> int:
-    """Write the runs of a store to a file and return how many there are."""
-    encode = _parquet_encoder() if kind == "parquet" else None
+def write_export(store: Store, target: Path, file_format: Format) -> int:
+    """Write the runs of a store to a file and return their number."""
+    encode = _parquet_encoder() if file_format == "parquet" else None
     rows = export_rows(store)
     if encode is not None:
         write_output(target, encode(rows))
     else:
-        write_output(target, to_csv(rows) if kind == "csv" else to_json(rows))
+        write_output(target, to_csv(rows) if file_format == "csv" else to_json(rows))
     return len(rows)
 
 
@@ -238,12 +238,12 @@ def write_results(
 
 
 def results_csv(results: Sequence[RunResult]) -> str:
-    """Return one line per run, every metric a column, floats in full."""
+    """Return CSV with one line per run and one column per metric, floats with all digits."""
     return to_csv(result_rows(results))
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """Return the rows as CSV; floats in full, so that they come back bit by bit."""
+    """Return the rows as CSV; floats have all digits, so that they are read back exactly."""
     text = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
     if rows:
@@ -256,7 +256,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def to_json(rows: Sequence[Row], expected: Sequence[ExpectedRuns] = ()) -> str:
-    """Return the rows as JSON; what is not finite becomes null."""
+    """Return the rows as JSON; values that are not finite become null."""
     content: dict[str, Any] = {"runs": rows}
     if expected:
         content["expected"] = [asdict(runs) for runs in expected]
@@ -264,15 +264,15 @@ def to_json(rows: Sequence[Row], expected: Sequence[ExpectedRuns] = ()) -> str:
 
 
 def kind_of(target: Path) -> Format:
-    """Return the format a file name asks for; ConfigError for another ending."""
-    for kind in FORMATS:
-        if target.suffix == f".{kind}":
-            return kind
+    """Return the format by the suffix of a file name; raise ConfigError for other suffixes."""
+    for file_format in FORMATS:
+        if target.suffix == f".{file_format}":
+            return file_format
     raise ConfigError(f"{target}: the name must end in .csv, .json or .parquet.")
 
 
 def join_subjects(subjects: Iterable[str]) -> str:
-    r"""Return subjects as one text; a backslash stands before what would separate two of them.
+    r"""Join subjects with semicolons; a backslash escapes separators within a name.
 
     >>> join_subjects(["s01", "anna b"])
     's01;anna\\ b'
@@ -281,9 +281,9 @@ def join_subjects(subjects: Iterable[str]) -> str:
 
 
 def split_subjects(text: str, *, is_export: bool) -> tuple[str, ...]:
-    r"""Return the subjects of a text that `join_subjects`, or an earlier version, made.
+    r"""Split what `join_subjects`, or an earlier version, joined.
 
-    Earlier versions put spaces between subjects where a row has no status.
+    Earlier versions separated subjects with spaces in rows without a status.
 
     >>> split_subjects(join_subjects(["s01", "anna b"]), is_export=False)
     ('s01', 'anna b')
@@ -295,24 +295,24 @@ def split_subjects(text: str, *, is_export: bool) -> tuple[str, ...]:
 
 
 def is_store(path: Path) -> bool:
-    """Say whether a path is read as a store, not as a file of results."""
+    """Tell whether a path is read as a store, not as a file of results."""
     return path.suffix.lower() not in _READERS
 
 
 def load_studies(paths: Iterable[Path], studies: Sequence[str] = ()) -> dict[str, str]:
     """Return the TOML of each study in these stores."""
-    found: dict[str, str] = {}
+    tomls: dict[str, str] = {}
     for path in paths:
         with open_store(path) as store:
-            found |= store.studies()
-    return {name: toml for name, toml in found.items() if not studies or name in studies}
+            tomls |= store.studies()
+    return {name: toml for name, toml in tomls.items() if not studies or name in studies}
 
 
 def load_records(
     paths: Iterable[Path], studies: Sequence[str] = ()
 ) -> list[tuple[RunResult, RunRecord]]:
-    """Return the runs of stores with their whole records: history and traces."""
-    found = []
+    """Return the runs of stores with their complete records: history and traces."""
+    records = []
     for path in paths:
         if not is_store(path):
             raise ConfigError(
@@ -324,42 +324,45 @@ def load_records(
             for run in runs:
                 finished = store.run(run.key)
                 if finished is not None and finished.record is not None:
-                    found.append((run, finished.record))
-    return found
+                    records.append((run, finished.record))
+    return records
 
 
 def _read_store(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], list[ExpectedRuns]]:
     results: list[RunResult] = []
     expected: list[ExpectedRuns] = []
     with open_store(path) as store:
-        known = store.studies()
-        if studies and not any(name in known for name in studies):
+        present = store.studies()
+        if studies and not any(name in present for name in studies):
             raise ConfigError(
                 f"{path}: no study is called {', '.join(studies)}. "
-                f"Studies here: {', '.join(known) or 'none'}."
+                f"Studies here: {', '.join(present) or 'none'}."
             )
-        chosen: list[str | None] = [name for name in studies if name in known]
-        for study in chosen or [None]:
+        selected: list[str | None] = [name for name in studies if name in present]
+        for study in selected or [None]:
             results += store.results(study)
             expected += store.expected(study)
     return results, expected
 
 
 def _read_rows(
-    rows: Sequence[object], path: Path, kind: str, first: int, studies: Sequence[str]
+    rows: Sequence[object], path: Path, row_name: str, first: int, studies: Sequence[str]
 ) -> tuple[list[RunResult], list[ExpectedRuns]]:
-    """Return the runs of these studies, or of all; `kind` and `first` number rows in messages."""
+    """Return the runs of the named studies, or of all.
+
+    Messages call a row `row_name` ("line", "run") and count from `first`.
+    """
     results: list[RunResult] = []
     planned: list[RunResult] = []
     there: dict[str, None] = {}
     read = []
     for number, content in enumerate(rows, first):
-        row = _row(content, f"{path}, {kind} {number}")
+        row = _row(content, f"{path}, {row_name} {number}")
         result = _result(row)
         there[result.study] = None
         if not studies or result.study in studies:
             read.append((row, result))
-    # As in a store: a search for learning rates counts only when there is nothing else.
+    # As in a store, a learning rate search counts only if there is nothing else.
     for row, result in [pair for pair in read if not pair[0].is_search] or read:
         status = row.status
         if status is not None:
@@ -375,7 +378,7 @@ def _read_rows(
 
 
 class _Row(BaseModel):
-    """The columns that the reader understands; CSV gives all of them as text."""
+    """The columns that the reader uses; from CSV, all of them are text."""
 
     model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
 
@@ -408,19 +411,19 @@ _READERS: Mapping[
 }
 
 
-def _row(content: object, place: str) -> _Row:
+def _row(content: object, location: str) -> _Row:
     if not isinstance(content, dict):
-        raise StoreError(f"{place}: expected an object with the fields of a run.")
+        raise StoreError(f"{location}: expected an object with the fields of a run.")
     missing = [name for name in REQUIRED if content.get(name) is None]
     if missing:
         raise StoreError(
-            f"{place}: {', '.join(missing)} missing. A run needs {', '.join(REQUIRED)} and "
+            f"{location}: {', '.join(missing)} missing. A run needs {', '.join(REQUIRED)} and "
             "its metrics, such as accuracy and weighted_f1."
         )
     try:
         return _Row.model_validate({str(name): value for name, value in content.items()})
     except ValidationError as error:
-        raise StoreError(f"{place}: {_first_fault(error)}.") from None
+        raise StoreError(f"{location}: {_first_fault(error)}.") from None
 
 
 def _result(row: _Row) -> RunResult:
@@ -502,13 +505,13 @@ def _import_arrow() -> tuple[Any, Any]:
 
 
 def _parquet_encoder() -> Callable[[list[Row]], bytes]:
-    """Return what turns rows into a Parquet file; ConfigError, before any work, without pyarrow."""
+    """Return the function that encodes rows as Parquet; raise ConfigError without pyarrow."""
     arrow, parquet = _import_arrow()
 
     def encode(rows: list[Row]) -> bytes:
-        kinds = dict.fromkeys(WHOLE, arrow.int64()) | dict.fromkeys(FLOATING, arrow.float64())
+        types = dict.fromkeys(WHOLE, arrow.int64()) | dict.fromkeys(FLOATING, arrow.float64())
         names = list(rows[0]) if rows else []
-        schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in names])
+        schema = arrow.schema([(name, types.get(name, arrow.string())) for name in names])
         file = io.BytesIO()
         parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), file)
         return file.getvalue()

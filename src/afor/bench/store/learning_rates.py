@@ -1,4 +1,4 @@
-"""The learning rate a finished search found, for the studies that follow it (Sec. IV-C)."""
+"""Select learning rates from a finished search for later studies (Sec. IV-C)."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ SEARCH_EPOCHS, SEARCH_PATIENCE = 50, 15
 def chosen_rates(store: Store, study: str | None = None) -> dict[tuple[str, str, str], float]:
     """Return the best learning rate by (data set, backbone, optimizer entry).
 
-    The best is that of the highest validation accuracy; of equals the smaller, because the paper
-    does not say and the smaller is the safer. A diverged run never wins. Raises ConfigError when a
-    search is not complete: a rate that was not tried could be the best.
+    The best rate has the highest validation accuracy; of equal ones the smaller is taken, on which
+    the paper is silent. A diverged run never wins. Raises ConfigError if the search is not
+    complete, because a missing rate could be the best.
     """
     stored_runs = [stored for stored in store.runs(study) if stored.is_search]
     if not stored_runs:
@@ -27,13 +27,14 @@ def chosen_rates(store: Store, study: str | None = None) -> dict[tuple[str, str,
     groups: dict[tuple[str, str, str], list[StoredRun]] = {}
     for stored in stored_runs:
         groups.setdefault((stored.dataset, stored.backbone, stored.entry), []).append(stored)
-    return {place: _best(store, place, group) for place, group in groups.items()}
+    return {condition: _best(store, condition, group) for condition, group in groups.items()}
 
 
 def rate_finder(rates: dict[tuple[str, str, str], float]) -> FindRate:
-    """Return the function that gives each run of a study its rate.
+    """Return the function that finds the rate of each run of a study.
 
-    A search with one optimizer serves all, as in the paper; with several, each takes its own.
+    The rate of a search with one optimizer serves all, as in the paper; with several optimizers,
+    each takes its own.
     """
     searched = sorted({entry for _, _, entry in rates})
 
@@ -42,18 +43,18 @@ def rate_finder(rates: dict[tuple[str, str, str], float]) -> FindRate:
         for name in names:
             if (dataset, backbone, name) in rates:
                 return rates[dataset, backbone, name]
-        known = ", ".join(sorted({f"{d} × {b}" for d, b, _ in rates}))
+        covered = ", ".join(sorted({f"{d} × {b}" for d, b, _ in rates}))
         raise ConfigError(
             f"The search for learning rates has none for {dataset} × {backbone} with "
-            f'"{optimizer.name}". It covers {known} with {", ".join(searched)}. Give the optimizer '
-            f"an lr in the study, or search with it too."
+            f'"{optimizer.name}". It covers {covered} with {", ".join(searched)}. '
+            f"Give the optimizer an lr in the study, or search with it too."
         )
 
     return find
 
 
 def search_study(study: Study) -> Study:
-    """Return the search that gives every optimizer of a study a learning rate of its own."""
+    """Return the search that finds a learning rate for each optimizer of a study."""
     protocol = study.protocol.model_copy(update={"only_folds": [0], "only_draws": [0]})
     training = study.training.model_copy(
         update={
@@ -75,12 +76,12 @@ def search_study(study: Study) -> Study:
     )
 
 
-def _best(store: Store, place: tuple[str, str, str], stored_runs: Sequence[StoredRun]) -> float:
+def _best(store: Store, condition: tuple[str, str, str], stored_runs: Sequence[StoredRun]) -> float:
     scores: dict[float, list[float]] = {}
     for stored in stored_runs:
         if stored.status in ("open", "failed"):
             raise ConfigError(
-                f"The search {stored.study} is not complete: {' × '.join(place)} with "
+                f"The search {stored.study} is not complete: {' × '.join(condition)} with "
                 f"lr = {stored.rate:g} is {stored.status}. Finish it with "
                 f"`afor run {stored.study}`."
             )

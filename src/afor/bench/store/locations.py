@@ -1,4 +1,4 @@
-"""Where the results of a study lie, and which study a store on the disk belongs to."""
+"""Find the store of a study."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the store gives to statistics, tables and figures: one line per finished run."""
+"""Define the result of a run as statistics, tables and figures use it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from afor.bench.study.roles import Role
 
 @dataclass(frozen=True)
 class RunResult:
-    """The outcome of one run, as the analyses need it."""
+    """The result of one finished run."""
 
     study: str
     dataset: str

@@ -1,4 +1,4 @@
-"""The rows of a store, read in one piece and checked before any of their values is used.
+"""Read all rows of a store in one transaction and check them before use.
 
 Every row of `runs` and `studies` holds a digest of its columns, a study also one of its plan, and
 the store the XOR of all of these: a row that was changed, added or removed by anything but `Store`
@@ -26,12 +26,12 @@ PlanRow = tuple[Any, ...]  # PLAN_COLUMNS
 
 
 class DamageError(ValueError):
-    """Something in a store is not what was written; the text says what."""
+    """A store was altered or is damaged; the message says where."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """All of a store but the contents of its runs."""
+    """All rows of a store, without the contents of its runs."""
 
     runs: Mapping[str, RunRow]  # by key
     studies: Mapping[str, str]  # name: TOML
@@ -48,7 +48,7 @@ def digest(*values: object) -> str:
 
 
 def run_row(content: bytes) -> RunRow:
-    """Return the columns that belong to a content; ValueError when it is no finished run."""
+    """Return the columns of a run's content; raise ValueError if it is not a finished run."""
     run = decode(content)
     elapsed_s = float(run.elapsed_s) + 0.0  # SQLite knows no -0.0
     sha256 = hashlib.sha256(content).hexdigest()
@@ -56,12 +56,12 @@ def run_row(content: bytes) -> RunRow:
 
 
 def combine(total: str, row_digest: str) -> str:
-    """Add a row's digest to the total of a store, or take it out again."""
+    """Add a row's digest to the total of a store, or remove it."""
     return f"{int(total, 16) ^ int(row_digest, 16):064x}"
 
 
 def read_rows(connection: sqlite3.Connection) -> Rows:
-    """Read and check all rows in one transaction; DamageError says what is wrong."""
+    """Read and check all rows in one transaction; raise DamageError if one is wrong."""
     connection.execute("BEGIN")
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -127,7 +127,7 @@ def _read_first_schema(connection: sqlite3.Connection) -> Rows:
 
 
 def check_content(row: Sequence[Any], content: bytes) -> FinishedRun:
-    """Return a run; DamageError when its content, or a column of it, is not what was written."""
+    """Decode a run; raise DamageError if its content or a column was altered."""
     key = shown(row[0])
     try:
         if hashlib.sha256(content).hexdigest() != row[5]:
@@ -148,7 +148,7 @@ def check_plan(
     try:
         parsed = parse_study(toml)
     except (ConfigError, RecursionError):
-        parsed = None  # a study of another version; its specs must do
+        parsed = None  # written by another version: check against the specs alone
     entries = {entry.name: entry for entry in parsed.optimizers} if parsed else {}
     for row in rows:
         spec = specs.get(row[7])
@@ -176,10 +176,10 @@ def _is_best_entry(
         return False
 
     def settings_that_agree(entry: OptimizerEntry) -> int:
-        given, found = entry.settings, spec["optimizer"]["settings"]
+        given, trained = entry.settings, spec["optimizer"]["settings"]
         seed = parsed.seed if entry.seed is None else entry.seed
         agrees = entry.use == spec["optimizer"]["name"] and seed == spec["seed"]
-        agrees = agrees and all(k in found and found[k] == v for k, v in given.items())
+        agrees = agrees and all(k in trained and trained[k] == v for k, v in given.items())
         return len(given) if agrees else -1
 
     best = max(map(settings_that_agree, entries.values()))
@@ -188,5 +188,5 @@ def _is_best_entry(
 
 
 def shown(text: object) -> str:
-    """Return the start of a name or key for a message."""
+    """Return the first 12 characters of a name or key for a message."""
     return ascii(text)[1:-1][:12] if isinstance(text, str) else "?"

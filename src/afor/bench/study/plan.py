@@ -1,9 +1,9 @@
-"""From a study to its runs: every run with all that decides its number, and the hash of that.
+"""List the runs of a study, each with the specification that determines its result.
 
 A run's key is the SHA-256 of the canonical JSON of its *spec*: data fingerprint, preprocessing,
 subjects of the split, backbone and optimizer with all settings, seed, threads, dtype, device and
-the version of the numeric code. Paths, workers and engines have no part in it, nor have the names
-of the study, its backbones and its optimizers: a run that two studies share is trained once.
+the version of the numeric code. Paths, workers, engines and the names of the study and its entries
+are not part of it: a run that two studies share is trained once.
 """
 
 import hashlib
@@ -32,10 +32,10 @@ from afor.bench.training.execute import DEFAULT_TRAINER, input_shape, resolve_tr
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
 
-# Raise it when the training code gives other numbers for the same spec.
+# Increase it when the training code gives other numbers for the same spec.
 NUMERICS = 1
 
-# A plan holds all its runs, each with the names of its subjects: more would fill the memory.
+# A plan holds all its runs with the names of their subjects in memory.
 MAX_RUNS = 200_000
 
 Spec = dict[str, Any]
@@ -62,11 +62,11 @@ class _GridRun(Protocol):
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a study: its place in the grid, its spec and its key."""
+    """One run of a study: its condition, fold and draw, its spec and its key."""
 
     dataset: str
     backbone: str
-    optimizer: str  # the entry's name; with its learning rate in a search
+    optimizer: str  # name of the entry; in a search followed by the learning rate
     fold: int
     draw: int
     key: str
@@ -90,7 +90,7 @@ class ExpectedRuns:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """All runs of a study in the order in which they are done, and where their windows are."""
+    """All runs of a study in the order of execution, with their splits and windows."""
 
     study: Study
     runs: tuple[PlannedRun, ...]
@@ -172,7 +172,7 @@ def make_plan(
                         spec |= {"data": data, "backbone": backbones[backbone.name]}
                         spec |= {"device": device}
                         spec |= {"trainer": trainer} if trainer else {}
-                        spec = json.loads(canonical(spec))  # as it comes back from the store
+                        spec = json.loads(canonical(spec))  # exactly as the store returns it
                         runs.append(
                             PlannedRun(
                                 dataset.name,
@@ -201,7 +201,7 @@ def run_key(spec: Spec) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return the one JSON text of a value: sorted keys, no spaces, no NaN."""
+    """Return the canonical JSON of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -284,7 +284,7 @@ def _rates(
 
 
 def _selected(study: Study, manifest: Manifest) -> list[Split]:
-    """Return the splits to run; ConfigError for a fold or draw that does not exist."""
+    """Return the splits to run; raise ConfigError for a fold or draw that does not exist."""
     draws = range(study.protocol.draws)
     folds = study.protocol.only_folds
     only_draws = study.protocol.only_draws
@@ -292,14 +292,14 @@ def _selected(study: Study, manifest: Manifest) -> list[Split]:
     wanted_draws = sorted(set(draws if only_draws is None else only_draws))
     splits = {(split.fold, split.draw): split for split in manifest.splits}
     return [
-        splits.get((fold, draw)) or manifest.split(fold, draw)  # which says what there is
+        splits.get((fold, draw)) or manifest.split(fold, draw)  # raises, and lists the valid ones
         for fold in wanted_folds
         for draw in wanted_draws
     ]
 
 
 def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
-    """Raise ConfigError, before they are listed, when the runs of a data set are too many."""
+    """Raise ConfigError before listing the runs of a data set if there are too many."""
     rates = len(study.search.grid) if study.search else 1
     runs = splits * len(study.backbones) * len(study.optimizers) * rates
     if planned + runs > MAX_RUNS:
@@ -311,7 +311,7 @@ def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
 
 
 def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
-    """Return the backbone with the settings it is built with, the defaults written out."""
+    """Return the backbone with all its settings, defaults included."""
     defaults: dict[str, Any] = {}
     added: tuple[str, ...] = ()
     if trainer == DEFAULT_TRAINER:
@@ -341,7 +341,7 @@ def _optimizer_settings(entry: OptimizerEntry, trainer: str) -> dict[str, Any]:
 
 
 def _user_code(target: str, what: str, ours: str = "") -> Spec:
-    """Return the hash of the file behind a `module:name` that is not part of this package."""
+    """Return the SHA-256 of the file of a `module:name` that is not part of this package."""
     module, separator, _ = target.partition(":")
     if not separator or target == ours or module == "braindecode":
         return {}
@@ -351,7 +351,7 @@ def _user_code(target: str, what: str, ours: str = "") -> Spec:
 
 
 def _device(study: Study) -> str:
-    """Return the device itself, not "auto": another device gives other bits."""
+    """Resolve "auto" to a device, because results depend on the device bit for bit."""
     if study.trainer != DEFAULT_TRAINER:
         return study.device
 
@@ -359,10 +359,10 @@ def _device(study: Study) -> str:
 
 
 def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
-    """Try every backbone and optimizer once, without weights and without data."""
+    """Check every backbone and optimizer without allocating weights or reading data."""
     if study.trainer != DEFAULT_TRAINER:
         resolve_trainer(study.trainer)
-        return  # another trainer gives names and settings a meaning of its own
+        return  # a custom trainer interprets names and settings itself
     import torch
 
     from afor.bench.models.registry import BACKBONES, build_backbone, check_backbone
@@ -386,4 +386,4 @@ def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
                         f"Backbone {backbone.name!r} cannot be built for the windows of "
                         f"{source.dataset}: {error}"
                     ) from error
-                # a user's network that cannot be built without memory; its runs will tell
+                # A custom network may not support the meta device; its runs will show.

@@ -1,4 +1,4 @@
-"""Does a change of sampled subject do what the paper says? Sec. III-B, as an experiment.
+"""Test the paper's claim about changes of subject (Sec. III-B) in an experiment.
 
     shift = measure_shift(find_run(load_study("demo")), rounds=30)
     for link in shift.links:
@@ -66,7 +66,7 @@ class Link:
 
     @property
     def sentence(self) -> str:
-        """Say it in plain words, with the numbers."""
+        """Return the finding as a sentence with its numbers."""
         rises = self.difference > 0
         claim = "rises" if self.quantity.direction > 0 else "falls"
         if self.answer == "not seen":

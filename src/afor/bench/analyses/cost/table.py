@@ -1,4 +1,4 @@
-"""The cost of a step as a table, ours below the paper's where both measured the same network."""
+"""Build the table of costs, ours below the paper's if both measured the same network."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ IMPLEMENTATIONS = (" fused", " for-loop")
 
 
 def cost_table(ours: Mapping[str, Any]) -> Table:
-    """Return the table of what `afor cost --json` wrote.
+    """Return the table of the values that `afor cost --json` wrote.
 
     A file with measures alone, {measure: {optimizer: value}}, stands below the paper's table.
     """

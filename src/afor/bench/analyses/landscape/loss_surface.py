@@ -52,7 +52,7 @@ class LossSurface:
         self.indices = allowed
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the windows and the network at home; the other process makes its own."""
+        """Do not pickle the windows and the network; the other process creates its own."""
         return {k: v for k, v in self.__dict__.items() if k not in ("_batches", "_model")}
 
     def __call__(

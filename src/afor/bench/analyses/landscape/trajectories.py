@@ -1,4 +1,4 @@
-"""The way of an optimizer through the weights: one run trained again, its weights kept on the way.
+"""Record the path of an optimizer: train one run again and keep its weights.
 
 trajectory = record_trajectory(find_run(study, optimizer="afor"))
 trajectory.weights  # (points, weights): as initialised, then after every epoch

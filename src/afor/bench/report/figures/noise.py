@@ -1,4 +1,4 @@
-"""One figure of the noise floor: what identical methods differ by, and what the others gain."""
+"""Draw the noise floor: differences between identical methods, and gains of the others."""
 
 import math
 from collections.abc import Sequence
@@ -33,16 +33,16 @@ def noise_figure(
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> Any:
-    """Draw the fold differences of identical methods above those of the others, block by block.
+    """Draw the fold differences of identical methods and of the others, one panel per block.
 
     The first row of a panel pools all pairs of copies; the others are gains over the baseline,
     paired by fold. The band holds 95 % of the mean differences between identical methods.
     """
     floors = [noise_floor(conditions, d, b, metric) for d, b in blocks_of(conditions)]
-    known = [floor for floor in floors if floor is not None]
-    if not known:
+    measured = [floor for floor in floors if floor is not None]
+    if not measured:
         raise ConfigError(NO_CONTROLS)
-    panels = [(floor, _gains(conditions, floor, baseline, optimizers)) for floor in known]
+    panels = [(floor, _gains(conditions, floor, baseline, optimizers)) for floor in measured]
     scale = metric_scale(metric)
     rows = [1 + len(gains) for _, gains in panels]
     with house_style():
@@ -85,7 +85,7 @@ def noise_figure(
 def _gains(
     conditions: Conditions, floor: NoiseFloor, baseline: str, optimizers: Sequence[str] | None
 ) -> list[tuple[str, list[float]]]:
-    """Return the paired fold differences of every optimizer that is no copy."""
+    """Return the paired fold differences of every optimizer that is not a control."""
     block = {
         o: c for (d, b, o), c in conditions.items() if (d, b) == (floor.dataset, floor.backbone)
     }
@@ -96,13 +96,13 @@ def _gains(
             f"Choose another with --baseline; here: {', '.join(block)}."
         )
     names = optimizers or [o for o, c in block.items() if not c.is_control and not c.role.varied]
-    found = []
+    gains = []
     for name in names:
         condition = block.get(name)
         if condition is not None and name != baseline and condition.has(floor.metric):
             _, ours, theirs = paired_fold_values(condition, base, floor.metric)
-            found.append((name, (ours - theirs).tolist()))
-    return found
+            gains.append((name, (ours - theirs).tolist()))
+    return gains
 
 
 def _strip(
@@ -111,7 +111,7 @@ def _strip(
     """Draw one dot per fold, spread over the row in the order of their values, and their mean."""
     if not values:
         return
-    # Van der Corput's sequence: neighbours in value lie apart in height, the same every time.
+    # Van der Corput's sequence gives neighbouring values different heights, reproducibly.
     heights = [_corput(i + 1) - 0.5 for i in range(len(values))]
     ordered = np.sort(np.asarray(values))
     axis.scatter(

@@ -1,4 +1,4 @@
-"""Figures of results: gain over the baseline, paired folds, mean ranks."""
+"""Draw results: gain over the baseline, paired folds, mean ranks."""
 
 import math
 from collections.abc import Sequence
@@ -41,15 +41,17 @@ def gain_figure(
     With one: the mean over folds and its 95 % interval.
     """
     names = [n for n in optimizers or main_optimizers(conditions) if n != baseline]
-    found = compare_all(conditions, [metric], optimizers=[*names, baseline], baseline=baseline)
-    names = [name for name in names if any(c.optimizer == name for c in found)]
-    datasets = list(dict.fromkeys(c.dataset for c in found))
-    several = len({c.backbone for c in found}) > 1
+    comparisons = compare_all(
+        conditions, [metric], optimizers=[*names, baseline], baseline=baseline
+    )
+    names = [name for name in names if any(c.optimizer == name for c in comparisons)]
+    datasets = list(dict.fromkeys(c.dataset for c in comparisons))
+    several = len({c.backbone for c in comparisons}) > 1
     with house_style():
         height = 12 + len(datasets) * (9 + 4.2 * len(names))
         figure, axes = new_figure(height, rows=len(datasets), sharex=True)
         for axis, dataset in zip(axes[:, 0], datasets, strict=True):
-            of_dataset = [c for c in found if c.dataset == dataset]
+            of_dataset = [c for c in comparisons if c.dataset == dataset]
             _noise_band(axis, of_dataset)
             axis.axvline(0, color="black", linewidth=0.7)
             for row, name in enumerate(names):
@@ -65,8 +67,8 @@ def gain_figure(
         label = f"{metric_label(metric)} gain over {optimizer_label(baseline)} ({unit})"
         axes[-1, 0].set_xlabel(plain(label))
         spread = "SD over backbones; dots: backbones" if several else "95 % interval over folds"
-        noise = "\ngrey band: noise floor" if any(c.floor is not None for c in found) else ""
-        hollow = "\nhollow: runs are missing" if not all(c.complete for c in found) else ""
+        noise = "\ngrey band: noise floor" if any(c.floor is not None for c in comparisons) else ""
+        hollow = "\nhollow: runs are missing" if not all(c.complete for c in comparisons) else ""
         figure.supxlabel(f"bars: {spread}{noise}{hollow}", fontsize=6, color="#444444")
     return figure
 
@@ -116,10 +118,10 @@ def folds_figure(
     condition, base = (conditions.get((dataset, backbone, name)) for name in (optimizer, baseline))
     rows = paired_folds(condition, base, metric) if condition and base else []
     if not rows:
-        there = ", ".join(f"{d}/{b}/{o}" for d, b, o in conditions)
+        present = ", ".join(f"{d}/{b}/{o}" for d, b, o in conditions)
         raise ConfigError(
             f"{optimizer} and {baseline} have no fold in common on {dataset}/{backbone}. "
-            f"Conditions here: {there}."
+            f"Conditions here: {present}."
         )
     with house_style():
         figure, axes = new_figure(22 + 2.7 * len(rows))
@@ -219,38 +221,38 @@ def rank_figure(ranks: Ranks) -> Any:
     return figure
 
 
-def _gain_row(axis: Any, row: int, name: str, found: list[Comparison], several: bool) -> None:
-    if not found:
+def _gain_row(axis: Any, row: int, name: str, comparisons: list[Comparison], several: bool) -> None:
+    if not comparisons:
         return
     color, marker = color_of(name, row), marker_of(name, row)
-    scale = metric_scale(found[0].metric)
-    gains = [scale * c.gain for c in found]
+    scale = metric_scale(comparisons[0].metric)
+    gains = [scale * c.gain for c in comparisons]
     mean, sd, _ = mean_sd(gains)
     if several:
         low, high = mean - sd, mean + sd
         axis.scatter(gains, [row + 0.26] * len(gains), s=3, color=color, alpha=0.7, linewidth=0)
     else:
-        low, high = (scale * end for end in found[0].interval)
+        low, high = (scale * end for end in comparisons[0].interval)
     if not math.isnan(low):
         axis.plot([low, high], [row, row], color=color, linewidth=1.3)
-    complete = all(c.complete for c in found)
+    complete = all(c.complete for c in comparisons)
     axis.plot(
         mean, row, marker=marker, markersize=4.2, color=color, markeredgewidth=0.9,
         markerfacecolor=color if complete else "white",
     )  # fmt: skip
 
 
-def _noise_band(axis: Any, found: list[Comparison]) -> None:
+def _noise_band(axis: Any, comparisons: list[Comparison]) -> None:
     """Shade the noise floor of the mean over the backbones."""
-    floors = {c.backbone: c.floor for c in found if c.floor is not None}
+    floors = {c.backbone: c.floor for c in comparisons if c.floor is not None}
     if floors:
-        scale = metric_scale(found[0].metric)
+        scale = metric_scale(comparisons[0].metric)
         bound = scale * math.sqrt(math.fsum(f * f for f in floors.values())) / len(floors)
         axis.axvspan(-bound, bound, color="#D9D9D9", linewidth=0, zorder=0)
 
 
 def _cliques(values: Sequence[float], difference: float) -> list[tuple[float, float]]:
-    """Return the widest spans of sorted ranks that no critical difference separates."""
+    """Return the widest ranges of sorted ranks within one critical difference."""
     spans: list[tuple[float, float]] = []
     for i, low in enumerate(values):
         close = [v for v in values[i:] if v - low < difference]

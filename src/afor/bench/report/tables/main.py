@@ -1,4 +1,4 @@
-"""The main table, as the paper prints it, and the comparisons behind its stars."""
+"""Build the main table, in the form of the paper's Table III, and the table of comparisons."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -57,16 +57,16 @@ def main_table(
     rows, records = [], []
     for dataset in datasets:
         rows.append(Row(_dataset_heading(conditions, dataset), heading=True))
-        places = {column: _places(conditions, dataset, *column, names) for column in columns}
+        ranks = {column: _top_two(conditions, dataset, *column, names) for column in columns}
         for name in names:
             texts = []
             for backbone, metric in columns:
                 condition = conditions.get((dataset, backbone, name))
                 comparison = comparisons.get((dataset, backbone, metric, name))
-                place = places[backbone, metric].get(name, 0)
-                texts.append(_result_cell(condition, metric, comparison, place))
+                rank = ranks[backbone, metric].get(name, 0)
+                texts.append(_result_cell(condition, metric, comparison, rank))
                 records.append(
-                    _record(dataset, backbone, name, metric, condition, comparison, place)
+                    _record(dataset, backbone, name, metric, condition, comparison, rank)
                 )
             if any(conditions.get((dataset, b, name)) for b in backbones):
                 rows.append(Row(optimizer_label(name), tuple(texts)))
@@ -130,21 +130,21 @@ def comparison_table(
     )
 
 
-def _places(
+def _top_two(
     conditions: Conditions, dataset: str, backbone: str, metric: str, names: Sequence[str]
 ) -> dict[str, int]:
-    """Return 1 for the best and 2 for the second of the complete conditions."""
+    """Return the ranks 1 and 2 of the best and second best complete conditions."""
     members = [
         conditions[dataset, backbone, n] for n in names if (dataset, backbone, n) in conditions
     ]
     means = {c.optimizer: c.summary(metric)[0] for c in members if c.complete and c.has(metric)}
     levels = sorted(set(means.values()), reverse=True)[:2]
-    # With a single method there is nothing to be better than.
+    # A single method is not marked as best.
     return {n: levels.index(m) + 1 for n, m in means.items() if m in levels and len(means) > 1}
 
 
 def _result_cell(
-    condition: Condition | None, metric: str, comparison: Comparison | None, place: int
+    condition: Condition | None, metric: str, comparison: Comparison | None, rank: int
 ) -> TableCell:
     if condition is None:
         return MISSING
@@ -152,8 +152,8 @@ def _result_cell(
         return TableCell("–", partial=partial(condition))
     return TableCell(
         condition_text(condition, metric),
-        best=place == 1,
-        second=place == 2,
+        best=rank == 1,
+        second=rank == 2,
         star=comparison is not None and comparison.significant,
         inside_noise=comparison is not None and comparison.inside_noise is True,
         partial=partial(condition),
@@ -168,7 +168,7 @@ def _record(
     metric: str,
     condition: Condition | None,
     comparison: Comparison | None,
-    place: int,
+    rank: int,
 ) -> Mapping[str, object] | None:
     if condition is None or not condition.has(metric):
         return None
@@ -183,7 +183,7 @@ def _record(
         "folds": n,
         "done": condition.done,
         "expected": condition.expected,
-        "place": place or None,
+        "place": rank or None,
         "gain": comparison.gain if comparison else None,
         "p_holm": comparison.p_holm if comparison else None,
         "significant": comparison.significant if comparison else None,
@@ -206,8 +206,8 @@ def _reference_rows(
             continue
         scale, (mean, sd, _) = metric_scale(metric), level.majority
         majority.append(TableCell(mean_sd_text(scale * mean, scale * sd)))
-        known = not math.isnan(level.adjusted_chance)
-        chance.append(TableCell(f"{scale * level.adjusted_chance:.2f}") if known else MISSING)
+        has_chance = not math.isnan(level.adjusted_chance)
+        chance.append(TableCell(f"{scale * level.adjusted_chance:.2f}") if has_chance else MISSING)
     return [
         Row("Majority class", tuple(majority), rule=True),
         Row("Chance (95 %)", tuple(chance)),
@@ -234,8 +234,8 @@ def _main_notes(
                 f"{dataset_label(dataset)}: n = {n} folds, smallest attainable p {p_text(best)}, "
                 f"after Holm {p_text(min(1.0, best * family))}.{verdict}"
             )
-        known = any(c.floor is not None for c in comparisons)
-        notes.append(NOISE_NOTE if known else NO_CONTROLS_NOTE)
+        has_floor = any(c.floor is not None for c in comparisons)
+        notes.append(NOISE_NOTE if has_floor else NO_CONTROLS_NOTE)
     return (*notes, *incomplete_note(conditions))
 
 
@@ -246,8 +246,8 @@ def _dataset_heading(conditions: Conditions, dataset: str) -> str:
         if d == dataset
         for run in c.runs.values()
     }
-    known = [str(count) for count in sorted(classes) if count > 1]
-    return dataset_label(dataset) + (f" ({'/'.join(known)} classes)" if known else "")
+    counts = [str(count) for count in sorted(classes) if count > 1]
+    return dataset_label(dataset) + (f" ({'/'.join(counts)} classes)" if counts else "")
 
 
 def _flat(comparison: Comparison) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""The paper's own tables, and ours beside them."""
+"""Build the paper's tables, and tables that compare our results with them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ Measured = Mapping[str, Mapping[str, float]]
 
 
 def published_table(table: TableName = "results") -> Table:
-    """Return Table III or IV as printed, its marks included."""
+    """Return Table III or IV as printed, with its marks."""
     results = published_results(table)
     columns = list(dict.fromkeys((b, m) for _, b, _, m in results))
     rows = []
@@ -135,7 +135,7 @@ def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_ME
 
 
 def _network_notes(backbones: Sequence[str]) -> list[str]:
-    """Say which family of networks the numbers of ours come from."""
+    """State which networks our numbers come from."""
     released: list[str] = []
     original: list[str] = []
     for name in dict.fromkeys(backbones):
@@ -153,7 +153,7 @@ def _network_notes(backbones: Sequence[str]) -> list[str]:
 
 
 def same_method_table() -> Table:
-    """Return the paper's two printings of one method beside the margin it claims."""
+    """Compare the paper's two results of one method with the gain it claims."""
     rows, records = [], []
     for row in same_method_twice():
         label = f"{dataset_label(row.dataset)}, {backbone_label(row.backbone)}"
@@ -187,7 +187,7 @@ def same_method_table() -> Table:
 
 
 def learning_rates_table(ours: Measured | None = None) -> Table:
-    """Return Table II; `ours` as {dataset: {backbone: rate}} stands in parentheses."""
+    """Return Table II with `ours`, {dataset: {backbone: rate}}, in parentheses."""
     section = published()["learning_rates"]
     rows = []
     for backbone in BACKBONE_LABELS:
@@ -219,7 +219,7 @@ def learning_rates_table(ours: Measured | None = None) -> Table:
 
 
 def paper_cost_table(ours: Measured | None = None) -> Table:
-    """Return Table VI; `ours` as {measure: {optimizer: value}} stands below the paper's rows."""
+    """Return Table VI with `ours`, {measure: {optimizer: value}}, below the paper's rows."""
     own = [name for row in (ours or {}).values() for name in row]
     names = list(dict.fromkeys([*PAPER_OPTIMIZERS, *own]))
     return measured_table(

@@ -1,4 +1,4 @@
-"""What several tables print alike: a condition's mean, its missing runs, the notes below."""
+"""Format what several tables share: means, missing runs, notes."""
 
 from afor.bench.report.tables.formats import TableCell
 from afor.bench.stats.groups import Condition, Conditions
@@ -16,7 +16,7 @@ NO_CONTROLS_NOTE = (
 
 
 def incomplete_note(conditions: Conditions) -> list[str]:
-    """Return what is missing and how tables show it, or nothing."""
+    """Return a note on missing runs, or nothing if all are finished."""
     sentence = incomplete_sentence(conditions)
     how = "Where a table shows them they are marked (done/expected), never starred, and not ranked."
     return [f"{sentence} {how}"] if sentence else []
@@ -32,12 +32,12 @@ def incomplete_sentence(conditions: Conditions) -> str:
 
 
 def partial(condition: Condition) -> str:
-    """Return done/expected of an incomplete condition, and nothing of a complete one."""
+    """Return done/expected of an incomplete condition; empty for a complete one."""
     return "" if condition.complete else f"{condition.done}/{condition.expected}"
 
 
 def condition_text(condition: Condition, metric: str) -> str:
-    """Return mean ± SD over folds, shares as percent."""
+    """Return mean ± SD over folds, in percent."""
     mean, sd, _ = condition.summary(metric)
     scale = metric_scale(metric)
     return mean_sd_text(scale * mean, scale * sd)

@@ -1,4 +1,4 @@
-"""The tables that stand beside the main one: ranks, noise floor, data sets."""
+"""Build the tables of ranks, noise floor and data sets."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def ranks_table(
     *,
     optimizers: Sequence[str] | None = None,
 ) -> Table:
-    """Return mean ranks over all blocks that are complete, best first."""
+    """Return mean ranks over all complete blocks, best first."""
     ranks = mean_ranks(conditions, metrics, optimizers)
     order = sorted(zip(ranks.mean_ranks, ranks.optimizers, strict=True))
     return Table(
@@ -108,7 +108,7 @@ def noise_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) 
 
 
 def datasets_table(conditions: Conditions) -> Table:
-    """Return what was tested on: folds, draws, subjects, windows, classes, majority class."""
+    """Return the data sets: classes, subjects, folds, draws, windows, majority class."""
     rows, records = [], []
     for dataset in dict.fromkeys(d for d, _, _ in conditions):
         runs = [

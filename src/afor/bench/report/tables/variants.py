@@ -1,4 +1,4 @@
-"""AFOR changed in one thing at a time: the ablation and the sensitivity table, with their noise."""
+"""Build the ablation and sensitivity tables: AFOR with one change at a time."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.paired_tests import sign_flip_p, two_sided_p
 from afor.bench.stats.sensitivity import LABELS, NOT_VARIED, default_of
 
-Place = tuple[str, str, str]  # dataset, backbone, metric: a column
+ColumnKey = tuple[str, str, str]  # dataset, backbone, metric
 Record = dict[str, object]
 
 
@@ -38,8 +38,8 @@ def ablation_table(
 ) -> Table:
     """Return the variants of one optimizer with their change against it, as Table IV.
 
-    Copies of the reference under other seeds stand below it: their change means nothing, and the
-    last row says how large such changes come out.
+    Controls of the reference are listed below it: their change is noise, and the last row gives
+    the noise floor.
     """
     variants = variants_of(conditions, reference)
     columns = _columns(conditions, metrics, reference)
@@ -53,9 +53,9 @@ def ablation_table(
     )
     rows, records = [], []
     for name in [reference, *copies, *variants]:
-        row, found = _row(conditions, columns, name, reference, optimizer_label(name))
+        row, row_records = _row(conditions, columns, name, reference, optimizer_label(name))
         rows.append(Row(row.label, row.cells, rule=name == variants[0]))
-        records += found
+        records += row_records
     return Table(
         name="ablation",
         title=f"Variants of {optimizer_label(reference)}: mean ± SD (change)",
@@ -69,15 +69,15 @@ def ablation_table(
 
 def sensitivity_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) -> Table:
     """Return the mean for every value of each varied setting, with its change from the default."""
-    found: dict[str, dict[float, str]] = {}
+    settings: dict[str, dict[float, str]] = {}
     for condition in conditions.values():
         if varied := condition.role.varied:
-            found.setdefault(varied[0], {})[varied[1]] = condition.optimizer
+            settings.setdefault(varied[0], {})[varied[1]] = condition.optimizer
     columns = _columns(conditions, metrics, "afor")
-    if not found or not columns:
+    if not settings or not columns:
         raise ConfigError(NOT_VARIED)
     rows, records = [], []
-    for setting, names in found.items():
+    for setting, names in settings.items():
         rows.append(Row(LABELS[setting], heading=True))
         default = default_of(setting)
         for value, name in sorted({**names, default: "afor"}.items()):
@@ -97,24 +97,24 @@ def sensitivity_table(conditions: Conditions, metrics: Sequence[str] = PAPER_MET
 
 
 def variants_of(conditions: Conditions, reference: str = "afor") -> list[str]:
-    """Return the optimizers here that differ from the reference in the settings alone."""
+    """Return the optimizers that differ from the reference in their settings alone."""
     names = dict.fromkeys(o for _, _, o in conditions)
     return [n for n in names if n in OPTIMIZERS and OPTIMIZERS[n].variant_of == reference]
 
 
-def _columns(conditions: Conditions, metrics: Sequence[str], reference: str) -> list[Place]:
+def _columns(conditions: Conditions, metrics: Sequence[str], reference: str) -> list[ColumnKey]:
     blocks = [(d, b) for d, b in blocks_of(conditions) if (d, b, reference) in conditions]
     return [(d, b, m) for d, b in blocks for m in metrics]
 
 
-def _headings(columns: Sequence[Place]) -> tuple[Column, ...]:
+def _headings(columns: Sequence[ColumnKey]) -> tuple[Column, ...]:
     return tuple(
         Column(metric_label(m), f"{dataset_label(d)}, {backbone_label(b)}") for d, b, m in columns
     )
 
 
 def _row(
-    conditions: Conditions, columns: Sequence[Place], name: str, reference: str, label: str
+    conditions: Conditions, columns: Sequence[ColumnKey], name: str, reference: str, label: str
 ) -> tuple[Row, list[Record]]:
     texts, records = [], []
     for dataset, backbone, metric in columns:
@@ -135,8 +135,8 @@ def _row(
     return Row(label, tuple(texts)), records
 
 
-def _noise_row(conditions: Conditions, columns: Sequence[Place]) -> list[Row]:
-    floors = [noise_floor(conditions, *place) for place in columns]
+def _noise_row(conditions: Conditions, columns: Sequence[ColumnKey]) -> list[Row]:
+    floors = [noise_floor(conditions, *column) for column in columns]
     if not any(floors):
         return []
     texts = [
@@ -146,9 +146,9 @@ def _noise_row(conditions: Conditions, columns: Sequence[Place]) -> list[Row]:
     return [Row("Noise floor (95 %)", tuple(texts), rule=True)]
 
 
-def _notes(conditions: Conditions, columns: Sequence[Place]) -> tuple[str, ...]:
-    known = any(noise_floor(conditions, *place) for place in columns)
-    return (NOISE_NOTE if known else NO_CONTROLS_NOTE, *incomplete_note(conditions))
+def _notes(conditions: Conditions, columns: Sequence[ColumnKey]) -> tuple[str, ...]:
+    has_floor = any(noise_floor(conditions, *column) for column in columns)
+    return (NOISE_NOTE if has_floor else NO_CONTROLS_NOTE, *incomplete_note(conditions))
 
 
 def _change(conditions: Conditions, condition: Condition, base: Condition, metric: str) -> Record:
