@@ -24,7 +24,8 @@ TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "file
 KERNEL = "from afor.native.binding import unavailable_reason as r; print(r() or 'native')"
 NOT_THE_OPTIMIZER = {  # files in tests/ about documents, studies and the command line
     "test_cli_page.py", "test_documentation.py", "test_documentation_studies.py", "test_imports.py",
-    "test_packaging.py", "test_partners.py", "test_studies.py", "test_versions.py",
+    "test_everywhere.py", "test_packaging.py", "test_partners.py", "test_studies.py",
+    "test_versions.py",
 }  # fmt: skip
 
 
@@ -42,8 +43,10 @@ class Result(NamedTuple):
 
 def test_files() -> list[str]:
     """Return the tests of the optimizer, relative to the repository."""
-    files = sorted((ROOT / "tests").glob("test_*.py"))
-    return [f"tests/{file.name}" for file in files if file.name not in NOT_THE_OPTIMIZER]
+    folders = [ROOT / "tests", *(ROOT / "tests" / name for name in ("native", "triton", "sharded"))]
+    files = sorted(file for folder in folders for file in folder.glob("test_*.py"))
+    chosen = [file for file in files if file.name not in NOT_THE_OPTIMIZER]
+    return [str(file.relative_to(ROOT)) for file in chosen]
 
 
 def make_environment(python: str, torch: str, folder: Path) -> Path:
