@@ -79,6 +79,6 @@ def implementation(request: pytest.FixtureRequest) -> dict[str, bool]:
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the controller work on vectors, as it does wherever floats would have to be fetched."""
-    from afor import functional
+    from afor import update
 
-    monkeypatch.setattr(functional, "FEW", 0)
+    monkeypatch.setattr(update, "FEW", 0)

@@ -4,12 +4,12 @@ import io
 import re
 
 import pytest
-from afor.bench.store.export import to_csv as rows_csv
 
 from afor.bench.common.csv_cells import escape_cell, unescape_cell
 from afor.bench.report.tables.formats import Table, to_csv
 from afor.bench.stats.groups import collect_cells
 from afor.bench.store.files import read_csv, results_csv
+from afor.bench.store.files import to_csv as rows_csv
 from afor.bench.store.results import RunResult
 
 HOSTILE = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "a\r=1", "'=1", "''@x"]

@@ -3,13 +3,13 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from afor.bench.store.export import export_rows
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.execution.status import status_of
 from afor.bench.store.database import open_store
+from afor.bench.store.files import export_rows
 from afor.bench.store.repair import repair
 
 FIRST_SCHEMA = """
