@@ -50,6 +50,45 @@ def _heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _toml(value: object) -> str:
+    """Return a value as TOML, tables in one line."""
+    match value:
+        case dict():
+            return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+        case list() | tuple():
+            return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value)
+
+
+@pytest.fixture(scope="session")
+def small_study():
+    """Return a function that gives the TOML of a study of seconds, with the keys named changed.
+
+    Keys of `[training]`, `[protocol]`, the data set and its options are given as dictionaries;
+    None leaves a key out.
+    """
+
+    def text(*, training=None, protocol=None, dataset=None, options=None, **top) -> str:
+        synthetic = {"n_subjects": 4, "trials": 8, "rate_hz": 64.0}
+        tables = {
+            "": {
+                "name": "tiny", "backbones": ["eegnet"], "optimizers": ["adamw", "afor"], **top,
+            },
+            "[training]": {"max_epochs": 2, "batch_size": 32, **(training or {})},
+            "[protocol]": {"draws": 1, **(protocol or {})},
+            "[[datasets]]": {
+                "name": "synthetic", **(dataset or {}), "options": {**synthetic, **(options or {})},
+            },
+        }  # fmt: skip
+        lines = []
+        for heading, table in tables.items():
+            kept = {key: value for key, value in table.items() if value is not None}
+            lines += [heading, *(f"{key} = {_toml(value)}" for key, value in kept.items())]
+        return "\n".join(lines) + "\n"
+
+    return text
+
+
 class InlineEngine:
     """An engine without processes, for tests of what comes after the training."""
 
@@ -57,6 +96,11 @@ class InlineEngine:
         for job in jobs:
             yield Started(job.key, "here")
             yield Ended(job.key, execute(job.key, job.spec, sources[job.dataset]))
+
+
+@pytest.fixture(scope="session")
+def inline_engine():
+    return InlineEngine()
 
 
 class TinyStudy:
@@ -179,15 +223,16 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
 
 
 @pytest.fixture(scope="session")
-def tiny_cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("tiny-cache")
+def window_cache(tmp_path_factory):
+    """Give a cache of windows for all tests that do not look into it."""
+    return tmp_path_factory.mktemp("windows")
 
 
 @pytest.fixture
-def tiny(tmp_path, tiny_cache, monkeypatch):
-    monkeypatch.setenv("AFOR_CACHE", str(tiny_cache))
+def tiny(tmp_path, window_cache, monkeypatch):
+    monkeypatch.setenv("AFOR_CACHE", str(window_cache))
     monkeypatch.syspath_prepend(str(FAULTS))
-    study = TinyStudy(tmp_path, tiny_cache)
+    study = TinyStudy(tmp_path, window_cache)
     for name in ("PYTHONPATH", "TINY_LOG"):  # for workers that a test starts from this process
         monkeypatch.setenv(name, study.environment[name])
     return study
@@ -234,30 +279,8 @@ def kill():
     return end
 
 
-LANDSCAPE_STUDY = """
-name = "paths"
-backbones = ["eegnet"]
-[training]
-max_epochs = 3
-batch_size = 32
-[protocol]
-draws = 1
-[[datasets]]
-name = "synthetic"
-options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
-[[optimizers]]
-name = "adam"
-[[optimizers]]
-name = "adam_seed_1"
-use = "adam"
-seed = 1
-[[optimizers]]
-name = "afor"
-"""
-
-
 @pytest.fixture(scope="session")
-def trained_paths(tmp_path_factory):
+def trained_paths(tmp_path_factory, small_study):
     """Give a study of seconds, its file, its runs of Adam and AFOR, and their trajectories."""
     from types import SimpleNamespace
 
@@ -266,7 +289,9 @@ def trained_paths(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("paths")
     file = folder / "paths.toml"
-    file.write_text(LANDSCAPE_STUDY)
+    twin = {"name": "adam_seed_1", "use": "adam", "seed": 1}
+    optimizers = ["adam", twin, "afor"]
+    file.write_text(small_study(name="paths", optimizers=optimizers, training={"max_epochs": 3}))
     study, cache = load_study(str(file)), folder / "cache"
     runs = [find_run(study, optimizer=name, cache_dir=cache) for name in ("adam", "afor")]
     return SimpleNamespace(
@@ -309,24 +334,19 @@ def bowl():
 
 
 @pytest.fixture
-def real_study(tiny):
+def real_study(tiny, small_study):
     """Write a study that trains a small EEGNet, six runs of two epochs, instead of the tiny one."""
 
     def write():
-        tiny.file.write_text("""
-name = "real"
-backbones = ["eegnet"]
-optimizers = ["adam", "sophia", "afor"]
-[training]
-max_epochs = 2
-batch_size = 8
-[protocol]
-draws = 1
-only_folds = [0, 1]
-[[datasets]]
-name = "synthetic"
-options = { n_subjects = 3, trials = 6, rate_hz = 64.0, channels = ["C3", "Cz", "C4"] }
-""")
+        tiny.file.write_text(
+            small_study(
+                name="real",
+                optimizers=["adam", "sophia", "afor"],
+                training={"batch_size": 8},
+                protocol={"only_folds": [0, 1]},
+                options={"n_subjects": 3, "trials": 6, "channels": ["C3", "Cz", "C4"]},
+            )
+        )
 
     return write
 
