@@ -262,8 +262,13 @@ def change_spec(path, change, key=None, number=0):
         fields = json.loads(encode(store.run(old)))
         change(fields["spec"])
         fields["key"] = key(fields["spec"]) if key else old
-        store._connection.execute("DELETE FROM runs WHERE key = ?", (old,))
-        store._connection.execute("UPDATE cells SET key = ? WHERE key = ?", (fields["key"], old))
+        ((name, toml),) = store.studies().items()
+        rows = [
+            tuple(fields["key"] if value == old else value for value in row)
+            for row in store.raw_cells(name)
+        ]
+        store._delete_runs([old])
+        store.replace_study(name, toml, rows)
         store.add(json.dumps(fields, separators=(",", ":")).encode())
     return fields["key"]
 

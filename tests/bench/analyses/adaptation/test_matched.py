@@ -102,7 +102,7 @@ def test_a_matched_study_in_the_store_is_never_its_own_origin(store_of) -> None:
         made = matched_study(store)
         afor = [cell for cell in store.raw_cells("tiny") if cell[4] == "afor"]
         rows = [(made.study.name, *row[1:]) for row in afor]
-        store._replace_study(made.study.name, made.toml, rows)
+        store.replace_study(made.study.name, made.toml, rows)
         assert matched_study(store).toml == made.toml
 
 
