@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import psutil
@@ -25,6 +26,8 @@ from afor.bench.study.schema import load_study, study_text
 from afor.bench.training.execute import execute
 
 FAULTS = Path(__file__).parent / "faults"  # where the trainer of milliseconds lies
+# The package that is tested, also in other processes and folders.
+WORKER_PATH = os.pathsep.join([str(FAULTS), str(Path(afor.bench.__file__).parents[2])])
 DRIVER = [sys.executable, "-c", "from afor.bench.cli.app import main; main()"]
 
 
@@ -137,11 +140,9 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
 
     @property
     def environment(self):
-        package = Path(afor.bench.__file__).parents[2]  # the one that is tested, also elsewhere
-        path = os.pathsep.join([str(FAULTS), str(package)])
         return {
             **os.environ,
-            "PYTHONPATH": path,
+            "PYTHONPATH": WORKER_PATH,
             "AFOR_CACHE": str(self.cache),
             "TINY_LOG": str(self.log),
         }
@@ -282,8 +283,6 @@ def kill():
 @pytest.fixture(scope="session")
 def trained_paths(tmp_path_factory, small_study):
     """Give a study of seconds, its file, its runs of Adam and AFOR, and their trajectories."""
-    from types import SimpleNamespace
-
     from afor.bench.analyses.landscape.trajectories import record_trajectory
     from afor.bench.analyses.replay import find_run
 
@@ -351,14 +350,14 @@ def real_study(tiny, small_study):
     return write
 
 
-@pytest.fixture
-def cluster(tiny, tmp_path):
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
     """Start a real scheduler and two real workers, in other processes and another folder."""
-    folder = tmp_path / "cluster"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("cluster")
     address_file = folder / "scheduler.json"
     environment = {
-        **tiny.environment,
+        **os.environ,
+        "PYTHONPATH": WORKER_PATH,
         "AFOR_CACHE": str(folder / "cache"),
         "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
     }
@@ -385,7 +384,7 @@ def cluster(tiny, tmp_path):
             [*python, "worker", address, *quiet, *workers], stdout=log, stderr=log, **common
         )
     )
-    yield address
+    yield SimpleNamespace(address=address, folder=folder)
     for process in reversed(started):  # with the nannies and workers of its group
         os.killpg(process.pid, signal.SIGTERM)
     for process in reversed(started):

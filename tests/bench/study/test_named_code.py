@@ -148,7 +148,7 @@ def test_a_cluster_finds_a_module_beside_the_study_file(tiny, cluster, monkeypat
     tiny.file.write_text(
         tiny.file.read_text().replace("tiny_trainer:train", "cluster_trainer:train")
     )
-    summary = tiny.run_here(engine=DaskEngine(cluster))
+    summary = tiny.run_here(engine=DaskEngine(cluster.address))
     assert (summary.done, summary.failed) == (6, 0)
     assert marks(tiny.folder) == []
 
