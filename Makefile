@@ -52,6 +52,7 @@ test-everywhere: $(VENV)/.ready-dev
 check: $(VENV)/.ready-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/codespell
 	@$(BIN)/mypy
 
 bench: $(VENV)/.ready-dev

@@ -65,7 +65,10 @@ def assert_printed_results(page: Path) -> int:
     ):
         if not Path(command.split()[-1]).exists() or "Incomplete" in printed:
             continue
-        result = CliRunner().invoke(app, command.split(), catch_exceptions=False)
+        # The pages were printed on a terminal of 100 columns.
+        result = CliRunner(env={"COLUMNS": "100"}).invoke(
+            app, command.split(), catch_exceptions=False
+        )
         rows, expected = rows_of(result.stdout), rows_of(printed)
         assert [name for name, _ in rows] == [name for name, _ in expected]
         for (name, numbers), (_, on_page) in zip(rows, expected, strict=True):

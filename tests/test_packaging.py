@@ -51,8 +51,9 @@ for options in ({{}}, {{"foreach": False, "fused": False}}):
     afor.AFOR([p], **options).step()
     assert (p < 1).all()
 folder = Path(afor.__file__).parent
-for name in ("kernel.c", "kernel_body.h", "py.typed", "bench/presets/smoke.toml"):
+for name in ("native/kernel.c", "native/kernel_body.h", "native/kernel_set.h", "py.typed"):
     assert (folder / name).exists(), name
+assert (folder / "bench" / "study" / "presets" / "smoke.toml").exists()
 print(afor.__version__)
 """
 

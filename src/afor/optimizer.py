@@ -25,7 +25,7 @@ from afor.sharded.step import (
     sharding_in_use,
     split_sharded,
 )
-from afor.state_check import find_misfit, find_misplaced, parameter_name
+from afor.state_check import find_misfit, find_misplaced, fits, parameter_name
 from afor.torch_private import (
     UNKNOWN_HOOKS,
     check_graph_capture,
@@ -212,7 +212,8 @@ class AFOR(Optimizer):
             state = self.state[p]
             if not state:
                 self._init_state(p, state, group)
-            self._check_state(group, position, p, state)
+            if not fits(p, p.grad, state):
+                self._check_state(group, position, p, state)
             params.append(p)
             grads.append(p.grad)
             exp_avgs.append(state["exp_avg"])

@@ -15,6 +15,26 @@ from afor.control import FIELDS
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 _CONTROL_SHAPE = torch.Size([len(FIELDS)])
+_STEP_SHAPE = torch.Size()
+
+
+def fits(p: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
+    """Return True if all shapes and the dtype of the step count are right.
+
+    The quick check of every step. When it fails, `find_misfit` says what is wrong, if anything is.
+    """
+    try:
+        shape = p.shape
+        return (
+            state["exp_avg"].shape == shape
+            and state["exp_avg_sq"].shape == shape
+            and grad.shape == shape
+            and state["control"].shape == _CONTROL_SHAPE
+            and state["step"].shape == _STEP_SHAPE
+            and state["step"].dtype == torch.float32
+        )
+    except (KeyError, AttributeError):
+        return False
 
 
 def find_misfit(p: Tensor, state: dict[str, Any], grad: Tensor | None = None) -> str | None:
@@ -84,6 +104,17 @@ def find_bad_value(state: dict[str, Any]) -> str | None:
     if not bool(torch.isfinite(state["control"]).all()):
         return "control holds a number that is not finite"
     return None
+
+
+def is_inside_storage(tensor: Tensor) -> bool:
+    """Return True if the storage of a dense tensor has room for all of its elements."""
+    if tensor.numel() == 0:
+        return True
+    last = sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    end = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    return end <= tensor.untyped_storage().nbytes()
 
 
 def parameter_name(group: dict[str, Any], position: int, number: int) -> str:

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from afor import AFOR
-from afor.native import binding as fused
+from afor.native import binding
 
 GUARD = 64  # elements on each side of a tensor
 SENTINEL = 123.25
@@ -235,9 +235,9 @@ def main():
     dicts, lives = int(sys.argv[1]), int(sys.argv[2])
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     if len(sys.argv) > 4:  # a kernel that was built in another way
-        library = fused._bind(ctypes.CDLL(sys.argv[4]))
-        fused._library = lambda: library
-    assert fused.unavailable_reason() is None, fused.unavailable_reason()
+        library = binding._bind(ctypes.CDLL(sys.argv[4]))
+        binding._library = lambda: library
+    assert binding.unavailable_reason() is None, binding.unavailable_reason()
     torch.set_num_threads(2)
     counts: dict[str, int] = {}
     for case in range(dicts + lives):

@@ -320,6 +320,24 @@ def test_state_on_another_device_is_refused() -> None:
         triton_afor(*group.lists(_random([(3,)])), settings=s, lr=0.01, weight_decay=0.0)
 
 
+@pytest.mark.parametrize("column", ["params", "exp_avgs", "exp_avg_sqs", "controls", "steps"])
+def test_a_tensor_that_does_not_fit_is_refused(column: str) -> None:
+    s = ControlSettings()
+    group = Group.of(_random([(300,)]), s)
+    getattr(group, column)[0] = torch.zeros(5)
+    with pytest.raises(RuntimeError, match=r"fused AFOR: .* has shape"):
+        triton_afor(*group.lists(_random([(300,)])), settings=s, lr=0.01, weight_decay=0.0)
+
+
+def test_a_storage_that_was_cut_short_is_refused() -> None:
+    s = ControlSettings()
+    group = Group.of(_random([(300,)]), s)
+    group.exp_avgs[0].untyped_storage().resize_(4)
+    with pytest.raises(RuntimeError, match="`exp_avg` is larger than its storage"):
+        triton_afor(*group.lists(_random([(300,)])), settings=s, lr=0.01, weight_decay=0.0)
+    group.exp_avgs[0].untyped_storage().resize_(1200)
+
+
 @triton.jit
 def _gather_kernel(partials, out, pieces):
     tl.store(out, triton_kernels._gather(partials, 3, pieces, 0))

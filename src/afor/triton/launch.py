@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from afor.control import ControlSettings
+from afor.state_check import find_misfit, is_inside_storage
 
 MIN_PIECE = 8192  # elements of one program, at least
 MAX_PIECES = 512  # programs of one tensor: each reads the partial sums of all of them
@@ -98,6 +99,18 @@ def _entry(given: _Entry, copies: list[tuple[Tensor, Tensor]]) -> _Entry:
                 f"fused AFOR: `{name}` is on {tensor.device}, its parameter on "
                 f"{given.param.device}; move the optimizer's state to the parameter's device"
             )
+        if not is_inside_storage(tensor):
+            raise RuntimeError(
+                f"fused AFOR: `{name}` is larger than its storage, which was resized; give the "
+                "tensor a storage of its own (tensor.clone())"
+            )
+    param, grad, exp_avg, exp_avg_sq, control, step = given
+    state = {"exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq, "control": control, "step": step}
+    misfit = find_misfit(param, state, grad)
+    if misfit is not None:
+        raise RuntimeError(f"fused AFOR: {misfit}; restore parameter, gradient and state")
+    if not control.is_contiguous():
+        raise RuntimeError("fused AFOR: control is not contiguous; use control.contiguous()")
     given = given._replace(grad=given.grad.resolve_conj())
     shaped = [torch.view_as_real(t.detach()) if t.is_complex() else t.detach() for t in given[:4]]
     if not _is_one_order(shaped):

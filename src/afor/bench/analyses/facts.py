@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from afor import reference
+from afor.bench.common.seeding import isolated
 
 # Defaults of the method, Sec. III.
 LOW, HIGH = 0.99, 0.999  # the bounds of beta2
@@ -42,8 +43,7 @@ def nsal_dgat_fact(seeds: int = 200) -> Fact:
     def nan_share(channels: int, *, keep_a_unit: bool = False) -> float:
         found = 0
         for seed in range(seeds):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
+            with isolated(seed, torch.device("cpu")):
                 adjacency = PublishedAdjacency(channels, repair=keep_a_unit)
             adjacency.repair = False  # with a unit, but without the self-loops
             with torch.no_grad():

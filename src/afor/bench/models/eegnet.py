@@ -9,7 +9,14 @@ from torch.nn import functional as F
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.layers.spatial_first import spatial_first_block
 from afor.bench.models.layers.toeplitz import same_filter, same_padding
-from afor.bench.models.settings import Dropout, Filters, FilterSamples, check_choice
+from afor.bench.models.settings import (
+    Dropout,
+    Epsilon,
+    Filters,
+    FilterSamples,
+    Momentum,
+    check_choice,
+)
 
 EEGNetForm = Literal["auto", "fast", "plain"]
 
@@ -62,8 +69,8 @@ class EEGNet(nn.Module):
         max_norm: bool = True,
         form: EEGNetForm = "auto",
         # Paper (Lawhern): the Keras defaults; momentum 0.99 there is 0.01 in torch's convention.
-        norm_momentum: float = 0.01,
-        norm_eps: float = 1e-3,
+        norm_momentum: Momentum = 0.01,
+        norm_eps: Epsilon = 1e-3,
     ) -> None:
         super().__init__()
         shape.require("EEGNet", samples=_FIRST_POOL * _SECOND_POOL)

@@ -12,6 +12,8 @@ Form = Literal["fast", "plain"]
 
 # The annotations of a backbone's parameters say what a study may set them to.
 Dropout = Annotated[float, Field(ge=0, lt=1)]
+Momentum = Annotated[float, Field(gt=0, le=1)]
+Epsilon = Annotated[float, Field(gt=0, le=1)]
 Filters = Annotated[int, Field(ge=1, le=1024)]
 FilterSamples = Annotated[int, Field(ge=1, le=65_536)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]

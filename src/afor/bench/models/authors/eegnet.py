@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from afor.bench.models.eegnet import EEGNet, EEGNetForm
 from afor.bench.models.input_shape import InputShape
+from afor.bench.models.settings import Dropout, Epsilon, Momentum
 
 _LARGEST_SPATIAL_WEIGHT = 1.0
 
@@ -34,9 +35,9 @@ class EEGNetAuthors(EEGNet):
         self,
         shape: InputShape,
         *,
-        dropout: float = 0.5,
-        norm_momentum: float = 0.1,
-        norm_eps: float = 1e-5,
+        dropout: Dropout = 0.5,
+        norm_momentum: Momentum = 0.1,
+        norm_eps: Epsilon = 1e-5,
         form: EEGNetForm = "auto",
     ) -> None:
         super().__init__(
