@@ -106,6 +106,12 @@ def inline_engine():
     return InlineEngine()
 
 
+@pytest.fixture
+def train_here(monkeypatch):
+    """Let commands train in this process, for tests in which the workers are not at stake."""
+    monkeypatch.setattr(LocalEngine, "run", InlineEngine.run)
+
+
 class TinyStudy:
     """A study with a trainer of milliseconds, its files and the processes that run it."""
 
