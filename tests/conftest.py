@@ -1,6 +1,7 @@
 """Fixtures for all tests."""
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,30 +11,28 @@ settings.register_profile("afor", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("afor")
 
 
-# Files whose outcome could depend on the machine: on the kernels that ATen, oneDNN and MKL choose
-# for the processor, on the number of threads, on a compiler, on folders that can be written.
-MACHINE = frozenset({
+# Files and folders of tests whose outcome could depend on the machine: on the kernels that ATen,
+# oneDNN and MKL choose for the processor, on the number of threads, on a compiler, on folders that
+# can be written. Paths are relative to this folder.
+MACHINE = (
     # The optimizer: every implementation against the equations.
-    "test_checkpoint", "test_contract_compile", "test_contract_differentiable",
-    "test_contract_dtypes", "test_contract_scaler", "test_contract_schedulers",
-    "test_contract_tensors", "test_contract_training", "test_control", "test_functional",
-    "test_fused", "test_kernel", "test_monitor", "test_operators", "test_optimizer",
-    "test_properties", "test_reference", "test_released",
+    "native", "test_checkpoint.py", "test_contract_compile.py",
+    "test_contract_differentiable.py", "test_contract_dtypes.py", "test_contract_scaler.py",
+    "test_contract_schedulers.py", "test_contract_tensors.py", "test_contract_training.py",
+    "test_control.py", "test_monitor.py", "test_operators.py", "test_optimizer.py",
+    "test_properties.py", "test_reference.py", "test_released.py", "test_update.py",
     # Networks, optimizers and training of the benchmark.
-    "test_acrnn", "test_adamp", "test_batches", "test_build", "test_eegnet",
-    "test_every_backbone", "test_features", "test_hslt", "test_mars", "test_metrics",
-    "test_nsal_dgat", "test_numerics", "test_per_tensor", "test_precision", "test_seeds",
-    "test_sophia", "test_spatial_first", "test_stacked", "test_toeplitz", "test_tokens",
-    "test_traces", "test_train",
+    "bench/models", "bench/optimizers", "bench/training", "bench/test_numerics.py",
+    "bench/common/test_seeding.py",
     # Signals and analyses.
-    "test_blocks", "test_landscape", "test_loss_grid", "test_loss_surface", "test_memory",
-    "test_memory_weights", "test_plane", "test_preprocess", "test_replay", "test_shift",
-    "test_step_log", "test_synthetic", "test_theory_run", "test_theory_toy",
-    "test_trajectories", "test_windows",
+    "bench/data/datasets/test_synthetic.py", "bench/data/test_loading.py",
+    "bench/data/test_preprocessing.py", "bench/analyses/adaptation", "bench/analyses/landscape",
+    "bench/analyses/test_replay.py", "bench/analyses/test_step_log.py", "bench/analyses/theory",
     # What is printed and written: examples, dates, folders, the cache.
-    "test_data", "test_doctests", "test_documentation", "test_documentation_studies",
-    "test_doctor", "test_places", "test_trial_cache", "test_verify",
-})  # fmt: skip
+    "bench/cli/analyses", "bench/cli/test_data.py", "bench/common/test_doctor.py",
+    "bench/data/test_cache.py", "bench/execution/test_verify.py", "bench/store/test_locations.py",
+    "test_doctests.py", "test_documentation.py", "test_documentation_studies.py",
+)  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,8 +46,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         random.Random(seed).shuffle(items)  # the same order in every process of xdist
     long = pytest.mark.skip(reason="long version; run with `make test-slow`")
     with_long = "slow" in (config.option.markexpr or "")
+    tests = Path(__file__).parent
     for item in items:
-        if item.path.stem in MACHINE:
+        if any(item.path.is_relative_to(tests / name) for name in MACHINE):
             item.add_marker("machine")
         if "slow" in item.keywords and not with_long:
             item.add_marker(long)

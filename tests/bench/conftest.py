@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import psutil
@@ -25,6 +26,8 @@ from afor.bench.study.schema import load_study, study_text
 from afor.bench.training.execute import execute
 
 FAULTS = Path(__file__).parent / "faults"  # where the trainer of milliseconds lies
+# The package that is tested, also in other processes and folders.
+WORKER_PATH = os.pathsep.join([str(FAULTS), str(Path(afor.bench.__file__).parents[2])])
 DRIVER = [sys.executable, "-c", "from afor.bench.cli.app import main; main()"]
 
 
@@ -50,6 +53,45 @@ def _heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _toml(value: object) -> str:
+    """Return a value as TOML, tables in one line."""
+    match value:
+        case dict():
+            return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+        case list() | tuple():
+            return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value)
+
+
+@pytest.fixture(scope="session")
+def small_study():
+    """Return a function that gives the TOML of a study of seconds, with the keys named changed.
+
+    Keys of `[training]`, `[protocol]`, the data set and its options are given as dictionaries;
+    None leaves a key out.
+    """
+
+    def text(*, training=None, protocol=None, dataset=None, options=None, **top) -> str:
+        synthetic = {"n_subjects": 4, "trials": 8, "rate_hz": 64.0}
+        tables = {
+            "": {
+                "name": "tiny", "backbones": ["eegnet"], "optimizers": ["adamw", "afor"], **top,
+            },
+            "[training]": {"max_epochs": 2, "batch_size": 32, **(training or {})},
+            "[protocol]": {"draws": 1, **(protocol or {})},
+            "[[datasets]]": {
+                "name": "synthetic", **(dataset or {}), "options": {**synthetic, **(options or {})},
+            },
+        }  # fmt: skip
+        lines = []
+        for heading, table in tables.items():
+            kept = {key: value for key, value in table.items() if value is not None}
+            lines += [heading, *(f"{key} = {_toml(value)}" for key, value in kept.items())]
+        return "\n".join(lines) + "\n"
+
+    return text
+
+
 class InlineEngine:
     """An engine without processes, for tests of what comes after the training."""
 
@@ -57,6 +99,17 @@ class InlineEngine:
         for job in jobs:
             yield Started(job.key, "here")
             yield Ended(job.key, execute(job.key, job.spec, sources[job.dataset]))
+
+
+@pytest.fixture(scope="session")
+def inline_engine():
+    return InlineEngine()
+
+
+@pytest.fixture
+def train_here(monkeypatch):
+    """Let commands train in this process, for tests in which the workers are not at stake."""
+    monkeypatch.setattr(LocalEngine, "run", InlineEngine.run)
 
 
 class TinyStudy:
@@ -93,11 +146,9 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
 
     @property
     def environment(self):
-        package = Path(afor.bench.__file__).parents[2]  # the one that is tested, also elsewhere
-        path = os.pathsep.join([str(FAULTS), str(package)])
         return {
             **os.environ,
-            "PYTHONPATH": path,
+            "PYTHONPATH": WORKER_PATH,
             "AFOR_CACHE": str(self.cache),
             "TINY_LOG": str(self.log),
         }
@@ -179,15 +230,16 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
 
 
 @pytest.fixture(scope="session")
-def tiny_cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("tiny-cache")
+def window_cache(tmp_path_factory):
+    """Give a cache of windows for all tests that do not look into it."""
+    return tmp_path_factory.mktemp("windows")
 
 
 @pytest.fixture
-def tiny(tmp_path, tiny_cache, monkeypatch):
-    monkeypatch.setenv("AFOR_CACHE", str(tiny_cache))
+def tiny(tmp_path, window_cache, monkeypatch):
+    monkeypatch.setenv("AFOR_CACHE", str(window_cache))
     monkeypatch.syspath_prepend(str(FAULTS))
-    study = TinyStudy(tmp_path, tiny_cache)
+    study = TinyStudy(tmp_path, window_cache)
     for name in ("PYTHONPATH", "TINY_LOG"):  # for workers that a test starts from this process
         monkeypatch.setenv(name, study.environment[name])
     return study
@@ -234,39 +286,17 @@ def kill():
     return end
 
 
-LANDSCAPE_STUDY = """
-name = "paths"
-backbones = ["eegnet"]
-[training]
-max_epochs = 3
-batch_size = 32
-[protocol]
-draws = 1
-[[datasets]]
-name = "synthetic"
-options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
-[[optimizers]]
-name = "adam"
-[[optimizers]]
-name = "adam_seed_1"
-use = "adam"
-seed = 1
-[[optimizers]]
-name = "afor"
-"""
-
-
 @pytest.fixture(scope="session")
-def trained_paths(tmp_path_factory):
+def trained_paths(tmp_path_factory, small_study):
     """Give a study of seconds, its file, its runs of Adam and AFOR, and their trajectories."""
-    from types import SimpleNamespace
-
     from afor.bench.analyses.landscape.trajectories import record_trajectory
     from afor.bench.analyses.replay import find_run
 
     folder = tmp_path_factory.mktemp("paths")
     file = folder / "paths.toml"
-    file.write_text(LANDSCAPE_STUDY)
+    twin = {"name": "adam_seed_1", "use": "adam", "seed": 1}
+    optimizers = ["adam", twin, "afor"]
+    file.write_text(small_study(name="paths", optimizers=optimizers, training={"max_epochs": 3}))
     study, cache = load_study(str(file)), folder / "cache"
     runs = [find_run(study, optimizer=name, cache_dir=cache) for name in ("adam", "afor")]
     return SimpleNamespace(
@@ -309,36 +339,31 @@ def bowl():
 
 
 @pytest.fixture
-def real_study(tiny):
+def real_study(tiny, small_study):
     """Write a study that trains a small EEGNet, six runs of two epochs, instead of the tiny one."""
 
     def write():
-        tiny.file.write_text("""
-name = "real"
-backbones = ["eegnet"]
-optimizers = ["adam", "sophia", "afor"]
-[training]
-max_epochs = 2
-batch_size = 8
-[protocol]
-draws = 1
-only_folds = [0, 1]
-[[datasets]]
-name = "synthetic"
-options = { n_subjects = 3, trials = 6, rate_hz = 64.0, channels = ["C3", "Cz", "C4"] }
-""")
+        tiny.file.write_text(
+            small_study(
+                name="real",
+                optimizers=["adam", "sophia", "afor"],
+                training={"batch_size": 8},
+                protocol={"only_folds": [0, 1]},
+                options={"n_subjects": 3, "trials": 6, "channels": ["C3", "Cz", "C4"]},
+            )
+        )
 
     return write
 
 
-@pytest.fixture
-def cluster(tiny, tmp_path):
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
     """Start a real scheduler and two real workers, in other processes and another folder."""
-    folder = tmp_path / "cluster"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("cluster")
     address_file = folder / "scheduler.json"
     environment = {
-        **tiny.environment,
+        **os.environ,
+        "PYTHONPATH": WORKER_PATH,
         "AFOR_CACHE": str(folder / "cache"),
         "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
     }
@@ -365,7 +390,7 @@ def cluster(tiny, tmp_path):
             [*python, "worker", address, *quiet, *workers], stdout=log, stderr=log, **common
         )
     )
-    yield address
+    yield SimpleNamespace(address=address, folder=folder)
     for process in reversed(started):  # with the nannies and workers of its group
         os.killpg(process.pid, signal.SIGTERM)
     for process in reversed(started):

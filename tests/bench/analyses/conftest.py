@@ -9,25 +9,21 @@ from afor.bench.store.database import open_or_create
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import parse_study
 from afor.bench.training.metrics import Metrics
-from afor.bench.training.record import FinishedRun, RunRecord, encode
+from afor.bench.training.record import Epoch, FinishedRun, RunRecord, encode
 
+EPOCH = Epoch(0.7, 0.7, 0.5, 0.1, 0.1)
 METRICS = Metrics(4, 0.5, 0.5, 0.5, 0.5, 0.0, ((1, 1), (1, 1)))
 
 
 def make_record(beta2_by_tensor, steps=10) -> RunRecord:
     return RunRecord(
-        "done", "", (), 0, METRICS, METRICS, (2, 2), 4, steps, {}, "cpu", 0.1, beta2_by_tensor
+        "done", "", (EPOCH,), 0, METRICS, METRICS, (2, 2), 4, steps, {}, "cpu", 0.1, beta2_by_tensor
     )
 
 
 @pytest.fixture
 def record_of():
     return make_record
-
-
-@pytest.fixture(scope="session")
-def window_cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("windows")
 
 
 @pytest.fixture

@@ -5,24 +5,10 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.study.schema import parse_study
 from afor.bench.training.execute import train_run
 
-STUDY = """
-name = "tiny"
-backbones = ["eegnet"]
-optimizers = ["adamw", "afor"]
-[training]
-max_epochs = 2
-batch_size = 32
-[protocol]
-draws = 2
-[[datasets]]
-name = "synthetic"
-options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
-"""
-
 
 @pytest.fixture
-def study():
-    return parse_study(STUDY)
+def study(small_study):
+    return parse_study(small_study(protocol={"draws": 2}))
 
 
 def test_a_watched_run_gives_the_numbers_of_the_study(study, tmp_path) -> None:

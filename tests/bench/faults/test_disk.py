@@ -22,7 +22,7 @@ def test_a_full_disk_is_a_clean_error_and_the_study_goes_on_after(tiny):
     finished = tiny.finished()
     assert 0 < len(finished) < 40
     seen = len(tiny.trainings())
-    tiny.run("-j", "2")
+    tiny.call("-j", "2")
     begun = tiny.trainings()[seen:]
     assert not finished.intersection(begun)
     assert len(tiny.finished()) == 40
@@ -33,12 +33,12 @@ def test_a_spool_that_cannot_be_written_is_a_clean_error(tiny):
     text = tiny.run("-j", "2", code=4, preexec_fn=limit_files(200_000))
     assert "cannot be written" in text
     assert "Traceback" not in text
-    tiny.run("-j", "2")
+    tiny.call("-j", "2")
     assert len(tiny.finished()) == 20
 
 
 def test_sqlite_reporting_a_full_disk_keeps_all_rows_and_takes_more_later(tiny):
-    tiny.run("-j", "2")
+    tiny.run_inline()
     with open_store(tiny.store) as store:
         contents = list(store.contents())
     other = tiny.folder / "small.db"
@@ -56,7 +56,7 @@ def test_sqlite_reporting_a_full_disk_keeps_all_rows_and_takes_more_later(tiny):
 
 def test_a_spool_file_cut_at_any_point_is_quarantined_and_never_counted(tiny):
     tiny.write(optimizers=("a",), subjects=3, draws=1)
-    tiny.run("-j", "1")
+    tiny.run_inline()
     with open_store(tiny.store) as store:
         whole = wrap(next(iter(store.contents())))
     fresh = tiny.folder / "fresh" / "tiny.db"
@@ -81,16 +81,16 @@ def test_a_bad_store_is_a_clean_error_of_every_command(tiny):
     for content, word in ((b"", "is empty"), (os.urandom(5000), "damaged")):
         tiny.store.write_bytes(content)
         for command in ("run", "status", "failures", "verify", "export"):
-            text = tiny.run(code=4, command=command)
+            text = tiny.call(code=4, command=command)
             assert word in text
             assert "Traceback" not in text
         assert tiny.store.read_bytes() == content  # nothing is written over
 
 
 def test_a_store_of_a_newer_version_is_refused(tiny):
-    tiny.run()
+    tiny.run_inline()
     with sqlite3.connect(tiny.store) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    assert "schema 99" in tiny.run(code=4)
-    assert "schema 99" in tiny.run(code=4, command="status")
+    assert "schema 99" in tiny.call(code=4)
+    assert "schema 99" in tiny.call(code=4, command="status")

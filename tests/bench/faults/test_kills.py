@@ -35,7 +35,7 @@ def kill_drivers(tiny, kills, seed, workers_of, assert_gone, kill):
 
 def complete(tiny, finished):
     seen = len(tiny.trainings())
-    tiny.run("-j", "2")
+    tiny.call("-j", "2")
     begun = tiny.trainings()[seen:]
     assert not finished.intersection(begun)
     assert len(begun) == len(set(begun)), "a run was trained twice"
@@ -82,7 +82,7 @@ def test_killed_workers_are_replaced_and_the_numbers_stay_the_same(tiny, workers
     tiny.write(optimizers=("a", "b", "c"), draws=4, delay_s=0.1)  # 60 runs
     assert kill_workers(tiny, 4, 3, workers_of) == 4
     calm = tiny.folder / "results" / "calm.db"
-    tiny.run("--store", calm)
+    tiny.call("--store", calm)
     assert tiny.numbers() == tiny.numbers(calm)
     assert len(tiny.numbers()) == 60
 
@@ -93,24 +93,24 @@ def test_a_hundred_kills_of_workers_change_nothing(tiny, workers_of):
     tiny.write(optimizers=tuple("abcdefghijkl"), subjects=10, draws=5, delay_s=0.15)  # 600 runs
     assert kill_workers(tiny, 100, 4, workers_of) == 100
     calm = tiny.folder / "results" / "calm.db"
-    tiny.run("--store", calm)
+    tiny.call("--store", calm)
     assert tiny.numbers() == tiny.numbers(calm)
 
 
 def test_a_run_that_kills_its_worker_three_times_fails_and_the_rest_goes_on(tiny):
     tiny.write(optimizers=("a", "killer", "raiser", "diverger"), subjects=3, draws=1)
-    text = tiny.run("-j", "1", code=1)
+    text = tiny.call("-j", "1", code=1)
     assert "its worker died 3 times" in text
     assert "killed by SIGKILL" in text
     assert "RuntimeError: this optimizer never works" in text
     assert "3 done, 3 diverged, 6 failed" in text
     assert len(tiny.trainings()) == 3 + 3 * 3 + 3 + 3
-    listing = tiny.run(command="failures")
+    listing = tiny.call(command="failures")
     assert listing.count("failed  ") == 6
     assert listing.count("diverged") == 3
-    assert "(0 trained now)" in tiny.run(code=1)  # what failed is not tried again by itself
-    assert "6 failed runs" in tiny.run("--retry", command="failures")
-    tiny.run(code=1)
+    assert "(0 trained now)" in tiny.call(code=1)  # what failed is not tried again by itself
+    assert "6 failed runs" in tiny.call("--retry", command="failures")
+    tiny.call(code=1)
     assert len(tiny.trainings()) == 2 * (3 * 3 + 3) + 6
 
 
@@ -164,7 +164,7 @@ def test_two_drivers_on_one_store_train_nothing_twice(tiny, workers_of):
     tiny.write(draws=4, delay_s=0.05)
     first = tiny.start("-j", "2")
     workers_of(first)
-    refused = tiny.run("-j", "2", code=4)
+    refused = tiny.call("-j", "2", code=4)
     assert "another afor" in refused
     out, err = first.communicate(timeout=60)
     assert first.returncode == 0, out + err
@@ -177,6 +177,6 @@ def test_status_answers_while_a_driver_writes(tiny, workers_of):
     workers_of(driver)
     while len(tiny.trainings()) < 5:
         time.sleep(0.02)
-    assert "of training left" in tiny.run(command="status")
+    assert "of training left" in tiny.call(command="status")
     driver.communicate(timeout=60)
     assert driver.returncode == 0

@@ -23,20 +23,6 @@ from afor.bench.training.execute import resolve_trainer
 from afor.bench.training.record import encode
 
 runner = CliRunner()
-STUDY = """
-name = "real"
-backbones = ["eegnet"]
-optimizers = ["adam"]
-[training]
-max_epochs = 1
-batch_size = 8
-[protocol]
-draws = 1
-only_folds = [0]
-[[datasets]]
-name = "synthetic"
-options = { n_subjects = 3, trials = 6, rate_hz = 64.0, channels = ["C3", "Cz", "C4"] }
-"""
 # Packages that are there, of the standard library and optional ones that are looked for in vain.
 SHADOWS = ("numpy", "torch", "pickle", "signal", "opt_einsum", "sitecustomize", "afor")
 TRAINER = """
@@ -88,9 +74,22 @@ def run_afor(folder, *arguments, code=0, path=()):
     return done.stdout + done.stderr
 
 
-def test_no_file_of_the_current_folder_or_beside_the_study_takes_the_place_of_a_package(tmp_path):
+@pytest.fixture
+def study(small_study):
+    """Give a study of one training of a network."""
+    return small_study(
+        optimizers=["adam"],
+        training={"max_epochs": 1, "batch_size": 8},
+        protocol={"only_folds": [0]},
+        options={"n_subjects": 3, "trials": 6, "channels": ["C3", "Cz", "C4"]},
+    )
+
+
+def test_no_file_of_the_current_folder_or_beside_the_study_takes_the_place_of_a_package(
+    tmp_path, study
+):
     (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "real.toml").write_text(STUDY)
+    (tmp_path / "s" / "real.toml").write_text(study)
     plant(tmp_path, *SHADOWS)
     plant(tmp_path / "s", *SHADOWS)
     assert "1 done (1 trained now)" in run_afor(tmp_path, "run", "s/real.toml", "-j", "1")
@@ -112,14 +111,14 @@ def test_a_module_beside_the_study_file_is_found_and_shadows_nothing(tiny, tmp_p
     tiny.write(subjects=3, draws=1)
     text = tiny.file.read_text().replace("tiny_trainer:train", "beside_trainer:train")
     (study / "tiny.toml").write_text(text)
-    faults = Path(__file__).parent / "faults"
+    faults = Path(__file__).parents[1] / "faults"
     done = run_afor(elsewhere, "run", study / "tiny.toml", "-j", "1", path=[faults])
     assert "6 done (6 trained now)" in done
     assert len((study / "noticed").read_text()) == 6
     assert marks(study) + marks(elsewhere) == []
 
 
-def test_an_optimizer_and_a_network_beside_the_study_are_trained(tmp_path):
+def test_an_optimizer_and_a_network_beside_the_study_are_trained(tmp_path, study):
     (tmp_path / "lab_parts.py").write_text(
         "import torch\n"
         "class Descent(torch.optim.SGD):\n"
@@ -132,7 +131,7 @@ def test_an_optimizer_and_a_network_beside_the_study_are_trained(tmp_path):
         "    def forward(self, signal):\n"
         "        return self.head(signal.flatten(1))\n"
     )
-    text = STUDY.replace('"adam"', '"lab_parts:Descent"').replace('"eegnet"', '"lab_parts:Head"')
+    text = study.replace('"adam"', '"lab_parts:Descent"').replace('"eegnet"', '"lab_parts:Head"')
     (tmp_path / "real.toml").write_text(text)
     (tmp_path / "elsewhere").mkdir()
     done = run_afor(tmp_path / "elsewhere", "run", "../real.toml", "-j", "1")
@@ -149,7 +148,7 @@ def test_a_cluster_finds_a_module_beside_the_study_file(tiny, cluster, monkeypat
     tiny.file.write_text(
         tiny.file.read_text().replace("tiny_trainer:train", "cluster_trainer:train")
     )
-    summary = tiny.run_here(engine=DaskEngine(cluster))
+    summary = tiny.run_here(engine=DaskEngine(cluster.address))
     assert (summary.done, summary.failed) == (6, 0)
     assert marks(tiny.folder) == []
 
@@ -215,11 +214,13 @@ def test_folders_that_do_not_exist_here_are_not_searched(tmp_path, monkeypatch):
         ("json.no_such_module:train", "cannot be imported"),
     ],
 )
-def test_what_is_no_trainer_gives_one_sentence_and_is_not_called(target, words, tmp_path, capfd):
+def test_what_is_no_trainer_gives_one_sentence_and_is_not_called(
+    target, words, tmp_path, study, capfd
+):
     with pytest.raises(ConfigError, match=words) as refused:
         resolve_trainer(target)
     assert target in str(refused.value)
-    (tmp_path / "s.toml").write_text(f'trainer = "{target}"\n{STUDY}')
+    (tmp_path / "s.toml").write_text(f'trainer = "{target}"\n{study}')
     planned = runner.invoke(app, ["plan", str(tmp_path / "s.toml"), "--cache-dir", str(tmp_path)])
     assert isinstance(planned.exception, ConfigError)
     assert capfd.readouterr().out == ""
@@ -234,8 +235,8 @@ def test_a_module_that_breaks_when_it_is_imported_gives_a_sentence(body, tmp_pat
         import_named(f"{name}:X", "optimizer")
 
 
-def test_plan_never_calls_what_is_no_network(tmp_path, capfd):
-    (tmp_path / "s.toml").write_text(STUDY.replace('"eegnet"', '"os:system"'))
+def test_plan_never_calls_what_is_no_network(tmp_path, study, capfd):
+    (tmp_path / "s.toml").write_text(study.replace('"eegnet"', '"os:system"'))
     planned = runner.invoke(app, ["plan", str(tmp_path / "s.toml"), "--cache-dir", str(tmp_path)])
     assert isinstance(planned.exception, ConfigError)
     assert "subclass of torch.nn.Module" in str(planned.exception)
@@ -261,18 +262,23 @@ def change_spec(path, change, key=None, number=0):
         fields = json.loads(encode(store.run(old)))
         change(fields["spec"])
         fields["key"] = key(fields["spec"]) if key else old
-        store._connection.execute("DELETE FROM runs WHERE key = ?", (old,))
-        store._connection.execute("UPDATE cells SET key = ? WHERE key = ?", (fields["key"], old))
+        ((name, toml),) = store.studies().items()
+        rows = [
+            tuple(fields["key"] if value == old else value for value in row)
+            for row in store.plan_rows(name)
+        ]
+        store._delete_runs([old])
+        store.replace_study(name, toml, rows)
         store.add(json.dumps(fields, separators=(",", ":")).encode())
     return fields["key"]
 
 
-def test_what_a_spec_and_a_study_name_is_listed():
-    study = parse_study(
-        'trainer = "mine:train"\n' + STUDY.replace('"adam"', '"adam", "lab:Opt", "torch.optim:SGD"')
+def test_what_a_spec_and_a_study_name_is_listed(study):
+    named = parse_study(
+        'trainer = "mine:train"\n' + study.replace('"adam"', '"adam", "lab:Opt", "torch.optim:SGD"')
     )
-    assert names_in_study(study) == ("mine:train", "lab:Opt", "torch.optim:SGD")
-    assert names_in_study(parse_study(STUDY)) == ()
+    assert names_in_study(named) == ("mine:train", "lab:Opt", "torch.optim:SGD")
+    assert names_in_study(parse_study(study)) == ()
     spec = {
         "trainer": {"source": "mine:train"},
         "backbone": {"name": "braindecode:EEGNet"},

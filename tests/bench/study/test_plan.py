@@ -8,35 +8,33 @@ from afor.bench.execution.runner import open_sources
 from afor.bench.study.plan import canonical, make_plan, run_key, shard
 from afor.bench.study.schema import parse_study
 
-TEXT = """
-name = "x"
-backbones = ["eegnet"]
-optimizers = ["adam", "afor"]
-[training]
-max_epochs = 3
-[protocol]
-draws = 2
-[[datasets]]
-name = "synthetic"
-batch_size = 16
-lr = { eegnet = 3e-3 }
-options = { n_subjects = 4, trials = 4, rate_hz = 64.0, channels = ["C3", "C4"] }
-"""
+OPTIONS = {"n_subjects": 4, "trials": 4, "rate_hz": 64.0, "channels": ["C3", "C4"]}
 
 
 @pytest.fixture
-def sources(tmp_path):
-    options = {"n_subjects": 4, "trials": 4, "rate_hz": 64.0, "channels": ["C3", "C4"]}
-    return {"synthetic": open_windows("synthetic", options=options, cache_dir=tmp_path)}
+def text(small_study):
+    return small_study(
+        name="x",
+        optimizers=["adam", "afor"],
+        training={"max_epochs": 3, "batch_size": None},
+        protocol={"draws": 2},
+        dataset={"batch_size": 16, "lr": {"eegnet": 3e-3}},
+        options=OPTIONS,
+    )
 
 
-def keys(sources, text=TEXT):
+@pytest.fixture
+def sources(window_cache):
+    return {"synthetic": open_windows("synthetic", options=OPTIONS, cache_dir=window_cache)}
+
+
+def keys(sources, text):
     return [cell.key for cell in make_plan(parse_study(text), sources).runs]
 
 
-def test_a_plan_holds_every_fold_draw_and_optimizer_once(sources):
-    plan = make_plan(parse_study(TEXT), sources)
-    assert len(plan.runs) == len(set(keys(sources))) == 4 * 2 * 2
+def test_a_plan_holds_every_fold_draw_and_optimizer_once(text, sources):
+    plan = make_plan(parse_study(text), sources)
+    assert len(plan.runs) == len(set(keys(sources, text))) == 4 * 2 * 2
     assert [(e.optimizer, e.folds, e.draws) for e in plan.expected()] == [
         ("adam", 4, 2),
         ("afor", 4, 2),
@@ -46,8 +44,8 @@ def test_a_plan_holds_every_fold_draw_and_optimizer_once(sources):
     assert first[0].spec["split"] == first[1].spec["split"]
 
 
-def test_a_spec_holds_all_that_decides_the_number(sources):
-    spec = make_plan(parse_study(TEXT), sources).runs[1].spec
+def test_a_spec_holds_all_that_decides_the_number(text, sources):
+    spec = make_plan(parse_study(text), sources).runs[1].spec
     assert spec["data"]["fingerprint"] == sources["synthetic"].fingerprint
     assert spec["data"]["preprocessing"]["channels"] == ["C3", "C4"]
     assert spec["optimizer"]["name"] == "afor"
@@ -56,7 +54,7 @@ def test_a_spec_holds_all_that_decides_the_number(sources):
     assert spec["backbone"]["settings"]["depth"] == 2  # a default, written out
     assert spec["training"]["batch_size"] == 16
     assert {"code", "seed", "threads", "dtype", "device", "split"} < spec.keys()
-    assert run_key(spec) == make_plan(parse_study(TEXT), sources).runs[1].key
+    assert run_key(spec) == make_plan(parse_study(text), sources).runs[1].key
 
 
 @pytest.mark.parametrize(
@@ -64,29 +62,28 @@ def test_a_spec_holds_all_that_decides_the_number(sources):
     [
         ("max_epochs = 3", "max_epochs = 4"),
         ("batch_size = 16", "batch_size = 17"),
-        ("eegnet = 3e-3", "eegnet = 1e-3"),
+        ("eegnet = 0.003", "eegnet = 1e-3"),
         ('name = "x"', 'name = "x"\nseed = 1'),
         ('name = "x"', 'name = "x"\nthreads = 2'),
         ("max_epochs = 3", 'max_epochs = 3\nnormalization = "window"'),
         ("max_epochs = 3", "max_epochs = 3\nsubjects_per_batch = 2"),
     ],
 )
-def test_what_decides_the_number_changes_every_key(sources, old, new):
-    assert not set(keys(sources)) & set(keys(sources, TEXT.replace(old, new)))
+def test_what_decides_the_number_changes_every_key(text, sources, old, new):
+    assert not set(keys(sources, text)) & set(keys(sources, text.replace(old, new)))
 
 
-def test_what_does_not_decide_the_number_changes_no_key(sources, tmp_path):
-    same = TEXT.replace('name = "x"', 'name = "y"\ndescription = "z"')
-    assert keys(sources) == keys(sources, same)
-    renamed = TEXT.replace('["adam", "afor"]', '["adam", {name = "other", use = "afor"}]')
-    assert keys(sources) == keys(sources, renamed)
-    options = {"n_subjects": 4, "trials": 4, "rate_hz": 64.0, "channels": ["C3", "C4"]}
-    elsewhere = open_windows("synthetic", options=options, cache_dir=tmp_path / "elsewhere")
-    assert keys(sources) == keys({"synthetic": elsewhere})
+def test_what_does_not_decide_the_number_changes_no_key(text, sources, tmp_path):
+    same = text.replace('name = "x"', 'name = "y"\ndescription = "z"')
+    assert keys(sources, text) == keys(sources, same)
+    renamed = text.replace('["adam", "afor"]', '["adam", {name = "other", use = "afor"}]')
+    assert keys(sources, text) == keys(sources, renamed)
+    elsewhere = open_windows("synthetic", options=OPTIONS, cache_dir=tmp_path / "elsewhere")
+    assert keys(sources, text) == keys({"synthetic": elsewhere}, text)
 
 
-def test_a_setting_that_came_later_changes_a_key_only_when_it_is_used(sources):
-    settings = make_plan(parse_study(TEXT), sources).runs[0].spec["backbone"]["settings"]
+def test_a_setting_that_came_later_changes_a_key_only_when_it_is_used(text, sources):
+    settings = make_plan(parse_study(text), sources).runs[0].spec["backbone"]["settings"]
     assert settings == {
         "temporal_filters": 8,
         "depth": 2,
@@ -97,39 +94,39 @@ def test_a_setting_that_came_later_changes_a_key_only_when_it_is_used(sources):
         "form": "auto",
     }
     entry = 'backbones = [{{ name = "eegnet", settings = {{ norm_momentum = {} }} }}]'
-    texts = [TEXT.replace('backbones = ["eegnet"]', entry.format(m)) for m in (0.01, 0.1)]
-    assert keys(sources, texts[0]) == keys(sources)
-    assert not set(keys(sources, texts[1])) & set(keys(sources))
+    texts = [text.replace('backbones = ["eegnet"]', entry.format(m)) for m in (0.01, 0.1)]
+    assert keys(sources, texts[0]) == keys(sources, text)
+    assert not set(keys(sources, texts[1])) & set(keys(sources, text))
 
 
-def test_a_rate_for_a_network_of_the_paper_serves_both_its_families(sources):
+def test_a_rate_for_a_network_of_the_paper_serves_both_its_families(text, sources):
     def rates(text):
         return {cell.rate for cell in make_plan(parse_study(text), sources).runs}
 
-    authors = TEXT.replace('backbones = ["eegnet"]', 'backbones = ["eegnet_authors"]')
+    authors = text.replace('backbones = ["eegnet"]', 'backbones = ["eegnet_authors"]')
     assert rates(authors) == {3e-3}
-    own = authors.replace("eegnet = 3e-3", "eegnet = 3e-3, eegnet_authors = 1e-4")
+    own = authors.replace("eegnet = 0.003", "eegnet = 0.003, eegnet_authors = 1e-4")
     assert rates(own) == {1e-4}
 
 
-def test_a_control_has_other_seeds_and_the_same_splits(sources):
-    text = TEXT.replace('"afor"]', '{name = "adam_again", use = "adam", seed = 1}]')
+def test_a_control_has_other_seeds_and_the_same_splits(text, sources):
+    text = text.replace('"afor"]', '{name = "adam_again", use = "adam", seed = 1}]')
     one, two = make_plan(parse_study(text), sources).runs[:2]
     assert one.spec["split"] == two.spec["split"]
     assert (one.spec["seed"], two.spec["seed"]) == (0, 1)
     assert one.key != two.key
 
 
-def test_a_search_tries_every_rate_of_the_grid(sources):
-    text = TEXT.replace("[protocol]", "[search]\ngrid = [1e-2, 1e-3]\n[protocol]\nonly_folds = [0]")
+def test_a_search_tries_every_rate_of_the_grid(text, sources):
+    text = text.replace("[protocol]", "[search]\ngrid = [1e-2, 1e-3]\n[protocol]\nonly_folds = [0]")
     plan = make_plan(parse_study(text), sources)
     assert [cell.optimizer for cell in plan.runs[:2]] == ["adam lr=0.001", "adam lr=0.01"]
     assert len(plan.runs) == 2 * 2 * 2
     assert {cell.fold for cell in plan.runs} == {0}
 
 
-def test_shards_share_out_all_runs(sources):
-    cells = make_plan(parse_study(TEXT), sources).runs
+def test_shards_share_out_all_runs(text, sources):
+    cells = make_plan(parse_study(text), sources).runs
     parts = [shard(cells, number, 3) for number in (1, 2, 3)]
     assert sorted(c.key for part in parts for c in part) == sorted(c.key for c in cells)
     with pytest.raises(ConfigError, match="shard 4/3"):
@@ -148,17 +145,17 @@ def test_shards_share_out_all_runs(sources):
         ('name = "x"', 'name = "x"\ntrainer = "no_such_module:train"', "no_such_module"),
     ],
 )
-def test_what_cannot_run_is_refused_before_anything_runs(sources, old, new, message):
+def test_what_cannot_run_is_refused_before_anything_runs(text, sources, old, new, message):
     with pytest.raises(ConfigError, match=message):
-        make_plan(parse_study(TEXT.replace(old, new)), sources)
+        make_plan(parse_study(text.replace(old, new)), sources)
 
 
-def test_an_excluded_subject_changes_no_key_but_by_its_absence(cache_dir):
+def test_an_excluded_subject_changes_no_key_but_by_its_absence(text, cache_dir):
     def keys_of(line):
-        study = parse_study(TEXT.replace("[[datasets]]", f"[[datasets]]\n{line}"))
+        study = parse_study(text.replace("[[datasets]]", f"[[datasets]]\n{line}"))
         return [cell.key for cell in make_plan(study, open_sources(study, cache_dir)).runs]
 
-    everyone = parse_study(TEXT)
+    everyone = parse_study(text)
     subjects = open_sources(everyone, cache_dir)["synthetic"].subjects
     assert keys_of("exclude = []") == keys_of("")
     assert keys_of(f'exclude = ["{subjects[1]}"]') == keys_of(
@@ -168,11 +165,11 @@ def test_an_excluded_subject_changes_no_key_but_by_its_absence(cache_dir):
         keys_of('exclude = ["sub-99"]')
 
 
-def test_a_users_code_is_part_of_the_key(sources, tmp_path, monkeypatch):
+def test_a_users_code_is_part_of_the_key(text, sources, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     for number, body in enumerate(("A = 1\n", "A = 2\n")):
         (tmp_path / f"user_trainer_{number}.py").write_text(f"{body}def train(spec, source): ...\n")
-    texts = [TEXT.replace('"x"', f'"x"\ntrainer = "user_trainer_{n}:train"') for n in (0, 1)]
+    texts = [text.replace('"x"', f'"x"\ntrainer = "user_trainer_{n}:train"') for n in (0, 1)]
     assert not set(keys(sources, texts[0])) & set(keys(sources, texts[1]))
 
 

@@ -60,6 +60,7 @@ def here(tmp_path, data, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.usefixtures("train_here")
 @pytest.mark.parametrize("preset", LOOKS)
 def test_a_preset_of_the_paper_runs_and_shows_what_it_was_made_for(here, preset):
     dataset = "isruc" if preset == "sensitivity" else "bci2a"

@@ -7,40 +7,30 @@ from afor.bench.store.database import open_store
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import parse_study
 
-STUDY = """
-name = "tiny"
-seed = 3
-backbones = ["eegnet"]
-[training]
-max_epochs = 2
-batch_size = 32
-[protocol]
-draws = 1
-[[datasets]]
-name = "synthetic"
-lr = { eegnet = 3e-3 }
-options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
-[[optimizers]]
-name = "adamw"
-lr = 0.01
-[[optimizers]]
-name = "afor"
-weight_decay = 0.02
-settings = { betas = [0.8, 0.999] }
-"""
-TWO_NETWORKS = STUDY.replace('["eegnet"]', '["eegnet", { name = "wide", use = "eegnet" }]')
 
+@pytest.fixture
+def store_of(small_study, made_store, record_of):
+    """Return a function that writes a store of a study whose optimizers have settings.
 
-def by_fold(record_of):
-    """Return records whose averages are known: a at 0.99 in fold 0, else 0.996; fold 0 is long."""
+    Its records have known averages: a at 0.99 in fold 0, else 0.996; fold 0 is long.
+    """
+    afor = {"name": "afor", "weight_decay": 0.02, "settings": {"betas": [0.8, 0.999]}}
+    defaults = {
+        "seed": 3,
+        "optimizers": [{"name": "adamw", "lr": 0.01}, afor],
+        "dataset": {"lr": {"eegnet": 3e-3}},
+    }
 
-    def record(cell):
+    def by_fold(cell):
         if cell.optimizer != "afor":
             return record_of({})
         first = cell.fold == 0
         return record_of({"a.w": 0.99 if first else 0.996, "b": 0.995}, steps=30 if first else 10)
 
-    return record
+    def write(record=by_fold, **changes):
+        return made_store(small_study(**{**defaults, **changes}), record)
+
+    return write
 
 
 def test_a_long_run_counts_for_more(record_of) -> None:
@@ -54,8 +44,8 @@ def test_tensors_or_their_elements_are_weighted() -> None:
     assert overall_beta2(means, {"large": 7, "small": 1}) == pytest.approx(0.991)
 
 
-def test_the_controls_hold_the_averages_of_the_store(made_store, record_of) -> None:
-    with open_store(made_store(STUDY, by_fold(record_of))) as store:
+def test_the_controls_hold_the_averages_of_the_store(store_of) -> None:
+    with open_store(store_of()) as store:
         made = matched_study(store)
     by_tensor = {"a.w": (30 * 0.99 + 3 * 10 * 0.996) / 60, "b": 0.995}
     assert made.beta2_by_tensor == pytest.approx(by_tensor, abs=1e-12)
@@ -83,10 +73,8 @@ def test_the_controls_hold_the_averages_of_the_store(made_store, record_of) -> N
     assert "not a method to report" in made.toml
 
 
-def test_finished_runs_are_not_repeated_in_the_same_store(
-    made_store, record_of, window_cache
-) -> None:
-    path = made_store(STUDY, by_fold(record_of))
+def test_finished_runs_are_not_repeated_in_the_same_store(store_of, window_cache) -> None:
+    path = store_of()
     with open_store(path) as store:
         made = matched_study(store)
         finished = store.statuses()
@@ -98,8 +86,8 @@ def test_finished_runs_are_not_repeated_in_the_same_store(
     assert all(cell.key in finished for cell in cells)
 
 
-def test_several_networks_need_a_choice(made_store, record_of) -> None:
-    with open_store(made_store(TWO_NETWORKS, by_fold(record_of))) as store:
+def test_several_networks_need_a_choice(store_of) -> None:
+    with open_store(store_of(backbones=["eegnet", {"name": "wide", "use": "eegnet"}])) as store:
         with pytest.raises(ConfigError, match=r"several backbones.*--backbone: eegnet, wide"):
             matched_study(store)
         made = matched_study(store, backbone="wide")
@@ -108,13 +96,13 @@ def test_several_networks_need_a_choice(made_store, record_of) -> None:
             matched_study(store, backbone="eegnte")
 
 
-def test_a_matched_study_in_the_store_is_never_its_own_origin(made_store, record_of) -> None:
-    path = made_store(STUDY, by_fold(record_of))
+def test_a_matched_study_in_the_store_is_never_its_own_origin(store_of) -> None:
+    path = store_of()
     with open_store(path, write=True) as store:
         made = matched_study(store)
         afor = [cell for cell in store.plan_rows("tiny") if cell[4] == "afor"]
         rows = [(made.study.name, *row[1:]) for row in afor]
-        store._replace_study(made.study.name, made.toml, rows)
+        store.replace_study(made.study.name, made.toml, rows)
         assert matched_study(store).toml == made.toml
 
 
@@ -126,19 +114,18 @@ def test_a_matched_study_in_the_store_is_never_its_own_origin(made_store, record
         ({"a": 0.99, "of this fold": 0.99}, "networks with different tensors"),
     ],
 )
-def test_a_store_without_what_is_needed_is_told(made_store, record_of, means, words) -> None:
+def test_a_store_without_what_is_needed_is_told(store_of, record_of, means, words) -> None:
     def record(cell):
         named = {f"{n}{cell.fold}" if n != "a" else n: b for n, b in (means or {}).items()}
         return None if means is None else record_of(named)
 
-    path = made_store(STUDY, record)
+    path = store_of(record)
     with open_store(path) as store, pytest.raises(ConfigError, match=words):
         matched_study(store)
 
 
-def test_a_store_without_afor_is_told_with_what_it_has(made_store, record_of) -> None:
-    alone = STUDY.partition('[[optimizers]]\nname = "afor"')[0]
-    path = made_store(alone, by_fold(record_of))
+def test_a_store_without_afor_is_told_with_what_it_has(store_of) -> None:
+    path = store_of(optimizers=[{"name": "adamw", "lr": 0.01}])
     with (
         open_store(path) as store,
         pytest.raises(ConfigError, match=r'optimizer "afor".*It has adamw'),
@@ -146,7 +133,7 @@ def test_a_store_without_afor_is_told_with_what_it_has(made_store, record_of) ->
         matched_study(store)
 
 
-def test_sizes_of_another_network_are_refused(made_store, record_of) -> None:
-    path = made_store(STUDY, by_fold(record_of))
+def test_sizes_of_another_network_are_refused(store_of) -> None:
+    path = store_of()
     with open_store(path) as store, pytest.raises(ConfigError, match="other tensors now"):
         matched_study(store, sizes={"a.w": 3})

@@ -21,24 +21,15 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.data.window_source import WindowSource
 from afor.bench.study.schema import parse_study
 
-STUDY = """
-name = "tiny"
-backbones = ["eegnet"]
-optimizers = ["adamw", "afor"]
-[training]
-max_epochs = 2
-batch_size = 32
-[protocol]
-draws = 1
-[[datasets]]
-name = "synthetic"
-options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
-"""
+
+@pytest.fixture
+def study(small_study):
+    return parse_study(small_study())
 
 
 @pytest.fixture
-def chosen(window_cache):
-    return find_run(parse_study(STUDY), cache_dir=window_cache)
+def chosen(study, window_cache):
+    return find_run(study, cache_dir=window_cache)
 
 
 def made_steps(zscore: np.ndarray, warmup: int = 100) -> Steps:
@@ -154,8 +145,8 @@ def test_a_run_compared_with_itself_is_not_apart(chosen) -> None:
     assert (start_of(still) == start_of(chosen)).all()
 
 
-def test_what_cannot_be_watched_is_told(window_cache, chosen) -> None:
-    adamw = find_run(parse_study(STUDY), optimizer="adamw", cache_dir=window_cache)
+def test_what_cannot_be_watched_is_told(study, window_cache, chosen) -> None:
+    adamw = find_run(study, optimizer="adamw", cache_dir=window_cache)
     with pytest.raises(ConfigError, match="AdamW has no controller"):
         watch_memory(adamw)
     with pytest.raises(ConfigError, match="--steps -1"):

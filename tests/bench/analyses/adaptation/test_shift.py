@@ -16,24 +16,21 @@ from afor.bench.analyses.step_log import Steps
 from afor.bench.common.errors import ConfigError
 from afor.bench.study.schema import parse_study
 
-STUDY = """
-name = "tiny"
-backbones = ["eegnet"]
-optimizers = ["adamw", "afor"]
-[training]
-batch_size = 16
-[protocol]
-draws = 1
-[[datasets]]
-name = "synthetic"
-lr = { eegnet = 3e-3 }
-options = { kind = "imagery", n_subjects = 5, trials = 8, rate_hz = 64.0, shift = 2.0 }
-"""
+
+@pytest.fixture
+def study(small_study):
+    return parse_study(
+        small_study(
+            training={"max_epochs": None, "batch_size": 16},
+            dataset={"lr": {"eegnet": 3e-3}},
+            options={"n_subjects": 5, "shift": 2.0},
+        )
+    )
 
 
 @pytest.fixture
-def chosen(window_cache):
-    return find_run(parse_study(STUDY), cache_dir=window_cache)
+def chosen(study, window_cache):
+    return find_run(study, cache_dir=window_cache)
 
 
 def made_training(effect: float):
@@ -122,7 +119,7 @@ def test_the_whole_experiment_runs_on_a_real_network(chosen) -> None:
     assert all(np.isfinite(link.difference) for link in found.links)
 
 
-def test_another_optimizer_is_refused(window_cache) -> None:
-    adamw = find_run(parse_study(STUDY), optimizer="adamw", cache_dir=window_cache)
+def test_another_optimizer_is_refused(study, window_cache) -> None:
+    adamw = find_run(study, optimizer="adamw", cache_dir=window_cache)
     with pytest.raises(ConfigError, match="AdamW has no controller"):
         measure_shift(adamw)

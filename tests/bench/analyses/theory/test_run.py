@@ -9,24 +9,16 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.study.schema import parse_study
 from afor.bench.training.batches import Batch
 
-STUDY = """
-name = "tiny"
-backbones = ["eegnet"]
-optimizers = ["adamw", "afor", "afor_released"]
-[training]
-max_epochs = 2
-batch_size = 8
-[protocol]
-draws = 1
-[[datasets]]
-name = "synthetic"
-options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
-"""
+
+@pytest.fixture(scope="module")
+def study(small_study):
+    optimizers = ["adamw", "afor", "afor_released"]
+    return parse_study(small_study(optimizers=optimizers, training={"batch_size": 8}))
 
 
 @pytest.fixture(scope="module")
-def chosen(tmp_path_factory):
-    return find_run(parse_study(STUDY), cache_dir=tmp_path_factory.mktemp("cache"))
+def chosen(study, window_cache):
+    return find_run(study, cache_dir=window_cache)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +49,8 @@ def test_the_settings_are_those_of_the_study(estimates):
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "afor_released"])
-def test_only_afor_has_this_theory(optimizer, tmp_path):
-    other = find_run(parse_study(STUDY), optimizer=optimizer, cache_dir=tmp_path)
+def test_only_afor_has_this_theory(optimizer, study, window_cache):
+    other = find_run(study, optimizer=optimizer, cache_dir=window_cache)
     with pytest.raises(ConfigError, match="--optimizer afor"):
         estimate_run(other)
 

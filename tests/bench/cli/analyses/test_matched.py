@@ -5,35 +5,24 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.runner import run_study
-from afor.bench.study.schema import load_study
+from afor.bench.study.schema import load_study, parse_study
 
 runner = CliRunner()
-STUDY = """
-name = "tiny"
-backbones = ["eegnet"]
-optimizers = ["afor"]
-[training]
-max_epochs = 1
-batch_size = 32
-[protocol]
-draws = 1
-only_folds = [1]
-[[datasets]]
-name = "synthetic"
-options = { kind = "imagery", n_subjects = 3, trials = 4, rate_hz = 64.0 }
-"""
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def store(tmp_path_factory, small_study, inline_engine):
     """Train one AFOR run, so that its averages are real."""
     folder = tmp_path_factory.mktemp("matched")
-    (folder / "tiny.toml").write_text(STUDY)
+    text = small_study(
+        optimizers=["afor"],
+        training={"max_epochs": 1},
+        protocol={"only_folds": [1]},
+        options={"n_subjects": 3, "trials": 4},
+    )
     path = folder / "tiny.db"
-    study = load_study(str(folder / "tiny.toml"))
-    run_study(study, STUDY, path, LocalEngine(1), cache_dir=folder / "cache")
+    run_study(parse_study(text), text, path, inline_engine, cache_dir=folder / "cache")
     return path
 
 

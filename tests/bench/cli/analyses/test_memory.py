@@ -7,27 +7,13 @@ from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
 
 runner = CliRunner()
-STUDY = """
-name = "tiny"
-backbones = ["eegnet"]
-optimizers = ["adamw", "afor"]
-[training]
-max_epochs = 1
-batch_size = 16
-[protocol]
-draws = 1
-[[datasets]]
-name = "synthetic"
-options = { kind = "imagery", n_subjects = 4, trials = 4, rate_hz = 64.0 }
-"""
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "tiny.toml").write_text(STUDY)
-    return "tiny.toml"
+def study(study_file, small_study):
+    return study_file(
+        small_study(training={"max_epochs": 1, "batch_size": 16}, options={"trials": 4})
+    )
 
 
 def test_both_figures_come_from_one_command(study, tmp_path) -> None:

@@ -7,29 +7,14 @@ from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
 
 runner = CliRunner()
-STUDY = """
-name = "tiny"
-backbones = ["eegnet"]
-[training]
-max_epochs = 1
-batch_size = 16
-[protocol]
-draws = 1
-[[datasets]]
-name = "synthetic"
-options = { kind = "imagery", n_subjects = 5, trials = 4, rate_hz = 64.0 }
-[[optimizers]]
-name = "afor"
-settings = { warmup_steps = 4 }
-"""
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "tiny.toml").write_text(STUDY)
-    return "tiny.toml"
+def study(study_file, small_study):
+    afor = {"name": "afor", "settings": {"warmup_steps": 4}}
+    training = {"max_epochs": 1, "batch_size": 16}
+    options = {"n_subjects": 5, "trials": 4}
+    return study_file(small_study(optimizers=[afor], training=training, options=options))
 
 
 def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:

@@ -7,19 +7,6 @@ from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
 
 runner = CliRunner()
-STUDY = """
-name = "tiny"
-backbones = ["eegnet"]
-optimizers = ["adamw", "afor"]
-[training]
-max_epochs = 1
-batch_size = 16
-[protocol]
-draws = 1
-[[datasets]]
-name = "synthetic"
-options = { kind = "imagery", n_subjects = 4, trials = 8, rate_hz = 64.0 }
-"""
 
 
 def test_the_toy_says_that_the_bound_is_vacuous():
@@ -37,9 +24,9 @@ def test_the_toy_at_its_largest_learning_rate_keeps_the_condition():
     assert found["measured"] < found["bound_at_largest_lr"]["total"] < found["trivial_bound"]
 
 
-def test_a_run_of_a_study_is_estimated(tmp_path):
+def test_a_run_of_a_study_is_estimated(tmp_path, small_study):
     file = tmp_path / "tiny.toml"
-    file.write_text(STUDY)
+    file.write_text(small_study(training={"max_epochs": 1, "batch_size": 16}))
     targets = ["-o", str(tmp_path / "run.svg"), "-o", str(tmp_path / "run.json")]
     cache = ["--cache-dir", str(tmp_path / "cache")]
     result = runner.invoke(app, ["theory", str(file), *targets, *cache])

@@ -16,25 +16,25 @@ def test_a_cluster_gives_the_same_bits_also_without_the_drivers_files(
 ):
     tiny.write(optimizers=("a", "raiser"), subjects=3, draws=1)
     local = tmp_path / "results" / "local.db"
-    tiny.run_here(local)
+    tiny.run_inline(local)
     # A path that leads somewhere else in every process: the workers cannot see these files.
     monkeypatch.chdir(tmp_path)
     summary = tiny.run_here(
         tmp_path / "results" / "dask.db",
-        engine=DaskEngine(cluster),
+        engine=DaskEngine(cluster.address),
         cache_dir=Path("/proc/self/cwd/hidden-cache"),
     )
     assert (summary.done, summary.failed) == (3, 3)
     assert tiny.numbers(tmp_path / "results" / "dask.db") == tiny.numbers(local)
-    assert list((tmp_path / "cluster" / "cache" / "received").rglob("*.f32"))
+    assert list((cluster.folder / "cache" / "received").rglob("*.f32"))
     assert not list((tmp_path / "results" / "dask.db.spool").glob("*.run"))
 
 
 def test_a_cluster_trains_a_real_network_to_the_same_bits(tiny, real_study, cluster):
     real_study()
     local = tiny.folder / "results" / "local.db"
-    tiny.run_here(local)
-    tiny.run_here(engine=DaskEngine(cluster))
+    tiny.run_inline(local)
+    tiny.run_here(engine=DaskEngine(cluster.address))
     assert len(tiny.numbers()) == 6
     assert tiny.numbers() == tiny.numbers(local)
 
@@ -42,7 +42,7 @@ def test_a_cluster_trains_a_real_network_to_the_same_bits(tiny, real_study, clus
 @pytest.mark.slow
 def test_a_run_that_kills_its_worker_again_and_again_fails_and_the_rest_goes_on(tiny, cluster):
     tiny.write(optimizers=("a", "raiser", "killer"), subjects=3, draws=1)
-    summary = tiny.run_here(engine=DaskEngine(cluster))
+    summary = tiny.run_here(engine=DaskEngine(cluster.address))
     assert (summary.done, summary.failed) == (3, 6)
     with open_store(tiny.store) as store:
         reasons = {cell.optimizer: cell.reason for cell in store.runs()}
