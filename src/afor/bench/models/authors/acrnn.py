@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from afor.bench.models.acrnn import ExtendedSelfAttention
 from afor.bench.models.input_shape import InputShape
-from afor.bench.models.settings import Form, check_choice
+from afor.bench.models.settings import Dropout, Form, check_choice
 
 # Constants of the released network, the same for every data set.
 _ATTENTION_HIDDEN = 15
@@ -35,7 +35,7 @@ class ACRNNAuthors(nn.Module):
         form: How the convolution is computed.
     """
 
-    def __init__(self, shape: InputShape, *, dropout: float = 0.5, form: Form = "fast") -> None:
+    def __init__(self, shape: InputShape, *, dropout: Dropout = 0.5, form: Form = "fast") -> None:
         super().__init__()
         shape.require("ACRNN of the AFOR authors", samples=_KERNEL)
         check_choice("ACRNN of the AFOR authors", "form", form, Form)

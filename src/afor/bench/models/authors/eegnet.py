@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from afor.bench.models.eegnet import EEGNet, EEGNetForm
 from afor.bench.models.input_shape import InputShape
+from afor.bench.models.settings import Dropout
 
 _LARGEST_SPATIAL_WEIGHT = 1.0
 
@@ -33,7 +34,7 @@ class EEGNetAuthors(EEGNet):
         self,
         shape: InputShape,
         *,
-        dropout: float = 0.5,
+        dropout: Dropout = 0.5,
         norm_momentum: float = 0.1,
         norm_eps: float = 1e-5,
         form: EEGNetForm = "auto",

@@ -7,7 +7,7 @@ from torch import nn
 from afor.bench.common.errors import ConfigError
 from afor.bench.models.hslt import HSLT, RegionEncoder
 from afor.bench.models.input_shape import InputShape
-from afor.bench.models.settings import Form, check_choice
+from afor.bench.models.settings import Dropout, Form, check_choice
 
 # By number of electrodes: the sizes of the regions, which are consecutive channels, and the number
 # of tokens of an encoded region, its class token included.
@@ -39,7 +39,7 @@ class HSLTAuthors(HSLT):
         ConfigError: For another number of channels.
     """
 
-    def __init__(self, shape: InputShape, *, dropout: float = 0.4, form: Form = "fast") -> None:
+    def __init__(self, shape: InputShape, *, dropout: Dropout = 0.4, form: Form = "fast") -> None:
         nn.Module.__init__(self)
         check_choice("HSLT of the AFOR authors", "form", form, Form)
         if shape.channels not in REGION_SIZES:

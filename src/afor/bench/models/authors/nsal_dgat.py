@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from afor.bench.common.errors import ConfigError
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.nsal_dgat import ConvolutionalAttention, GraphLayer, make_head
-from afor.bench.models.settings import Form, check_choice
+from afor.bench.models.settings import Dropout, Form, check_choice
 
 _EDGES_PER_UNIT = 128
 _SMALLEST_CHANNELS = 3  # the graph layers convolve over three neighbouring electrodes
@@ -22,7 +22,12 @@ class PublishedNSALDGAT(nn.Module):
     """
 
     def __init__(
-        self, shape: InputShape, *, repair: bool = False, dropout: float = 0.25, form: Form = "fast"
+        self,
+        shape: InputShape,
+        *,
+        repair: bool = False,
+        dropout: Dropout = 0.25,
+        form: Form = "fast",
     ) -> None:
         super().__init__()
         check_choice("NSAL-DGAT of the AFOR authors", "form", form, Form)
@@ -79,7 +84,12 @@ class NSALDGATAuthors(PublishedNSALDGAT):
     """
 
     def __init__(
-        self, shape: InputShape, *, repair: bool = False, dropout: float = 0.25, form: Form = "fast"
+        self,
+        shape: InputShape,
+        *,
+        repair: bool = False,
+        dropout: Dropout = 0.25,
+        form: Form = "fast",
     ) -> None:
         if not repair and shape.channels < _WORKING_CHANNELS:
             raise ConfigError(
