@@ -49,7 +49,7 @@ def derive_seed(
     """
     if purpose not in get_args(Purpose):
         purposes = ", ".join(get_args(Purpose))
-        raise ValueError(f"unknown purpose {purpose!r} of a seed; accepted: {purposes}")
+        raise ValueError(f"unknown purpose {purpose!r} of a seed; it must be one of {purposes}")
     return _hash([study_seed, dataset, fold, draw, purpose])
 
 
