@@ -81,4 +81,4 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the controller work on vectors, as it does wherever floats would have to be fetched."""
     from afor import update
 
-    monkeypatch.setattr(update, "FEW", 0)
+    monkeypatch.setattr(update, "MAX_SCALAR_TENSORS", 0)

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from afor.arithmetic import OnFloats, OnTensors
 from afor.control import (
     FIELDS,
     ControlSettings,
+    OnFloats,
+    OnTensors,
     Sums,
     advance,
     advance_floats,

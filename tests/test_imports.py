@@ -32,8 +32,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
 # The optimizer: a stage imports from itself and from stages above it.
 OPTIMIZER = [
     ["torch_private"],
-    ["arithmetic", "control", "reference", "state_check", "sums"],
-    ["native", "rows", "triton"],
+    ["control", "reference", "state_check", "sums"],
+    ["native", "triton"],
     ["update", "released"],
     ["sharded"],
     ["checkpoint"],
@@ -42,43 +42,15 @@ OPTIMIZER = [
 ]
 
 # Imports of this package inside functions, each group with its reason.
-COMMAND = "imported when the command is called, so that `afor --help` stays fast"
 CIRCLE = "at the top of the module it would close a circle of imports"
 WORKER = "a worker first ties its life to its driver's; importing takes longer"
 NEEDED = "imported by those that need it; the others start faster without it"
 WITHOUT_TORCH = "the module itself works without torch: importing it takes long"
 WITHOUT_PYDANTIC = "the module itself works without pydantic: importing it takes long"
+WITHOUT_TYPER = "the entry point works without typer, to say what to install"
 WITHOUT_TRITON = "the module itself works without triton: it is optional"
 INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor", WITHOUT_TORCH, ["afor.optimizer"]),
-    (
-        "afor.bench.analyses.adaptation.memory",
-        NEEDED,
-        ["afor.bench.common.devices", "afor.bench.common.seeding"],
-    ),
-    (
-        "afor.bench.analyses.adaptation.shift",
-        NEEDED,
-        [
-            "afor.bench.common.devices",
-            "afor.bench.common.seeding",
-            "afor.bench.optimizers.build",
-            "afor.bench.training.batches",
-        ],
-    ),
-    ("afor.bench.analyses.cost.compute", NEEDED, ["afor.native.binding", "afor.control"]),
-    ("afor.bench.analyses.facts", WITHOUT_PYDANTIC, ["afor.bench.models.authors.nsal_dgat"]),
-    ("afor.bench.analyses.facts", NEEDED, ["afor", "afor.monitor"]),
-    (
-        "afor.bench.analyses.landscape.loss_grid",
-        NEEDED,
-        ["afor.bench.common.devices", "afor.bench.execution.engines.worker"],
-    ),
-    (
-        "afor.bench.analyses.landscape.loss_surface",
-        NEEDED,
-        ["afor.bench.common.devices", "afor.bench.common.seeding"],
-    ),
     (
         "afor.bench.analyses.landscape.loss_surface",
         WITHOUT_TORCH,
@@ -90,276 +62,29 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
         WITHOUT_TORCH,
         ["afor.bench.training.loop", "afor.bench.models.registry"],
     ),
-    ("afor.bench.analyses.step_log", NEEDED, ["afor"]),
-    ("afor.bench.analyses.theory.run", NEEDED, ["afor", "afor.control"]),
-    ("afor.bench.analyses.theory.toy", NEEDED, ["afor", "afor.control"]),
-    (
-        "afor.bench.cli.analyses.cost",
-        COMMAND,
-        [
-            "afor.bench.analyses.cost.compute",
-            "afor.bench.optimizers.registry",
-            "afor.bench.analyses.cost.table",
-            "afor.bench.common.output_files",
-            "afor.bench.analyses.cost.flops",
-            "afor.bench.analyses.cost.figure",
-            "afor.bench.report.figures.style",
-        ],
-    ),
-    ("afor.bench.cli.analyses.facts", COMMAND, ["afor.bench.analyses.facts"]),
-    (
-        "afor.bench.cli.analyses.landscape",
-        COMMAND,
-        [
-            "afor.bench.analyses.landscape.compute",
-            "afor.bench.analyses.landscape.loss_grid",
-            "afor.bench.analyses.landscape.loss_surface",
-            "afor.bench.analyses.landscape.plane",
-            "afor.bench.analyses.landscape.text",
-            "afor.bench.analyses.replay",
-            "afor.bench.study.schema",
-            "afor.bench.analyses.landscape.trajectories",
-            "afor.bench.analyses.landscape.figure",
-            "afor.bench.report.figures.style",
-        ],
-    ),
-    (
-        "afor.bench.cli.analyses.matched",
-        COMMAND,
-        [
-            "afor.bench.analyses.adaptation.matched",
-            "afor.bench.store.database",
-            "afor.bench.store.locations",
-            "afor.bench.study.named_code",
-            "afor.bench.common.output_files",
-            "afor.bench.analyses.replay",
-            "afor.bench.study.schema",
-        ],
-    ),
-    (
-        "afor.bench.cli.analyses.memory",
-        COMMAND,
-        [
-            "afor.bench.analyses.adaptation.memory",
-            "afor.bench.analyses.adaptation.memory_figures",
-            "afor.bench.analyses.replay",
-            "afor.bench.report.figures.style",
-            "afor.bench.study.schema",
-        ],
-    ),
-    (
-        "afor.bench.cli.analyses.shift",
-        COMMAND,
-        [
-            "afor.bench.analyses.adaptation.shift",
-            "afor.bench.analyses.adaptation.shift_figure",
-            "afor.bench.analyses.replay",
-            "afor.bench.cli.analyses.memory",
-            "afor.bench.report.figures.style",
-            "afor.bench.study.schema",
-        ],
-    ),
-    (
-        "afor.bench.cli.analyses.theory",
-        COMMAND,
-        [
-            "afor.bench.analyses.theory.table",
-            "afor.bench.common.output_files",
-            "afor.bench.analyses.theory.summary",
-            "afor.bench.analyses.theory.toy",
-            "afor.bench.analyses.replay",
-            "afor.bench.analyses.theory.run",
-            "afor.bench.study.schema",
-            "afor.bench.analyses.theory.figure",
-            "afor.bench.report.figures.style",
-        ],
-    ),
-    (
-        "afor.bench.cli.data",
-        COMMAND,
-        [
-            "afor.bench.data.catalog",
-            "afor.bench.data.loading",
-            "afor.bench.data.check",
-            "afor.bench.data.rehearsal.twins",
-        ],
-    ),
-    (
-        "afor.bench.cli.demo",
-        COMMAND,
-        [
-            "afor.bench.store.locations",
-            "afor.bench.study.schema",
-            "afor.bench.store.files",
-            "afor.bench.store.lock",
-        ],
-    ),
-    ("afor.bench.cli.doctor", COMMAND, ["afor.bench.common.doctor", "afor.bench.store.locations"]),
-    (
-        "afor.bench.cli.files",
-        COMMAND,
-        [
-            "afor.bench.execution.runner",
-            "afor.bench.store.database",
-            "afor.bench.store.lock",
-            "afor.bench.store.repair",
-            "afor.bench.common.output_files",
-            "afor.bench.store.files",
-            "afor.bench.store.locations",
-        ],
-    ),
-    (
-        "afor.bench.cli.models",
-        COMMAND,
-        [
-            "afor.bench.models.input_shape",
-            "afor.bench.models.registry",
-            "afor.bench.study.schema",
-            "afor.bench.common.errors",
-        ],
-    ),
-    (
-        "afor.bench.cli.optimizers",
-        COMMAND,
-        ["afor.bench.optimizers.registry", "afor.bench.optimizers.build"],
-    ),
-    (
-        "afor.bench.cli.options",
-        COMMAND,
-        [
-            "afor.bench.study.overrides",
-            "afor.bench.store.locations",
-            "afor.bench.study.named_code",
-            "afor.bench.study.schema",
-            "afor.bench.store.database",
-        ],
-    ),
-    ("afor.bench.cli.printing", COMMAND, ["afor.bench.report.tables.formats"]),
-    (
-        "afor.bench.cli.report",
-        COMMAND,
-        [
-            "afor.bench.common.output_files",
-            "afor.bench.report.page",
-            "afor.bench.stats.groups",
-            "afor.bench.stats.labels",
-            "afor.bench.store.files",
-            "afor.bench.analyses.landscape.compute",
-            "afor.bench.analyses.landscape.section",
-        ],
-    ),
-    (
-        "afor.bench.cli.run",
-        COMMAND,
-        [
-            "afor.bench.store.locations",
-            "afor.bench.study.schema",
-            "afor.bench.execution.progress",
-            "afor.bench.execution.runner",
-            "afor.bench.execution.engines.local",
-            "afor.bench.execution.time_limits",
-            "afor.bench.store.learning_rates",
-            "afor.bench.store.database",
-            "afor.bench.execution.engines.dask",
-        ],
-    ),
-    (
-        "afor.bench.cli.runs",
-        COMMAND,
-        [
-            "afor.bench.common.printable_text",
-            "afor.bench.execution.progress",
-            "afor.bench.store.database",
-            "afor.bench.store.locations",
-            "afor.bench.store.lock",
-            "afor.bench.execution.describe",
-            "afor.bench.study.named_code",
-            "afor.bench.execution.runner",
-            "afor.bench.execution.verify",
-            "afor.bench.study.schema",
-        ],
-    ),
-    (
-        "afor.bench.cli.study",
-        COMMAND,
-        [
-            "afor.bench.study.schema",
-            "afor.bench.execution.estimate",
-            "afor.bench.execution.runner",
-            "afor.bench.execution.status",
-            "afor.bench.store.database",
-            "afor.bench.store.locations",
-            "afor.bench.study.plan",
-            "afor.bench.store.learning_rates",
-        ],
-    ),
-    (
-        "afor.bench.cli.tables",
-        COMMAND,
-        [
-            "afor.bench.report.tables.formats",
-            "afor.bench.report.tables.main",
-            "afor.bench.report.tables.side",
-            "afor.bench.common.output_files",
-            "afor.bench.report.figures.style",
-            "afor.bench.analyses.cost.table",
-            "afor.bench.analyses.landscape.table",
-            "afor.bench.report.tables.paper",
-            "afor.bench.report.tables.variants",
-            "afor.bench.report.figures.results",
-            "afor.bench.stats.comparisons",
-            "afor.bench.report.figures.curves",
-            "afor.bench.stats.curves",
-            "afor.bench.store.files",
-            "afor.bench.analyses.landscape.compute",
-            "afor.bench.analyses.landscape.figure",
-            "afor.bench.stats.sensitivity",
-            "afor.bench.report.tables.parts",
-            "afor.bench.stats.groups",
-            "afor.bench.stats.labels",
-            "afor.bench.stats.noise_floor",
-            "afor.bench.report.tables.convergence",
-            "afor.bench.report.figures.noise",
-        ],
-    ),
+    ("afor.bench.cli.entry", WITHOUT_TYPER, ["afor.bench.cli.app"]),
     ("afor.bench.common.doctor", WITHOUT_TORCH, ["afor.native.binding"]),
     ("afor.bench.data.catalog", CIRCLE, ["afor.bench.data.datasets.moabb_adapter"]),
-    (
-        "afor.bench.execution.engines.dask",
-        NEEDED,
-        ["afor.bench.common.files", "afor.bench.data.cache"],
-    ),
     (
         "afor.bench.execution.engines.worker",
         WORKER,
         ["afor.bench.store.spool", "afor.bench.training.execute"],
     ),
-    ("afor.bench.execution.runner", NEEDED, ["afor.bench.data.loading"]),
-    ("afor.bench.report.svg", NEEDED, ["afor.bench.report.figures.style"]),
-    ("afor.bench.store.learning_rates", NEEDED, ["afor.bench.study.schema"]),
     ("afor.bench.store.locations", WITHOUT_PYDANTIC, ["afor.bench.study.schema"]),
-    (
-        "afor.bench.study.overrides",
-        NEEDED,
-        ["afor.bench.optimizers.registry", "afor.bench.data.catalog"],
-    ),
-    (
-        "afor.bench.study.plan",
-        NEEDED,
-        ["afor.bench.optimizers.build", "afor.bench.common.devices", "afor.bench.training.execute"],
-    ),
     ("afor.bench.study.plan", WITHOUT_TORCH, ["afor.bench.models.registry"]),
-    ("afor.bench.training.controller_trace", WITHOUT_TORCH, ["afor", "afor.control"]),
     (
         "afor.bench.training.execute",
         WITHOUT_TORCH,
-        ["afor.bench.models.registry", "afor.bench.training.loop", "afor"],
+        ["afor.bench.models.registry", "afor.bench.training.loop"],
     ),
-    ("afor.bench.training.execute", NEEDED, ["afor.bench.models.input_shape"]),
     ("afor.triton.launch", WITHOUT_TRITON, ["afor.triton.kernels"]),
 ]
 # Modules that import others of this package by a name in a string.
-BY_NAME = {"afor.bench.data.catalog": "one module per data set, imported when it is asked for"}
+BY_NAME = {
+    "afor.bench": "the façade, which loads a name when it is first used",
+    "afor.bench.cli.lazy": "one module per family of commands, imported when one is called",
+    "afor.bench.data.catalog": "one module per data set, imported when it is asked for",
+}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -480,7 +205,9 @@ def test_a_backward_arrow_is_found():
     typing_only = "if TYPE_CHECKING:\n    from afor.optimizer import AFOR"
     assert backward_arrows("afor.control", typing_only) == []
     assert backward_arrows("afor.optimizer", "from afor.control import FIELDS") == []
-    assert backward_arrows("afor.bench.cli.run", "from afor.bench.study.plan import Plan") == []
+    assert (
+        backward_arrows("afor.bench.cli.run", "from afor.bench.study.plan import StudyPlan") == []
+    )
 
 
 def test_no_two_modules_import_each_other_at_import_time():

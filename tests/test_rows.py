@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from afor import AFOR, update
-from afor.rows import Row
 from afor.sums import CPU_ROW
+from afor.update import Row
 
 SHAPES = [(3,), (2, 5), (), (0,), (CPU_ROW + 1,), (4, 4), (7,)]
 
@@ -35,7 +35,7 @@ def steps(dtype: torch.dtype, **options: object) -> list[torch.Tensor]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_rows_give_the_numbers_of_one_tensor_after_the_other(dtype, options, monkeypatch):
     in_rows = steps(dtype, **options)
-    monkeypatch.setattr(update, "_rows_pay", lambda _: False)
+    monkeypatch.setattr(update, "_use_rows", lambda _: False)
     for row, single in zip(in_rows, steps(dtype, **options), strict=True):
         torch.testing.assert_close(row, single)
 

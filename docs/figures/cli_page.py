@@ -11,14 +11,21 @@ from typing import Any, get_args
 import typer
 
 from afor.bench.cli.app import app
+from afor.bench.cli.lazy import LazyGroup
 
 PAGE = Path(__file__).parents[1] / "reference" / "cli.md"
 KINDS = {int: "NUMBER", float: "NUMBER", Path: "PATH"}
-UNSAID = {"store": "File of the results.", "cache_dir": "Folder of prepared trials."}
 OPENING = """# Commands
 
-Results go to stdout, progress and the next command to stderr. `NO_COLOR` is honoured, `--json` is
-for programs, and `afor --debug COMMAND` shows the traceback of an error.
+Results go to standard output, progress and the next command to standard error. `NO_COLOR` is
+honoured, `--json` is for programs, `afor --version` prints the version, and `afor --debug COMMAND`
+shows the traceback of an error.
+
+RESULTS is a study's name (its results are in `results/NAME.db`), the study's TOML file or a store
+file. `stats`, `table`, `figure` and `report` also read the files of `afor export`.
+
+`afor --install-completion` sets up completion of commands and options in bash, zsh, fish or
+PowerShell; `afor --show-completion` prints the script instead. Both take effect in a new shell.
 
 | exit code | meaning |
 |---:|---|
@@ -27,7 +34,7 @@ for programs, and `afor --debug COMMAND` shows the traceback of an error.
 | 2 | usage or settings |
 | 3 | data |
 | 4 | store |
-| 130 | interrupted; the same command goes on |
+| 130 | interrupted; the same command continues |
 
 | variable | what it names | when it is not set |
 |---|---|---|
@@ -60,19 +67,26 @@ def _sections(name: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield name, command
         return
     for child, inner in children.items():
-        yield from _sections(f"{name} {child}", inner)
+        loaded = command.load(child) if isinstance(command, LazyGroup) else inner
+        yield from _sections(f"{name} {child}", loaded)
 
 
 def _section(name: str, command: Any) -> str:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    options = [
+        p
+        for p in command.params
+        if p.param_type_name == "option" and p.name != "help" and not p.hidden
+    ]
     usage = " ".join([name, *map(_placeholder, arguments), *(["[OPTIONS]"] if options else [])])
-    lines = [f"## {name}", "", command.help, "", "```text", usage, "```", ""]
+    lines = [f"## {name}", "", _escape(command.help), "", "```text", usage, "```", ""]
     rows = [(_placeholder(p), p) for p in arguments] + [(_flags(p), p) for p in options]
     if rows:
         lines += ["| | meaning | default |", "|---|---|---|"]
         lines += [f"| `{left}` | {_meaning(p)} | {_default(p)} |" for left, p in rows]
         lines.append("")
+    example = command.epilog.removeprefix("Example: ")
+    lines += ["```text", f"$ {example}", "```", ""]
     return "\n".join(lines)
 
 
@@ -95,16 +109,15 @@ def _flags(parameter: Any) -> str:
 
 
 def _meaning(parameter: Any) -> str:
-    words = (parameter.help or "").split("[default:")[0].strip() or UNSAID.get(parameter.name, "")
+    words = parameter.help
     repeatable = getattr(parameter, "multiple", False) and "epeatable" not in words
     return _escape(words + (" Repeatable." if repeatable else ""))
 
 
 def _default(parameter: Any) -> str:
-    """Return what the help says, else the value; nothing where leaving it out means "none"."""
-    _, said, rest = (parameter.help or "").partition("[default:")
-    if said:
-        return _escape(rest.rstrip("] ").strip())
+    """Return what `--help` says, else the value; nothing where leaving it out means "none"."""
+    if isinstance(parameter.show_default, str):
+        return _escape(parameter.show_default)
     value = parameter.default
     if parameter.required or value in (None, "", ()) or getattr(parameter, "is_flag", False):
         return ""

@@ -1,7 +1,7 @@
 """State dicts: the dtypes of the state, and loading from AFOR, Adam, AdamW and afor-optimizer.
 
 torch casts every floating-point state to the parameter's dtype on load, which would round the
-moments and the control of half-precision parameters. `load` puts the saved values back.
+moments and the control of half-precision parameters. `load` restores the saved values afterwards.
 """
 
 import math
@@ -27,14 +27,14 @@ _RELEASED_STATE = (
 _SOURCES = {
     "Adam": ("step", "exp_avg", "exp_avg_sq"),
     "AdamW": ("step", "exp_avg", "exp_avg_sq"),
-    "AFOR": ("control",),  # a state of AFOR without it is not complete
+    "AFOR": ("control",),  # an incomplete state of AFOR lacks it
     "afor-optimizer": ("step", "exp_avg", "exp_avg_sq", *_RELEASED_STATE),
 }
 _RELEASED_OPTIONS = {"dir_weight": "direction_weight", "fast_ref": "fast_channel"}
 
 
 def moment_dtype(p: Tensor, group: dict[str, Any]) -> torch.dtype:
-    """Return the dtype of a parameter's moments: never half unless the group asks for it."""
+    """Return the dtype of a parameter's moments, see ``half_moments`` of `AFOR`."""
     if p.dtype in (torch.float16, torch.bfloat16) and group["half_moments"] == "float32":
         return torch.float32
     return p.dtype
@@ -51,16 +51,23 @@ def load(
     base_load: Callable[[dict[str, Any]], None],
     check_options: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Load ``state_dict`` through torch's own ``load_state_dict`` and keep the dtypes.
+    """Load ``state_dict`` with torch's ``load_state_dict`` and keep the dtypes.
 
-    Everything is checked before torch reads the dict: either all of it is loaded, or ValueError is
-    raised and the optimizer is as it was.
+    Args:
+        optimizer: The optimizer to load into.
+        state_dict: A state dict of AFOR, Adam, AdamW or afor-optimizer.
+        base_load: ``load_state_dict`` of torch's ``Optimizer``, bound to ``optimizer``.
+        check_options: Called with each parameter group to be loaded; raises ValueError.
+
+    Raises:
+        ValueError: The state dict does not fit. Everything is checked before torch loads it, so
+            the optimizer is unchanged.
     """
     translated: dict[str, Any] = {}
     messages: list[str] = []
 
-    def translate(_: Any, given: dict[str, Any]) -> dict[str, Any]:
-        translated.update(_translate(optimizer, given, messages))
+    def translate(_: Any, state_dict: dict[str, Any]) -> dict[str, Any]:
+        translated.update(_translate(optimizer, state_dict, messages))
         for group in translated["param_groups"]:
             if isinstance(group, dict) and optimizer.defaults.keys() <= group.keys():
                 check_options(group)
@@ -69,7 +76,7 @@ def load(
     def restore(_: Any) -> None:
         _restore(optimizer, translated)
 
-    # Last before torch reads the dict, first after it has: hooks of the user see what they expect.
+    # Run last before torch loads and first after, so that user hooks see the usual state dicts.
     before = optimizer.register_load_state_dict_pre_hook(translate)
     after = optimizer.register_load_state_dict_post_hook(restore, prepend=True)
     try:
@@ -78,27 +85,29 @@ def load(
         before.remove()
         after.remove()
     for message in messages:
-        warnings.warn(message, UserWarning, stacklevel=3)  # at the line that loads
+        warnings.warn(message, UserWarning, stacklevel=3)  # the caller of load_state_dict
 
 
-def _translate(optimizer: "AFOR", given: dict[str, Any], messages: list[str]) -> dict[str, Any]:
-    """Return the state dict in AFOR's form; what the user should know goes to ``messages``."""
-    saved_groups = _checked_groups(given)
+def _translate(
+    optimizer: "AFOR", state_dict: dict[str, Any], messages: list[str]
+) -> dict[str, Any]:
+    """Return the state dict in AFOR's form; append warnings for the user to ``messages``."""
+    saved_groups = _checked_groups(state_dict)
     if [len(g["params"]) for g in saved_groups] != [
         len(g["params"]) for g in optimizer.param_groups
     ]:
-        return given  # torch says what is wrong
-    states: dict[Any, dict[str, Any]] = dict(given["state"])
+        return state_dict  # torch raises the error
+    states: dict[Any, dict[str, Any]] = dict(state_dict["state"])
     origin = _origin(states, saved_groups)
     groups, fresh, number = [], set(), 0
     for saved, current in zip(saved_groups, optimizer.param_groups, strict=True):
         group = {k: v for k, v in current.items() if k != "params"}
-        known = {_RELEASED_OPTIONS.get(k, k): v for k, v in saved.items()}
+        options = {_RELEASED_OPTIONS.get(k, k): v for k, v in saved.items()}
         if origin != "AFOR":
-            known = {k: v for k, v in known.items() if k not in _IMPLEMENTATION}
+            options = {k: v for k, v in options.items() if k not in _IMPLEMENTATION}
         accepted = {*group, "params", "param_names", "initial_lr"}
-        extra = {k: v for k, v in known.items() if origin == "AFOR" or k in accepted}
-        groups.append({**group, **extra})
+        loaded = {k: v for k, v in options.items() if origin == "AFOR" or k in accepted}
+        groups.append({**group, **loaded})
         for position, (key, p) in enumerate(zip(saved["params"], current["params"], strict=True)):
             state = states.get(key)
             if state:
@@ -118,33 +127,33 @@ def _translate(optimizer: "AFOR", given: dict[str, Any], messages: list[str]) ->
             number += 1
     if fresh:
         messages.append(_message(origin, len(fresh), saved_groups))
-    return {**given, "state": states, "param_groups": groups}
+    return {**state_dict, "state": states, "param_groups": groups}
 
 
-def _checked_groups(given: Any) -> list[dict[str, Any]]:
-    """Return the parameter groups of a state dict; ValueError when it has not the form of one."""
+def _checked_groups(state_dict: Any) -> list[dict[str, Any]]:
+    """Return the parameter groups of a state dict; raise ValueError if it is malformed."""
     well_formed = (
-        isinstance(given, dict)
-        and isinstance(given.get("state"), dict)
-        and all(isinstance(state, dict) for state in given["state"].values())
-        and isinstance(given.get("param_groups"), list)
+        isinstance(state_dict, dict)
+        and isinstance(state_dict.get("state"), dict)
+        and all(isinstance(state, dict) for state in state_dict["state"].values())
+        and isinstance(state_dict.get("param_groups"), list)
         and all(
             isinstance(group, dict) and isinstance(group.get("params"), list)
-            for group in given["param_groups"]
+            for group in state_dict["param_groups"]
         )
     )
     if not well_formed:
         raise ValueError(
-            "cannot load this state dict: expected is a dict with 'state' (a dict for each "
+            "cannot load this state dict: expected a dict with 'state' (a dict for each "
             "parameter) and 'param_groups' (a list of dicts with 'params'), as "
             "optimizer.state_dict() returns it"
         )
-    groups: list[dict[str, Any]] = given["param_groups"]
+    groups: list[dict[str, Any]] = state_dict["param_groups"]
     return groups
 
 
 def _checked_state(p: Tensor, state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state with its step count as a tensor; ValueError when it does not fit."""
+    """Return the state with its step count as a tensor; raise ValueError if it does not fit."""
     step = state.get("step")
     if isinstance(step, (int, float)):
         state = {**state, "step": torch.tensor(float(step))}
@@ -155,7 +164,7 @@ def _checked_state(p: Tensor, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> str:
-    """Tell which optimizer a state dict came from."""
+    """Return the name of the optimizer that a state dict came from."""
     keys = set().union(*(s.keys() for s in states.values())) if states else set()
     if "control" in keys or (
         not keys and "beta2_min" in groups[0] and "dir_weight" not in groups[0]
@@ -186,7 +195,7 @@ def _converted_state(state: dict[str, Any], group: dict[str, Any], origin: str) 
         control.update({ours: _number(state[theirs], theirs) for ours, theirs in source.items()})
         control["forgetting"] = 1.0 - _number(state["beta2_t"], "beta2_t")
         product = _number(state["beta2_cumprod"], "beta2_cumprod")
-        # The released variant goes on with the product itself, to the last bit.
+        # The released variant stores the product itself, bit for bit.
         control["correction"] = product if group["variant"] == "released" else 1.0 - product
     else:
         beta2 = group["betas"][1]
@@ -223,7 +232,7 @@ def _message(origin: str, tensors: int, groups: list[dict[str, Any]]) -> str:
 
 
 def _restore(optimizer: "AFOR", translated: dict[str, Any]) -> None:
-    """Put the saved values into the loaded state, in the dtypes of AFOR."""
+    """Copy the saved values into the loaded state, in the dtypes of AFOR."""
     saved_keys = [key for group in translated["param_groups"] for key in group["params"]]
     params = [(p, group) for group in optimizer.param_groups for p in group["params"]]
     for key, (p, group) in zip(saved_keys, params, strict=True):

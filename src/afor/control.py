@@ -1,11 +1,11 @@
 """AFC, the adaptive forgetting controller: five sums of each tensor in, its decay coefficient out.
 
-This is the one place of this arithmetic for the for-loop and foreach paths; the native kernels
-repeat it in their own language and `reference.py` says it in the paper's words. The same lines work
-on vectors, for all tensors of a group at once and on their device, and on the floats of one tensor:
-on CPU an operator on a vector of twelve takes as long as the floats of all twelve.
+The for-loop and the foreach implementation share this code; the native kernels repeat it in C and
+Triton, and `reference.py` follows the paper's equations one by one. `_advance` works on vectors,
+for all tensors of a group at once on their device (`OnTensors`), and on the floats of one tensor
+(`OnFloats`): on CPU one torch operator on twelve numbers takes as long as twelve Python floats.
 
-The control state of a tensor is a vector of nine numbers, in this order.
+The control state of a tensor is a vector of nine numbers, in the order of `FIELDS`.
 """
 
 import math
@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-
-from afor.arithmetic import OnFloats, OnTensors
 
 FIELDS = (
     "noise_fast",  # n^f
@@ -28,12 +26,12 @@ FIELDS = (
     "forgetting",  # 1 - beta2, of the last step: beta2 itself would lose digits in float32
     "correction",  # 1 - C, tracked directly: no cancellation in the first steps
 )
-_HELD = 7  # the fields that a step with a non-finite gradient leaves as they were
+_HELD = 7  # leading fields that a step with a non-finite gradient does not change
 _TINY = 1e-300  # below any product of norms that matters; keeps sqrt differentiable at zero
 
 
 class ControlSettings(NamedTuple):
-    """What steers the decay coefficient of one parameter group."""
+    """The controller settings of one parameter group; see `AFOR` for their meaning."""
 
     beta1: float = 0.9
     beta2: float = 0.999  # beta2^init, the longest memory
@@ -51,17 +49,17 @@ class ControlSettings(NamedTuple):
     statistics: str = "paper"
 
 
-_OPTIONS = ControlSettings._fields[2:]  # what a parameter group calls by the same name
+_OPTIONS = ControlSettings._fields[2:]  # these have the same name in a parameter group
 
 
 def control_settings(group: dict[str, Any]) -> ControlSettings:
-    """Return the controller's settings of a parameter group."""
+    """Return the controller settings of a parameter group."""
     beta1, beta2 = group["betas"]
     return ControlSettings(beta1, beta2, *[group[name] for name in _OPTIONS])
 
 
 class Sums(NamedTuple):
-    """What RASS needs of each tensor, each of shape (tensors,).
+    """The five sums that RASS needs, each a vector of shape (tensors,).
 
     All five add up over chunks, threads and shards of a tensor; n counts the whole tensor.
     """
@@ -74,11 +72,78 @@ class Sums(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """What the update of each tensor needs: vectors of shape (tensors,), or a number for each."""
+    """The coefficients of the update: vectors of shape (tensors,), or lists of numbers."""
 
     forgetting: Any  # 1 - beta2
     denominator_scale: Any  # (1 - beta1^t) / sqrt(1 - C)
     denominator_shift: Any  # eps (1 - beta1^t)
+
+
+class OnTensors:
+    """The operations of the controller on vectors, one number per tensor: those of torch."""
+
+    lerp = staticmethod(torch.lerp)
+    addcmul = staticmethod(torch.addcmul)
+    sqrt = staticmethod(torch.sqrt)
+    expm1 = staticmethod(torch.expm1)
+    sigmoid = staticmethod(torch.sigmoid)
+    larger = staticmethod(torch.maximum)
+    at_least = staticmethod(torch.clamp_min)
+    at_most = staticmethod(torch.clamp_max)
+    clip = staticmethod(torch.clamp)
+
+    @staticmethod
+    def choose(condition: Tensor, values: Sequence[Tensor], otherwise: Tensor) -> Tensor:
+        """Return ``values`` where the condition holds and ``otherwise`` elsewhere."""
+        return torch.where(condition, torch.stack(tuple(values)), otherwise)
+
+
+class OnFloats:
+    """The same operations on the floats of one tensor; NaN propagates as in torch."""
+
+    sqrt = staticmethod(math.sqrt)
+    expm1 = staticmethod(math.expm1)
+    larger = staticmethod(max)
+
+    @staticmethod
+    def lerp(start: float, end: float, weight: float) -> float:
+        """Interpolate from the nearer end, as torch does."""
+        if weight < 0.5:
+            return start + weight * (end - start)
+        return end - (end - start) * (1.0 - weight)
+
+    @staticmethod
+    def addcmul(x: float, first: float, second: float, *, value: float) -> float:
+        """Return ``x + value * first * second``."""
+        return x + value * first * second
+
+    @staticmethod
+    def sigmoid(x: float) -> float:
+        """Return ``1 / (1 + exp(-x))``, for any x."""
+        if x >= 0.0:
+            return 1.0 / (1.0 + math.exp(-x))
+        grown = math.exp(x)
+        return grown / (1.0 + grown)
+
+    @staticmethod
+    def at_least(x: float, low: float) -> float:
+        """Return x, or low if x is below it."""
+        return low if x < low else x
+
+    @staticmethod
+    def at_most(x: float, high: float) -> float:
+        """Return x, or high if x is above it."""
+        return high if x > high else x
+
+    @staticmethod
+    def clip(x: float, low: float, high: float) -> float:
+        """Return x clipped to the range."""
+        return min(max(x, low), high)
+
+    @staticmethod
+    def choose(condition: bool, values: Sequence[float], otherwise: Any) -> Sequence[float]:
+        """Return ``values`` if the condition holds, else ``otherwise``."""
+        return values if condition else otherwise
 
 
 def initial_control(settings: ControlSettings) -> list[float]:
@@ -94,12 +159,19 @@ def advance(
     s: ControlSettings,
     dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Coefficients]:
-    """Return the control state after this step, (9, tensors), and the coefficients of the update.
+    """Advance the control state of all tensors by one step.
 
-    ``control`` is (9, tensors) and ``step`` (tensors,), already counting this step; both in the
-    dtype of the sums. ``dtype`` is that of what is returned, the same unless given.
+    Args:
+        control: Control state of shape (9, tensors), in the dtype of the sums.
+        step: Step count of each tensor, this step included, in the dtype of the sums.
+        sums: The five sums of each tensor.
+        s: Controller settings.
+        dtype: Dtype of the results; None keeps that of ``control``.
+
+    Returns:
+        The new control state, (9, tensors), and the coefficients of the update.
     """
-    guarded = s.eps == 0.0 or torch.is_grad_enabled()  # zeros to be divided by or differentiated
+    guarded = s.eps == 0.0 or torch.is_grad_enabled()  # avoid division by zero and sqrt'(0)
     held, rest = _advance(control, step, sums, s, OnTensors, guarded=guarded)
     table = torch.cat((held, torch.stack(rest))).to(dtype or control.dtype)
     size = len(FIELDS)
@@ -109,9 +181,11 @@ def advance(
 def advance_floats(
     control: Sequence[float], step: float, sums: Sequence[float], s: ControlSettings
 ) -> tuple[Sequence[float], tuple[float, float, float, float]]:
-    """Return, of one tensor, the fields held on a non-finite gradient and the rest.
+    """Advance the control state of one tensor by one step, with Python floats.
 
-    The rest are the two last fields, forgetting and correction, and scale and shift.
+    Returns:
+        The first seven fields (unchanged if the gradient is not finite), and the tuple
+        (forgetting, correction, denominator scale, denominator shift).
     """
     return _advance(control, step, sums, s, OnFloats, guarded=s.eps == 0.0)
 
@@ -119,7 +193,7 @@ def advance_floats(
 def _advance(
     control: Any, step: Any, sums: Any, s: ControlSettings, on: Any, *, guarded: bool
 ) -> tuple[Any, tuple[Any, Any, Any, Any]]:
-    """Return what `advance_floats` returns, of vectors or of floats."""
+    """Return what `advance_floats` returns; ``on`` provides the operations on the numbers."""
     noise_fast, noise_slow, agreement, score_mean, score_var, _, _, _, correction = control
     residual, momentum, grad_sq, momentum_sq, product = sums
     slow = 1.0 - s.beta2

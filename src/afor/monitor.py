@@ -1,7 +1,7 @@
-"""Look inside AFOR: beta2, score, noise, agreement and z-score of each named tensor.
+"""Inspect AFOR: beta2, score, noise, agreement and z-score of each named tensor.
 
-Nothing here runs unless it is called, `Monitor.record` only copies a few numbers per tensor on
-their own device, and the host waits for none of them before they are read.
+`Monitor.record` copies nine numbers per tensor on their own device, without a host sync; they are
+transferred when they are read.
 
 >>> import torch
 >>> from afor import AFOR
@@ -30,13 +30,13 @@ from torch import Tensor
 from afor.control import FIELDS
 from afor.optimizer import AFOR
 
-AWAKE = 0.5  # a tensor whose |z-score| is above this has left the middle of the range
+AWAKE = 0.5  # a tensor with a |z-score| above this is called awake: beta2 has left mid-range
 QUANTITIES = ("beta2", "score", "noise", "agreement", "zscore", "score_std")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the controller of one tensor held after one step."""
+    """The state of the controller of one tensor after one step."""
 
     step: int  # of the monitor, or of the tensor when read directly
     name: str
@@ -49,21 +49,24 @@ class Reading:
 
     @property
     def is_awake(self) -> bool:
-        """Tell whether the score lies clearly off its running mean."""
+        """Whether the score differs clearly from its running mean."""
         return abs(self.zscore) > AWAKE
 
 
 class ScalarWriter(Protocol):
-    """What `torch.utils.tensorboard.SummaryWriter` offers."""
+    """The method of `torch.utils.tensorboard.SummaryWriter` that `Monitor.write` calls."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> Any:
         """Write one number."""
 
 
 def read(optimizer: AFOR, model: torch.nn.Module | None = None) -> dict[str, Reading]:
-    """Return the last reading of each tensor that has taken a step, by name.
+    """Return the current reading of each tensor that has taken a step, by name.
 
-    Names come from the model, from named parameters given to the optimizer, or are ``group.index``.
+    Args:
+        optimizer: The optimizer to read.
+        model: The source of the names. Without it, names are those of the named parameters the
+            optimizer was built from, or ``group.index``.
     """
     names, tensors = _named_states(optimizer, model)
     controls = [state["control"] for state in tensors]
@@ -79,10 +82,9 @@ class Monitor:
     """Record the controllers of an optimizer over the steps of a run.
 
     Args:
-        optimizer: the optimizer to watch.
-        model: where the names come from, see `read`.
-        every: record only every so many calls.
-
+        optimizer: The optimizer to record.
+        model: The source of the names, see `read`.
+        every: Record every n-th call of `record` only.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class Monitor:
         self._records: list[tuple[int, list[str], list[Tensor]]] = []
 
     def record(self) -> None:
-        """Keep the present state of all controllers; call it after ``optimizer.step()``."""
+        """Record the current state of all controllers; call it after ``optimizer.step()``."""
         self._calls += 1
         if self._calls % self.every:
             return
@@ -105,11 +107,11 @@ class Monitor:
         self._records.append((self._calls, names, [state["control"].clone() for state in states]))
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Delete all records."""
         self._records.clear()
 
     def readings(self) -> list[Reading]:
-        """Return everything recorded, oldest first."""
+        """Return all records, oldest first."""
         return list(self._readings(self._records))
 
     def table(self) -> str:
@@ -140,20 +142,26 @@ class Monitor:
         prefix: str = "afor",
         quantities: Iterable[str] = ("beta2", "score", "noise", "agreement", "zscore"),
     ) -> None:
-        """Write everything recorded to TensorBoard, one scalar per tensor and quantity."""
-        chosen = tuple(quantities)
-        unknown = [name for name in chosen if name not in QUANTITIES]
+        """Write all records to TensorBoard, one scalar per tensor and quantity.
+
+        Args:
+            writer: A TensorBoard ``SummaryWriter``.
+            prefix: First part of each tag.
+            quantities: Names of attributes of `Reading`.
+        """
+        quantities = tuple(quantities)
+        unknown = [name for name in quantities if name not in QUANTITIES]
         if unknown:
             raise ValueError(f"no quantity {unknown[0]!r}; there are {', '.join(QUANTITIES)}")
         for r in self.readings():
-            for quantity in chosen:
+            for quantity in quantities:
                 writer.add_scalar(f"{prefix}/{quantity}/{r.name}", getattr(r, quantity), r.step)
 
     def _readings(self, records: list[tuple[int, list[str], list[Tensor]]]) -> Iterator[Reading]:
         for step, names, controls in records:
             if not controls:
                 continue
-            values = torch.stack([c.double() for c in controls]).tolist()  # the host waits here
+            values = torch.stack([c.double() for c in controls]).tolist()  # host sync
             for name, row in zip(names, values, strict=True):
                 yield _reading(step, name, row)
 
@@ -162,13 +170,15 @@ def _named_states(
     optimizer: AFOR, model: torch.nn.Module | None
 ) -> tuple[list[str], list[dict[str, Tensor]]]:
     """Return names and states of the tensors that have taken a step."""
-    known = {id(p): name for name, p in model.named_parameters()} if model is not None else {}
+    model_names = {id(p): name for name, p in model.named_parameters()} if model is not None else {}
     names, states = [], []
     for g, group in enumerate(optimizer.param_groups):
-        given = group.get("param_names")
+        group_names = group.get("param_names")
         for i, p in enumerate(group["params"]):
             if optimizer.state.get(p):
-                names.append(known.get(id(p)) or (given[i] if given else f"{g}.{i}"))
+                names.append(
+                    model_names.get(id(p)) or (group_names[i] if group_names else f"{g}.{i}")
+                )
                 states.append(optimizer.state[p])
     return names, states
 

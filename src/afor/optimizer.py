@@ -102,7 +102,6 @@ class AFOR(Optimizer):
     A non-finite gradient does what it does in AdamW: the moments and the parameter take it up.
     The control state does not; it stays as it was and beta2 stays in range, so that a run whose
     moments and parameters are restored goes on.
-
     """
 
     # torch sets these on each optimizer.
@@ -175,7 +174,7 @@ class AFOR(Optimizer):
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        # GradScaler hands its scale to step() instead of unscaling first, as for torch's fused.
+        # If True, GradScaler passes its scale to step() instead of unscaling, as for torch's fused.
         return all(group["fused"] for group in self.param_groups)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -201,7 +200,7 @@ class AFOR(Optimizer):
         controls: list[Tensor],
         state_steps: list[Tensor],
     ) -> bool:
-        """Fill the lists with what has a gradient, creating state where there is none."""
+        """Fill the lists with the tensors that have a gradient; initialise missing state."""
         has_complex = False
         for position, p in enumerate(group["params"]):
             if p.grad is None:
@@ -223,7 +222,7 @@ class AFOR(Optimizer):
         return has_complex
 
     def _init_state(self, p: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        # Everything lives on the parameter's device, so that no step ever reads it back.
+        # All state is on the parameter's device, so that a step needs no host sync.
         state["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
         for name in ("exp_avg", "exp_avg_sq"):
             dtype = checkpoint.moment_dtype(p, group)
@@ -237,7 +236,7 @@ class AFOR(Optimizer):
     def _check_state(
         self, group: dict[str, Any], position: int, p: Tensor, state: dict[str, Any]
     ) -> None:
-        """Raise RuntimeError when state or gradient do not fit; make the step count a float."""
+        """Raise RuntimeError if state or gradient do not fit; convert the step count to float32."""
         step = state.get("step")
         if isinstance(step, (int, float)):
             state["step"] = torch.tensor(float(step), device=p.device)
@@ -265,8 +264,8 @@ class AFOR(Optimizer):
         """Take one step; with a closure, evaluate it first and return its loss."""
         if is_dynamo_compiling():
             return self._step(closure, use_plans=False)
-        # torch wraps `step` to serve hooks and profilers, at the price of the kernel itself on a
-        # small network. We do so only when there is a hook or a profiler.
+        # torch wraps `step` for hooks and profilers, which costs as much as the kernel on a small
+        # network. We do so only if there is a hook or a profiler.
         if (
             self._optimizer_step_pre_hooks
             or self._optimizer_step_post_hooks
@@ -281,7 +280,7 @@ class AFOR(Optimizer):
 
     @Optimizer.profile_hook_step
     def _watched_step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take a step that hooks and profilers see; a profiler shows the kernel as an operator."""
+        """Take a step with hooks; under a profiler the kernel is called as an operator."""
         return self._step(closure, use_plans=not is_profiling())
 
     def _step(
@@ -304,9 +303,9 @@ class AFOR(Optimizer):
         return loss
 
     def _step_sharded(self) -> None:
-        """Take a step on the sharded parameters of all groups: one message for all of them.
+        """Take a step on the sharded parameters of all groups, with one all-reduce for all of them.
 
-        They come first: when ranks do not agree or a process group is gone, nothing has changed.
+        They come first: if the ranks disagree or a process group is gone, nothing has changed.
         """
         steps: list[ShardedStep] = []
         for index, group in enumerate(self.param_groups):
@@ -328,7 +327,7 @@ class AFOR(Optimizer):
         return lists
 
     def _step_group(self, group: dict[str, Any], *, use_plans: bool) -> None:
-        """Take a step on the plain parameters of a group."""
+        """Take a step on the parameters of a group that are not sharded."""
         check_graph_capture(self)
         lists, _ = split_sharded(self._lists(group))
         if group["variant"] == "released":
@@ -355,23 +354,25 @@ class AFOR(Optimizer):
     # --------------------------------------------------------------------------- state dict
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state of AFOR, Adam, AdamW or the package afor-optimizer.
+        """Load a state dict of AFOR, Adam, AdamW or the package afor-optimizer.
 
-        What Adam does not know (noise, agreement and score statistics) starts fresh, and a warning
-        says so. Unlike torch's, this keeps the dtypes of the state: moments and control of
+        State that Adam does not have (noise, agreement and score statistics) is initialised, with a
+        warning. Unlike torch's, this method keeps the dtypes of the state: moments and control of
         half-precision parameters stay float32.
+
+        Args:
+            state_dict: What ``state_dict()`` of one of these optimizers returned.
 
         Raises:
             ValueError: The state does not fit the parameters (it belongs to another network or
-                optimizer), or an option is not valid. The optimizer is as it was.
-
+                optimizer), or an option is not valid. The optimizer is unchanged.
         """
         checkpoint.load(self, state_dict, super().load_state_dict, _check_options)
         self._plans = {}
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    """Raise ValueError with the value and the rule for the first option that is not valid."""
+    """Raise ValueError for the first option that is not valid."""
     lr = options["lr"]
     if isinstance(lr, Tensor):
         if lr.numel() != 1:
@@ -427,7 +428,7 @@ def _check_fused(params: list[Tensor]) -> None:
     devices = {p.device.type for p in params}
     if len(devices) > 1:
         raise RuntimeError(
-            "`fused=True` requires the parameters of a group to be on one kind of device, got "
+            "`fused=True` requires the parameters of a group to be on one device type, got "
             f"{' and '.join(sorted(devices))}; give each its own group"
         )
     reason = triton_unavailable_reason() if "cuda" in devices else unavailable_reason()

@@ -1,7 +1,7 @@
-"""The paper's equations one by one, in float64, slow and obvious: the test of every fast path.
+"""The paper's equations one by one, in float64, slow and simple: the test of every fast path.
 
-Each function is one numbered equation of the paper and carries its label. Nothing here is shared
-with the implementations, so an error would have to be made twice to go unnoticed.
+Each function is one numbered equation of the paper and names its label. The implementations share
+no code with this module, so an error would have to be made twice to go unnoticed.
 
 >>> import torch
 >>> theta = torch.tensor([1.0, -2.0], dtype=torch.float64)
@@ -21,7 +21,7 @@ from torch import Tensor
 
 @dataclass
 class ReferenceState:
-    """What one tensor remembers between steps (Algorithm 1, line 1)."""
+    """The state of one tensor between steps (Algorithm 1, line 1)."""
 
     exp_avg: Tensor  # m
     exp_avg_sq: Tensor  # v
@@ -35,7 +35,7 @@ class ReferenceState:
 
     @classmethod
     def start(cls, theta: Tensor, *, statistics: str = "paper") -> "ReferenceState":
-        """Begin with the initial values of Algorithm 1 (calibrated statistics start at zero)."""
+        """Return the initial state of Algorithm 1 (calibrated statistics start at zero)."""
         zeros = torch.zeros_like(theta, dtype=torch.float64)
         score_var = 1.0 if statistics == "paper" else 0.0
         return cls(exp_avg=zeros.clone(), exp_avg_sq=zeros.clone(), score_var=score_var)
@@ -43,7 +43,7 @@ class ReferenceState:
 
 @dataclass(frozen=True)
 class Seen:
-    """The scalars of one step, for looking at."""
+    """The scalars computed in one step."""
 
     residual: float
     cosine: float

@@ -1,10 +1,10 @@
-"""The update of the package afor-optimizer 0.1.0, step by step, for runs that must be continued.
+"""The update of the package afor-optimizer 0.1.0, reproduced to continue its runs.
 
-Its differences from the paper: the cosine is one whenever a norm is at most eps, and carries no
+Differences from the paper: the cosine is one whenever a norm is at most eps, and carries no
 eps otherwise; the z-score is divided by sqrt(max(var, 1e-8)) + eps; the scalars are float32 and the
-cumulative product is rounded to float32; the warm-up is 100 steps whatever the settings.
+cumulative product is rounded to float32; the warm-up is always 100 steps.
 
-The control vector holds the cumulative product C itself in the place of 1 - C.
+The control vector holds the cumulative product C instead of 1 - C.
 """
 
 import math
@@ -33,10 +33,10 @@ def released_afor(
     lr, eps = group["lr"], group["eps"]
     beta1, beta2 = group["betas"]
     sign = -1.0 if group["maximize"] else 1.0
-    for param, given, exp_avg, exp_avg_sq, control, count in zip(
+    for param, original_grad, exp_avg, exp_avg_sq, control, count in zip(
         params, grads, exp_avgs, exp_avg_sqs, controls, state_steps, strict=True
     ):
-        grad = given if sign > 0 else -given
+        grad = original_grad if sign > 0 else -original_grad
         count.add_(1)
         step = int(count.item())
         if step == 1:
@@ -44,7 +44,7 @@ def released_afor(
         if group["weight_decay"] != 0:
             param.mul_(1 - lr * group["weight_decay"])
 
-        s = {name: control[i] for name, i in _INDEX.items()}  # views: in-place keeps them stored
+        s = {name: control[i] for name, i in _INDEX.items()}  # views
         residual = (grad - exp_avg).abs().mean()
         s["noise_fast"].mul_(beta1).add_(residual, alpha=1 - beta1)
         s["noise_slow"].mul_(beta2).add_(residual, alpha=1 - beta2)

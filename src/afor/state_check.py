@@ -15,6 +15,7 @@ from afor.control import FIELDS
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 _CONTROL_SHAPE = torch.Size([len(FIELDS)])
+_CONTROL_DTYPES = (torch.float32, torch.float64)
 _STEP_SHAPE = torch.Size()
 
 
@@ -30,6 +31,7 @@ def fits(p: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
             and state["exp_avg_sq"].shape == shape
             and grad.shape == shape
             and state["control"].shape == _CONTROL_SHAPE
+            and state["control"].dtype in _CONTROL_DTYPES
             and state["step"].shape == _STEP_SHAPE
             and state["step"].dtype == torch.float32
         )
@@ -38,16 +40,15 @@ def fits(p: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
 
 
 def find_misfit(p: Tensor, state: dict[str, Any], grad: Tensor | None = None) -> str | None:
-    """Say which entry of the state, or that the gradient, does not fit the parameter.
+    """Describe the first entry of the state, or the gradient, that does not fit the parameter.
 
     Args:
-        p: the parameter.
-        state: its entries ``exp_avg``, ``exp_avg_sq``, ``control`` and ``step``, all tensors.
-        grad: its gradient, or None to check the state alone.
+        p: The parameter.
+        state: Its entries ``exp_avg``, ``exp_avg_sq``, ``control`` and ``step``, all tensors.
+        grad: Its gradient, or None to check only the state.
 
     Returns:
-        The beginning of an error message ("exp_avg has shape ..."), or None if everything fits.
-
+        Text for an error message ("exp_avg has shape ..."), or None if everything fits.
     """
     for name in MOMENTS:
         tensor = state.get(name)
@@ -63,16 +64,16 @@ def find_misfit(p: Tensor, state: dict[str, Any], grad: Tensor | None = None) ->
             return _describe_missing(name, tensor)
     control, step = state["control"], state["step"]
     if control.shape != _CONTROL_SHAPE:
-        return _describe_shape("control", control, _CONTROL_SHAPE, "expected is")
+        return _describe_shape("control", control, _CONTROL_SHAPE, "expected")
     if step.numel() != 1:
-        return _describe_shape("step", step, torch.Size(), "expected is")
+        return _describe_shape("step", step, torch.Size(), "expected")
     if grad is not None and grad.shape != p.shape:
         return _describe_shape("the gradient", grad, p.shape, "the parameter has")
     return None
 
 
 def find_misplaced(p: Tensor, state: dict[str, Any]) -> str | None:
-    """Say which entry of a live state is not a dense tensor on the parameter's device."""
+    """Describe the first entry that is not a dense tensor on the parameter's device, or None."""
     for name in (*MOMENTS, "control", "step"):
         tensor = state[name]
         if tensor.device != p.device:
@@ -82,25 +83,25 @@ def find_misplaced(p: Tensor, state: dict[str, Any]) -> str | None:
                 continue
             return (
                 f"{name} is a tensor of dtype {tensor.dtype} and layout {tensor.layout}, expected "
-                "is a dense one of floating-point numbers"
+                "a dense tensor of floating-point numbers"
             )
     return None
 
 
 def find_bad_value(state: dict[str, Any]) -> str | None:
-    """Say which saved entry cannot be used: another layout, no data, or impossible numbers."""
+    """Describe the first saved entry with another layout, no data or invalid numbers, or None."""
     for name in (*MOMENTS, "control", "step"):
         tensor = state[name]
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
             return (
                 f"{name} is a tensor of dtype {tensor.dtype} and layout {tensor.layout} on "
-                f"{tensor.device}, expected is a dense one that holds data"
+                f"{tensor.device}, expected a dense tensor with data"
             )
     if state["control"].is_complex() or state["step"].is_complex():
-        return "control or step is complex, expected are real numbers"
+        return "control or step is complex, expected real numbers"
     step = float(state["step"])
     if not (math.isfinite(step) and step >= 0):
-        return f"step is {step}, expected is a count of steps"
+        return f"step is {step}, expected a step count of at least 0"
     if not bool(torch.isfinite(state["control"]).all()):
         return "control holds a number that is not finite"
     return None
@@ -118,7 +119,7 @@ def is_inside_storage(tensor: Tensor) -> bool:
 
 
 def parameter_name(group: dict[str, Any], position: int, number: int) -> str:
-    """Return how messages call a parameter: its name if the group has names, and its number."""
+    """Return a parameter's name (if the group has names) and number for an error message."""
     names = group.get("param_names")
     named = f"{names[position]!r} (number {number})" if names else f"number {number}"
     return f"parameter {named}"
@@ -127,7 +128,7 @@ def parameter_name(group: dict[str, Any], position: int, number: int) -> str:
 def _describe_missing(name: str, value: Any) -> str:
     if value is None:
         return f"{name} is missing"
-    return f"{name} is a {type(value).__name__}, expected is a tensor"
+    return f"{name} is a {type(value).__name__}, expected a tensor"
 
 
 def _describe_shape(name: str, tensor: Tensor, expected: torch.Size, verb: str) -> str:

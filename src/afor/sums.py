@@ -7,14 +7,14 @@ from torch import Tensor
 
 from afor.torch_private import flatten, foreach_mul
 
-CHUNK = 1 << 20  # elements of a large tensor reduced at once: the float64 copies stay small
-CPU_CHUNK = 1 << 16  # and on CPU in cache
-ROW = 1 << 24  # elements laid end to end by the foreach path
-CPU_ROW = 1 << 16  # on CPU only small tensors gain from it
+CHUNK = 1 << 20  # elements reduced at once, so that the float64 copies stay small
+CPU_CHUNK = 1 << 16  # the same on CPU, so that the copies stay in cache
+ROW = 1 << 24  # maximum number of elements in a row of concatenated tensors
+CPU_ROW = 1 << 16  # the same on CPU, where only small tensors gain from concatenation
 
 
 def sum_dtype(device: torch.device) -> torch.dtype:
-    """Return the widest dtype the device adds in."""
+    """Return the dtype in which sums are accumulated on a device."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -38,7 +38,7 @@ def absolute_mean(x: Tensor, wide: torch.dtype) -> Tensor:
 
 
 def _chunks(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
-    """Cut tensors of one shape into flat pieces, so that wide copies of them stay small."""
+    """Split tensors of equal shape into flat chunks, so that wide copies of them stay small."""
     flat = [t.reshape(-1) for t in tensors]
     size = CPU_CHUNK if tensors[0].device.type == "cpu" else CHUNK
     if tensors[0].numel() <= size or torch.compiler.is_compiling():
@@ -47,7 +47,7 @@ def _chunks(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
 
 
 def cut_rows(tensors: list[Tensor]) -> list[slice]:
-    """Cut a list into rows of at most ``ROW`` elements; a larger tensor is a row of its own."""
+    """Split a list into rows of at most ``ROW`` elements; a larger tensor is a row of its own."""
     limit = CPU_ROW if tensors[0].device.type == "cpu" else ROW
     rows, begin, elements = [], 0, 0
     for i, tensor in enumerate(tensors):
@@ -59,23 +59,23 @@ def cut_rows(tensors: list[Tensor]) -> list[slice]:
 
 
 def singles(tensors: list[Tensor]) -> list[slice]:
-    """Cut a list into rows of one tensor each."""
+    """Split a list into rows of one tensor each."""
     return [slice(i, i + 1) for i in range(len(tensors))]
 
 
 def row_sums(
     grads: list[Tensor], exp_avgs: list[Tensor], beta1: float, wide: torch.dtype
 ) -> Tensor:
-    """Return the five sums of each tensor of a row, (tensors, 5), from the tensors end to end."""
+    """Return the five sums of each tensor of a row, (tensors, 5)."""
     if len(grads) == 1:
         grad, before = grads[0], exp_avgs[0]
-        known = tensor_sums(grad, before, wide)
+        residual, *products = tensor_sums(grad, before, wide)
         moved = torch.lerp(before, grad, 1.0 - beta1)
-        return torch.stack([known[0], absolute_mean(moved, wide), *known[1:]])[None]
+        return torch.stack([residual, absolute_mean(moved, wide), *products])[None]
     both = flatten([*grads, *exp_avgs]).view(2, -1)
     grad, before = both.unbind()
     moved = torch.lerp(before, grad, 1.0 - beta1)
-    if grad.device.type == "cpu":  # products of float32 leave its range beyond 1e19
+    if grad.device.type == "cpu":  # products of float32 numbers overflow beyond 1e19
         grad, before = both.to(wide).unbind()
     return segment_sums(grad, before, moved.abs_(), tuple(g.numel() for g in grads), wide)
 
@@ -85,7 +85,12 @@ def segment_sums(
 ) -> Tensor:
     """Return the five sums of each tensor of a row, (tensors, 5).
 
-    Gradients, momenta and the new |momenta|, ``moved``, lie end to end.
+    Args:
+        grad: Concatenated gradients.
+        before: Concatenated first moments before the step.
+        moved: Absolute values of the first moments after the step, concatenated.
+        sizes: Number of elements of each tensor.
+        wide: Dtype in which the sums are accumulated.
     """
     terms = torch.stack(
         (
@@ -103,7 +108,7 @@ def segment_sums(
 
 
 def sizes_of(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the sizes of tensors as a vector, and what their five sums are divided by."""
+    """Return the sizes of the tensors as a vector, and the divisors of their five sums."""
     if device.type == "cpu" and not torch.compiler.is_compiling():
         return _host_sizes(sizes)
     return _with_divisors(on_device(list(sizes), device))
@@ -122,13 +127,13 @@ def _with_divisors(lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 @functools.lru_cache(maxsize=32)
 def positions(sizes: tuple[int, ...]) -> Tensor:
-    """Return, of each element of a row on CPU, the position of its tensor in the row."""
+    """Return, for each element of a row on CPU, the position of its tensor in the row."""
     return torch.arange(len(sizes), dtype=torch.int32).repeat_interleave(torch.tensor(sizes))
 
 
 def on_device(sizes: list[int], device: torch.device) -> Tensor:
-    """Return the numbers as a vector on the device, without making the host wait."""
+    """Return the numbers as a vector on the device, without a host sync."""
     if device.type == "cpu" or torch.compiler.is_compiling():
         return torch.tensor(sizes, device=device)
     ones = torch.ones(len(sizes), dtype=torch.int64, device=device).unbind()
-    return torch.stack(foreach_mul(ones, sizes))  # scalars travel with the launch
+    return torch.stack(foreach_mul(ones, sizes))  # scalars are kernel arguments

@@ -1,7 +1,7 @@
-"""Names of torch that are not part of its public interface, each with what is used without it.
+"""Private names of torch, each with a fallback for versions of torch that lack it.
 
-No other module of this package uses a private name of torch. A name that a version of torch lacks
-costs speed or a convenience, never a result: `FALLBACKS` says what.
+No other module of this package uses a private name of torch. A missing name costs speed or a
+convenience and never changes a result; `FALLBACKS` lists the replacements.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-# Name: what is used when torch has no such name.
+# Private name: what is used if torch does not have it.
 FALLBACKS = {
     "torch._C._nn:flatten_dense_tensors": "torch.cat of flat views",
     "torch._C._nn:unflatten_dense_tensors": "torch.split and views",
-    "torch._C._autograd:_profiler_enabled": "every step is one that hooks and profilers see",
+    "torch._C._autograd:_profiler_enabled": "hooks and profilers are called in every step",
     "torch._C:_len_torch_dispatch_stack": "the controller works on vectors, tensors one by one",
     "torch.optim.optimizer:_global_optimizer_pre_hooks": "as for _profiler_enabled",
     "torch.optim.optimizer:_global_optimizer_post_hooks": "as for _profiler_enabled",
@@ -42,7 +42,7 @@ FALLBACKS = {
 
 
 def _lookup(name: str) -> Any:
-    """Return what torch has under a name of `FALLBACKS`, or None."""
+    """Return the object with a name of `FALLBACKS`, or None if torch does not have it."""
     assert name in FALLBACKS
     try:
         return resolve_name(name)
@@ -54,7 +54,7 @@ def _lookup(name: str) -> Any:
 
 
 def _loop(method: str) -> Callable[..., list[Tensor]]:
-    """Return a loop over lists that calls a method of Tensor; numbers and tensors go to all."""
+    """Return a function that calls a method of Tensor in a loop; scalar arguments are repeated."""
 
     def apply(tensors: Sequence[Tensor], *others: Any) -> list[Tensor]:
         columns = [
@@ -119,11 +119,11 @@ _devices: Callable[[], list[str]] | None = _lookup(
 
 
 def foreach_devices() -> list[str]:
-    """Return the kinds of devices on which foreach is faster than a loop."""
+    """Return the device types on which foreach is faster than a loop."""
     return ["cuda"] if _devices is None else _devices()
 
 
-# ------------------------------------------------------------------------------- who is watching
+# ------------------------------------------------------- profilers, dispatch modes and hooks
 
 
 def _unknown() -> bool:
@@ -133,7 +133,7 @@ def _unknown() -> bool:
 is_profiling: Callable[[], bool] = _lookup("torch._C._autograd:_profiler_enabled") or _unknown
 is_watched: Callable[[], int] = _lookup("torch._C:_len_torch_dispatch_stack") or _unknown
 
-# Hooks of all optimizers and, on `AFOR`, those of one: not empty where torch has no such name.
+# Stands for hooks that cannot be read; it is truthy, so that hooks are assumed to exist.
 UNKNOWN_HOOKS: Any = ("unknown",)
 global_pre_hooks: Any = _lookup("torch.optim.optimizer:_global_optimizer_pre_hooks")
 global_post_hooks: Any = _lookup("torch.optim.optimizer:_global_optimizer_post_hooks")
@@ -156,7 +156,7 @@ DispatchMode: Any = _lookup("torch.utils._python_dispatch:TorchDispatchMode") or
 
 
 class LayoutGuard(Protocol):
-    """Remembers the layout of tensors."""
+    """Compares the layout of tensors with a remembered one."""
 
     def check(self, *tensors: Tensor) -> bool:
         """Return True only if dtype, device, shape, strides and pending negations are the same."""
@@ -171,10 +171,10 @@ _tensor_guards: Callable[..., Any] | None = _lookup("torch._C._dynamo.guards:Ten
 
 
 def layout_guard(tensors: Sequence[Tensor]) -> LayoutGuard:
-    """Return a guard that agrees as long as the tensors have the layout they have now.
+    """Return a guard whose ``check`` is True while the tensors have their present layout.
 
-    It belongs to torch's compiler and compares all tensors in one call. Without it, a guard that
-    never agrees takes its place, and the caller has to compare attribute by attribute.
+    The guard is the one of torch's compiler, which compares all tensors in one call. The fallback
+    never returns True, and the caller has to compare attribute by attribute.
     """
     if _tensor_guards is None:
         return _NeverAgrees()

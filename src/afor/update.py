@@ -1,8 +1,8 @@
-"""The update of one parameter group: picks an implementation; the for-loop and the foreach one.
+"""The update of one parameter group: select an implementation; the for-loop and the foreach one.
 
-Every implementation does the same: reduce gradient and momentum of each tensor to five sums (RASS),
-let the controller turn them into a decay coefficient (AFC, `control.py`), update moments and
-parameter. They differ in how many operators it takes.
+Every implementation reduces gradient and momentum of each tensor to five sums (RASS, `sums.py`),
+lets the controller compute a decay coefficient from them (AFC, `control.py`), and updates moments
+and parameter. They differ in the number of operators they call. Start reading at `afor`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +12,16 @@ from torch import Tensor
 
 from afor.control import FIELDS, Coefficients, ControlSettings, Sums, advance, advance_floats
 from afor.native.binding import fused_afor, unavailable_reason
-from afor.rows import Row
-from afor.sums import absolute_mean, cut_rows, row_sums, singles, sum_dtype, tensor_sums
+from afor.sums import (
+    absolute_mean,
+    cut_rows,
+    positions,
+    row_sums,
+    segment_sums,
+    singles,
+    sum_dtype,
+    tensor_sums,
+)
 from afor.torch_private import (
     flatten,
     foreach_add_,
@@ -30,13 +38,14 @@ from afor.torch_private import (
     foreach_sqrt,
     foreach_sub_,
     is_watched,
+    unflatten,
 )
 from afor.triton.launch import triton_afor
 
-FEW = 32  # tensors whose control takes less time in floats than in vectors, on CPU
+MAX_SCALAR_TENSORS = 32  # up to this many tensors, plain floats beat vectorised control on CPU
 
-# What is left of a step once its sums are known. Between the two, shards complete their sums.
-Rest = Callable[[Sums], None]
+# The second half of a step, called with the sums. Shards complete their sums in between.
+Finish = Callable[[Sums], None]
 
 
 def afor(
@@ -59,8 +68,23 @@ def afor(
 ) -> None:
     """Take one AFOR step on lists of tensors, in place.
 
-    ``foreach`` and ``fused`` choose the implementation as in ``torch.optim``; ``None`` picks the
-    fastest that is valid. ``grads`` are never written to.
+    Args:
+        params: Parameters.
+        grads: Their gradients; never modified.
+        exp_avgs: First moments.
+        exp_avg_sqs: Second moments.
+        controls: Control states, see `control.FIELDS`.
+        state_steps: Step counts.
+        settings: Controller settings of the group.
+        lr: Learning rate.
+        weight_decay: Decoupled weight decay.
+        maximize: Ascend instead of descend.
+        foreach: Use the multi-tensor implementation; see ``fused``.
+        fused: Use the native kernel. With ``foreach`` and ``fused`` None, the fastest valid
+            implementation is used.
+        differentiable: Let autograd run through the step.
+        grad_scale: Scale of GradScaler, for ``fused``.
+        found_inf: Flag of GradScaler, for ``fused``: nothing changes if it is not zero.
     """
     if not params:
         return
@@ -70,17 +94,17 @@ def afor(
         fused, foreach = default_implementation(params, differentiable=differentiable)
     lists = [params, grads, exp_avgs, exp_avg_sqs, controls, state_steps]
     if fused and params[0].device.type == "cuda" and torch.compiler.is_compiling():
-        foreach = True  # inductor writes kernels of its own
+        foreach = True  # inductor generates its own kernels
     elif fused:
         fused_step = triton_afor if params[0].device.type == "cuda" else fused_afor
-        left = fused_step(
+        not_taken = fused_step(
             params, grads, exp_avgs, exp_avg_sqs, controls, state_steps,
             settings=settings, lr=lr, weight_decay=weight_decay, maximize=maximize,
             grad_scale=grad_scale, found_inf=found_inf,
         )  # fmt: skip
-        if left is None:
+        if not_taken is None:
             return
-        lists, maximize = left, False  # the rest goes through the for-loop
+        lists, maximize = not_taken, False  # these go through the for-loop
     begin = begin_multi_tensor if foreach else begin_single_tensor
     for part in by_device_and_dtype(lists):
         sums, finish = begin(
@@ -111,35 +135,35 @@ def default_implementation(params: Sequence[Tensor], *, differentiable: bool) ->
 
 
 def by_device_and_dtype(lists: list[list[Tensor]]) -> list[list[list[Tensor]]]:
-    """Split parallel lists so that each part has one device and one dtype of each kind."""
-    kinds = [(p.device, p.dtype, m.dtype) for p, m in zip(lists[0], lists[2], strict=True)]
-    if len(set(kinds)) == 1:
+    """Split parallel lists by device and dtypes of the parameters and moments."""
+    keys = [(p.device, p.dtype, m.dtype) for p, m in zip(lists[0], lists[2], strict=True)]
+    if len(set(keys)) == 1:
         return [lists]
     return [
-        [[t for t, k in zip(column, kinds, strict=True) if k == kind] for column in lists]
-        for kind in dict.fromkeys(kinds)
+        [[t for t, k in zip(column, keys, strict=True) if k == key] for column in lists]
+        for key in dict.fromkeys(keys)
     ]
 
 
 def _work_dtype(exp_avg: Tensor) -> torch.dtype:
-    """Return the dtype of the elementwise arithmetic: that of the moments, never half."""
+    """Return the dtype of the elementwise arithmetic: that of the moments, at least float32."""
     return torch.float32 if exp_avg.dtype in (torch.float16, torch.bfloat16) else exp_avg.dtype
 
 
-def _largest(square: Tensor) -> float:
-    """Return the largest finite value of a dtype.
+def _largest_finite(square: Tensor) -> float:
+    """Return the largest finite value of the dtype of the second moments.
 
-    A square that has left the range is brought back before it is averaged: between two infinities
-    lerp gives NaN, where AdamW stays at infinity and takes no step.
+    An infinite second moment is clamped to it before averaging: lerp between two infinities gives
+    NaN, whereas AdamW stays at infinity and takes no step.
     """
     return torch.finfo(square.dtype).max
 
 
-def _scale_update(lr: float | Tensor) -> bool:
-    """Tell whether the update is multiplied by lr, instead of handing lr to addcdiv.
+def _multiply_by_lr(lr: float | Tensor) -> bool:
+    """Return True if the update is multiplied by lr, False if lr is passed to addcdiv.
 
-    addcdiv takes no tensor; and compiled (inductor, torch 2.13) it goes on with the old value of a
-    float that changes between steps.
+    addcdiv does not accept a tensor; and compiled (inductor, torch 2.13) it keeps using the old
+    value of a float that changes between steps.
     """
     return isinstance(lr, Tensor) or torch.compiler.is_compiling()
 
@@ -152,15 +176,16 @@ def _as_real(tensors: list[Tensor]) -> list[Tensor]:
 def _control(
     controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
 ) -> Coefficients:
-    """Count the step and advance all controls of a list; both are stored back.
+    """Increment the step counts and advance the control states, in place.
 
-    Returns a list for each coefficient, of tensors, or of floats where they are few.
+    Returns:
+        The coefficients, as lists of tensors, or of floats for up to `MAX_SCALAR_TENSORS`.
     """
-    if _are_few(controls):
+    if _use_scalar_control(controls):
         try:
-            return _control_floats(controls, steps, sums, settings)
+            return _scalar_control(controls, steps, sums, settings)
         except (ArithmeticError, ValueError):
-            pass  # a state that no step can leave behind: vectors give NaN where floats raise
+            pass  # a corrupt state: vectors give NaN where floats raise
     wide = sums.residual.dtype
     count = torch.stack(steps) + 1
     stacked = torch.stack(controls, dim=1).to(wide)
@@ -174,22 +199,22 @@ def _control(
     return Coefficients(*(list(c.unbind()) for c in coefficients))
 
 
-def _are_few(controls: list[Tensor]) -> bool:
-    """Tell whether floats are faster: each operator costs more than the arithmetic of a tensor.
+def _use_scalar_control(controls: list[Tensor]) -> bool:
+    """Return True if Python floats are faster than torch operators and allowed.
 
-    What watches the operators (a counter of operations, fake tensors) gets to see all of them.
+    Dispatch modes (operation counters, fake tensors) must see every operator.
     """
     if torch.compiler.is_compiling() or torch.is_grad_enabled():
         return False
     return (
-        len(controls) <= FEW
+        len(controls) <= MAX_SCALAR_TENSORS
         and type(controls[0]) is Tensor
         and controls[0].device.type == "cpu"
         and not is_watched()
     )
 
 
-def _control_floats(
+def _scalar_control(
     controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
 ) -> Coefficients:
     stored, fields = [*controls, *steps], len(FIELDS)
@@ -225,21 +250,23 @@ def begin_single_tensor(
     weight_decay: float,
     maximize: bool,
     differentiable: bool,
-) -> tuple[Sums, Rest]:
-    """Loop over the tensors, small ones in rows; only the controller sees them all at once.
+) -> tuple[Sums, Finish]:
+    """Begin a step with a loop over the tensors; small tensors are concatenated (see `Row`).
 
-    Returns the sums and the rest of the step: first moments may have advanced, nothing else.
+    Returns:
+        The sums, and the function that finishes the step. Only the first moments may have been
+        updated before it is called.
     """
     params, exp_avgs, exp_avg_sqs = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
     if grads[0].is_complex():
         grads = _as_real([g.resolve_conj() for g in grads])
     work, wide = _work_dtype(exp_avgs[0]), sum_dtype(params[0].device)
-    scale_update = _scale_update(lr)
-    keep = differentiable or work != exp_avgs[0].dtype  # write results by copy, not in place
+    multiply_by_lr = _multiply_by_lr(lr)
+    copy = differentiable or work != exp_avgs[0].dtype  # update out of place and copy back
 
     begun: list[tuple[slice, Row | tuple[Tensor, Tensor]]] = []
     rows = []
-    for part in cut_rows(params) if _rows_pay(params) else singles(params):
+    for part in cut_rows(params) if _use_rows(params) else singles(params):
         if part.stop - part.start > 1:
             row = Row(
                 params[part], grads[part], exp_avgs[part], exp_avg_sqs[part],
@@ -251,28 +278,28 @@ def begin_single_tensor(
         grad, exp_avg = grads[part.start].to(work), exp_avgs[part.start]
         grad = -grad if maximize else grad
         before = exp_avg.clone() if differentiable else exp_avg
-        known = tensor_sums(grad, before, wide)
-        momentum = _advance_average(exp_avg, grad, 1.0 - settings.beta1, work, keep=keep)
-        rows.append(torch.stack([known[0], absolute_mean(momentum, wide), *known[1:]])[None])
+        residual, *products = tensor_sums(grad, before, wide)
+        momentum = _advance_average(exp_avg, grad, 1.0 - settings.beta1, work, copy=copy)
+        rows.append(torch.stack([residual, absolute_mean(momentum, wide), *products])[None])
         begun.append((part, (grad, momentum)))
     columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows)).unbind(dim=1))
 
     def finish(sums: Sums) -> None:
         forgetting, scale, shift = _control(controls, state_steps, sums, settings)
 
-        for part, made in begun:
+        for part, started in begun:
             i = part.start
-            largest = _largest(exp_avg_sqs[i])
-            if isinstance(made, Row):
-                made.finish(
+            largest = _largest_finite(exp_avg_sqs[i])
+            if isinstance(started, Row):
+                started.finish(
                     forgetting[part], scale[part], shift[part],
                     lr=lr, weight_decay=weight_decay, largest=largest,
                 )  # fmt: skip
                 continue
-            (grad, momentum), param, exp_avg_sq = made, params[i], exp_avg_sqs[i]
+            (grad, momentum), param, exp_avg_sq = started, params[i], exp_avg_sqs[i]
             if not differentiable:
                 exp_avg_sq.clamp_max_(largest)
-            square = _advance_average(exp_avg_sq, grad * grad, forgetting[i], work, keep=keep)
+            square = _advance_average(exp_avg_sq, grad * grad, forgetting[i], work, copy=copy)
             root = square.sqrt()
             if differentiable:  # sqrt needs its result for the backward
                 denominator = root * scale[i] + shift[i]
@@ -284,7 +311,7 @@ def begin_single_tensor(
                 updated = updated * decay if differentiable else updated.mul_(decay)
             if differentiable:
                 updated = updated - lr * (momentum / denominator)
-            elif isinstance(lr, Tensor) or scale_update:
+            elif isinstance(lr, Tensor) or multiply_by_lr:
                 updated.sub_((momentum / denominator).mul_(lr))
             else:
                 updated.addcdiv_(momentum, denominator, value=-lr)
@@ -294,8 +321,72 @@ def begin_single_tensor(
     return columns, finish
 
 
-def _rows_pay(params: list[Tensor]) -> bool:
-    """Tell whether small tensors are faster laid end to end: on CPU, by ordinary operators."""
+class Row:
+    """Small tensors of the for-loop, concatenated so that each operator runs once for all of them.
+
+    On CPU the time of a small tensor goes into calling operators. The tensors are copied into flat
+    tensors, updated there and copied back; each element goes through the same arithmetic. No tensor
+    is modified before `finish`.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        grads: list[Tensor],
+        exp_avgs: list[Tensor],
+        exp_avg_sqs: list[Tensor],
+        *,
+        beta1: float,
+        maximize: bool,
+        work: torch.dtype,
+        wide: torch.dtype,
+    ) -> None:
+        self.tensors = [*exp_avgs, *params, *exp_avg_sqs]
+        self.sizes = tuple(p.numel() for p in params)
+        if params[0].dtype == grads[0].dtype == work == exp_avgs[0].dtype:
+            flat = flatten([*grads, *self.tensors]).view(4, -1)
+        else:
+            columns = (grads, exp_avgs, params, exp_avg_sqs)
+            flat = torch.stack([flatten(column).to(work) for column in columns])
+        self.grad, self.momentum, self.param, self.square = flat.unbind()
+        self.flat = flat[1:]
+        if maximize:
+            self.grad.neg_()
+        grad, before = flat[:2].to(wide, copy=True).unbind()
+        moved = self.momentum.lerp_(self.grad, 1.0 - beta1).abs()
+        self.sums = segment_sums(grad, before, moved, self.sizes, wide)
+
+    def finish(
+        self,
+        forgetting: Sequence[float] | Sequence[Tensor],
+        scale: Sequence[float] | Sequence[Tensor],
+        shift: Sequence[float] | Sequence[Tensor],
+        *,
+        lr: float | Tensor,
+        weight_decay: float,
+        largest: float,
+    ) -> None:
+        """Update moments and parameters and copy them back."""
+        numbers = [*forgetting, *scale, *shift]
+        if isinstance(numbers[0], Tensor):
+            table = torch.stack(numbers).to(self.flat.dtype)
+        else:
+            table = torch.tensor(numbers, dtype=self.flat.dtype)
+        table = table.view(3, -1).index_select(1, positions(self.sizes))
+        weight, factor, denominator = table.unbind()
+        self.square.clamp_max_(largest).lerp_(self.grad.square_(), weight)
+        denominator.addcmul_(self.square.sqrt(), factor)
+        if weight_decay != 0.0:
+            self.param.mul_(1.0 - lr * weight_decay)
+        if isinstance(lr, Tensor):
+            self.param.sub_((self.momentum / denominator).mul_(lr))
+        else:
+            self.param.addcdiv_(self.momentum, denominator, value=-lr)
+        foreach_copy_(self.tensors, unflatten(self.flat.view(-1), self.tensors))
+
+
+def _use_rows(params: list[Tensor]) -> bool:
+    """Return True if concatenating small tensors is faster: plain tensors on CPU."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled():
         return False
     return (
@@ -306,10 +397,10 @@ def _rows_pay(params: list[Tensor]) -> bool:
 
 
 def _advance_average(
-    average: Tensor, value: Tensor, weight: float | Tensor, work: torch.dtype, *, keep: bool
+    average: Tensor, value: Tensor, weight: float | Tensor, work: torch.dtype, *, copy: bool
 ) -> Tensor:
-    """Move a running average towards ``value`` and return it in ``work``."""
-    if not keep:
+    """Update a running average towards ``value`` and return it in the dtype ``work``."""
+    if not copy:
         return average.lerp_(value, weight)
     new = torch.lerp(average.to(work, copy=True), value, weight)
     average.copy_(new)
@@ -332,10 +423,11 @@ def begin_multi_tensor(
     weight_decay: float,
     maximize: bool,
     differentiable: bool,
-) -> tuple[Sums, Rest]:
-    """Run each operator once for all tensors; no host sync on any device.
+) -> tuple[Sums, Finish]:
+    """Begin a step with foreach operators; no host sync on any device.
 
-    Returns the sums and the rest of the step: nothing has been written yet.
+    Returns:
+        The sums, and the function that finishes the step. Nothing is modified before it is called.
     """
     assert not differentiable
     stored = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
@@ -352,14 +444,14 @@ def begin_multi_tensor(
         forgetting, scale, shift = _control(controls, state_steps, sums, settings)
 
         foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
-        foreach_clamp_max_(squares, _largest(stored[2][0]))
+        foreach_clamp_max_(squares, _largest_finite(stored[2][0]))
         foreach_lerp_(squares, foreach_mul(grads, grads), forgetting)
         roots = list(foreach_sqrt(squares))
         descend = _descend_floats if isinstance(scale[0], float) else _descend_tensors
         descend(params, momenta, roots, scale, shift, lr, weight_decay)
 
         for kept, used in zip(stored, (params, momenta, squares), strict=True):
-            if kept[0].dtype != work:  # `used` are copies
+            if kept[0].dtype != work:  # `used` holds copies
                 foreach_copy_(kept, used)
 
     return columns, finish
@@ -378,7 +470,7 @@ def _descend_tensors(
     denominators = foreach_addcmul(shift, roots, scale)
     if weight_decay != 0.0:
         foreach_mul_(params, 1.0 - lr * weight_decay)
-    if isinstance(lr, Tensor) or _scale_update(lr):
+    if isinstance(lr, Tensor) or _multiply_by_lr(lr):
         updates = foreach_div(momenta, denominators)
         foreach_mul_(updates, lr)
         foreach_sub_(params, updates)
@@ -395,9 +487,9 @@ def _descend_floats(
     lr: float | Tensor,
     weight_decay: float,
 ) -> None:
-    """Do the same, on CPU, with the scale taken out of the fraction.
+    """Do the same on CPU, with the scale taken out of the fraction.
 
-    Sums and products are with tensors: of a number, foreach makes a tensor for each of the list.
+    Operands are tensors: given a number, foreach creates a tensor for each element of the list.
     """
     rate, dtype = float(lr), roots[0].dtype
     if weight_decay != 0.0:

@@ -21,7 +21,7 @@ def commands(store: Path, folder: Path) -> list[list[str]]:
     controls = [word for name in names for word in ("--optimizer", name)]
     against_adamw = ["--baseline", "adamw", *accuracy, *controls]
     return [
-        ["export", STUDY, "--store", str(store), "--to", str(folder / "runs.csv")],
+        ["export", str(store), "--output", str(folder / "runs.csv")],
         ["table", "main", *of_study, "--output", str(folder / "main.md")],
         ["table", "main", *of_study, "--output", str(folder / "main.tex")],
         ["table", "comparisons", *of_study, *accuracy, "--output", str(folder / "gains.md")],

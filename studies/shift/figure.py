@@ -16,7 +16,7 @@ import numpy as np
 
 from afor.bench.report.figures.style import save_figure
 from afor.bench.stats.comparisons import compare_all
-from afor.bench.stats.groups import Cells, collect_cells
+from afor.bench.stats.groups import Conditions, collect_conditions
 from afor.bench.stats.labels import optimizer_label
 from afor.bench.stats.paired_tests import sign_flip_p
 from afor.bench.store.files import load_results
@@ -34,10 +34,10 @@ def shift_of(dataset: str) -> float:
     return float(dataset.removeprefix("shift_"))
 
 
-def gains(cells: Cells) -> dict[str, list[dict[str, Any]]]:
+def gains(conditions: Conditions) -> dict[str, list[dict[str, Any]]]:
     """Return, per optimizer and shift, the gain in points with its interval and the noise."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in SHOWN}
-    for c in compare_all(cells, ["accuracy"], optimizers=list(SHOWN), baseline=BASELINE):
+    for c in compare_all(conditions, ["accuracy"], optimizers=list(SHOWN), baseline=BASELINE):
         found[c.optimizer].append(
             {
                 "shift": shift_of(c.dataset),
@@ -51,14 +51,14 @@ def gains(cells: Cells) -> dict[str, list[dict[str, Any]]]:
     return {name: sorted(rows, key=lambda row: row["shift"]) for name, rows in found.items()}
 
 
-def slopes(cells: Cells, optimizer: str) -> list[float]:
+def slopes(conditions: Conditions, optimizer: str) -> list[float]:
     """Return each fold's slope of the gain over shift, in points per unit of shift."""
-    names = sorted({d for d, _, _ in cells}, key=shift_of)
+    names = sorted({d for d, _, _ in conditions}, key=shift_of)
     x = np.array([shift_of(name) for name in names])
     by_fold = []
     for name in names:
-        ours = cells[name, "eegnet", optimizer].fold_values("accuracy")
-        base = cells[name, "eegnet", BASELINE].fold_values("accuracy")
+        ours = conditions[name, "eegnet", optimizer].fold_values("accuracy")
+        base = conditions[name, "eegnet", BASELINE].fold_values("accuracy")
         by_fold.append([100 * (ours[fold] - base[fold]) for fold in sorted(base)])
     return [float(s) for s in np.polyfit(x, np.array(by_fold), 1)[0]]
 
@@ -94,9 +94,9 @@ def draw(found: dict[str, list[dict[str, Any]]], accuracy: list[tuple[float, flo
     return figure
 
 
-def mean_accuracy(cells: Cells, dataset: str) -> float:
+def mean_accuracy(conditions: Conditions, dataset: str) -> float:
     """Return AdamW's mean over folds in percent."""
-    values = cells[dataset, "eegnet", BASELINE].fold_values("accuracy").values()
+    values = conditions[dataset, "eegnet", BASELINE].fold_values("accuracy").values()
     return 100 * float(np.mean(list(values)))
 
 
@@ -124,13 +124,13 @@ def as_markdown(
 
 def main(store: Path, folder: Path) -> None:
     """Write gains.md, gains.json and the figure into the folder."""
-    cells = collect_cells(*load_results([store]))
-    found = gains(cells)
-    names = sorted({dataset for dataset, _, _ in cells}, key=shift_of)
-    accuracy = [(shift_of(name), mean_accuracy(cells, name)) for name in names]
+    conditions = collect_conditions(*load_results([store]))
+    found = gains(conditions)
+    names = sorted({dataset for dataset, _, _ in conditions}, key=shift_of)
+    accuracy = [(shift_of(name), mean_accuracy(conditions, name)) for name in names]
     trend = {}
     for name in (*SHOWN, COPY):  # the copy shows what slope identical methods have
-        each = slopes(cells, name)
+        each = slopes(conditions, name)
         trend[name] = {"slope": float(np.mean(each)), "p": sign_flip_p(each), "folds": each}
     folder.mkdir(parents=True, exist_ok=True)
     text = as_markdown(found, accuracy, trend)

@@ -210,7 +210,7 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
             return set()
         with open_store(path) as opened:
             opened.check()
-            cells = {cell.key: cell for cell in opened.cells()}
+            cells = {cell.key: cell for cell in opened.runs()}
             keys = set(opened.statuses())
         for file in spool_folder(path).glob("*.run"):
             unwrap(file.read_bytes())

@@ -20,7 +20,7 @@ from afor.bench.optimizers.build import accepted_settings, check_optimizer
 from afor.bench.optimizers.registry import OPTIMIZERS
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import Protocol, Study, Training, check_study, load_study, parse_study
-from afor.bench.study.toml_text import toml_text
+from afor.bench.study.toml_io import toml_text
 from afor.bench.training.execute import execute
 from afor.bench.training.record import decode, encode
 
@@ -237,7 +237,7 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path, name):
 def finished(tiny):
     study = load_study(str(tiny.file))
     plan = make_plan(study, open_sources(study))
-    cell = plan.cells[0]
+    cell = plan.runs[0]
     return execute(cell.key, cell.spec, plan.sources["synthetic"])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from afor.bench.report.page import ReportInput, render_report
-from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.simulated import simulate_results
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -25,7 +25,7 @@ def find(variable, names):
 def page_path(tmp_path_factory):
     gains = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, "<script>x</script>": 0.0}
     results, expected = simulate_results(gains, datasets=["bci2a", "isruc"], draws=2)
-    html = render_report(collect_cells(results, expected), ReportInput(results, ["r.db"]))
+    html = render_report(collect_conditions(results, expected), ReportInput(results, ["r.db"]))
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(html, "utf-8")
     return path
@@ -54,8 +54,8 @@ def browser(tmp_path, request):
 
 
 def table_column(browser, table, column):
-    cells = browser.find_elements("css selector", f"#{table} tbody tr:not(.heading):not([hidden])")
-    return [row.find_elements("css selector", "td")[column].text for row in cells]
+    rows = browser.find_elements("css selector", f"#{table} tbody tr:not(.heading):not([hidden])")
+    return [row.find_elements("css selector", "td")[column].text for row in rows]
 
 
 def open_page(browser, path, fragment=""):
@@ -103,7 +103,7 @@ def test_hovering_names_the_subject(browser, page_path):
 
     open_page(browser, page_path, "#folds")
     row = browser.find_element("css selector", "g.fold")
-    subject = row.get_attribute("data-subjects")
+    subject = row.find_element("css selector", "title").get_attribute("textContent").split()[0]
     ActionChains(browser).move_to_element(row).perform()
     tip = browser.find_element("css selector", ".tip")
     assert tip.is_displayed()
@@ -136,7 +136,7 @@ def test_without_javascript_everything_is_readable(browser, page_path):
     assert not browser.find_element("css selector", "input.filter").is_displayed()
     assert browser.find_elements("css selector", "th button") == []
     link = browser.find_element("css selector", "#table-main td a")
-    assert "#cell-" in link.get_attribute("href")
+    assert "#condition-" in link.get_attribute("href")
 
 
 @pytest.mark.parametrize("width", [1200, 380])

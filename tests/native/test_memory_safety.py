@@ -256,10 +256,14 @@ def test_the_address_sanitizer_finds_nothing_in_damaged_states(tmp_path):
     subprocess.run(
         [COMPILER, *flags, str(source), "-lm", "-lpthread", "-o", str(kernel)], check=True
     )
-    runtime = subprocess.check_output([COMPILER, "-print-file-name=libasan.so"], text=True).strip()
-    if not Path(runtime).is_file():
+    # The sanitizer must be loaded first, then the C++ library whose exceptions it follows.
+    libraries = [
+        subprocess.check_output([COMPILER, f"-print-file-name={name}"], text=True).strip()
+        for name in ("libasan.so", "libstdc++.so.6")
+    ]
+    if not all(Path(library).is_file() for library in libraries):
         pytest.skip("no address sanitizer here")
-    variables = {"LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
+    variables = {"LD_PRELOAD": " ".join(libraries), "ASAN_OPTIONS": "detect_leaks=0"}
     print(fuzz(300, 300, 3, kernel, **variables))
 
 

@@ -9,9 +9,12 @@ import pytest
 import torch
 
 from afor.sharded import completion
-from afor.sharded.completion import Attendance, Expected
+from afor.sharded.completion import Attendance, ShardedTensor
 
-WEIGHT, BIAS = Expected("weight", ranks=4, here=True), Expected("bias", ranks=2, here=False)
+WEIGHT, BIAS = (
+    ShardedTensor("weight", ranks=4, here=True),
+    ShardedTensor("bias", ranks=2, here=False),
+)
 
 
 @pytest.mark.parametrize("counts", [[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])

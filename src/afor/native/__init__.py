@@ -1,6 +1,7 @@
 """Take the step of a whole parameter group in one call of a compiled C kernel.
 
 `kernel.c` and `kernel_body.h` are built into the extension `afor.native._kernel`; `binding`
-loads it and says why it cannot be used, `group_plan` keeps its arguments between steps.
-Imports torch and `afor.control`. Start reading at `binding.fused_afor`.
+loads it, or gives the reason why it cannot be used; `group_plan` keeps its arguments between
+steps. Imports torch, `afor.control` and `afor.torch_private`. Start reading at
+`binding.fused_afor`.
 """

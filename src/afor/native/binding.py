@@ -1,10 +1,9 @@
-"""The native path: binds the compiled kernel, says why when it cannot be used.
+"""Load the compiled kernel and call it on lists of tensors.
 
-`Plan` is the list of addresses the kernel works on, each with the storage it lies in. `is_native`
-decides whether tensors may be handed to the kernel at all (dtypes, shapes, strides, device); the
-kernel itself checks, before it touches anything, that each address lies inside its storage with
-room for all elements. Building a plan takes longer than a step on a small network; `group_plan.py`
-keeps it between steps.
+`KernelPlan` holds the addresses the kernel works on, each with its storage. `is_native` checks
+whether tensors may be passed to the kernel at all (dtypes, shapes, strides, device); the kernel
+itself checks, before it writes anything, that every tensor lies inside its storage. Building a plan
+takes longer than a step on a small network; `group_plan.py` keeps it between steps.
 """
 
 import ctypes
@@ -30,7 +29,7 @@ ARRAYS = ("param", "grad", *STATE)  # the arrays of addresses, in the order of t
 ISA_VARIABLE = "AFOR_KERNEL_ISA"
 
 
-# ------------------------------------------------------------------------------- the library
+# ------------------------------------------------------------------------- loading the kernel
 
 
 class _PlanStruct(ctypes.Structure):
@@ -50,7 +49,7 @@ class _PlanStruct(ctypes.Structure):
 
 @functools.cache
 def _library() -> ctypes.CDLL | str:
-    """Return the loaded kernel, or why there is none."""
+    """Return the loaded kernel, or the reason why it cannot be used."""
     spec = importlib.util.find_spec("afor.native._kernel")
     if spec is None or spec.origin is None:
         return (
@@ -59,12 +58,12 @@ def _library() -> ctypes.CDLL | str:
         )
     try:
         library = ctypes.CDLL(spec.origin)
-        found = library.afor_abi()
+        abi = library.afor_abi()
     except (OSError, AttributeError) as error:
         return f"the native kernel {spec.origin} does not load: {error}"
-    if found != ABI:
+    if abi != ABI:
         return (
-            f"the native kernel {spec.origin} is of another version (interface {found}, expected "
+            f"the native kernel {spec.origin} is of another version (interface {abi}, expected "
             f"{ABI}); reinstall afor"
         )
     _bind(library)
@@ -76,7 +75,7 @@ def _library() -> ctypes.CDLL | str:
 
 
 def _select(library: ctypes.CDLL, name: str) -> str | None:
-    """Use the named instruction set, or the best with an empty name; return what is wrong."""
+    """Select an instruction set, or the best if the name is empty; return an error or None."""
     outcome = library.afor_select(os.fsencode(name))
     if outcome == 0:
         return None
@@ -124,7 +123,7 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def unavailable_reason() -> str | None:
-    """Return why the native CPU kernel cannot be used, or None when it can.
+    """Return the reason why the native CPU kernel cannot be used, or None if it can.
 
     >>> reason = unavailable_reason()
     >>> reason is None or "kernel" in reason
@@ -137,9 +136,9 @@ def unavailable_reason() -> str | None:
 def instruction_set() -> str | None:
     """Return the instruction set of the native kernel in use, or None without a kernel.
 
-    It is the best one of the processor (``avx512``, ``avx2`` or ``default``) unless the environment
-    variable ``AFOR_KERNEL_ISA`` names another when the kernel is first used. All give the same
-    numbers.
+    It is the best one the processor supports (``avx512``, ``avx2`` or ``default``), or the one that
+    the environment variable ``AFOR_KERNEL_ISA`` names when the kernel is first used. All give the
+    same results.
 
     >>> instruction_set() in ("avx512", "avx2", "default", None)
     True
@@ -150,9 +149,9 @@ def instruction_set() -> str | None:
 
 @functools.cache
 def _team() -> int | None:
-    """Return the address of the function that runs a task on torch's own threads, if it has one.
+    """Return the address of the OpenMP function that runs a task on torch's threads, or None.
 
-    A second pool of threads would compete with torch's for the cores.
+    A second thread pool would compete with torch's for the cores.
     """
     if sys.platform != "linux" or "OpenMP" not in torch.__config__.parallel_info():
         return None
@@ -165,11 +164,11 @@ def _team() -> int | None:
 # ---------------------------------------------------------------------------------- the plan
 
 
-class Plan:
+class KernelPlan:
     """Addresses and storages of the tensors of one call, all of one dtype, in kernel memory.
 
-    The plan keeps the storages of parameters and state alive, so their memory cannot be given to
-    somebody else while the kernel knows its address.
+    The plan keeps the storages of parameters and state alive, so that their memory is not reused
+    while the kernel holds its address.
     """
 
     def __init__(self, params: Sequence[Tensor], state: Sequence[Sequence[Tensor]]) -> None:
@@ -206,13 +205,13 @@ class Plan:
         self.written: tuple[tuple[float, ...], int] = ((), 0)
 
     def write_grads(self, addresses: Sequence[Any], storages: list[torch.UntypedStorage]) -> None:
-        """Hand the gradients of the next step to the kernel."""
+        """Set the gradients of the next step."""
         self.grads[:] = list(addresses)
         self.grad_storages[:] = list(map(storage_address, storages))
         self.grad_storage_bytes[:] = list(map(storage_size, storages))
 
     def write_settings(self, settings: tuple[float, ...], threads: int) -> None:
-        """Hand the settings of the next steps to the kernel."""
+        """Set the settings of the next steps."""
         self._settings[:] = [*settings, threads]
         self.written = (settings, threads)
 
@@ -220,8 +219,7 @@ class Plan:
         """Take a step.
 
         Raises:
-            RuntimeError: A tensor does not lie inside its storage; nothing has been changed.
-
+            RuntimeError: A tensor does not lie inside its storage; nothing was changed.
         """
         misfit = self._library_step()
         if misfit:
@@ -240,7 +238,7 @@ storage_size = torch.UntypedStorage.nbytes
 def kernel_settings(
     s: ControlSettings, lr: float, weight_decay: float, grad_factor: float
 ) -> tuple[float, ...]:
-    """Return the numbers of `struct settings`, in its order, but for the threads."""
+    """Return the fields of `struct settings` in its order, except the last (threads)."""
     return (
         lr, weight_decay, grad_factor,
         s.beta1, s.beta2, s.eps, s.beta2_min, s.direction_weight, s.direction_decay,
@@ -250,13 +248,12 @@ def kernel_settings(
 
 
 def is_native(param: Tensor, grad: Tensor, state: Sequence[Tensor]) -> bool:
-    """Tell whether the kernel can work on a parameter as it lies in memory.
+    """Return True if the kernel can update a parameter in its current memory layout.
 
     Args:
-        param: the parameter.
-        grad: its gradient, in any layout: it is copied where its strides are not the parameter's.
-        state: its exp_avg, exp_avg_sq, control and step.
-
+        param: The parameter.
+        grad: Its gradient, with any strides: it is copied if they differ from the parameter's.
+        state: Its exp_avg, exp_avg_sq, control and step.
     """
     exp_avg, exp_avg_sq, control, step = state
     wide = torch.float64 if param.dtype == torch.float64 else torch.float32
@@ -273,14 +270,14 @@ def is_native(param: Tensor, grad: Tensor, state: Sequence[Tensor]) -> bool:
         and control.numel() == len(FIELDS)
         and control.is_contiguous()
         and step.numel() == 1
-        # dynamo cannot trace is_neg, nor does it hand out tensors with a pending negation
+        # dynamo cannot trace is_neg, and its tensors have no pending negation
         and (torch.compiler.is_compiling() or not any(t.is_neg() for t in (param, *state)))
         and _is_dense(param)
     )
 
 
 def _is_dense(x: Tensor) -> bool:
-    """Tell whether the elements fill a block of memory, in any order, without overlap."""
+    """Return True if the elements fill a block of memory, in any order, without overlap."""
     expected = 1
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
         if size == 1:
@@ -309,10 +306,17 @@ def fused_afor(
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
 ) -> list[list[Tensor]] | None:
-    """Take one step natively; return the lists of what the kernel cannot take, if anything.
+    """Take one step with the native kernel, in place.
 
-    ``grad_scale`` and ``found_inf`` are those of GradScaler: gradients are divided by the first,
-    and nothing happens when the second is not zero. The gradients returned are those to descend.
+    The arguments are those of `afor.update.afor`. Gradients are divided by ``grad_scale``; nothing
+    happens if ``found_inf`` is not zero.
+
+    Returns:
+        The six lists, restricted to the tensors that the kernel does not support, or None if there
+        are none. Their gradients are already unscaled and have the sign for descending.
+
+    Raises:
+        RuntimeError: The kernel cannot be used.
     """
     reason = unavailable_reason()
     if reason is not None:
@@ -329,13 +333,13 @@ def fused_afor(
     for dtype in dict.fromkeys(p.dtype for p, ok in zip(params, native, strict=True) if ok):
         part = [row for row, ok in zip(rows, native, strict=True) if ok and row[0].dtype == dtype]
         torch.ops.afor.step(*map(list, zip(*part, strict=True)), rate, numbers)
-    rest = [row for row, ok in zip(rows, native, strict=True) if not ok]
-    if not rest:
+    others = [row for row, ok in zip(rows, native, strict=True) if not ok]
+    if not others:
         return None
-    left = list(map(list, zip(*rest, strict=True)))
+    lists = list(map(list, zip(*others, strict=True)))
     if factor != 1.0:
-        left[1] = [grad * factor for grad in left[1]]
-    return left
+        lists[1] = [grad * factor for grad in lists[1]]
+    return lists
 
 
 @torch.library.custom_op(
@@ -357,12 +361,12 @@ def _step_operator(
     lr: Tensor,
     numbers: list[float],
 ) -> None:
-    """Take one step on tensors of one dtype; what `torch.compile` and profilers see."""
-    laid_out = [
+    """Take one step on tensors of one dtype, as an operator for `torch.compile` and profilers."""
+    strided = [
         g.resolve_neg() if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
         for p, g in zip(params, grads, strict=True)
     ]
-    plan = Plan(params, (exp_avgs, exp_avg_sqs, controls, state_steps))
-    plan.write_grads([g.data_ptr() for g in laid_out], [g.untyped_storage() for g in laid_out])
+    plan = KernelPlan(params, (exp_avgs, exp_avg_sqs, controls, state_steps))
+    plan.write_grads([g.data_ptr() for g in strided], [g.untyped_storage() for g in strided])
     plan.write_settings((lr.item(), *numbers[1:]), torch.get_num_threads())
     plan.step()

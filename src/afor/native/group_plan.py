@@ -1,10 +1,10 @@
-"""A plan of the kernel for a whole parameter group, kept between steps.
+"""A kernel plan for a whole parameter group, kept between steps.
 
-Before each step it is checked that nothing the plan points to has been replaced, reshaped or
+`GroupPlan.run` checks before each step that nothing the plan points to was replaced, reshaped or
 resized: parameters and state are the same objects at the same addresses, in storages (which the
 plan keeps alive) of the same size; parameters and gradients have the same dtypes, shapes and
-strides; the kernel checks that all of it lies inside the storages. On a small network this takes
-longer than the kernel, so the checks run in loops of the interpreter's own, over lists.
+strides. The kernel checks that all tensors lie inside their storages. On a small network the checks
+take longer than the kernel, so they use `map` over lists instead of Python loops.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from torch.autograd.graph import increment_version
 from afor.control import control_settings
 from afor.native.binding import (
     STATE,
-    Plan,
+    KernelPlan,
     is_native,
     kernel_settings,
     storage_size,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class GroupPlan:
-    """The plan of a parameter group and what it was made from."""
+    """The kernel plan of a parameter group, with the objects it was built from."""
 
     def __init__(self, optimizer: "AFOR", group: dict[str, Any]) -> None:
         self.group = group
@@ -43,14 +43,14 @@ class GroupPlan:
         self.addresses = list(map(_address, chain(self.params, self.state_tensors)))
         self.layouts = [list(map(get, self.params)) for get in _LAYOUT]
         self.contiguous = all(map(_is_contiguous, self.params))
-        self.plan = Plan(self.params, [[s[name] for s in self.states] for name in STATE])
+        self.plan = KernelPlan(self.params, [[s[name] for s in self.states] for name in STATE])
         self.guard: LayoutGuard | None = None
         self.options: list[Any] = []  # values of the group that `settings` were read from
         self.settings: tuple[float, ...] = ()
 
     @classmethod
     def build(cls, optimizer: "AFOR", group: dict[str, Any]) -> "GroupPlan | None":
-        """Return a plan when the kernel can take every parameter of the group as it is."""
+        """Return a plan, or None if the kernel cannot update every parameter of the group."""
         params = group["params"]
         if unavailable_reason() is not None or len({p.dtype for p in params}) != 1:
             return None
@@ -65,16 +65,16 @@ class GroupPlan:
 
     @staticmethod
     def serves(group: dict[str, Any]) -> bool:
-        """Tell whether the options of a group ask for the kernel."""
+        """Return True if the options of a group select the kernel."""
         if group["variant"] != "paper" or group["differentiable"]:
             return False
         return bool(group["fused"]) or (group["fused"] is None and group["foreach"] is None)
 
     def run(self, optimizer: "AFOR") -> bool:
-        """Take a step; return False, having done nothing, when anything is not as it was.
+        """Take a step; return False without doing anything if the plan is out of date.
 
-        All in one piece: on a small network, after a backward pass, a further call costs about as
-        much as what it would check.
+        This is one long function because on a small network a function call costs about as much as
+        the check it would contain.
         """
         group, params = self.group, self.params
         if not (self.options and all(map(is_, self.options, group.values()))):
@@ -103,22 +103,22 @@ class GroupPlan:
                 self.guard = layout_guard([*params, *grads])
         except (TypeError, RuntimeError):  # no gradient, or not a dense one
             return False
-        plan, known = self.plan, len(self.addresses)
-        if addresses[:known] != self.addresses:
+        plan, count = self.plan, len(self.addresses)
+        if addresses[:count] != self.addresses:
             return False
         if list(map(storage_size, plan.storages)) != plan.storage_bytes:
             return False
 
         settings = self.settings
         found_inf = optimizer.__dict__.get("found_inf")
-        if found_inf is not None:  # GradScaler is at work
+        if found_inf is not None:  # set by GradScaler
             if found_inf.item() != 0.0:
                 return True
             grad_scale = optimizer.__dict__.get("grad_scale")
             if grad_scale is not None:  # None after `unscale_`
                 settings = self._settings(1.0 / grad_scale.item())
         threads = torch.get_num_threads()
-        plan.write_grads(addresses[known:], storages)
+        plan.write_grads(addresses[count:], storages)
         if plan.written[0] is not settings or plan.written[1] != threads:
             plan.write_settings(settings, threads)
         plan.step()
@@ -126,7 +126,7 @@ class GroupPlan:
         return True
 
     def _has_layouts(self, grads: list[Tensor]) -> bool:
-        """Tell whether params and grads have the dtypes, shapes and strides of the plan."""
+        """Return True if params and grads have the dtypes, shapes and strides of the plan."""
         if [list(map(get, self.params)) for get in _LAYOUT] != self.layouts:
             return False
         *layouts, strides = self.layouts
@@ -137,13 +137,13 @@ class GroupPlan:
         return list(map(_stride, grads)) == strides
 
     def _read_options(self) -> None:
-        """Read the settings, and remember from what, unless that can change its content."""
+        """Read the settings; remember the options only if they are immutable objects."""
         self.settings = self._settings(1.0)
-        stays = not isinstance(self.group["lr"], Tensor) and type(self.group["betas"]) is tuple
-        self.options = list(self.group.values()) if stays else []
+        immutable = not isinstance(self.group["lr"], Tensor) and type(self.group["betas"]) is tuple
+        self.options = list(self.group.values()) if immutable else []
 
     def _settings(self, grad_factor: float) -> tuple[float, ...]:
-        """Return the settings of the kernel for gradients to be multiplied by a factor."""
+        """Return the kernel settings for gradients that are multiplied by a factor."""
         lr = self.group["lr"]
         lr = lr.item() if isinstance(lr, Tensor) else lr
         factor = -grad_factor if self.group["maximize"] else grad_factor
@@ -151,7 +151,7 @@ class GroupPlan:
 
 
 def _values(states: list[dict[str, Any]]) -> chain[Any]:
-    """Return all entries of the states of a group, one after the other."""
+    """Return all values of the states of a group, one state after the other."""
     return chain.from_iterable(map(dict.values, states))
 
 

@@ -1,6 +1,7 @@
 """Take the step on parameters that are sharded over several ranks (DTensor).
 
-`step` computes the sums of the local shards, `completion` adds them up with one all-reduce.
+`step` computes the sums of the local shards, `completion` adds them up with one all-reduce and
+checks that all ranks take part.
 Imports torch, `afor.control`, `afor.sums` and `afor.update`. Start reading at
 `step.sharded_afor`.
 """

@@ -1,8 +1,8 @@
 """The message of a sharded step: one all-reduce per process group completes all sums.
 
 The message has a row for every sharded tensor of the optimizer, in the order of its parameters,
-whether or not a rank has a gradient for it. So the messages of all ranks fit together in any case,
-and its last column, a count of the ranks with a gradient, shows when the ranks do not agree.
+whether or not a rank has a gradient for it. So the messages of all ranks have the same shape, and
+the last column, the number of ranks with a gradient, shows if the ranks disagree.
 """
 
 from collections import deque
@@ -30,12 +30,12 @@ class Reduction(NamedTuple):
 
 
 def reductions(params: Sequence[Any]) -> list[Reduction]:
-    """Return what to add up, in an order that is the same on every rank.
+    """Return the all-reduces of a step, in an order that is the same on every rank.
 
-    A mesh dimension along which a tensor is replicated holds the same elements again, and adds
-    nothing. A rank outside a mesh holds nothing of its tensors.
+    A mesh dimension along which a tensor is replicated needs none, and a rank outside a mesh holds
+    no part of its tensors.
     """
-    found: dict[str, Reduction] = {}
+    by_group: dict[str, Reduction] = {}
     for p in params:
         mesh = p.device_mesh
         outside = mesh.get_coordinate() is None
@@ -49,12 +49,12 @@ def reductions(params: Sequence[Any]) -> list[Reduction]:
                 continue
             group = _process_group(mesh, dim)
             name = group.group_name
-            found.setdefault(name, Reduction(group, mesh.device_type, [])).keys.append(id(p))
-    return list(found.values())
+            by_group.setdefault(name, Reduction(group, mesh.device_type, [])).keys.append(id(p))
+    return list(by_group.values())
 
 
 def _process_group(mesh: "DeviceMesh", dim: int) -> "ProcessGroup":
-    """Return the process group of a mesh dimension, or say that it is gone."""
+    """Return the process group of a mesh dimension; raise RuntimeError if it was destroyed."""
     import torch.distributed as dist
 
     try:
@@ -71,11 +71,11 @@ def _process_group(mesh: "DeviceMesh", dim: int) -> "ProcessGroup":
     return group
 
 
-def complete(rows: dict[int, Tensor], found: Sequence[Reduction]) -> None:
-    """Add up the row of each tensor over the ranks that hold a part of it, in place."""
+def complete(rows: dict[int, Tensor], message: Sequence[Reduction]) -> None:
+    """Sum the row of each tensor over the ranks that hold a part of it; update ``rows``."""
     import torch.distributed as dist
 
-    for group, device, keys in found:
+    for group, device, keys in message:
         matrix = torch.stack([rows[key] for key in keys])
         home = matrix.device
         # Offloaded parameters live on the CPU, the process group of their mesh may not.
@@ -84,11 +84,11 @@ def complete(rows: dict[int, Tensor], found: Sequence[Reduction]) -> None:
         rows.update(zip(keys, matrix.to(home).unbind(), strict=True))
 
 
-# ------------------------------------------------------------------------------- who takes part
+# ---------------------------------------------------------------------- agreement of the ranks
 
 
-class Expected(NamedTuple):
-    """A sharded tensor as an error message names it, and how many ranks share it."""
+class ShardedTensor(NamedTuple):
+    """The name of a sharded tensor in messages, and the number of ranks that share it."""
 
     name: str
     ranks: int
@@ -96,22 +96,24 @@ class Expected(NamedTuple):
 
 
 class Attendance:
-    """Checks that the ranks agree on which tensors have a gradient.
+    """Check that the ranks agree on which tensors have a gradient.
 
-    On CPU the counts are read at once, and a step that would go wrong raises before parameters
-    change. Reading from an accelerator would make the host wait in every step: there the counts
-    are copied while the step goes on and read in a later step, once they have arrived.
+    On CPU the counts are read immediately, and a disagreement raises before parameters change. On
+    an accelerator that would need a host sync in every step: the counts are copied asynchronously
+    and checked in a later step.
     """
 
     def __init__(self) -> None:
-        self._pending: deque[tuple[Any, Tensor, list[Expected]]] = deque()
+        self._pending: deque[tuple[Any, Tensor, list[ShardedTensor]]] = deque()
 
-    def check(self, counts: Tensor, expected: list[Expected]) -> None:
-        """Raise RuntimeError when some but not all ranks have a gradient for a tensor.
+    def check(self, counts: Tensor, expected: list[ShardedTensor]) -> None:
+        """Raise RuntimeError if some but not all ranks have a gradient for a tensor.
 
-        ``counts`` holds, of each tensor, on how many ranks it has one.
+        Args:
+            counts: Number of ranks with a gradient, for each tensor.
+            expected: The tensors, in the same order.
         """
-        if torch.compiler.is_compiling():  # the graph has no room for a name
+        if torch.compiler.is_compiling():  # a compiled assertion cannot name the tensor
             all_ranks = torch.tensor([e.ranks for e in expected], device=counts.device)
             agreed = ((counts == 0) | (counts == all_ranks)).all()
             assert_async(agreed, f"AFOR: {_PROBLEM}; {_REMEDY}")
@@ -121,7 +123,7 @@ class Attendance:
             self._pending.append((*_send_to_host(counts), expected))
 
     def check_arrived(self) -> None:
-        """Raise RuntimeError for a disagreement in an earlier step whose counts have arrived."""
+        """Raise RuntimeError for a disagreement in earlier steps whose counts have arrived."""
         while self._pending and self._pending[0][0].query():
             _, counts, expected = self._pending.popleft()
             _judge(counts.tolist(), expected)
@@ -135,7 +137,7 @@ _REMEDY = (
 
 
 def ranks_sharing(p: Any) -> int:
-    """Return over how many ranks a tensor is cut."""
+    """Return the number of ranks over which a tensor is sharded."""
     ranks = 1
     for dim, placement in enumerate(p.placements):
         if not placement.is_replicate():
@@ -144,7 +146,7 @@ def ranks_sharing(p: Any) -> int:
 
 
 def _send_to_host(counts: Tensor) -> tuple[Any, Tensor]:
-    """Copy to the host without waiting; return what tells when it has arrived, and the copy."""
+    """Start a copy to the host; return an event that signals its completion, and the copy."""
     host = torch.empty(counts.shape, dtype=counts.dtype, pin_memory=True)
     host.copy_(counts, non_blocking=True)
     event = torch.Event(counts.device)
@@ -152,7 +154,7 @@ def _send_to_host(counts: Tensor) -> tuple[Any, Tensor]:
     return event, host
 
 
-def _judge(counts: list[float], expected: list[Expected]) -> None:
+def _judge(counts: list[float], expected: list[ShardedTensor]) -> None:
     odd = [(int(n), e) for n, e in zip(counts, expected, strict=True) if n not in (0, e.ranks)]
     if not odd:
         return

@@ -1,9 +1,8 @@
-"""The step on sharded parameters (DTensor): shards add up their sums, one small message a step.
+"""The step on sharded parameters (DTensor): one small all-reduce per step completes the sums.
 
 Each rank reduces its shard of every tensor to the five sums, one all-reduce per process group
 completes those of all tensors and parameter groups at once (`completion.py`), and the controller
-runs on the completed sums on every rank. So beta2 of a tensor is that of the whole tensor, however
-it is cut.
+runs on the completed sums on every rank. So a tensor has the same beta2 however it is sharded.
 """
 
 import sys
@@ -17,8 +16,8 @@ from afor.control import ControlSettings, Sums
 from afor.sharded.completion import (
     WIDTH,
     Attendance,
-    Expected,
     Reduction,
+    ShardedTensor,
     complete,
     ranks_sharing,
     reductions,
@@ -51,12 +50,12 @@ class ShardedStep(NamedTuple):
 
 
 def sharding_in_use() -> bool:
-    """Tell whether there can be a DTensor, without importing what takes a second to import."""
+    """Return True if a DTensor can exist, without the slow import of torch.distributed.tensor."""
     return "torch.distributed.tensor" in sys.modules
 
 
 def is_sharded(x: Any) -> bool:
-    """Tell whether a tensor is a DTensor."""
+    """Return True if a tensor is a DTensor."""
     if type(x) in _PLAIN:
         return False
     module = sys.modules.get("torch.distributed.tensor")
@@ -84,7 +83,7 @@ def split_sharded(lists: Sequence[list[Tensor]]) -> tuple[list[list[Tensor]], li
 
 
 def check_sharded(group: dict[str, Any]) -> None:
-    """Raise RuntimeError when the options of a group do not go with sharded parameters."""
+    """Raise RuntimeError if an option of a group does not support sharded parameters."""
     for name, refused in (("fused", True), ("differentiable", True), ("variant", "released")):
         if group[name] == refused:
             raise RuntimeError(
@@ -94,15 +93,15 @@ def check_sharded(group: dict[str, Any]) -> None:
 
 
 def gathered(x: Any) -> Tensor:
-    """Return a tensor whole, as every rank holds it."""
+    """Return the full tensor; a plain tensor is returned as it is."""
     whole: Tensor = x.full_tensor() if is_sharded(x) else x
     return whole
 
 
 def cut_like(param: Any, x: Any) -> Tensor:
-    """Return a tensor of a parameter's shape, whole or cut, cut as the parameter is.
+    """Return a tensor of a parameter's shape, full or sharded, sharded like the parameter.
 
-    A whole tensor must be the same on every rank: each takes its part without a message.
+    A full tensor must be the same on every rank: each takes its part without communication.
     """
     if not is_sharded(param):
         return gathered(x)
@@ -112,10 +111,10 @@ def cut_like(param: Any, x: Any) -> Tensor:
     from torch.distributed.tensor import DTensor, Replicate
 
     mesh = param.device_mesh
-    everywhere = [Replicate()] * mesh.ndim
+    placements = [Replicate()] * mesh.ndim
     value = gathered(x).to(mesh.device_type)
-    same = DTensor.from_local(value, mesh, everywhere, run_check=False)
-    return same.redistribute(placements=param.placements)
+    replicated = DTensor.from_local(value, mesh, placements, run_check=False)
+    return replicated.redistribute(placements=param.placements)
 
 
 # ---------------------------------------------------------------------------------- the step
@@ -147,12 +146,12 @@ def sharded_afor(steps: list[ShardedStep], attendance: Attendance) -> None:
             begun.append((whole, _share(sums, part[0], whole), finish))
 
     rows = {id(p): row for whole, sums, _ in begun for p, row in zip(whole, sums, strict=True)}
-    given = set(rows)
+    with_grad = set(rows)
     for _, p in members:
-        if id(p) not in given:  # a gradient of zeros, and one rank less that has one
+        if id(p) not in with_grad:  # zero gradient, not counted as one
             rows[id(p)] = torch.zeros(WIDTH, dtype=sum_dtype(p.device), device=p.device)
     complete(rows, message)
-    _check_agreement(rows, given, members, message, attendance)
+    _check_agreement(rows, with_grad, members, message, attendance)
     for whole, _, finish in begun:
         completed = torch.stack([rows[id(p)] for p in whole], dim=1)
         finish(Sums(*completed[: len(Sums._fields)].unbind()))
@@ -160,19 +159,19 @@ def sharded_afor(steps: list[ShardedStep], attendance: Attendance) -> None:
 
 def _check_agreement(
     rows: dict[int, Tensor],
-    given: set[int],
+    with_grad: set[int],
     members: list[tuple[str, Tensor]],
     message: list[Reduction],
     attendance: Attendance,
 ) -> None:
-    """Raise RuntimeError when a tensor that is cut has a gradient on some ranks only."""
-    cut = {key for reduction in message for key in reduction.keys}
-    expected: dict[torch.device, list[Expected]] = {}
+    """Raise RuntimeError if a sharded tensor has a gradient on some ranks only."""
+    reduced = {key for reduction in message for key in reduction.keys}
+    expected: dict[torch.device, list[ShardedTensor]] = {}
     counts: dict[torch.device, list[Tensor]] = {}
     for name, p in members:
-        if id(p) in cut:
+        if id(p) in reduced:
             row = rows[id(p)]
-            one = Expected(name, ranks_sharing(p), here=id(p) in given)
+            one = ShardedTensor(name, ranks_sharing(p), here=id(p) in with_grad)
             expected.setdefault(row.device, []).append(one)
             counts.setdefault(row.device, []).append(row[-1])
     for device, numbers in counts.items():
@@ -180,7 +179,7 @@ def _check_agreement(
 
 
 def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
-    """Return the lists with this rank's shards in the place of sharded tensors."""
+    """Return the lists with this rank's shards instead of DTensors."""
     params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
     return [
         list(map(_local, params)),
@@ -193,7 +192,7 @@ def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
 
 
 def _local(x: Any) -> Tensor:
-    """Return this rank's shard, to be written to."""
+    """Return this rank's shard, which shares memory with the DTensor."""
     if is_sharded(x):
         local: Tensor = x.to_local()
         return local
@@ -204,21 +203,21 @@ def _local(x: Any) -> Tensor:
 
 
 def _local_grad(param: Any, grad: Any) -> Tensor:
-    """Return this rank's shard of the gradient, cut as the parameter is."""
+    """Return this rank's shard of the gradient, sharded like the parameter."""
     if not is_sharded(grad):
         raise RuntimeError(
             "the gradient of a sharded parameter (DTensor) must be a DTensor on the same mesh, "
             f"found a plain tensor of shape {tuple(grad.shape)}; make it one with "
             "torch.distributed.tensor.distribute_tensor"
         )
-    # Tensor-parallel layers may leave a gradient that is still to be added up.
+    # Tensor-parallel layers may leave a gradient with partial sums.
     if grad.placements != param.placements:
         grad = grad.redistribute(placements=param.placements)
     return _local(grad)
 
 
 def _share(sums: Sums, local: list[Tensor], params: list[Tensor]) -> Tensor:
-    """Return the rows of the message, the means as shares of those of whole tensors."""
+    """Return the rows of the message; means are weighted by the share of local elements."""
     rows = torch.stack((*sums, torch.ones_like(sums.residual)), dim=1)
     held = on_device([x.numel() for x in local], rows.device)
     whole = on_device([max(p.numel(), 1) for p in params], rows.device)

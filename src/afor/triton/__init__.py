@@ -1,6 +1,6 @@
 """Take the step of a whole parameter group in two Triton kernels, on CUDA.
 
-`launch` prepares the tables of addresses and launches; `kernels` needs triton to import, so
-it is imported when a step needs it. Imports torch and `afor.control`. Start reading at
+`launch` prepares the address tables and launches the kernels; `kernels` needs triton and is
+imported at the first step. Imports torch and `afor.control`. Start reading at
 `launch.triton_afor`.
 """

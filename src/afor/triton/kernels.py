@@ -1,7 +1,7 @@
 """The two Triton kernels of a whole parameter group: sums, then update. Needs triton to import.
 
 Not yet run on a GPU: tested in Triton's interpreter against `reference.py` and compiled ahead of
-time for sm_80 and sm_90. The host side, with what the tables hold, is `triton/launch.py`.
+time for sm_80 and sm_90. The host side, which fills the tables, is `launch.py`.
 
 A tensor is cut into pieces whose size depends on its number of elements alone, one program each.
 
@@ -19,8 +19,8 @@ first launch is the barrier.
 Scalars are float64 and come from device memory: a Python float argument of a compiled kernel is a
 float32, and 1 - 0.999 of a float32 is off by 1e-5.
 """
-# Triton gives meaning to the annotations of a kernel and has no type stubs; its compile-time
-# arguments are written in capitals, and what depends on them in an `if` of its own.
+# Triton interprets the annotations of a kernel and has no type stubs; compile-time arguments are
+# in capitals, and branches on them are separate `if` statements.
 # ruff: noqa: N803, SIM102, SIM108
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call,misc"
 
@@ -43,7 +43,7 @@ _SNAPSHOT = tl.constexpr(SNAPSHOT)
 _FIELDS = tl.constexpr(9)  # len(control.FIELDS)
 _GATHER = tl.constexpr(256)  # partial sums added at once
 
-# Places in the settings vector; `triton_path.setting_values` fills it in this order.
+# Indices of the settings vector; `launch.setting_values` fills it in this order.
 _LR = tl.constexpr(0)
 _WEIGHT_DECAY = tl.constexpr(1)
 _MOMENTUM_WEIGHT = tl.constexpr(2)  # 1 - beta1
@@ -91,7 +91,7 @@ def _pointer(addresses, tensor, column: tl.constexpr, dtype: tl.constexpr, ALIGN
 
 @triton.jit
 def _grad_factor(grad_scale, SCALED: tl.constexpr, MAXIMIZE: tl.constexpr):
-    """Return by what the gradient is multiplied: one over GradScaler's scale, and the sign."""
+    """Return the factor of the gradient: the sign divided by GradScaler's scale."""
     factor = tl.full([], -1.0 if MAXIMIZE else 1.0, tl.float64)
     if SCALED:
         factor = factor / tl.load(grad_scale).to(tl.float64)
@@ -104,7 +104,7 @@ def sums_kernel(
     GRAD: tl.constexpr, MOMENT: tl.constexpr, CONTROL: tl.constexpr, STEP: tl.constexpr,
     WORK: tl.constexpr, ALIGNED: tl.constexpr, SCALED: tl.constexpr, MAXIMIZE: tl.constexpr,
 ):  # fmt: skip
-    """Write the partial sums of one piece; the first piece also keeps the control as it was."""
+    """Write the partial sums of one piece; the first piece also copies the old control state."""
     program = tl.program_id(0)
     programs = tl.num_programs(0)
     tensor = tl.load(owners + program)
@@ -170,9 +170,9 @@ def _gather(partials, first, pieces, row: tl.constexpr):
     lanes = tl.arange(0, _GATHER)
     total = tl.zeros([_GATHER], dtype=tl.float64)
     for start in range(0, pieces, _GATHER):
-        places = start + lanes
+        indices = start + lanes
         total += tl.load(
-            partials + programs * row + first + places, mask=places < pieces, other=0.0
+            partials + programs * row + first + indices, mask=indices < pieces, other=0.0
         )
     return tl.sum(total, axis=0)
 
@@ -303,7 +303,7 @@ def update_kernel(
     end = tl.minimum(begin + piece, elements)
     full = begin + (end - begin) // _BLOCK * _BLOCK
     lanes = tl.arange(0, _BLOCK)
-    # see _largest in update.py
+    # see _largest_finite in update.py
     LARGEST: tl.constexpr = 1.7976931348623157e308 if tl.float64 == WORK else 3.4028234663852886e38
     for start in range(begin, full, _BLOCK):
         offsets = tl.multiple_of(start, _BLOCK) + lanes

@@ -1,9 +1,9 @@
-"""The CUDA path: tables of addresses, and two launches of the Triton kernels for a whole group.
+"""The CUDA path: address tables, and two launches of the Triton kernels for a whole group.
 
-Not yet run on a GPU: see `triton_kernels.py`, which is imported at the first step.
+Not yet run on a GPU: see `kernels.py`, which is imported at the first step.
 
-Nothing here waits for the device. What the kernels need to find the tensors goes into small tables
-that are uploaded from pinned memory, and only when an address, a size or a setting has changed.
+There is no host sync. The kernels find the tensors through small tables that are uploaded from
+pinned memory, and only if an address, a size or a setting has changed.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ from torch import Tensor
 from afor.control import ControlSettings
 from afor.state_check import find_misfit, is_inside_storage
 
-MIN_PIECE = 8192  # elements of one program, at least
-MAX_PIECES = 512  # programs of one tensor: each reads the partial sums of all of them
+MIN_PIECE = 8192  # minimum number of elements of one program
+MAX_PIECES = 512  # maximum number of programs of a tensor: each reads the partial sums of all
 _TINY = 1e-300  # as in `control.py`
 _ALIGNMENT = 16  # bytes of the widest load
-_TABLES = 64  # uploaded tables kept per kind: groups, times the addresses their gradients alternate
+_TABLES = 64  # cached tables: one per group and set of gradient addresses in use
 
 
 def triton_unavailable_reason() -> str | None:
-    """Return why the Triton kernels cannot be used, or None when they can."""
+    """Return the reason why the Triton kernels cannot be used, or None if they can."""
     if importlib.util.find_spec("triton") is None:
         return (
             "Triton is not installed; it comes with torch's CUDA wheels for Linux, "
@@ -57,9 +57,9 @@ def triton_afor(
 ) -> None:
     """Take one AFOR step on CUDA tensors, in place: two launches per device and set of dtypes.
 
-    ``grad_scale`` and ``found_inf`` are GradScaler's, read on the device: gradients are divided by
-    the first, and nothing changes (the step count neither) where the second is not zero. ``grads``
-    are never written to. Tensors that are not dense, or whose strides differ, go through copies.
+    The arguments are those of `afor.update.afor`. ``grad_scale`` and ``found_inf`` are read on the
+    device: gradients are divided by the first, and nothing changes (not even the step count) if the
+    second is not zero. Tensors that are not dense, or whose strides differ, are copied.
     """
     buckets: dict[tuple[Any, ...], list[_Entry]] = {}
     copies: list[tuple[Tensor, Tensor]] = []
@@ -68,7 +68,7 @@ def triton_afor(
         entry = _entry(_Entry(*row), copies)
         buckets.setdefault((entry.param.device, *(t.dtype for t in entry)), []).append(entry)
     for (device, *_), entries in buckets.items():
-        with _on(device):
+        with _device_context(device):
             rate = _to(lr, device) if isinstance(lr, Tensor) and lr.device.type != "cpu" else lr
             _launch(
                 entries, settings, rate, weight_decay, maximize,
@@ -76,7 +76,7 @@ def triton_afor(
             )  # fmt: skip
     for stored, used in copies:
         stored.copy_(used)
-    # A kernel writes behind autograd's back; a graph that saved a parameter must notice.
+    # Autograd does not see the kernels' writes; a graph that saved a parameter must raise.
     torch.autograd.graph.increment_version(params)
 
 
@@ -91,39 +91,39 @@ class _Entry(NamedTuple):
     step: Tensor
 
 
-def _entry(given: _Entry, copies: list[tuple[Tensor, Tensor]]) -> _Entry:
-    """Return the tensors as flat memory of one order, noting what must be copied back."""
-    for name, tensor in zip(given._fields, given, strict=True):
-        if tensor.device != given.param.device:
+def _entry(entry: _Entry, copies: list[tuple[Tensor, Tensor]]) -> _Entry:
+    """Return the tensors in one dense memory order; append the pairs to copy back to ``copies``."""
+    for name, tensor in zip(entry._fields, entry, strict=True):
+        if tensor.device != entry.param.device:
             raise RuntimeError(
                 f"fused AFOR: `{name}` is on {tensor.device}, its parameter on "
-                f"{given.param.device}; move the optimizer's state to the parameter's device"
+                f"{entry.param.device}; move the optimizer's state to the parameter's device"
             )
         if not is_inside_storage(tensor):
             raise RuntimeError(
                 f"fused AFOR: `{name}` is larger than its storage, which was resized; give the "
                 "tensor a storage of its own (tensor.clone())"
             )
-    param, grad, exp_avg, exp_avg_sq, control, step = given
+    param, grad, exp_avg, exp_avg_sq, control, step = entry
     state = {"exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq, "control": control, "step": step}
     misfit = find_misfit(param, state, grad)
     if misfit is not None:
         raise RuntimeError(f"fused AFOR: {misfit}; restore parameter, gradient and state")
     if not control.is_contiguous():
         raise RuntimeError("fused AFOR: control is not contiguous; use control.contiguous()")
-    given = given._replace(grad=given.grad.resolve_conj())
-    shaped = [torch.view_as_real(t.detach()) if t.is_complex() else t.detach() for t in given[:4]]
+    entry = entry._replace(grad=entry.grad.resolve_conj())
+    shaped = [torch.view_as_real(t.detach()) if t.is_complex() else t.detach() for t in entry[:4]]
     if not _is_one_order(shaped):
         flat = [t.resolve_neg().contiguous() for t in shaped]
         written = (0, 2, 3)  # all but the gradient
         copies.extend((shaped[i], flat[i]) for i in written if shaped[i] is not flat[i])
         shaped = flat
-    return given._replace(**dict(zip(given._fields[:4], shaped, strict=True)))
+    return entry._replace(**dict(zip(entry._fields[:4], shaped, strict=True)))
 
 
 def _is_one_order(tensors: Sequence[Tensor]) -> bool:
-    """Tell whether the tensors fill their memory without gaps, element by element alike."""
-    if any(t.is_neg() for t in tensors):  # what lies in memory is the negative of the value
+    """Return True if all tensors are dense and have the same memory order."""
+    if any(t.is_neg() for t in tensors):  # the memory holds the negated values
         return False
     if all(t.is_contiguous() for t in tensors):
         return True
@@ -152,10 +152,10 @@ def _launch(
         for column in range(4)
         for address in addresses[column :: kernels.COLUMNS]
     )
-    place = (device, _stream(device))
-    table = _upload(addresses, torch.int64, place)
-    numbers = _upload(values, torch.float64, place)
-    layout, owners = _layout(tuple(entry.param.numel() for entry in entries), place)
+    target = (device, _stream(device))
+    table = _upload(addresses, torch.int64, target)
+    numbers = _upload(values, torch.float64, target)
+    layout, owners = _layout(tuple(entry.param.numel() for entry in entries), target)
     programs = owners.numel()
     partials = torch.empty(kernels.SUMS * programs, dtype=torch.float64, device=device)
     snapshot = torch.empty(len(entries) * kernels.SNAPSHOT, dtype=torch.float64, device=device)
@@ -192,7 +192,7 @@ def _launch(
 
 
 def setting_values(s: ControlSettings, lr: float, weight_decay: float) -> tuple[float, ...]:
-    """Return the numbers of the settings vector, in the order of `triton_kernels.py`."""
+    """Return the numbers of the settings vector, in the order of `kernels.py`."""
     return (
         lr,
         weight_decay,
@@ -214,20 +214,20 @@ def setting_values(s: ControlSettings, lr: float, weight_decay: float) -> tuple[
 
 
 def pieces(elements: int, block: int) -> tuple[int, int]:
-    """Return the elements of a piece, whole blocks, and how many pieces a tensor has.
+    """Return the number of elements of a piece, a multiple of ``block``, and the number of pieces.
 
-    Both depend on nothing but the size, so sums are the same on every device and in every group.
-    An empty tensor has one piece: its step count and its control still advance.
+    Both depend on the size alone, so sums are the same on every device and in every group. An empty
+    tensor has one piece: its step count and its control state still advance.
     """
     size = max(MIN_PIECE, -(-elements // (MAX_PIECES * block)) * block)
     return size, max(-(-elements // size), 1)
 
 
 @lru_cache(maxsize=_TABLES)
-def _layout(sizes: tuple[int, ...], place: tuple[torch.device, int]) -> tuple[Tensor, Tensor]:
-    """Return where each tensor begins among the programs, and which tensor each program works on.
+def _layout(sizes: tuple[int, ...], target: tuple[torch.device, int]) -> tuple[Tensor, Tensor]:
+    """Return the layout table of the tensors, and the tensor that each program works on.
 
-    A row is (elements, elements per piece, first program, pieces).
+    A row of the table is (elements, elements per piece, first program, pieces).
     """
     from afor.triton.kernels import BLOCK
 
@@ -237,19 +237,19 @@ def _layout(sizes: tuple[int, ...], place: tuple[torch.device, int]) -> tuple[Te
         size, count = pieces(elements, BLOCK)
         rows += (elements, size, len(owners), count)
         owners += [index] * count
-    return _upload(tuple(rows), torch.int64, place), _upload(tuple(owners), torch.int64, place)
+    return _upload(tuple(rows), torch.int64, target), _upload(tuple(owners), torch.int64, target)
 
 
 @lru_cache(maxsize=4 * _TABLES)
 def _upload(
-    values: tuple[int | float, ...], dtype: torch.dtype, place: tuple[torch.device, int]
+    values: tuple[int | float, ...], dtype: torch.dtype, target: tuple[torch.device, int]
 ) -> Tensor:
-    """Return the values on the device, from pinned memory so that the host does not wait.
+    """Return the values on the device, uploaded from pinned memory without a host sync.
 
-    The content is the key, so a kept table is never stale. The stream is part of the key: it orders
-    the upload before the kernels.
+    The values are the cache key, so a cached table is never stale. The stream of ``target``, a
+    device and a stream, is part of the key: it orders the upload before the kernels.
     """
-    device, _ = place
+    device, _ = target
     host = torch.tensor(values, dtype=dtype)
     if device.type == "cpu":
         return host
@@ -265,7 +265,7 @@ def _is_interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def _on(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+def _device_context(device: torch.device) -> contextlib.AbstractContextManager[Any]:
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
@@ -288,17 +288,17 @@ def _to(tensor: Tensor | None, device: torch.device) -> Tensor | None:
 def _triton_dtype(tensor: Tensor) -> Any:
     import triton.language as tl
 
-    known = {
+    dtypes = {
         torch.float16: tl.float16,
         torch.bfloat16: tl.bfloat16,
         torch.float32: tl.float32,
         torch.float64: tl.float64,
     }
-    if tensor.dtype not in known:
+    if tensor.dtype not in dtypes:
         raise TypeError(
             f"fused AFOR takes float16, bfloat16, float32 and float64 on CUDA, got {tensor.dtype}"
         )
-    return known[tensor.dtype]
+    return dtypes[tensor.dtype]
 
 
 def _triton_float32() -> Any:

@@ -36,7 +36,7 @@ def made_store(tmp_path, window_cache):
         path = tmp_path / name
         with open_or_create(path) as store:
             store.set_plan(plan, toml)
-            for cell in plan.cells:
+            for cell in plan.runs:
                 content = record(cell)
                 if content is not None:
                     run = FinishedRun(cell.key, "done", "", cell.spec, content, "", {}, "", 0.1)

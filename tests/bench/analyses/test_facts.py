@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from afor.bench.analyses.facts import (
-    FACTS,
     Trace,
     burst_fact,
     mean_beta2_fact,
@@ -17,12 +16,7 @@ from afor.bench.analyses.facts import (
     steady_mean_beta2,
     trace,
 )
-from afor.bench.cli.analyses.facts import NAMES
 from afor.reference import ReferenceState, reference_step
-
-
-def test_the_command_knows_every_fact():
-    assert tuple(FACTS) == NAMES
 
 
 def test_the_released_nsal_dgat_is_nan_at_six_channels_for_every_seed():

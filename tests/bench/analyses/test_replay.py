@@ -19,7 +19,7 @@ def test_a_watched_run_gives_the_numbers_of_the_study(study, tmp_path) -> None:
         watch=lambda *seen: epochs.append(seen),
         watch_step=lambda fit, batch, loss: steps.append((fit.steps, len(batch.labels), loss)),
     )
-    assert repr(record.numbers()) == repr(train_run(chosen.cell.spec, chosen.source).numbers())
+    assert repr(record.numbers()) == repr(train_run(chosen.planned.spec, chosen.source).numbers())
     assert len(epochs) == len(record.history)
     assert len(steps) == record.steps
     assert [number for number, _, _ in steps] == list(range(record.steps))

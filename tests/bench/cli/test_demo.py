@@ -13,7 +13,7 @@ def test_the_demo_is_a_study_of_seven_optimizers_with_real_folds_and_draws(tiny)
     assert [name for name in names if name != "adam_seed_1"] == list(PAPER_OPTIMIZERS)
     assert "adam_seed_1" in names  # the A/A control that gives the noise floor
     assert {(e.folds, e.draws) for e in plan.expected()} == {(6, 2)}
-    assert len(plan.cells) == 8 * 6 * 2
+    assert len(plan.runs) == 8 * 6 * 2
 
 
 def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):

@@ -44,7 +44,7 @@ def test_parts_come_together_and_stay_as_they_are(parts):
     assert "Next: afor status all.db" in result.stderr
     assert [part.read_bytes() for part in parts] == before
     with open_store(Path("all.db")) as store:
-        assert [cell.status for cell in store.cells("tiny")] == ["done"] * 6
+        assert [cell.status for cell in store.runs("tiny")] == ["done"] * 6
     assert "3 new" not in merge("all.db", *parts).stdout  # again: all is known
 
 
@@ -91,13 +91,13 @@ def test_export_prints_csv_or_writes_the_file_that_is_named(parts):
     printed = runner.invoke(app, ["export", "all.db"]).stdout
     rows = list(csv.DictReader(io.StringIO(printed)))
     assert [row["status"] for row in rows] == ["done"] * 6
-    written = runner.invoke(app, ["export", "all.db", "--to", "deep/runs.csv"])
+    written = runner.invoke(app, ["export", "all.db", "--output", "deep/runs.csv"])
     assert written.stdout == "deep/runs.csv: 6 runs\n"
     assert "Next: afor verify all.db" in written.stderr
     assert Path("deep/runs.csv").read_text() == printed
 
 
 def test_export_refuses_an_ending_before_it_looks_for_the_store():
-    result = runner.invoke(app, ["export", "absent.db", "--to", "runs.xlsx"])
+    result = runner.invoke(app, ["export", "absent.db", "-o", "runs.xlsx"])
     assert isinstance(result.exception, ConfigError)
     assert ".csv, .json or .parquet" in str(result.exception)

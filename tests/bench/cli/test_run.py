@@ -32,7 +32,7 @@ def here(tiny, monkeypatch):
             for job in jobs:
                 yield Ended(job.key, execute(job.key, job.spec, sources[job.dataset]))
 
-    monkeypatch.setattr("afor.bench.execution.engines.local.LocalEngine", Inline)
+    monkeypatch.setattr("afor.bench.cli.run.LocalEngine", Inline)
     tiny.engines = made
     return tiny
 
@@ -136,7 +136,7 @@ def test_a_signal_ends_the_command_with_130_and_the_handlers_are_put_back(handle
     told = capsys.readouterr()
     assert told.out == ""
     assert "All finished runs are kept in results/demo.db." in told.err
-    assert "goes on where this one stopped (afor demo)" in told.err
+    assert "continues where this one stopped (afor demo)" in told.err
 
 
 def test_other_errors_pass_through_a_command_that_heeds_signals():

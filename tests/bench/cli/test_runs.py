@@ -21,7 +21,7 @@ def ended(tiny, monkeypatch):
 
 def keys_of(tiny, optimizer):
     with open_store(tiny.store) as store:
-        return [cell.key for cell in store.cells() if cell.optimizer == optimizer]
+        return [cell.key for cell in store.runs() if cell.optimizer == optimizer]
 
 
 def test_failures_are_listed_one_a_line_with_key_place_and_reason(ended):
@@ -41,7 +41,7 @@ def test_retry_forgets_failed_runs_alone_and_diverged_ones_stay_results(ended):
     assert "3 failed runs of results/tiny.db will be trained again." in result.stdout
     assert "Next: afor run tiny" in result.stderr
     with open_store(ended.store) as store:
-        assert sorted(cell.status for cell in store.cells()) == (
+        assert sorted(cell.status for cell in store.runs()) == (
             ["diverged"] * 3 + ["done"] * 3 + ["open"] * 3
         )
 
@@ -103,4 +103,4 @@ def test_a_number_that_does_not_come_back_leads_to_its_run(ended):
     result = runner.invoke(app, ["verify", "tiny", "--key", key, "-j", "1", "--trust"])
     assert result.exit_code == 1
     assert f"DIFFERENT  {key[:12]}" in result.stdout
-    assert f"Next: afor show {key[:12]} --store results/tiny.db" in result.stderr
+    assert f"Next: afor show {key[:12]} results/tiny.db" in result.stderr

@@ -87,7 +87,7 @@ def test_the_main_table_stars_what_is_significant_and_says_what_is_incomplete(st
     afor = next(line for line in partial.stdout.splitlines() if line.startswith("AFOR"))
     assert "(16/18)" in afor
     assert "*" not in afor
-    assert "Incomplete: 1 of 6 cells lack 2 runs" in partial.stderr
+    assert "Incomplete: 1 of 6 conditions lack 2 runs" in partial.stderr
 
 
 def test_stats_print_comparisons_ranks_and_noise(store):
@@ -147,7 +147,7 @@ def test_figures_of_curves_are_drawn_from_a_file(tmp_path, name):
 def test_mistakes_are_answered_with_what_is_accepted(store, tmp_path):
     assert "Did you mean 'ranks'" in refuse(ConfigError, "table", "rank", store)
     assert "Accepted: terminal" in refuse(ConfigError, "table", "main", store, "-f", "word")
-    assert "at least one store" in refuse(ConfigError, "table", "main")
+    assert "at least one study" in refuse(ConfigError, "table", "main")
     assert "does not exist" in refuse(StoreError, "stats", str(tmp_path / "no.db"))
     assert ".pdf, .svg, .png" in refuse(ConfigError, "figure", "gain", store, "-o", "x.gif")
     assert "cannot be read" in refuse(ConfigError, "table", "cost", "--ours", str(tmp_path))
@@ -170,7 +170,7 @@ def test_the_table_and_the_line_above_it_count_missing_runs_alike(tmp_path):
     lacking = [r for r in results if (r.optimizer, r.fold) not in {("afor", 3), ("adam_seed_1", 3)}]
     write_results(tmp_path / "r.json", lacking, expected)
     shown = runner.invoke(app, ["table", "main", str(tmp_path / "r.json")])
-    sentence = f"Incomplete: 2 of {len(expected)} cells lack 4 runs."
+    sentence = f"Incomplete: 2 of {len(expected)} conditions lack 4 runs."
     assert sentence in shown.stderr
     assert sentence in " ".join(shown.stdout.split())
 

@@ -96,7 +96,7 @@ def test_a_source_sent_to_another_process_gives_the_same_windows(source):
 def test_windows_stay_right_after_pages_were_given_back(source, cache_dir, monkeypatch):
     before = source.gather([7, 99])
     monkeypatch.setattr(window_source, "KEEP_BYTES", 1)
-    monkeypatch.setattr(window_source, "GIVE_BACK_BYTES", 1)
+    monkeypatch.setattr(window_source, "RELEASE_AFTER_BYTES", 1)
     large = open_windows("synthetic", options=OPTIONS, cache_dir=cache_dir)
     for _ in range(3):
         np.testing.assert_array_equal(large.gather([7, 99]), before)

@@ -15,7 +15,7 @@ def shown(tiny):
     tiny.run_inline()
     found = {}
     with open_store(tiny.store) as store:
-        for cell in store.cells():
+        for cell in store.runs():
             found[cell.optimizer] = (cell.key, store.run(cell.key), [cell])
     return found
 

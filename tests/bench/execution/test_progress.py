@@ -15,7 +15,7 @@ from afor.bench.training.record import decode
 def cells(tiny):
     tiny.write(subjects=3)
     study = load_study(str(tiny.file))
-    return make_plan(study, open_sources(study)).cells
+    return make_plan(study, open_sources(study)).runs
 
 
 def finish(cell, status="done", reason="", seconds=2.0):

@@ -60,7 +60,7 @@ def test_numbers_are_the_same_across_workers_order_resume_and_shards(tiny):
     assert tiny.run_here(folder / "resumed.db").trained == 13
     merge_shards(tiny, folder / "merged.db", 3)
     with open_store(folder / "merged.db") as merged, open_store(folder / "one.db") as one:
-        assert {c.key for c in merged.cells()} == {c.key for c in one.cells()}
+        assert {c.key for c in merged.runs()} == {c.key for c in one.runs()}
         assert sorted(map(str, merged.expected())) == sorted(map(str, one.expected()))
     for name in ("four", "shuffled", "resumed", "merged"):
         assert tiny.numbers(folder / f"{name}.db") == expected, name
@@ -77,8 +77,8 @@ def test_a_real_network_gives_the_same_bits_across_workers_order_resume_and_shar
     expected = tiny.numbers(folder / "one.db")
     assert len(expected) == 6
     with open_store(folder / "one.db") as store:
-        histories = {c.optimizer: store.run(c.key).record.history for c in store.cells()}
-        assert store.run(store.cells()[0].key).environment["torch"]
+        histories = {c.optimizer: store.run(c.key).record.history for c in store.runs()}
+        assert store.run(store.runs()[0].key).environment["torch"]
     assert len({h[0].train_loss for h in histories.values()}) == 3  # three optimizers, not one
     tiny.run_here(folder / "four-shuffled.db", engine=Shuffled(4))
     with pytest.raises(KeyboardInterrupt):

@@ -18,8 +18,8 @@ def test_counts_are_those_of_the_grid_and_time_is_told_from_measured_runs(tiny):
         assert sum(found[word] for word in ("done", "diverged", "failed")) == 5
         by_name = {cell["optimizer"]: cell for cell in found["cells"]}
         assert by_name["raiser"]["failed"] + by_name["raiser"]["open"] == 3
-        left = remaining_s(store, plan.cells)
+        left = remaining_s(store, plan.runs)
         assert left is not None
         assert 0 < left < 1  # four runs of a millisecond each
-        waiting = next(cell for cell in store.cells() if cell.status == "open")
+        waiting = next(cell for cell in store.runs() if cell.status == "open")
         assert "not trained yet" in describe_run(waiting.key, None, [waiting])

@@ -4,7 +4,7 @@ import pytest
 
 from afor.bench.common.errors import DataError
 from afor.bench.execution.runner import open_sources
-from afor.bench.execution.verify import sample_cells, verify_runs
+from afor.bench.execution.verify import sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.study.schema import load_study
 from afor.bench.training.execute import failed_run
@@ -33,28 +33,28 @@ def alter(store, key, change):
 
 
 def test_only_what_has_numbers_is_drawn_and_the_seed_decides_which(store):
-    everything = sample_cells(store, None, 0, seed=0)
+    everything = sample_runs(store, None, 0, seed=0)
     assert {cell.status for cell in everything} == {"done", "diverged"}
     assert len(everything) == 3 * 6
-    assert sample_cells(store, None, 100, seed=0) == everything
-    three = sample_cells(store, None, 3, seed=0)
+    assert sample_runs(store, None, 100, seed=0) == everything
+    three = sample_runs(store, None, 3, seed=0)
     assert len({cell.key for cell in three}) == 3
-    assert three == sample_cells(store, None, 3, seed=0)
-    assert three != sample_cells(store, None, 3, seed=1)
-    assert sample_cells(store, "another", 3, seed=0) == []
+    assert three == sample_runs(store, None, 3, seed=0)
+    assert three != sample_runs(store, None, 3, seed=1)
+    assert sample_runs(store, "another", 3, seed=0) == []
 
 
 def test_a_run_that_two_studies_share_is_drawn_once(store, tiny):
     tiny.write(name="second", optimizers=("a", "b"), subjects=3, draws=2)
     tiny.run_inline()
-    keys = [cell.key for cell in sample_cells(store, None, 0, seed=0)]
+    keys = [cell.key for cell in sample_runs(store, None, 0, seed=0)]
     assert len(keys) == len(set(keys)) == 18
 
 
 def test_each_run_gets_a_verdict_that_names_what_differs_and_the_store_stays(
     store, sources, tmp_path
 ):
-    cells = sample_cells(store, None, 0, seed=0)
+    cells = sample_runs(store, None, 0, seed=0)
     done = [cell for cell in cells if cell.status == "done"][:3]
     diverged = next(cell for cell in cells if cell.status == "diverged")
     same, other, older = (cell.key for cell in done)
@@ -64,7 +64,7 @@ def test_each_run_gets_a_verdict_that_names_what_differs_and_the_store_stays(
     spool = tmp_path / "spool"
     chosen = [*done, diverged]
     verdicts = {
-        v.cell.key: v for v in verify_runs(store, chosen, sources, spool, workers=1, trust=True)
+        v.stored.key: v for v in verify_runs(store, chosen, sources, spool, workers=1, trust=True)
     }
     assert list(store.contents()) == before
     assert not list(spool.glob("*.run"))
@@ -77,7 +77,7 @@ def test_each_run_gets_a_verdict_that_names_what_differs_and_the_store_stays(
 
 
 def test_a_run_that_now_fails_is_told_with_its_reason(store, sources, tmp_path, monkeypatch):
-    cell = sample_cells(store, None, 1, seed=0)[0]
+    cell = sample_runs(store, None, 1, seed=0)[0]
     spec = store.run(cell.key).spec
 
     class Failing:
@@ -97,7 +97,7 @@ def test_a_run_that_now_fails_is_told_with_its_reason(store, sources, tmp_path, 
 def test_other_data_than_then_is_refused_before_anything_is_trained(
     store, tiny, tmp_path, monkeypatch
 ):
-    cells = sample_cells(store, None, 2, seed=0)
+    cells = sample_runs(store, None, 2, seed=0)
     tiny.write(optimizers=("a",), subjects=4, draws=1)
     other = open_sources(load_study(str(tiny.file)))
     monkeypatch.setattr("afor.bench.execution.verify.LocalEngine", None)

@@ -247,7 +247,7 @@ def test_no_column_can_be_changed_unseen(sound, tmp_path, what, schema):
     change(path, *CHANGES[what])
     for found in numbers(path):
         assert isinstance(found, StoreError)
-        assert f"afor repair {path} --to NEW.db" in str(found)
+        assert f"afor repair {path} --output NEW.db" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -291,42 +291,42 @@ def test_a_repaired_store_has_all_that_is_sound_and_names_what_is_lost(sound, tm
     with open_store(sound) as store:
         (first, *others) = sorted(store.statuses())
         runs = {key: store.run(key) for key in others}
-        cells = store.cells()
+        cells = store.runs()
     change(
         sound,
         f"UPDATE runs SET content = CAST(replace(content, '0.', '1.') AS BLOB) WHERE key='{first}'",
         f"UPDATE runs SET reason = 'another' WHERE key = '{others[0]}'",
     )
     target = tmp_path / "new.db"
-    result = CliRunner().invoke(app, ["repair", str(sound), "--to", str(target)])
+    result = CliRunner().invoke(app, ["repair", str(sound), "--output", str(target)])
     assert result.exit_code == 1
     assert result.stdout == f"{target}: 23 runs, 1 studies\nlost: run {first[:12]}\n"
     assert f"Next: afor run tiny --store {target}" in result.stderr
     with open_store(target) as store:
         store.check()
         assert {key: store.run(key) for key in others} == runs
-        assert [cell.key for cell in store.cells()] == [cell.key for cell in cells]
-        assert [c.key for c in store.cells() if c.status == "open"] == [first]
+        assert [cell.key for cell in store.runs()] == [cell.key for cell in cells]
+        assert [c.key for c in store.runs() if c.status == "open"] == [first]
 
 
 def test_a_repaired_store_goes_on_where_only_the_list_of_runs_was_damaged(sound, tiny, tmp_path):
     before = tiny.numbers()
     change(sound, *SWAP)
     target = tmp_path / "new.db"
-    result = CliRunner().invoke(app, ["repair", str(sound), "--to", str(target)])
+    result = CliRunner().invoke(app, ["repair", str(sound), "--output", str(target)])
     assert "lost: the list of runs of study tiny" in result.stdout
     trained = len(tiny.trainings())
-    tiny.run("--store", target, study="tiny", code=1)  # the failed runs
+    tiny.run("--store", target, "--trust", study="tiny", code=1)  # the failed runs
     assert len(tiny.trainings()) == trained
     assert tiny.numbers(target) == before
 
 
 def test_an_intact_store_is_copied_whole(sound, tiny, tmp_path):
-    result = CliRunner().invoke(app, ["repair", str(sound), "--to", str(tmp_path / "new.db")])
+    result = CliRunner().invoke(app, ["repair", str(sound), "--output", str(tmp_path / "new.db")])
     assert result.exit_code == 0, result.output
     assert tiny.numbers(tmp_path / "new.db") == tiny.numbers()
     with open_store(tmp_path / "new.db") as new, open_store(sound) as old:
-        assert new.cells() == old.cells()
+        assert new.runs() == old.runs()
 
 
 def test_what_randomly_damaged_stores_still_hold_is_never_another_number(sound, tiny, tmp_path):

@@ -58,7 +58,7 @@ def test_a_run_that_always_exceeds_its_limit_fails_and_the_others_go_on(tiny):
     summary = tiny.run_here(engine=LocalEngine(3, limits=TimeLimits(0.5)))
     assert summary.failed == 3
     with open_store(tiny.store) as store:
-        reasons = {cell.reason for cell in store.cells()}
+        reasons = {cell.reason for cell in store.runs()}
     assert all("died 3 times (ended after 0 s, its time limit" in reason for reason in reasons)
 
 
@@ -82,9 +82,9 @@ def test_time_in_which_the_driver_itself_was_stopped_counts_for_no_worker(monkey
 
     worker = SimpleNamespace(since=100.0)
     monkeypatch.setattr(engine.time, "monotonic", lambda: 1000.0)
-    assert engine._forgive_lateness([worker], 995.0) == 1000.0
+    assert engine._extend_after_sleep([worker], 995.0) == 1000.0
     assert worker.since == 100.0
-    engine._forgive_lateness([worker], 500.0)
+    engine._extend_after_sleep([worker], 500.0)
     assert worker.since == 100.0 + 500.0 - engine.LOOK_EVERY_S
 
 
@@ -171,7 +171,7 @@ def test_a_store_removed_during_a_run_is_written_anew_and_the_study_goes_on(tiny
     with open_store(tiny.store) as store:
         store.check()
         assert list(store.statuses().values()) == ["done"] * 4
-        assert len(store.cells()) == 6
+        assert len(store.runs()) == 6
     assert tiny.run_here().trained <= 2
     assert len(tiny.numbers()) == 6
 

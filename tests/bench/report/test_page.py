@@ -7,9 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from afor.bench.report.page import ReportInput, render_report
+from afor.bench.report.figures.style import house_style, new_figure
+from afor.bench.report.page import ReportInput, Section, render_report
+from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.verdicts import verdicts
-from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.simulated import simulate_results
 
 NASTY = "<script>alert(1)</script>"
@@ -56,14 +58,14 @@ def simulated():
 
 
 @pytest.fixture(scope="module")
-def cells(simulated):
-    return collect_cells(*simulated)
+def conditions(simulated):
+    return collect_conditions(*simulated)
 
 
 @pytest.fixture(scope="module")
-def html(simulated, cells):
+def html(simulated, conditions):
     given = ReportInput(simulated[0], [f"{NASTY}.db"], studies={NASTY: f'name = "{NASTY}"'})
-    return render_report(cells, given, title=NASTY)
+    return render_report(conditions, given, title=NASTY)
 
 
 @pytest.fixture(scope="module")
@@ -95,21 +97,21 @@ def test_ids_are_unique_and_every_link_leads_somewhere(page):
             assert value[1:] in page.ids
 
 
-def test_the_answer_comes_first(html, page, cells):
+def test_the_answer_comes_first(html, page, conditions):
     text = "".join(page.text)
-    for sentence in verdicts(cells):
+    for sentence in verdicts(conditions):
         assert sentence in text
         assert text.index(sentence) < text.index("Noise floor")
 
 
-def test_every_number_of_the_results_is_in_the_page(page, cells):
+def test_every_number_of_the_results_is_in_the_page(page, conditions):
     text = "".join(page.text)
-    for (_, _, optimizer), cell in cells.items():
+    for (_, _, optimizer), condition in conditions.items():
         for metric in ("accuracy", "weighted_f1"):
-            mean, sd, _ = cell.summary(metric)
+            mean, sd, _ = condition.summary(metric)
             if optimizer != "adam_seed_1":
                 assert f"{100 * mean:.2f}±{100 * sd:.2f}" in text
-        for run in cell.runs.values():
+        for run in condition.runs.values():
             assert f"{100 * run.metrics['accuracy']:.2f}" in text
 
 
@@ -122,8 +124,10 @@ def test_the_embedded_download_holds_all_runs(page, simulated):
     assert float(rows[0]["accuracy"]) == simulated[0][0].metrics["accuracy"]
 
 
-def test_a_static_page_has_no_script_and_the_same_tables(simulated, cells, page):
-    static = Page(render_report(cells, ReportInput(simulated[0], ["x"]), title="t", static=True))
+def test_a_static_page_has_no_script_and_the_same_tables(simulated, conditions, page):
+    static = Page(
+        render_report(conditions, ReportInput(simulated[0], ["x"]), title="t", static=True)
+    )
     assert "script" not in static.tags
     assert static.tags.count("tr") == page.tags.count("tr")
 
@@ -135,8 +139,8 @@ def test_pointing_at_a_fold_names_its_subject(html):
 def test_incomplete_runs_are_said_at_the_top(simulated):
     results, expected = simulated
     lacking = [r for r in results if (r.optimizer, r.fold) != ("afor", 3)]
-    cells = collect_cells(lacking, expected)
-    text = "".join(Page(render_report(cells, ReportInput(lacking, ["x"]))).text)
+    conditions = collect_conditions(lacking, expected)
+    text = "".join(Page(render_report(conditions, ReportInput(lacking, ["x"]))).text)
     assert "Incomplete: 4 of 190 planned runs are missing" in text
     assert "no verdict yet, 88 of 90 runs are done" in text
 
@@ -145,7 +149,7 @@ def test_a_full_study_stays_small(simulated):
     names = ["adam", "adamw", "radam", "adamp", "sophia", "mars", "afor"]
     backbones = ["eegnet", "acrnn", "nsal_dgat", "hslt"]
     results, expected = simulate_results(dict.fromkeys(names, 0.0), backbones=backbones)
-    html = render_report(collect_cells(results, expected), ReportInput(results, ["x"]))
+    html = render_report(collect_conditions(results, expected), ReportInput(results, ["x"]))
     assert len(html.encode()) < 6e6
 
 
@@ -162,5 +166,23 @@ def test_a_full_study_stays_small(simulated):
 )
 def test_the_sentence_says_what_was_found(gains, folds, words):
     results, _ = simulate_results(gains, datasets=["bci2a"])
-    cells = collect_cells([r for r in results if r.fold < folds])
-    assert words in verdicts(cells)[0]
+    conditions = collect_conditions([r for r in results if r.fold < folds])
+    assert words in verdicts(conditions)[0]
+
+
+def test_an_analysis_adds_a_section_with_its_figure_findings_and_table(simulated, conditions):
+    with house_style():
+        figure, axes = new_figure(40)
+        axes[0, 0].set_title("drawn by an analysis")
+    row = Row("AFOR", (TableCell("7.25"),))
+    table = Table("speed", "How fast", (Column("steps"),), (row,), records=({"steps": 7.25},))
+    section = Section("speed", "Speed", figure, "One run.", ["It is 7.25 steps."], table)
+    given = ReportInput(simulated[0], ["x"], sections=[section])
+    page = Page(render_report(conditions, given))
+    text = "".join(page.text)
+    for words in ("drawn by an analysis", "One run.", "It is 7.25 steps.", "How fast"):
+        assert words in text
+    assert page.ids.count("speed") == 1
+    assert ("a", "href", "#speed") in page.attributes  # in the contents
+    assert ("a", "download", "speed.csv") in page.attributes
+    assert "speed" not in Page(render_report(conditions, ReportInput(simulated[0], ["x"]))).ids

@@ -17,7 +17,7 @@ from afor.bench.stats.comparisons import (
     mean_ranks,
     reference_levels,
 )
-from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.simulated import simulate_results
 
 GAINS = dict.fromkeys(PAPER_OPTIMIZERS, 0.0) | {"afor": 0.05, "sophia": -0.05}
@@ -33,8 +33,8 @@ def of(comparisons, optimizer):
 
 
 def test_a_known_gain_is_found_significant_and_outside_the_noise(simulated):
-    cells = collect_cells(*simulated)
-    found = compare(cells, "bci2a", "eegnet", "accuracy")
+    conditions = collect_conditions(*simulated)
+    found = compare(conditions, "bci2a", "eegnet", "accuracy")
     afor = of(found, "afor")
     assert (afor.family, afor.folds, afor.smallest_p) == (6, 9, 2**-9)
     assert afor.gain == pytest.approx(0.05, abs=0.015)
@@ -52,7 +52,7 @@ def test_a_known_gain_is_found_significant_and_outside_the_noise(simulated):
 def test_an_incomplete_cell_is_never_significant(simulated):
     results, expected = simulated
     lacking = [r for r in results if (r.optimizer, r.fold, r.draw) != ("afor", 8, 4)]
-    afor = of(compare(collect_cells(lacking, expected), "bci2a", "eegnet", "accuracy"), "afor")
+    afor = of(compare(collect_conditions(lacking, expected), "bci2a", "eegnet", "accuracy"), "afor")
     assert afor.p_holm < 0.05
     assert not afor.complete
     assert not afor.significant
@@ -62,7 +62,7 @@ def test_an_incomplete_cell_is_never_significant(simulated):
 def test_an_incomplete_baseline_makes_all_comparisons_incomplete(simulated):
     results, expected = simulated
     lacking = [r for r in results if (r.optimizer, r.fold) != ("adam", 8)]
-    found = compare(collect_cells(lacking, expected), "bci2a", "eegnet", "accuracy")
+    found = compare(collect_conditions(lacking, expected), "bci2a", "eegnet", "accuracy")
     assert not any(c.significant for c in found)
     assert {c.folds for c in found} == {8}
 
@@ -70,7 +70,7 @@ def test_an_incomplete_baseline_makes_all_comparisons_incomplete(simulated):
 def test_optimizers_without_runs_keep_their_place_in_the_family(simulated):
     results, expected = simulated
     few = [r for r in results if r.optimizer in ("adam", "afor")]
-    afor = of(compare(collect_cells(few, expected), "bci2a", "eegnet", "accuracy"), "afor")
+    afor = of(compare(collect_conditions(few, expected), "bci2a", "eegnet", "accuracy"), "afor")
     assert afor.family == 6
     assert afor.p_holm == pytest.approx(6 / 512)
 
@@ -78,7 +78,7 @@ def test_optimizers_without_runs_keep_their_place_in_the_family(simulated):
 def test_few_folds_can_never_be_significant():
     results, _ = simulate_results(GAINS, datasets=["bci2a"])
     few = [r for r in results if r.fold < 4]
-    afor = of(compare(collect_cells(few), "bci2a", "eegnet", "accuracy"), "afor")
+    afor = of(compare(collect_conditions(few), "bci2a", "eegnet", "accuracy"), "afor")
     assert afor.complete
     assert afor.p == 1 / 16
     assert not afor.can_be_significant
@@ -87,15 +87,17 @@ def test_few_folds_can_never_be_significant():
 
 def test_copies_and_ablations_do_not_enter_the_main_family():
     names = [*GAINS, "adam_again", "afor_no_dc", "mine"]
-    cells = collect_cells(*simulate_results(dict.fromkeys(names, 0.0), datasets=["bci2a"]))
-    assert main_optimizers(cells) == [*PAPER_OPTIMIZERS, "mine"]
-    only = collect_cells(*simulate_results({"afor": 0, "afor_no_dc": 0}, datasets=["bci2a"]))
+    conditions = collect_conditions(
+        *simulate_results(dict.fromkeys(names, 0.0), datasets=["bci2a"])
+    )
+    assert main_optimizers(conditions) == [*PAPER_OPTIMIZERS, "mine"]
+    only = collect_conditions(*simulate_results({"afor": 0, "afor_no_dc": 0}, datasets=["bci2a"]))
     assert main_optimizers(only) == ["afor", "afor_no_dc"]
 
 
 def test_nothing_to_compare_is_an_error_that_names_what_is_there(simulated):
     with pytest.raises(ConfigError, match=r"baseline 'lion'.*Optimizers here: adam, "):
-        compare_all(collect_cells(*simulated), ["accuracy"], baseline="lion")
+        compare_all(collect_conditions(*simulated), ["accuracy"], baseline="lion")
 
 
 @pytest.mark.parametrize("counts", [(70, 30), (10, 60, 30), (25, 25, 25, 25)])
@@ -125,15 +127,15 @@ def test_guessing_exceeds_the_adjusted_chance_level_in_at_most_five_percent():
 
 
 def test_reference_levels_come_from_the_runs(simulated):
-    level = reference_levels(collect_cells(*simulated), "bci2a", "eegnet", "accuracy")
+    level = reference_levels(collect_conditions(*simulated), "bci2a", "eegnet", "accuracy")
     assert level.majority == (pytest.approx(0.3), pytest.approx(0.0), 9)
     assert level.adjusted_chance == pytest.approx(adjusted_chance(2880, 4))
     results = [replace(r, classes=0, test_windows=0) for r in simulated[0]]
-    assert reference_levels(collect_cells(results), "bci2a", "eegnet", "accuracy") is None
+    assert reference_levels(collect_conditions(results), "bci2a", "eegnet", "accuracy") is None
 
 
 def test_ranks_average_over_complete_blocks_and_share_ties(simulated):
-    ranks = mean_ranks(collect_cells(*simulated), ["accuracy"])
+    ranks = mean_ranks(collect_conditions(*simulated), ["accuracy"])
     by_name = dict(zip(ranks.optimizers, ranks.mean_ranks, strict=True))
     assert (by_name["afor"], by_name["sophia"]) == (1.0, 7.0)
     assert len(ranks.blocks) == 2
@@ -142,8 +144,8 @@ def test_ranks_average_over_complete_blocks_and_share_ties(simulated):
     assert ranks.critical_difference == pytest.approx(2.949 * math.sqrt(7 * 8 / 12), abs=0.002)
     results, expected = simulated
     lacking = [r for r in results if r.dataset == "deap" or r.optimizer != "mars"]
-    ranks = mean_ranks(collect_cells(lacking, expected), ["accuracy"])
+    ranks = mean_ranks(collect_conditions(lacking, expected), ["accuracy"])
     assert ranks.blocks == (("deap", "eegnet", "accuracy"),)
     same = [replace(r, metrics={"accuracy": 0.5}) for r in results]
-    ranks = mean_ranks(collect_cells(same, expected), ["accuracy"])
+    ranks = mean_ranks(collect_conditions(same, expected), ["accuracy"])
     assert set(ranks.mean_ranks) == {4.0}

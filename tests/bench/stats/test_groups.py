@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.groups import collect_cells, mean_sd, paired_fold_values
+from afor.bench.stats.groups import collect_conditions, mean_sd, paired_fold_values
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import Expected
+from afor.bench.study.plan import ExpectedRuns
 
 
 def run(optimizer="adam", fold=0, draw=0, accuracy=0.5, **changes):
@@ -27,9 +27,9 @@ KEY = ("deap", "eegnet", "adam")
 def test_a_fold_counts_once_however_many_draws_it_has():
     runs = [run(fold=0, draw=d, accuracy=a) for d, a in enumerate([0.4, 0.6])]
     runs += [run(fold=1, draw=d, accuracy=0.9) for d in range(2)]
-    cell = collect_cells(runs)[KEY]
-    assert cell.fold_values("accuracy") == {0: 0.5, 1: 0.9}
-    mean, sd, n = cell.summary("accuracy")
+    condition = collect_conditions(runs)[KEY]
+    assert condition.fold_values("accuracy") == {0: 0.5, 1: 0.9}
+    mean, sd, n = condition.summary("accuracy")
     assert (mean, n) == (0.7, 2)
     assert sd == pytest.approx(np.std([0.5, 0.9], ddof=1))
 
@@ -48,47 +48,52 @@ def test_one_fold_has_no_spread_and_none_has_no_mean():
 
 
 def test_a_cell_knows_what_is_missing():
-    cells = collect_cells(
-        [run()], [Expected(*KEY, folds=2, draws=3), Expected("deap", "eegnet", "afor", 2, 3)]
+    conditions = collect_conditions(
+        [run()],
+        [ExpectedRuns(*KEY, folds=2, draws=3), ExpectedRuns("deap", "eegnet", "afor", 2, 3)],
     )
-    assert (cells[KEY].done, cells[KEY].expected, cells[KEY].complete) == (1, 6, False)
-    other = cells["deap", "eegnet", "afor"]
+    assert (conditions[KEY].done, conditions[KEY].expected, conditions[KEY].complete) == (
+        1,
+        6,
+        False,
+    )
+    other = conditions["deap", "eegnet", "afor"]
     assert (other.done, other.complete, other.has("accuracy")) == (0, False, False)
 
 
 def test_without_expectations_the_fullest_cell_of_the_data_set_is_the_measure():
     runs = [run("adam", f, d) for f in range(3) for d in range(2)] + [run("afor", 0, 0)]
-    cells = collect_cells(runs)
-    assert cells[KEY].complete
-    assert not cells["deap", "eegnet", "afor"].complete
-    assert cells["deap", "eegnet", "afor"].expected == 6
+    conditions = collect_conditions(runs)
+    assert conditions[KEY].complete
+    assert not conditions["deap", "eegnet", "afor"].complete
+    assert conditions["deap", "eegnet", "afor"].expected == 6
 
 
 def test_the_same_run_from_two_stores_counts_once():
-    assert collect_cells([run(key="k"), run(key="k", study="copy")])[KEY].done == 1
+    assert collect_conditions([run(key="k"), run(key="k", study="copy")])[KEY].done == 1
 
 
 def test_two_different_results_for_one_place_are_refused_with_both_studies():
     with pytest.raises(ConfigError, match=r"study 's' and study 'other'.*--study"):
-        collect_cells([run(key="a"), run(key="b", study="other", accuracy=0.6)])
+        collect_conditions([run(key="a"), run(key="b", study="other", accuracy=0.6)])
 
 
 def test_pairs_use_only_the_draws_both_have():
     runs = [run("adam", 0, 0, 0.5), run("adam", 0, 1, 0.9), run("adam", 1, 0, 0.1)]
     runs += [run("afor", 0, 0, 0.6), run("afor", 2, 0, 0.3)]
-    cells = collect_cells(runs)
+    conditions = collect_conditions(runs)
     folds, ours, theirs = paired_fold_values(
-        cells["deap", "eegnet", "afor"], cells[KEY], "accuracy"
+        conditions["deap", "eegnet", "afor"], conditions[KEY], "accuracy"
     )
     assert (folds, ours.tolist(), theirs.tolist()) == ([0], [0.6], [0.5])
 
 
 def test_an_unknown_metric_is_answered_with_the_known_ones():
     with pytest.raises(ConfigError, match=r"no metric 'f2'\. It has: accuracy"):
-        collect_cells([run()])[KEY].fold_values("f2")
+        collect_conditions([run()])[KEY].fold_values("f2")
 
 
 def test_cells_come_in_the_papers_order():
     runs = [run("mine"), run("afor"), run("adam"), run("afor", dataset="zzz"), run("sophia")]
-    order = list(collect_cells(runs))
+    order = list(collect_conditions(runs))
     assert [key[2] for key in order] == ["adam", "sophia", "afor", "mine", "afor"]

@@ -7,7 +7,7 @@ import pytest
 
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.stats.labels import BACKBONE_LABELS, PAPER_METRICS
-from afor.bench.stats.paper_numbers import published, published_cells, same_method_twice
+from afor.bench.stats.paper_numbers import published, published_results, same_method_twice
 
 BACKBONES = list(BACKBONE_LABELS)
 DATASETS = ["deap", "bci2a", "isruc"]
@@ -27,7 +27,11 @@ def table_rows(paper, label):
     """Return the rows of a table as lists of cell texts, headings left out."""
     found = re.search(rf"\\label{{tab:{label}}}(.*?)\\end{{tabular", paper, re.S)
     rows = [row.replace("\n", " ").split("&") for row in found[1].split(r"\\")]
-    return [[cell.strip() for cell in row] for row in rows if re.search(r"&.*\d", "&".join(row))]
+    return [
+        [condition.strip() for condition in row]
+        for row in rows
+        if re.search(r"&.*\d", "&".join(row))
+    ]
 
 
 def read_cell(text):
@@ -47,7 +51,7 @@ def test_every_number_and_mark_of_the_main_table_is_the_papers(paper):
             printed[key] = read_cell(text)
     assert len(printed) == 3 * 4 * 7 * 2
     stored = {
-        k: (c.mean, c.sd, c.best, c.second, c.significant) for k, c in published_cells().items()
+        k: (c.mean, c.sd, c.best, c.second, c.significant) for k, c in published_results().items()
     }
     assert stored == printed
 
@@ -63,9 +67,11 @@ def test_every_number_of_the_ablation_is_the_papers(paper):
     printed = {}
     for row, (text, name) in zip(rows, names, strict=True):
         assert row[1].endswith(text)
-        for column, cell in enumerate(row[2:]):
-            printed[*blocks[column // 2], name, PAPER_METRICS[column % 2]] = read_cell(cell)[:2]
-    stored = {k: (c.mean, c.sd) for k, c in published_cells("ablation").items()}
+        for column, condition in enumerate(row[2:]):
+            printed[*blocks[column // 2], name, PAPER_METRICS[column % 2]] = read_cell(condition)[
+                :2
+            ]
+    stored = {k: (c.mean, c.sd) for k, c in published_results("ablation").items()}
     assert stored == printed
     assert len(stored) == 64
 
@@ -115,10 +121,10 @@ def test_the_claims_are_the_papers(paper):
 
 
 def test_the_papers_averages_follow_from_its_table():
-    cells, claims = published_cells(), published()["claims"]
+    conditions, claims = published_results(), published()["claims"]
     gains = {
-        (d, b, m): c.mean - cells[d, b, "adam", m].mean
-        for (d, b, o, m), c in cells.items()
+        (d, b, m): c.mean - conditions[d, b, "adam", m].mean
+        for (d, b, o, m), c in conditions.items()
         if o == "afor"
     }
     for metric in PAPER_METRICS:
@@ -128,7 +134,7 @@ def test_the_papers_averages_follow_from_its_table():
     for dataset, claim in claims["gain_accuracy_by_dataset"].items():
         of_dataset = [gain for (d, _, m), gain in gains.items() if (d, m) == (dataset, "accuracy")]
         assert mean(of_dataset) == pytest.approx(claim, abs=0.006)
-    stars = [c.significant for c in cells.values() if c.optimizer == "afor"]
+    stars = [c.significant for c in conditions.values() if c.optimizer == "afor"]
     assert [sum(stars), len(stars)] == claims["significant"]
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.stats.comparisons import main_optimizers
-from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.sensitivity import sensitivity_of
 from afor.bench.stats.simulated import simulate_results
@@ -17,15 +17,17 @@ NAMES = [
 ]
 
 
-def cells(**options):
-    return collect_cells(*simulate_results(dict.fromkeys(NAMES, 0.0), datasets=["deap"], **options))
+def conditions(**options):
+    return collect_conditions(
+        *simulate_results(dict.fromkeys(NAMES, 0.0), datasets=["deap"], **options)
+    )
 
 
 def test_entries_are_read_by_name_with_afor_at_the_default():
-    found = {setting.label: setting for setting in sensitivity_of(cells())}
+    found = {setting.label: setting for setting in sensitivity_of(conditions())}
     assert list(found) == ["β₂ min", "direction weight w", "warm-up steps"]
     assert [point[0] for point in found["β₂ min"].points["deap"]] == [0.9, 0.99, 0.995]
-    mean, sd, _ = cells()["deap", "eegnet", "afor"].summary("accuracy")
+    mean, sd, _ = conditions()["deap", "eegnet", "afor"].summary("accuracy")
     assert found["β₂ min"].points["deap"][1] == (0.99, 100 * mean, 100 * sd)
     assert found["warm-up steps"].default == 100
 
@@ -33,19 +35,19 @@ def test_entries_are_read_by_name_with_afor_at_the_default():
 def test_an_unfinished_study_compares_the_folds_that_all_values_have():
     results, expected = simulate_results({"afor": 0, "afor_w_0.5": 0}, datasets=["bci2a"])
     left = [r for r in results if (r.optimizer, r.fold) not in (("afor_w_0.5", 3), ("afor", 4))]
-    (setting,) = sensitivity_of(collect_cells(left, expected))
+    (setting,) = sensitivity_of(collect_conditions(left, expected))
     whole = [r for r in results if r.fold not in (3, 4)]
-    (same,) = sensitivity_of(collect_cells(whole))
+    (same,) = sensitivity_of(collect_conditions(whole))
     assert setting.points == same.points
     apart = [r for r in results if (r.optimizer == "afor") == (r.fold < 4)]
     with pytest.raises(ConfigError, match="no fold is finished for every value"):
-        sensitivity_of(collect_cells(apart, expected))
+        sensitivity_of(collect_conditions(apart, expected))
 
 
 def test_the_noise_of_each_data_set_comes_with_it():
-    assert all(not setting.noise for setting in sensitivity_of(cells()))
+    assert all(not setting.noise for setting in sensitivity_of(conditions()))
     gains = {"afor": 0, "afor_seed_1": 0, "afor_w_0.5": 0}
-    made = collect_cells(*simulate_results(gains, datasets=["deap", "isruc"]))
+    made = collect_conditions(*simulate_results(gains, datasets=["deap", "isruc"]))
     (setting,) = sensitivity_of(made)
     floor = noise_floor(made, "isruc", "eegnet", "accuracy")
     assert setting.noise["isruc"] == pytest.approx(100 * floor.bound)
@@ -53,15 +55,15 @@ def test_the_noise_of_each_data_set_comes_with_it():
 
 
 def test_varied_settings_do_not_enter_the_main_table():
-    assert main_optimizers(cells()) == ["adam", "afor"]
+    assert main_optimizers(conditions()) == ["adam", "afor"]
 
 
 def test_a_store_without_varied_settings_says_how_to_run_them():
-    other = collect_cells(*simulate_results({"adam": 0, "afor": 0}))
+    other = collect_conditions(*simulate_results({"adam": 0, "afor": 0}))
     with pytest.raises(ConfigError, match="preset `sensitivity`"):
         sensitivity_of(other)
 
 
 def test_several_backbones_are_not_mixed():
     with pytest.raises(ConfigError, match="--backbone"):
-        sensitivity_of(cells(backbones=["eegnet", "acrnn"]))
+        sensitivity_of(conditions(backbones=["eegnet", "acrnn"]))

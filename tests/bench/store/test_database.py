@@ -7,6 +7,8 @@ import pytest
 
 from afor.bench.common.errors import StoreError
 from afor.bench.store.database import open_or_create, open_store
+from afor.bench.store.files import export_rows
+from afor.bench.study.roles import Role
 from afor.bench.training.execute import failed_run
 from afor.bench.training.record import decode, encode
 
@@ -89,7 +91,7 @@ def test_merging_takes_what_is_new_and_a_done_run_beats_a_failed_one(store, tmp_
         other.add(contents[1])
         assert other.merge(store) == (11, 1, 0)
         assert set(other.statuses().values()) == {"done"}
-        assert other.cells() == store.cells()
+        assert other.runs() == store.runs()
         assert other.merge(store) == (0, 12, 0)
 
 
@@ -162,3 +164,17 @@ def test_a_read_only_store_can_be_read_and_writing_is_refused(store, tmp_path):
         pytest.skip("an unprivileged user cannot reach the files of this test")
     assert done.stdout.startswith("12\n"), done.stderr
     assert "read-only" in done.stdout
+
+
+def test_a_run_carries_what_its_optimizer_is_whatever_its_name(tiny):
+    tiny.write(optimizers=("a", "b"), subjects=3, draws=1)
+    control = '{ name = "adam_b", use = "a", seed = 1 }'
+    tiny.file.write_text(tiny.file.read_text().replace('"a", "b"', f'"a", {control}, "b_seed_1"'))
+    tiny.run_inline()
+    with open_store(tiny.store) as opened:
+        roles = {run.optimizer: run.role for run in opened.results()}
+        assert roles == {"a": Role(), "adam_b": Role("a", 1), "b_seed_1": Role()}
+        assert {runs.optimizer: runs.role for runs in opened.expected()} == roles
+        rows = {row["optimizer"]: row for row in export_rows(opened)}
+    assert (rows["adam_b"]["copy_of"], rows["adam_b"]["seed"]) == ("a", 1)
+    assert rows["b_seed_1"]["copy_of"] is None

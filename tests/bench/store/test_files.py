@@ -8,7 +8,7 @@ import pytest
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.stats.simulated import simulate_results
 from afor.bench.store.files import load_records, load_results, write_results
-from afor.bench.study.plan import Expected
+from afor.bench.study.plan import ExpectedRuns
 
 ROW = '[{"dataset": "d", "backbone": "b", "optimizer": "o", "draw": 0, %s}]'
 
@@ -151,7 +151,7 @@ def test_an_export_says_what_is_done_and_what_is_expected(tmp_path):
     for name in ("r.csv", "r.json"):
         results, expected = load_results([tmp_path / name])
         assert [(run.fold, run.metrics) for run in results] == [(0, {"accuracy": 0.5})]
-        assert expected == [Expected("d", "b", "o", folds=3, draws=1)]
+        assert expected == [ExpectedRuns("d", "b", "o", folds=3, draws=1)]
 
 
 def test_other_suffixes_are_not_written(simulated, tmp_path):

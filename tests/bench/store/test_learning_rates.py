@@ -86,7 +86,7 @@ def test_rates_of_a_search_feed_another_study(tiny):
     tiny.write(optimizers=("a", "b"), best_lr=3e-3, extra=f'lr_from = "{tiny.folder}/search.db"')
     tiny.call()
     with open_store(tiny.store) as store:
-        assert {cell.rate for cell in store.cells()} == {3e-3}
+        assert {cell.rate for cell in store.runs()} == {3e-3}
 
 
 def test_every_optimizer_can_have_a_search_of_its_own(tiny):
@@ -94,8 +94,8 @@ def test_every_optimizer_can_have_a_search_of_its_own(tiny):
     text = tiny.call("--lr-per-optimizer")
     assert "learning rate of synthetic × tiny × b: 0.01" in text
     with open_store(tiny.store) as store:
-        assert {cell.rate for cell in store.cells("tiny")} == {1e-2}
-        assert len(store.cells("tiny-lr-search")) == 2 * 5
+        assert {cell.rate for cell in store.runs("tiny")} == {1e-2}
+        assert len(store.runs("tiny-lr-search")) == 2 * 5
         assert {result.study for result in store.results()} == {"tiny"}
     seen = len(tiny.trainings())
     tiny.call("--lr-per-optimizer")

@@ -24,5 +24,5 @@ def test_missing_results_name_those_that_are_there(tmp_path, monkeypatch):
     Path("results/demo.db").touch()
     assert find_store("demo") == Path("results/demo.db")
     assert find_store("any/x.db") == Path("any/x.db")
-    with pytest.raises(StoreError, match="found: demo"):
+    with pytest.raises(StoreError, match="Results here: demo"):
         find_store("paper")

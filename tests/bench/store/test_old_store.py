@@ -35,8 +35,8 @@ def test_its_study_plans_the_same_runs(old_store, cache_dir):
     assert f'trainer = "{DEFAULT_TRAINER}"' in text  # the name from before the move
     study = parse_study(text, "old.toml")
     plan = make_plan(study, open_sources(study, cache_dir=cache_dir))
-    stored = [old_store.run(cell.key).spec for cell in old_store.cells()]
-    for cell, spec in zip(plan.cells, stored, strict=True):
+    stored = [old_store.run(cell.key).spec for cell in old_store.runs()]
+    for cell, spec in zip(plan.runs, stored, strict=True):
         # Samples of synthetic subjects may differ in the last bit from machine to machine.
         fingerprint = {"fingerprint": spec["data"]["fingerprint"]}
         assert {**cell.spec, "data": {**cell.spec["data"], **fingerprint}} == spec

@@ -15,7 +15,7 @@ from afor.bench.cli.app import app
 from afor.bench.common.errors import AforError, ConfigError, StoreError
 from afor.bench.common.module_search import add_folders, import_named, safe_start
 from afor.bench.execution.engines.dask import DaskEngine
-from afor.bench.execution.verify import runs_with_code, sample_cells, verify_runs
+from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.study.named_code import names_in_spec, names_in_study, shown
 from afor.bench.study.schema import load_study, parse_study
@@ -258,14 +258,14 @@ def stored(tiny):
 def change_spec(path, change, key=None, number=0):
     """Write a run with another spec, under its old key or the key given."""
     with open_store(path, write=True) as store:
-        old = store.cells()[number].key
+        old = store.runs()[number].key
         fields = json.loads(encode(store.run(old)))
         change(fields["spec"])
         fields["key"] = key(fields["spec"]) if key else old
         ((name, toml),) = store.studies().items()
         rows = [
             tuple(fields["key"] if value == old else value for value in row)
-            for row in store.raw_cells(name)
+            for row in store.plan_rows(name)
         ]
         store._delete_runs([old])
         store.replace_study(name, toml, rows)
@@ -330,7 +330,7 @@ def test_runs_without_code_are_verified_beside_those_with_code(stored, monkeypat
         trained.extend((cell.key, trust) for cell in cells)
         yield from ()
 
-    monkeypatch.setattr("afor.bench.execution.verify.verify_runs", verify_only)
+    monkeypatch.setattr("afor.bench.cli.runs.verify_runs", verify_only)
     result = runner.invoke(app, ["verify", str(stored.store), "--count", "0", "-j", "1"])
     assert result.exit_code == 0, result.output
     assert "2 runs name code that is not part of afor. They are left out" in result.stderr
@@ -343,7 +343,7 @@ def test_a_spec_that_does_not_fit_its_key_is_refused(stored, tmp_path):
     assert "is not the one its key was made from" in text
     assert stored.trainings() == []
     with open_store(stored.store) as store:
-        cells = [cell for cell in sample_cells(store, None, 0, seed=0) if cell.key == key]
+        cells = [cell for cell in sample_runs(store, None, 0, seed=0) if cell.key == key]
         with pytest.raises(StoreError, match="its key was made from"):
             runs_with_code(store, cells)
         with pytest.raises(StoreError, match="its key was made from"):
@@ -352,10 +352,10 @@ def test_a_spec_that_does_not_fit_its_key_is_refused(stored, tmp_path):
 
 def test_verify_from_python_refuses_code_without_trust(stored, tmp_path):
     with open_store(stored.store) as store:
-        cells = sample_cells(store, None, 0, seed=0)
+        cells = sample_runs(store, None, 0, seed=0)
         with pytest.raises(ConfigError, match=r"names code.*tiny_trainer:train.*trust=True"):
             next(verify_runs(store, cells, {}, tmp_path, 1))
-        assert sample_cells(store, None, 0, 0, leave_out={c.key for c in cells}) == []
+        assert sample_runs(store, None, 0, 0, leave_out={c.key for c in cells}) == []
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
@@ -371,10 +371,10 @@ def test_a_study_read_from_a_store_runs_its_code_only_on_trust(stored, command):
 def test_matched_writes_no_study_that_names_the_code_of_a_store(tmp_path, monkeypatch):
     study = load_study("demo").model_copy(update={"trainer": "stranger:train"})
     monkeypatch.setattr(
-        "afor.bench.analyses.adaptation.matched.matched_study",
+        "afor.bench.cli.analyses.matched.matched_study",
         lambda *_, **__: type("Made", (), {"study": study, "toml": "x"})(),
     )
-    monkeypatch.setattr("afor.bench.store.database.open_store", lambda _: nullcontext())
+    monkeypatch.setattr("afor.bench.cli.analyses.matched.open_store", lambda _: nullcontext())
     target = tmp_path / "m.toml"
     refused = runner.invoke(app, ["matched", str(tmp_path / "s.db"), "-o", str(target)])
     assert isinstance(refused.exception, AforError)

@@ -1,10 +1,11 @@
+import re
 import tomllib
 
 import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.study.overrides import Overrides, overridden
-from afor.bench.study.schema import parse_study, preset_text, study_text
+from afor.bench.study.schema import parse_study, preset_names, preset_text, study_text
 
 
 def changed(preset, **changes):
@@ -156,3 +157,40 @@ def test_a_mistake_in_the_file_itself_is_told_with_its_line():
     text = preset_text("demo").replace("max_epochs", "max_epoch")
     with pytest.raises(ConfigError, match=r"line \d+: unknown key"):
         overridden(text, "my.toml", Overrides(epochs=3))
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_the_comments_of_a_study_survive_its_overrides(preset):
+    text = preset_text(preset)
+    made = overridden(text, preset, Overrides(epochs=3, settings=["seed=5"]))
+    comments = re.findall(r"#.*", text)
+    assert comments
+    assert [comment for comment in re.findall(r"#.*", made)[1:] if comment in comments] == comments
+    assert parse_study(made).seed == 5
+
+
+def test_an_entry_keeps_its_comments_and_one_that_is_dropped_takes_them_along():
+    text = """\
+# About all of it.
+name = "x"
+backbones = ["eegnet", "acrnn"]  # two
+optimizers = ["adam"]
+
+[training]
+lr = 1e-3  # Table II
+
+[[datasets]]
+name = "synthetic"  # no files needed
+
+[[datasets]]
+name = "deap"  # to be requested
+"""
+    changes = Overrides(
+        datasets=["synthetic"], backbones=["acrnn"], settings=["training.lr=0.02"], draws=2
+    )
+    made = overridden(text, "x", changes)
+    for comment in ("# About all of it.", "# two", "# Table II", "# no files needed"):
+        assert comment in made
+    assert "requested" not in made
+    assert 'backbones = ["acrnn"]  # two' in made
+    assert parse_study(made).training.lr == 0.02

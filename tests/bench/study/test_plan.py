@@ -29,23 +29,23 @@ def sources(window_cache):
 
 
 def keys(sources, text):
-    return [cell.key for cell in make_plan(parse_study(text), sources).cells]
+    return [cell.key for cell in make_plan(parse_study(text), sources).runs]
 
 
 def test_a_plan_holds_every_fold_draw_and_optimizer_once(text, sources):
     plan = make_plan(parse_study(text), sources)
-    assert len(plan.cells) == len(set(keys(sources, text))) == 4 * 2 * 2
+    assert len(plan.runs) == len(set(keys(sources, text))) == 4 * 2 * 2
     assert [(e.optimizer, e.folds, e.draws) for e in plan.expected()] == [
         ("adam", 4, 2),
         ("afor", 4, 2),
     ]
-    first = plan.cells[:2]
+    first = plan.runs[:2]
     assert [cell.optimizer for cell in first] == ["adam", "afor"]  # pairs stand together
     assert first[0].spec["split"] == first[1].spec["split"]
 
 
 def test_a_spec_holds_all_that_decides_the_number(text, sources):
-    spec = make_plan(parse_study(text), sources).cells[1].spec
+    spec = make_plan(parse_study(text), sources).runs[1].spec
     assert spec["data"]["fingerprint"] == sources["synthetic"].fingerprint
     assert spec["data"]["preprocessing"]["channels"] == ["C3", "C4"]
     assert spec["optimizer"]["name"] == "afor"
@@ -54,7 +54,7 @@ def test_a_spec_holds_all_that_decides_the_number(text, sources):
     assert spec["backbone"]["settings"]["depth"] == 2  # a default, written out
     assert spec["training"]["batch_size"] == 16
     assert {"code", "seed", "threads", "dtype", "device", "split"} < spec.keys()
-    assert run_key(spec) == make_plan(parse_study(text), sources).cells[1].key
+    assert run_key(spec) == make_plan(parse_study(text), sources).runs[1].key
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_does_not_decide_the_number_changes_no_key(text, sources, tmp_path)
 
 
 def test_a_setting_that_came_later_changes_a_key_only_when_it_is_used(text, sources):
-    settings = make_plan(parse_study(text), sources).cells[0].spec["backbone"]["settings"]
+    settings = make_plan(parse_study(text), sources).runs[0].spec["backbone"]["settings"]
     assert settings == {
         "temporal_filters": 8,
         "depth": 2,
@@ -101,7 +101,7 @@ def test_a_setting_that_came_later_changes_a_key_only_when_it_is_used(text, sour
 
 def test_a_rate_for_a_network_of_the_paper_serves_both_its_families(text, sources):
     def rates(text):
-        return {cell.rate for cell in make_plan(parse_study(text), sources).cells}
+        return {cell.rate for cell in make_plan(parse_study(text), sources).runs}
 
     authors = text.replace('backbones = ["eegnet"]', 'backbones = ["eegnet_authors"]')
     assert rates(authors) == {3e-3}
@@ -111,7 +111,7 @@ def test_a_rate_for_a_network_of_the_paper_serves_both_its_families(text, source
 
 def test_a_control_has_other_seeds_and_the_same_splits(text, sources):
     text = text.replace('"afor"]', '{name = "adam_again", use = "adam", seed = 1}]')
-    one, two = make_plan(parse_study(text), sources).cells[:2]
+    one, two = make_plan(parse_study(text), sources).runs[:2]
     assert one.spec["split"] == two.spec["split"]
     assert (one.spec["seed"], two.spec["seed"]) == (0, 1)
     assert one.key != two.key
@@ -120,13 +120,13 @@ def test_a_control_has_other_seeds_and_the_same_splits(text, sources):
 def test_a_search_tries_every_rate_of_the_grid(text, sources):
     text = text.replace("[protocol]", "[search]\ngrid = [1e-2, 1e-3]\n[protocol]\nonly_folds = [0]")
     plan = make_plan(parse_study(text), sources)
-    assert [cell.optimizer for cell in plan.cells[:2]] == ["adam lr=0.001", "adam lr=0.01"]
-    assert len(plan.cells) == 2 * 2 * 2
-    assert {cell.fold for cell in plan.cells} == {0}
+    assert [cell.optimizer for cell in plan.runs[:2]] == ["adam lr=0.001", "adam lr=0.01"]
+    assert len(plan.runs) == 2 * 2 * 2
+    assert {cell.fold for cell in plan.runs} == {0}
 
 
 def test_shards_share_out_all_runs(text, sources):
-    cells = make_plan(parse_study(text), sources).cells
+    cells = make_plan(parse_study(text), sources).runs
     parts = [shard(cells, number, 3) for number in (1, 2, 3)]
     assert sorted(c.key for part in parts for c in part) == sorted(c.key for c in cells)
     with pytest.raises(ConfigError, match="shard 4/3"):
@@ -153,7 +153,7 @@ def test_what_cannot_run_is_refused_before_anything_runs(text, sources, old, new
 def test_an_excluded_subject_changes_no_key_but_by_its_absence(text, cache_dir):
     def keys_of(line):
         study = parse_study(text.replace("[[datasets]]", f"[[datasets]]\n{line}"))
-        return [cell.key for cell in make_plan(study, open_sources(study, cache_dir)).cells]
+        return [cell.key for cell in make_plan(study, open_sources(study, cache_dir)).runs]
 
     everyone = parse_study(text)
     subjects = open_sources(everyone, cache_dir)["synthetic"].subjects

@@ -91,7 +91,7 @@ def test_the_rates_of_a_search_serve_the_study_that_follows(here):
         here, "controls", *whole, "--optimizer", "adam", "--lr-from", "lr-search-bci2a-eegnet"
     )
     with open_store(here / done["store"]) as store:
-        assert {cell.rate for cell in store.cells()} <= {1e-3, 1e-2}
+        assert {cell.rate for cell in store.runs()} <= {1e-3, 1e-2}
 
 
 @pytest.mark.slow

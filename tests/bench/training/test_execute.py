@@ -12,7 +12,7 @@ def job(tiny):
 
     study = load_study(str(tiny.file))
     plan = make_plan(study, open_sources(study))
-    return plan.cells[0], plan.sources["synthetic"]
+    return plan.runs[0], plan.sources["synthetic"]
 
 
 def test_a_run_comes_back_as_it_was_written(job):

@@ -16,8 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from afor import reference
+from afor import AFOR, reference
 from afor.bench.common.seeding import isolated
+from afor.bench.models.authors.nsal_dgat import PublishedAdjacency
+from afor.monitor import read
 
 # Defaults of the method, Sec. III.
 LOW, HIGH = 0.99, 0.999  # the bounds of beta2
@@ -38,7 +40,6 @@ class Fact:
 
 def nsal_dgat_fact(seeds: int = 200) -> Fact:
     """Count the initialisations of the released NSAL-DGAT whose adjacency is NaN."""
-    from afor.bench.models.authors.nsal_dgat import PublishedAdjacency
 
     def nan_share(channels: int, *, keep_a_unit: bool = False) -> float:
         found = 0
@@ -234,9 +235,6 @@ def trace(
         fast_channel: False for the ablation *w/o FC*.
 
     """
-    from afor import AFOR
-    from afor.monitor import read
-
     rng = np.random.default_rng(seed)
     bursts = rng.random(steps) < burst_share
     weight = torch.nn.Parameter(torch.zeros(size))

@@ -1,20 +1,20 @@
-"""One run of a study, trained again while somebody watches: what the analyses are made from.
+"""Train one run of a study again and observe it; the analyses are built on this.
 
     chosen = find_run(load_study("demo"), optimizer="afor", fold=0, draw=0)
     record = replay(chosen, watch_step=look)
 
-Weights, batches and dropout are those of the study, so what is seen here is what happened there.
+Weights, batches and dropout are those of the study, so the observed training is that of the study.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.runner import open_sources
-from afor.bench.study.plan import Cell, make_plan
+from afor.bench.study.plan import PlannedRun, make_plan
 from afor.bench.study.schema import Study
 from afor.bench.training.execute import input_shape, run_settings
 from afor.bench.training.record import RunRecord
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 class ChosenRun:
     """A run of a study with the windows it needs."""
 
-    cell: Cell
+    planned: PlannedRun
     source: "WindowSource"
 
     @property
     def settings(self) -> RunSettings:
-        """Return what `train` is called with."""
-        return run_settings(self.cell.spec)
+        """Return the settings for `train`."""
+        return run_settings(self.planned.spec)
 
     def make_model(self) -> "nn.Module":
         """Build the network; its weights come from torch's global generator."""
         from afor.bench.models.registry import build_backbone
 
-        backbone = self.cell.spec["backbone"]
+        backbone = self.planned.spec["backbone"]
         return build_backbone(backbone["name"], input_shape(self.source), **backbone["settings"])
 
     @property
     def place(self) -> str:
-        """Name the run for people."""
-        c = self.cell
-        return f"{c.dataset}, {c.backbone}, {c.optimizer}, fold {c.fold}, draw {c.draw}"
+        """Return the name of the run for messages and titles."""
+        run = self.planned
+        return f"{run.dataset}, {run.backbone}, {run.optimizer}, fold {run.fold}, draw {run.draw}"
 
 
 def find_run(
@@ -63,7 +63,12 @@ def find_run(
     draw: int = 0,
     cache_dir: Path | None = None,
 ) -> ChosenRun:
-    """Choose one run; an empty name stands for the first of the study. Raises ConfigError."""
+    """Select one run; an empty name selects the first of the study.
+
+    Raises:
+        ConfigError: The study has no such entry, fold or draw.
+
+    """
     dataset = _one_of("data set", dataset, [entry.name for entry in study.datasets])
     backbone = _one_of("backbone", backbone, [entry.name for entry in study.backbones])
     optimizer = _one_of("optimizer", optimizer, [entry.name for entry in study.optimizers])
@@ -75,12 +80,12 @@ def find_run(
         }
     )
     sources = open_sources(alone, cache_dir)
-    cells = make_plan(alone, sources).cells
-    for cell in cells:
-        if (cell.fold, cell.draw) == (fold, draw):
-            return ChosenRun(cell, sources[dataset])
-    folds = sorted({cell.fold for cell in cells})
-    draws = sorted({cell.draw for cell in cells})
+    runs = make_plan(alone, sources).runs
+    for planned in runs:
+        if (planned.fold, planned.draw) == (fold, draw):
+            return ChosenRun(planned, sources[dataset])
+    folds = sorted({planned.fold for planned in runs})
+    draws = sorted({planned.draw for planned in runs})
     raise ConfigError(
         f"{study.name} has no fold {fold} with draw {draw}. "
         f"Folds: {folds[0]} to {folds[-1]}; draws: {draws[0]} to {draws[-1]}."
@@ -92,18 +97,24 @@ def replay(
     watch: "Watch | None" = None,
     watch_step: "WatchStep | None" = None,
 ) -> RunRecord:
-    """Train the run from its beginning to its end; the record is that of the study, bit by bit."""
+    """Train the run completely; the record equals that of the study bit for bit.
+
+    Args:
+        chosen: The run, from `find_run`.
+        watch: Called after each epoch.
+        watch_step: Called after each step.
+
+    """
     from afor.bench.training.loop import train
 
     return train(chosen.settings, chosen.source, chosen.make_model, watch, watch_step)
 
 
-def _one_of(kind: str, wanted: str, there: Iterable[str]) -> str:
-    names = list(there)
+def _one_of(entry_type: str, wanted: str, names: Sequence[str]) -> str:
     if not wanted:
         return names[0]
     if wanted in names:
         return wanted
     near = difflib.get_close_matches(wanted, names, n=1)
     hint = f' Did you mean "{near[0]}"?' if near else ""
-    raise ConfigError(f'The study has no {kind} "{wanted}".{hint} It has {", ".join(names)}.')
+    raise ConfigError(f'The study has no {entry_type} "{wanted}".{hint} It has {", ".join(names)}.')

@@ -1,4 +1,4 @@
-"""Every step of AFOR's controllers in a training, per tensor, kept as plain arrays.
+"""Record every step of AFOR's controllers in a training, per tensor, as arrays.
 
 log = StepLog()
 replay(chosen, watch_step=log.watch)
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from afor import AFOR
 from afor.bench.common.errors import ConfigError
 from afor.bench.training.controller_trace import layer_group
 from afor.control import FIELDS, ControlSettings, control_settings
@@ -30,7 +31,7 @@ CHUNK_STEPS = 1024  # control states on the device before they are read back tog
 
 @dataclass(frozen=True)
 class Steps:
-    """What the controllers of named tensors held after each step."""
+    """The state of the controllers of named tensors after each step."""
 
     names: tuple[str, ...]
     values: Mapping[str, FloatArray]  # by quantity, (steps, tensors)
@@ -48,13 +49,13 @@ class Steps:
     @property
     def groups(self) -> dict[str, list[int]]:
         """Return the tensors of each layer group, by position, in the order of the network."""
-        found: dict[str, list[int]] = {}
+        groups: dict[str, list[int]] = {}
         for position, name in enumerate(self.names):
-            found.setdefault(layer_group(name), []).append(position)
-        return found
+            groups.setdefault(layer_group(name), []).append(position)
+        return groups
 
     def first(self, steps: int) -> "Steps":
-        """Return the first so many steps."""
+        """Return the first `steps` steps."""
         return Steps(
             self.names,
             {name: values[:steps] for name, values in self.values.items()},
@@ -80,7 +81,7 @@ class StepLog:
         self._epochs: list[int] = []
 
     def watch(self, fit: "Fit", _batch: "Batch", loss: "torch.Tensor") -> None:
-        """See a step of `train`."""
+        """Record a step of `train`."""
         self.record(fit.optimizer, fit.model.named_parameters(), loss, len(fit.history))
 
     def record(
@@ -90,7 +91,7 @@ class StepLog:
         loss: "torch.Tensor",
         epoch: int = 0,
     ) -> None:
-        """Keep the control states as they are now. Raises ConfigError for other optimizers."""
+        """Record the current control states; raise ConfigError for other optimizers than AFOR."""
         import torch
 
         if self._buffer is None or self._losses is None:
@@ -114,7 +115,7 @@ class StepLog:
         fields = {name: control[..., i] for i, name in enumerate(FIELDS)}
         settings = self._settings
         variance = fields["score_var"]
-        if settings.statistics == "calibrated":  # kept without its correction for the start
+        if settings.statistics == "calibrated":  # stored without bias correction
             counts = np.arange(1, len(control) + 1)[:, None]
             variance = variance / -np.expm1(counts * np.log(settings.beta2))
         values = {
@@ -140,17 +141,15 @@ class StepLog:
     def _find(
         self, optimizer: "Optimizer", named: "Iterable[tuple[str, torch.nn.Parameter]]"
     ) -> None:
-        from afor import AFOR
-
         if not isinstance(optimizer, AFOR):
             raise ConfigError(
                 f"{type(optimizer).__name__} has no controller to look at. "
                 f'Choose AFOR or one of its variants, such as "afor" or "afor_calibrated".'
             )
         state = optimizer.state
-        found = [(name, state[p]["control"]) for name, p in named if "control" in state[p]]
-        self._names = tuple(name for name, _ in found)
-        self._controls = [control for _, control in found]
+        controls = [(name, state[p]["control"]) for name, p in named if "control" in state[p]]
+        self._names = tuple(name for name, _ in controls)
+        self._controls = [control for _, control in controls]
         self._settings = control_settings(optimizer.param_groups[0])
 
     def _flush(self) -> None:
@@ -162,6 +161,6 @@ class StepLog:
 
 
 def _undo_average(average: FloatArray, decay: float, start: float) -> FloatArray:
-    """Return what entered an exponential average at each step, to its rounding."""
+    """Return the inputs of an exponential average at each step, up to rounding."""
     before = np.concatenate([np.full((1, average.shape[1]), start), average[:-1]])
     return (average - decay * before) / (1.0 - decay)

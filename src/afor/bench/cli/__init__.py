@@ -1,5 +1,6 @@
 """Provide the command `afor`: parse arguments, call one function, print.
 
-`app` collects the commands; each module defines one family of them. Imports every other
-package; nothing imports it. Start reading at `app.main`.
+`app` has the table of commands and loads a command's module when it is called; each module defines
+one family of commands. Imports every other package; nothing imports it. Start reading at
+`app.Commands`.
 """

@@ -1,65 +1,84 @@
-"""The command line: parse, call one function, print. Commands live in modules of this package."""
+"""The command line: the table of commands, the options before them, and errors as sentences."""
 
 import sys
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import typer
 
-from afor.bench.cli import (
-    data,
-    demo,
-    doctor,
-    files,
-    models,
-    optimizers,
-    report,
-    run,
-    runs,
-    study,
-    tables,
-)
-from afor.bench.cli.analyses import cost, facts, landscape, matched, memory, shift, theory
+from afor import __version__
+from afor.bench.cli.lazy import LazyGroup
 from afor.bench.cli.terminal import guard_terminals
 from afor.bench.common.errors import AforError
 
+
+class Commands(LazyGroup):
+    """All commands. A summary is the first line of the command's help."""
+
+    table: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "demo": ("demo:demo", "Compare seven optimizers on synthetic subjects, in minutes."),
+        "doctor": ("doctor:doctor", "Check this machine: what works, and how to fix the rest."),
+        "study": ("study:study", "List the presets, or print a study as TOML to edit."),
+        "plan": ("study:plan", "Show the runs of a study, which are done, and the time left."),
+        "run": ("run:run", "Train the missing runs of a study; safe to stop at any time."),
+        "status": ("study:status", "Show the progress of a study, also while it runs."),
+        "failures": ("runs:failures", "List the runs that failed or diverged, with the reasons."),
+        "show": ("runs:show", "Show one run in full, and the command that repeats it."),
+        "verify": ("runs:verify", "Train a sample of runs again and compare every bit."),
+        "merge": ("files:merge", "Merge the stores of several machines or shards into one."),
+        "repair": ("files:repair", "Copy the intact runs of a damaged store to a new store."),
+        "export": ("files:export", "Write one row per run as CSV, JSON or Parquet."),
+        "stats": ("tables:stats", "Compare all optimizers with a baseline: gains, tests, ranks."),
+        "table": (
+            "tables:table",
+            "Print one table for the terminal, a README, LaTeX or a program.",
+        ),
+        "figure": ("tables:figure", "Draw one figure, one column (88 mm) wide."),
+        "report": ("report:report", "Write an offline HTML report: tables, figures, downloads."),
+        "cost": ("analyses.cost:cost", "Measure the operations, memory and time of a step."),
+        "theory": ("analyses.theory:theory", "Evaluate the constants and the bound of Theorem 1."),
+        "facts": ("analyses.facts:facts", "Compute four properties of the paper's equations."),
+        "matched": ("analyses.matched:matched", "Write a study of AdamW at AFOR's mean beta2."),
+        "memory": ("analyses.memory:memory", "Show beta2 and z-scores of one run step by step."),
+        "shift": ("analyses.shift:shift", "Measure how AFOR responds to a change of subject."),
+        "landscape": ("analyses.landscape:landscape", "Draw the loss around a trained solution."),
+        "data": ("data:app", "Find, check and prepare data sets."),
+        "models": ("models:models", "List the backbones with their sizes on every data set."),
+        "optimizers": ("optimizers:optimizers", "List the optimizers and their settings."),
+    }
+
+
 app = typer.Typer(
     name="afor",
+    cls=Commands,
     help="Cross-subject EEG benchmark for optimizers: strict splits, paired runs, honest tables.",
+    epilog="Example: afor demo",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"afor {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks of errors.")) -> None:
-    """Hold the options that stand before every command."""
-
-
-for _commands in (
-    demo,
-    doctor,
-    study,
-    run,
-    runs,
-    files,
-    tables,
-    cost,
-    theory,
-    facts,
-    report,
-    matched,
-    memory,
-    shift,
-    data,
-    models,
-    optimizers,
-    landscape,
-):
-    _commands.register(app)
+def _root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Hold the options before the command; `main` looks for --debug itself."""
 
 
 def main() -> None:
-    """Run the command line; an AforError becomes one sentence and its exit code."""
+    """Run the command line; print an error as one sentence and exit with its code."""
     guard_terminals()
     try:
         app()
@@ -68,11 +87,11 @@ def main() -> None:
             raise
         typer.echo(f"afor: {error}", err=True)
         raise SystemExit(error.exit_code) from None
-    except OSError as error:  # the file system refuses: a full disk, a folder without permission
+    except OSError as error:  # from the file system: a full disk, a folder without permission
         if "--debug" in sys.argv:
             raise
         path = error.filename2 or error.filename
-        place = f"{str(path)[:200]}: " if path is not None else ""
+        where = f"{str(path)[:200]}: " if path is not None else ""
         reason = error.strerror or error
-        typer.echo(f"afor: {place}the system refuses to read or write ({reason}).", err=True)
+        typer.echo(f"afor: {where}the system refuses to read or write ({reason}).", err=True)
         raise SystemExit(1) from None

@@ -1,63 +1,75 @@
 """The commands ``afor data list | check | prepare | twin``."""
 
+import json
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from afor.bench.cli.lazy import add_command
+from afor.bench.cli.options import CacheDir, Json
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from afor.bench.data.check import CheckReport
+from afor.bench.data.catalog import NAMES, STAND_IN_MARK, get_dataset
+from afor.bench.data.check import CheckReport, check_dataset
+from afor.bench.data.loading import default_root, open_windows
+from afor.bench.data.rehearsal.twins import write_twin
 
 Name = Annotated[
-    str, typer.Argument(help="synthetic, deap, bci2a, isruc, physionet_mi, folder or moabb:<Name>.")
+    str,
+    typer.Argument(
+        help="The data set: synthetic, deap, bci2a, isruc, physionet_mi, folder or moabb:<Name>."
+    ),
 ]
 Root = Annotated[
-    Path | None, typer.Option(help="Folder of the files. [default: NAME in $AFOR_DATA or ./data]")
+    Path | None,
+    typer.Option(
+        help="Folder of the data set's files.", show_default="NAME in $AFOR_DATA or ./data"
+    ),
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option("--option", "-o", help="A setting, KEY=VALUE, such as task=left_right."),
+    typer.Option(
+        "--option",
+        "-o",
+        help="Set an option of the data set: KEY=VALUE, such as task=left_right; repeatable.",
+    ),
 ]
-Cache = Annotated[
-    Path | None, typer.Option(help="Folder of prepared trials. [default: $AFOR_CACHE]")
+Subjects = Annotated[
+    list[str] | None, typer.Option("--subject", help="Use only this subject; repeatable.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Exclude = Annotated[list[str] | None, typer.Option(help="Leave this subject out.")]
-Truncated = Annotated[bool, typer.Option(help="Accept the whole part of a truncated recording.")]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", help="Leave this subject out; repeatable.")
+]
+Truncated = Annotated[
+    bool,
+    typer.Option(
+        "--allow-truncated", help="Accept a truncated recording and use its complete part."
+    ),
+]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    data = typer.Typer(no_args_is_help=True, help="Find, check and prepare data sets.")
-    data.command("list")(list_datasets)
-    data.command("check")(check)
-    data.command("prepare")(prepare)
-    data.command("twin")(twin)
-    app.add_typer(data, name="data")
+def list_datasets(as_json: Json = False) -> None:
+    """List the data sets: content, licence, source, and whether the files are here.
 
-
-def list_datasets(json_: Json = False) -> None:
-    """Say what each data set is, its licence, where to get it and whether it is here."""
-    import json
-    from dataclasses import asdict
-
-    from afor.bench.data.catalog import NAMES, get_dataset
-    from afor.bench.data.loading import default_root
-
-    found = []
+    Example:
+        afor data list
+    """
+    entries = []
     for name in NAMES:
-        dataset = get_dataset(name)
-        place = default_root(name)
-        here = "embedded" if name == "synthetic" else str(place) if place.is_dir() else ""
-        found.append({**asdict(dataset.info), "found": here})
-    if json_:
-        typer.echo(json.dumps(found, indent=1))
+        root = default_root(name)
+        here = "embedded" if name == "synthetic" else str(root) if root.is_dir() else ""
+        entries.append({**asdict(get_dataset(name).info), "found": here})
+    if as_json:
+        typer.echo(json.dumps(entries, indent=1))
         return
-    for entry in found:
+    for entry in entries:
         typer.echo(f"{entry['name']}  {entry['title']}")
         for key, label in (
             ("task", "task"), ("shape", "shape"), ("paper_windows", "windows"),
@@ -69,24 +81,27 @@ def list_datasets(json_: Json = False) -> None:
         missing = f"no (looked in {default_root(str(entry['name']))})"
         typer.echo(f"    {'found':<11}{entry['found'] or missing}")
     typer.echo("moabb:<Name>  any data set of MOABB, such as moabb:BNCI2014_001")
-    typer.echo("\nNext: afor data check NAME --root FOLDER", err=True)
+    print_next("afor data check NAME --root FOLDER")
 
 
 def check(
     name: Name,
     root: Root = None,
     option: Options = None,
-    subject: Annotated[list[str] | None, typer.Option(help="Only these subjects.")] = None,
+    subject: Subjects = None,
     exclude: Exclude = None,
-    cache_dir: Cache = None,
+    cache_dir: CacheDir = None,
     allow_truncated: Truncated = False,
-    json_: Json = False,
+    as_json: Json = False,
 ) -> None:
-    """Look at every subject: one line each, totals, oddities; exit 3 and a list when faulty."""
-    import json
+    """Check the recordings of every subject and list the faults.
 
-    from afor.bench.data.check import check_dataset
+    Prints one line per subject with anything unusual, then the totals. The exit code is 3 if there
+    are faults.
 
+    Example:
+        afor data check bci2a --root data/bci2a
+    """
     with _progress(f"Checking {name}") as progress:
         report = check_dataset(
             name,
@@ -97,13 +112,13 @@ def check(
             cache_dir=cache_dir,
             progress=progress,
         )
-    if json_:
+    if as_json:
         typer.echo(json.dumps(report.as_dict(), indent=1))
     else:
         _print_report(report)
     if report.faults:
         raise typer.Exit(code=3)
-    typer.echo(f"\nNext: afor data prepare {name}{_root_hint(root)}", err=True)
+    print_next(f"afor data prepare {name}{f' --root {root}' if root else ''}")
 
 
 def prepare(
@@ -111,25 +126,34 @@ def prepare(
     root: Root = None,
     option: Options = None,
     exclude: Exclude = None,
-    cache_dir: Cache = None,
+    cache_dir: CacheDir = None,
     allow_truncated: Truncated = False,
-    download: Annotated[bool, typer.Option(help="Fetch what is missing first.")] = False,
-    accept_changed: Annotated[bool, typer.Option(help="Source files changed on purpose.")] = False,
-    verify: Annotated[bool, typer.Option(help="Read every byte again, cached or not.")] = False,
-    json_: Json = False,
+    download: Annotated[
+        bool, typer.Option("--download", help="Download missing files first.")
+    ] = False,
+    accept_changed: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changed", help="Accept source files that changed since they were prepared."
+        ),
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Read every byte of the source files again, also if cached."),
+    ] = False,
+    as_json: Json = False,
 ) -> None:
-    """Read, check and store the trials, so that runs only map them into memory."""
-    import json
+    """Read and check the recordings and cache the trials that runs use.
 
-    from afor.bench.data.catalog import get_dataset
-    from afor.bench.data.loading import default_root, open_windows
-
+    Example:
+        afor data prepare physionet_mi --download --option task=left_right
+    """
     options = _parse_options(option, allow_truncated)
     if download:
         dataset = get_dataset(name)
         if dataset.download is None:
             raise ConfigError(f"{name} cannot be downloaded by a program: {dataset.info.where}.")
-        typer.echo(f"Downloading {dataset.info.title} …", err=True)
+        typer.echo(f"Downloading {dataset.info.title} ...", err=True)
         dataset.download(root or default_root(name), dataset.parse(options))
     with _progress(f"Preparing {name}") as progress:
         source = open_windows(
@@ -154,37 +178,43 @@ def prepare(
         "cache": str(source.folder),
         "fingerprint": source.fingerprint,
     }
-    if json_:
+    if as_json:
         typer.echo(json.dumps(summary, indent=1))
     else:
         for key, value in summary.items():
             typer.echo(f"{key:<13}{value}")
-    typer.echo("\nNext: afor study", err=True)
+    print_next("afor study")
 
 
 def twin(
-    name: Annotated[str, typer.Argument(help="deap, bci2a or isruc.")],
-    root: Annotated[Path, typer.Argument(help="New folder for the files.")],
-    subject: Annotated[list[str] | None, typer.Option(help="Only these subjects.")] = None,
+    name: Annotated[str, typer.Argument(help="The data set: deap, bci2a or isruc.")],
+    root: Annotated[Path, typer.Argument(help="The folder to create.")],
+    subject: Subjects = None,
     trials: Annotated[
-        int, typer.Option(min=0, max=10_000, help="Trials of a session; 0: as many as real.")
+        int,
+        typer.Option(
+            min=0,
+            max=10_000,
+            help="Number of trials per session; 0 writes as many as the real data has.",
+        ),
     ] = 0,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Another seed, other subjects.")
+        int, typer.Option(min=0, max=2**63 - 1, help="Seed of the synthetic signals.")
     ] = 0,
 ) -> None:
-    """Write a synthetic stand-in in a data set's real format, to rehearse without the data."""
-    from afor.bench.data.catalog import STAND_IN_MARK
-    from afor.bench.data.rehearsal.twins import write_twin
+    """Write synthetic recordings in the file format of a data set, to try a study without data.
 
+    Example:
+        afor data twin isruc data/isruc --subject 1 --trials 20
+    """
     if root.exists() and any(root.iterdir()) and not (root / STAND_IN_MARK).exists():
         raise ConfigError(f"{root} is not empty; a stand-in is never written beside other files.")
     files = write_twin(name, root, subject, trials=trials, seed=seed)
     typer.echo(f"{len(files)} files in {root}: synthetic, in the format of {name}")
-    typer.echo(f"\nNext: afor data check {name} --root {root}", err=True)
+    print_next(f"afor data check {name} --root {root}")
 
 
-def _print_report(report: "CheckReport") -> None:
+def _print_report(report: CheckReport) -> None:
     width = max([7, *(len(line.subject) for line in report.subjects)])
     typer.echo(f"{'subject':<{width}}  trials  seconds  channels   rate  checksum      classes")
     for line in report.subjects:
@@ -210,8 +240,7 @@ def _print_report(report: "CheckReport") -> None:
 
 
 def _parse_options(pairs: list[str] | None, allow_truncated: bool = False) -> dict[str, Any]:
-    import tomllib
-
+    """Read KEY=VALUE pairs; a value is TOML, or else plain text."""
     options: dict[str, Any] = {"allow_truncated": True} if allow_truncated else {}
     for pair in pairs or ():
         key, equals, text = pair.partition("=")
@@ -224,16 +253,9 @@ def _parse_options(pairs: list[str] | None, allow_truncated: bool = False) -> di
     return options
 
 
-def _root_hint(root: Path | None) -> str:
-    return f" --root {root}" if root else ""
-
-
 @contextmanager
 def _progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar on stderr when it is a terminal, and nothing otherwise."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
+    """Show a progress bar on standard error if it is a terminal."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -248,3 +270,15 @@ def _progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
         yield lambda done, total, subject: bar.update(
             task, completed=done, total=total, subject=subject
         )
+
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Find, check and prepare data sets."
+)
+for _name, _function in (
+    ("list", list_datasets),
+    ("check", check),
+    ("prepare", prepare),
+    ("twin", twin),
+):
+    add_command(app, _name, _function)

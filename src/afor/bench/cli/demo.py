@@ -5,55 +5,54 @@ from typing import Annotated
 
 import typer
 
+from afor.bench.cli.options import CacheDir, Jobs, StorePath
 from afor.bench.cli.report import report
-from afor.bench.cli.run import (
-    describe_summary,
-    make_engine,
-    stopped_in_run,
-    train_study,
-)
-from afor.bench.cli.study import CachePath, Jobs, StorePath, cores
+from afor.bench.cli.run import describe_summary, make_engine, stopped_in_run, train_study
+from afor.bench.cli.studies import cores
 from afor.bench.cli.tables import table
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("demo")(demo)
+from afor.bench.store.files import load_records
+from afor.bench.store.locations import store_path
+from afor.bench.store.lock import locked
+from afor.bench.study.schema import load_study, study_text
 
 
 def demo(
     jobs: Jobs = 0,
     store: StorePath = None,
-    cache_dir: CachePath = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget an earlier demo first.")] = False,
+    cache_dir: CacheDir = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Set the results of an earlier demo aside first.")
+    ] = False,
 ) -> None:
-    """Compare seven optimizers on synthetic subjects: real folds, draws and early stopping."""
-    from afor.bench.store.locations import store_path
-    from afor.bench.study.schema import load_study, study_text
+    """Compare seven optimizers on synthetic subjects, in minutes.
 
-    chosen, (toml, _) = load_study("demo"), study_text("demo")
-    path = store_path(chosen.name, store)
+    The folds, the draws of validation subjects and early stopping are those of the protocol.
+
+    Example:
+        afor demo --jobs 4
+    """
+    study, (toml, _) = load_study("demo"), study_text("demo")
+    path = store_path(study.name, store)
     if fresh:
-        _remove(path)
+        _archive_previous_store(path)
     workers = jobs or cores()
     typer.echo(
-        f"{chosen.description}\nSafe to stop with Ctrl-C; run again, it goes on.\n", err=True
+        f"{study.description}\nSafe to stop with Ctrl-C; the same command continues.\n", err=True
     )
     with stopped_in_run("afor demo", path):
-        engine = make_engine("local", "", workers, chosen.threads)
-        summary = train_study(chosen, toml, path, engine, workers, cache_dir=cache_dir)
-    typer.echo(describe_summary(chosen.name, path, summary) + "\n")
-    table("main", [path])
+        engine = make_engine("local", "", workers, study.threads)
+        summary = train_study(study, toml, path, engine, workers, cache_dir=cache_dir)
+    typer.echo(describe_summary(study.name, path, summary) + "\n")
+    table("main", [str(path)])
     typer.echo("\n" + _beta2_lines(path) + "\n")
-    report([path], output=path.with_suffix(".html"), title="The demo: optimizers across subjects")
+    title = "The demo: optimizers across subjects"
+    report([str(path)], output=path.with_suffix(".html"), title=title)
     if summary.failed:
         raise typer.Exit(code=1)
 
 
 def _beta2_lines(path: Path) -> str:
-    """Say where AFOR held beta2 in each layer group, first and last epoch, mean over its runs."""
-    from afor.bench.store.files import load_records
-
+    """Describe AFOR's beta2 per layer group: means over its runs, in the first and last epoch."""
     traces = [record.traces for run, record in load_records([path]) if run.optimizer == "afor"]
     lines = ["AFOR's beta2 by layer group, mean of the first and of the last epoch (AdamW: 0.999)"]
     for group in traces[0] if traces else ():
@@ -66,15 +65,13 @@ def _beta2_lines(path: Path) -> str:
     return "\n".join(lines)
 
 
-def _remove(path: Path) -> None:
-    """Move an earlier store out of the way, with its log and its spool; nothing is deleted."""
-    from afor.bench.store.lock import locked
-
+def _archive_previous_store(path: Path) -> None:
+    """Rename an earlier store, with its log and its spool, to NAME.old-1.db or the next number."""
     with locked(path):
         number = 1
-        while (old := path.with_name(f"{path.stem}.old-{number}.db")).exists():
+        while (archived := path.with_name(f"{path.stem}.old-{number}.db")).exists():
             number += 1
         for suffix in ("", "-wal", "-shm", ".spool", ".splits"):
             part = path.with_name(f"{path.name}{suffix}")
             if part.exists():
-                part.replace(old.with_name(f"{old.name}{suffix}"))
+                part.replace(archived.with_name(f"{archived.name}{suffix}"))

@@ -1,91 +1,124 @@
-"""The commands ``afor merge | repair | export``: stores into one, and into other formats."""
+"""The commands ``afor merge | repair | export``: stores into one store, and into other formats."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.study import StorePath, StudyName
+from afor.bench.cli.options import OldStore, OldTarget, Results
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("merge")(merge)
-    app.command("repair")(repair)
-    app.command("export")(export)
+from afor.bench.common.output_files import check_output
+from afor.bench.execution.runner import take_leftovers
+from afor.bench.store.database import open_or_create, open_store
+from afor.bench.store.files import export_rows, kind_of, to_csv, write_export
+from afor.bench.store.locations import find_store
+from afor.bench.store.lock import locked
+from afor.bench.store.repair import repair as copy_intact_runs
 
 
 def merge(
-    target: Annotated[Path, typer.Argument(help="The store that takes all; made if missing.")],
-    parts: Annotated[list[Path], typer.Argument(help="The stores to take from.")],
+    target: Annotated[
+        Path, typer.Argument(help="The store file that receives all runs; created if missing.")
+    ],
+    parts: Annotated[
+        list[str],
+        typer.Argument(help="The results to add: study names, TOML files or store files."),
+    ],
 ) -> None:
-    """Bring the stores of several machines or shards together; the parts stay as they are."""
-    from afor.bench.execution.runner import take_leftovers
-    from afor.bench.store.database import open_or_create, open_store
-    from afor.bench.store.lock import locked
+    """Merge the stores of several machines or shards into one.
 
-    if target.resolve() in [part.resolve() for part in parts]:
+    The parts stay as they are. If two stores hold the same run, the first is kept.
+
+    Example:
+        afor merge results/paper.db results/paper.part-*.db
+    """
+    paths = [find_store(part) for part in parts]
+    if target.resolve() in [path.resolve() for path in paths]:
         raise ConfigError(f"{target} is given as the target and as a part; name another target.")
-    for part in parts:
-        open_store(part).close()  # all of them, before a target is made
+    for path in paths:
+        open_store(path).close()  # check all of them before the target is created
     with locked(target), open_or_create(target) as store:
         take_leftovers(store)
-        for part in parts:
-            with open_store(part) as other:
-                new, known, differing = store.merge(other)
+        for path in paths:
+            with open_store(path) as part:
+                new, present, differing = store.merge(part)
             note = f"; {differing} of these with OTHER NUMBERS, the first kept" if differing else ""
-            typer.echo(f"{part}: {new} new runs, {known} already here{note}")
+            typer.echo(f"{path}: {new} new runs, {present} already here{note}")
         total = len(store.statuses())
     typer.echo(f"{target}: {total} runs")
-    typer.echo(f"\nNext: afor status {target}", err=True)
+    print_next(f"afor status {target}")
 
 
 def repair(
-    damaged: Annotated[Path, typer.Argument(help="The store that is damaged; it is only read.")],
-    target: Annotated[Path, typer.Option("--to", help="The new store.")],
+    damaged: Annotated[
+        str,
+        typer.Argument(
+            help="The damaged results, which are only read: a study's name, its TOML file or a "
+            "store file."
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The store file to create; required.")
+    ] = None,
+    to: OldTarget = None,
 ) -> None:
-    """Write the sound runs of a damaged store to a new one and say what is lost."""
-    from afor.bench.store.lock import locked
-    from afor.bench.store.repair import repair as extract
+    """Copy the intact runs of a damaged store to a new store.
 
+    What is lost is listed; the exit code is 1 if anything is.
+
+    Example:
+        afor repair results/demo.db --output results/new.db
+    """
+    target = output or to
+    if target is None:
+        raise ConfigError("Name the store file to create with --output, such as -o NEW.db.")
     with locked(target):
-        result = extract(damaged, target)
+        result = copy_intact_runs(find_store(damaged), target)
     typer.echo(f"{target}: {result.runs} runs, {len(result.studies)} studies")
     for key in result.lost_runs:
         typer.echo(f"lost: run {key}")
     for name in result.without_list:
-        typer.echo(f"lost: the list of runs of study {name}; `afor run` makes it anew")
+        typer.echo(f"lost: the list of runs of study {name}; `afor run` makes it again")
     for name in result.lost_studies:
         typer.echo(f"lost: study {name}; run its file into {target}")
     if result.is_complete:
-        typer.echo(f"\nNext: afor status {target}", err=True)
+        print_next(f"afor status {target}")
         return
     names = [*result.without_list, *result.lost_studies, *result.studies, "STUDY"]
-    typer.echo(f"\nNext: afor run {names[0]} --store {target}", err=True)
+    print_next(f"afor run {names[0]} --store {target}")
     raise typer.Exit(code=1)
 
 
 def export(
-    name: StudyName,
-    target: Annotated[
-        Path | None, typer.Option("--to", help="A .csv, .json or .parquet file; none: CSV here.")
+    results: Results,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A .csv, .json or .parquet file.",
+            show_default="CSV to standard output",
+        ),
     ] = None,
-    store: StorePath = None,
+    to: OldTarget = None,
+    store: OldStore = None,
 ) -> None:
-    """Write one row per run: place, status, metrics, timings, key."""
-    from afor.bench.common.output_files import check_output
-    from afor.bench.store.database import open_store
-    from afor.bench.store.files import export_rows, kind_of, to_csv, write_export
-    from afor.bench.store.locations import find_store
+    """Write one row per run as CSV, JSON or Parquet.
 
-    kind = kind_of(target) if target else "csv"
+    A row holds the run's data set, backbone, optimizer, fold, draw, status, metrics, times and key.
+
+    Example:
+        afor export demo --output runs.csv
+    """
+    target = output or to
+    file_format = kind_of(target) if target else "csv"
     if target is not None:
         check_output(target)
-    with open_store(find_store(name, store)) as opened:
+    with open_store(find_store(results, store)) as opened:
         if target is None:
             typer.echo(to_csv(export_rows(opened)), nl=False)
             return
-        count = write_export(opened, target, kind)
+        count = write_export(opened, target, file_format)
     typer.echo(f"{target}: {count} runs")
-    typer.echo(f"\nNext: afor verify {name}", err=True)
+    print_next(f"afor verify {results}")

@@ -1,25 +1,29 @@
-"""``afor models``: the backbones and their size on every data set."""
+"""The command ``afor models``: the backbones and their sizes on every data set."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
+import torch
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
-if TYPE_CHECKING:
-    from afor.bench.models.input_shape import InputShape
+from afor.bench.cli.options import Json
+from afor.bench.common.errors import ConfigError
+from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.registry import BACKBONES, build_backbone
+from afor.bench.study.schema import paper_backbone
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("models")(models)
+def models(as_json: Json = False) -> None:
+    """List the backbones with their sizes on every data set.
 
+    The sizes are the numbers of trainable parameters and of tensors.
 
-def models(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the table as JSON instead.")
-    ] = False,
-) -> None:
-    """Show the backbones with their parameters and tensors on every data set."""
+    Example:
+        afor models --json
+    """
     rows = model_table()
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
@@ -27,28 +31,23 @@ def models(
     _print_table(rows)
     typer.echo(
         "NAME_authors is the network as the AFOR authors released it; the presets of the\n"
-        "paper use these. * with repair = true: as released it gives NaN for any input of\n"
+        "paper use these. *: with repair = true; as released it gives NaN for inputs of\n"
         "fewer than 12 channels and is refused. -: no regions for this many channels.\n"
         "A study can also name any module:Class that is called with the input's shape,\n"
-        "and braindecode:Name where braindecode imports.\n"
+        "and braindecode:Name if braindecode is installed.\n"
         "Next: afor optimizers"
     )
 
 
 def model_table() -> list[dict[str, Any]]:
-    """Return one row per backbone: its name, kind, family, source and size per data set.
+    """Describe every backbone.
 
-    Where the network as it stands refuses a data set, its size has `settings`, those with which it
-    accepts it, or is None.
+    Returns:
+        One row per backbone: its name, kind, family, source and size per data set. If a network
+        refuses a data set, its size names the `settings` with which it accepts it, or is None.
     """
-    import torch
-
-    from afor.bench.models.input_shape import DATASET_SHAPES
-    from afor.bench.models.registry import BACKBONES
-    from afor.bench.study.schema import paper_backbone
-
     rows = []
-    # Sizes need no weights: nothing is allocated on the meta device, and no random number drawn.
+    # On the meta device no weights are allocated and no random numbers are drawn.
     with torch.device("meta"):
         for name in BACKBONES:
             sizes = {dataset: _size(name, shape) for dataset, shape in DATASET_SHAPES.items()}
@@ -66,10 +65,7 @@ def model_table() -> list[dict[str, Any]]:
     return rows
 
 
-def _size(name: str, shape: "InputShape") -> dict[str, Any] | None:
-    from afor.bench.common.errors import ConfigError
-    from afor.bench.models.registry import build_backbone
-
+def _size(name: str, shape: InputShape) -> dict[str, Any] | None:
     for settings in ({}, {"repair": True}):
         try:
             parameters = list(build_backbone(name, shape, **settings).parameters())
@@ -90,13 +86,7 @@ _SOURCES = {
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from afor.bench.models.input_shape import DATASET_SHAPES
-
-    # Narrow enough for 80 columns: kind and source stand under the name, tensors under parameters.
+    # To fit 80 columns, kind and source stand below the name, and tensors below parameters.
     table = Table(
         title="Backbones: trainable parameters and tensors",
         title_justify="left",

@@ -1,19 +1,19 @@
-"""`afor optimizers`: the table of optimizers, or every setting of one."""
+"""The command ``afor optimizers``: the table of optimizers, or every setting of one."""
 
+import inspect
 import json
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-if TYPE_CHECKING:
-    import inspect
-    from collections.abc import Mapping
+from afor.bench.cli.options import Json
+from afor.bench.optimizers.build import accepted_settings, find_entry
+from afor.bench.optimizers.registry import HEADINGS, OPTIMIZERS, RegisteredOptimizer
 
-    from rich.table import Table
-
-    from afor.bench.optimizers.registry import OptimizerEntry
-
-MAX_WIDTH = 130  # longer lines are hard to follow from name to reference
+MAX_WIDTH = 130  # in longer lines it is hard to follow a row from the name to the reference
 
 NEXT = (
     "Besides these: any module:Class, for example pytorch_optimizer:Lion.\n"
@@ -21,58 +21,51 @@ NEXT = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("optimizers")(optimizers)
-
-
 def optimizers(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show every setting of this one: a name of the table, or module:Class."
+            help="Show every setting of this optimizer: a name of the table, or module:Class."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """List the optimizers a study can name, their settings and where each comes from."""
+    """List the optimizers and their settings.
+
+    Without a name, all optimizers that a study can name are listed, with their settings, weight
+    decay, code and reference.
+
+    Example:
+        afor optimizers afor
+    """
     if name is None:
-        show_all(as_json)
+        _show_all(as_json)
     else:
-        show_one(name, as_json)
+        _show_one(name, as_json)
 
 
-def show_all(as_json: bool) -> None:
+def _show_all(as_json: bool) -> None:
     """Print the table of the registry."""
-    from afor.bench.optimizers.registry import HEADINGS, OPTIMIZERS
-
     if as_json:
-        typer.echo(json.dumps([entry_row(e) for e in OPTIMIZERS.values()], ensure_ascii=False))
+        typer.echo(json.dumps([_entry_row(e) for e in OPTIMIZERS.values()], ensure_ascii=False))
         return
-    from rich.console import Console
-
     console = Console(highlight=False)
     width = min(console.width, MAX_WIDTH)
     for kind, heading in HEADINGS.items():
         console.print(f"\n{heading}", style="bold cyan")
-        console.print(section_table([e for e in OPTIMIZERS.values() if e.kind == kind], width))
+        console.print(_section_table([e for e in OPTIMIZERS.values() if e.kind == kind], width))
     console.print(f"\n{NEXT}", style="dim")
 
 
-def show_one(name: str, as_json: bool) -> None:
-    """Print where one optimizer comes from and all it can be given; imports its class."""
-    from afor.bench.optimizers.build import accepted_settings, find_entry
-
+def _show_one(name: str, as_json: bool) -> None:
+    """Print the origin and all settings of one optimizer; this imports its class."""
     entry = find_entry(name)
-    given = dict(entry.settings) if entry else {}
-    rows = [argument_row(p, given) for p in accepted_settings(name)]
+    settings = dict(entry.settings) if entry else {}
+    rows = [_argument_row(parameter, settings) for parameter in accepted_settings(name)]
     if as_json:
-        described = entry_row(entry) if entry else {"name": name, "target": name}
+        described = _entry_row(entry) if entry else {"name": name, "target": name}
         typer.echo(json.dumps({**described, "arguments": rows}, ensure_ascii=False))
         return
-    from rich.console import Console
-    from rich.table import Table
-
     console = Console(highlight=False)
     if entry:
         console.print(f"[bold]{entry.label}[/bold]  {entry.target}")
@@ -88,7 +81,7 @@ def show_one(name: str, as_json: bool) -> None:
     console.print("Next: `afor study demo` prints a study to edit.", style="dim")
 
 
-def entry_row(entry: "OptimizerEntry") -> dict[str, object]:
+def _entry_row(entry: RegisteredOptimizer) -> dict[str, object]:
     """Return one entry as plain values."""
     return {
         "name": entry.name,
@@ -104,19 +97,17 @@ def entry_row(entry: "OptimizerEntry") -> dict[str, object]:
     }
 
 
-def argument_row(
-    parameter: "inspect.Parameter", given: "Mapping[str, object]"
+def _argument_row(
+    parameter: inspect.Parameter, settings: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return one argument with the table's value and the class's default, as text where needed."""
+    """Return one argument with the table's value and the class's default, as text if needed."""
     default = None if parameter.default is parameter.empty else parameter.default
     plain = default if isinstance(default, int | float | str | bool | tuple) else str(default)
-    return {"setting": parameter.name, "here": given.get(parameter.name), "default": plain}
+    return {"setting": parameter.name, "here": settings.get(parameter.name), "default": plain}
 
 
-def section_table(entries: "list[OptimizerEntry]", width: int) -> "Table":
-    """Lay out the entries of one kind in columns that are the same in every section."""
-    from rich.table import Table
-
+def _section_table(entries: list[RegisteredOptimizer], width: int) -> Table:
+    """Return a table of the entries of one kind; all sections have the same columns."""
     table = Table(box=None, pad_edge=False, header_style="bold", width=width)
     table.add_column("name", no_wrap=True, width=16)
     table.add_column("settings", overflow="fold", ratio=5)
@@ -125,14 +116,12 @@ def section_table(entries: "list[OptimizerEntry]", width: int) -> "Table":
     table.add_column("reference", ratio=4)
     for entry in entries:
         code = entry.target.partition(".")[0].partition(":")[0]
-        table.add_row(entry.name, settings_text(entry), entry.decay, code, entry.reference)
+        table.add_row(entry.name, _settings_text(entry), entry.decay, code, entry.reference)
     return table
 
 
-def settings_text(entry: "OptimizerEntry") -> str:
-    """Write the settings, for a variant only what differs, and what the loop does for it."""
-    from afor.bench.optimizers.registry import OPTIMIZERS
-
+def _settings_text(entry: RegisteredOptimizer) -> str:
+    """Describe the settings, of a variant only the changed ones, and what the loop does for it."""
     base = OPTIMIZERS[entry.variant_of].settings if entry.variant_of else {}
     changed = {k: v for k, v in entry.settings.items() if k not in base or base[k] != v}
     text = ", ".join(f"{key} {_short(value)}" for key, value in changed.items())

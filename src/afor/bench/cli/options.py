@@ -1,108 +1,163 @@
-"""The options that change a study from the command line, shared by ``study | plan | run``."""
+"""The types of arguments and options that several commands share, with their help texts."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from afor.bench.study.overrides import Overrides
+MAX_JOBS = 1024
+CHANGES_PANEL = "Change the study (its name then says so: ablation-synthetic-eegnet)"
 
-PANEL = "Change the study (its name then says so: ablation-synthetic-eegnet)"
+# What a command works on.
+StudyName = Annotated[
+    str, typer.Argument(help="A preset (`afor study` lists them) or a study's TOML file.")
+]
+Results = Annotated[
+    str, typer.Argument(help="The results: a study's name, its TOML file or a store file.")
+]
+ResultsList = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="The results: study names, TOML files, store files, or .csv, .json and .parquet "
+        "files of results."
+    ),
+]
+OldStore = Annotated[  # from before RESULTS could be a store file itself
+    Path | None, typer.Option("--store", hidden=True, help="The store file to read.")
+]
+OnlyStudies = Annotated[
+    list[str] | None,
+    typer.Option("--study", help="Use only the runs of this study of the store."),
+]
 
+# Where things are.
+StorePath = Annotated[
+    Path | None,
+    typer.Option("--store", help="Store file of the results.", show_default="results/NAME.db"),
+]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache-dir",
+        help="Folder of the prepared trials.",
+        show_default="$AFOR_CACHE or ~/.cache/afor",
+    ),
+]
+Roots = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--root",
+        help="NAME=FOLDER: the folder of a data set's files.",
+        show_default="NAME in $AFOR_DATA or ./data",
+    ),
+]
+OldTarget = Annotated[  # the spelling of --output in earlier versions
+    Path | None, typer.Option("--to", hidden=True, help="The old spelling of --output.")
+]
+
+# How a command works and what it prints.
+Json = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "-j",
+        "--jobs",
+        min=0,
+        max=MAX_JOBS,
+        help="Number of parallel processes; 0 uses all available cores.",
+    ),
+]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Import the code that a store names. Without it the code is only listed.",
+    ),
+]
+LrFrom = Annotated[
+    str,
+    typer.Option(
+        "--lr-from",
+        help="Take the learning rates from a finished search: a study's name, its TOML file or "
+        "a store file.",
+    ),
+]
+TableFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="terminal, markdown, latex, csv or json.",
+        show_default="by the suffix of --output",
+    ),
+]
+
+# Which run of a study an analysis trains again.
+OfDataset = Annotated[
+    str, typer.Option("--dataset", help="Data set of the study.", show_default="its first")
+]
+OfBackbone = Annotated[
+    str, typer.Option("--backbone", help="Backbone of the study.", show_default="its first")
+]
+AforVariant = Annotated[str, typer.Option("--optimizer", help="AFOR or one of its variants.")]
+Fold = Annotated[int, typer.Option("--fold", min=0, help="Fold of the run, from 0.")]
+Draw = Annotated[
+    int, typer.Option("--draw", min=0, help="Draw of the validation subjects, from 0.")
+]
+
+# Changes of a study, shared by `study`, `plan` and `run`.
 Dataset = Annotated[
     list[str] | None,
     typer.Option(
         "--dataset",
-        help="These instead: a data set, or NAME=DATASET; repeatable.",
-        rich_help_panel=PANEL,
+        help="Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable.",
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 DataOption = Annotated[
     list[str] | None,
     typer.Option(
         "--data-option",
-        help="KEY=VALUE or DATASET.KEY=VALUE, such as shift=2.0; repeatable.",
-        rich_help_panel=PANEL,
+        help="Set an option of the data: KEY=VALUE or DATASET.KEY=VALUE, such as shift=2.0; "
+        "repeatable.",
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 Backbone = Annotated[
     list[str] | None,
-    typer.Option("--backbone", help="These instead; repeatable.", rich_help_panel=PANEL),
+    typer.Option(
+        "--backbone",
+        help="Use this backbone instead of the study's; repeatable.",
+        rich_help_panel=CHANGES_PANEL,
+    ),
 ]
 Optimizer = Annotated[
     list[str] | None,
     typer.Option(
         "--optimizer",
-        help="These instead; afor_seed_1 is AFOR under seed 1; repeatable.",
-        rich_help_panel=PANEL,
+        help="Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1; "
+        "repeatable.",
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 Epochs = Annotated[
-    int | None, typer.Option("--epochs", help="At most so many.", rich_help_panel=PANEL)
+    int | None,
+    typer.Option("--epochs", help="Maximum number of epochs.", rich_help_panel=CHANGES_PANEL),
 ]
 Draws = Annotated[
     int | None,
-    typer.Option("--draws", help="Draws of the validation subjects.", rich_help_panel=PANEL),
+    typer.Option(
+        "--draws",
+        help="Number of draws of the validation subjects.",
+        rich_help_panel=CHANGES_PANEL,
+    ),
 ]
 Setting = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="KEY=VALUE for all else, such as training.lr=1e-3 or datasets.deap.complete=false.",
-        rich_help_panel=PANEL,
+        help="Set any other key of the study: KEY=VALUE, such as training.lr=1e-3 or "
+        "datasets.deap.complete=false; repeatable.",
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
-
-
-def changes_of(
-    dataset: list[str] | None,
-    data_option: list[str] | None,
-    backbone: list[str] | None,
-    optimizer: list[str] | None,
-    epochs: int | None,
-    draws: int | None,
-    setting: list[str] | None,
-) -> "Overrides":
-    """Return the options as one value."""
-    from afor.bench.study.overrides import Overrides
-
-    return Overrides(
-        datasets=dataset or (),
-        data_options=data_option or (),
-        backbones=backbone or (),
-        optimizers=optimizer or (),
-        epochs=epochs,
-        draws=draws,
-        settings=setting or (),
-    )
-
-
-def changed_text(
-    name: str, changes: "Overrides", store: Path | None = None, *, trust: bool
-) -> tuple[str, str]:
-    """Return a study's TOML with the changes, and what to call it in messages.
-
-    A name that is neither a preset nor a file may be that of a study whose store is here, such as
-    `ablation-synthetic`: its store holds its TOML. Without `trust` such a study may name only what
-    is part of this package; ConfigError lists the rest.
-    """
-    from afor.bench.store.locations import store_path
-    from afor.bench.study.named_code import refuse_stored_code
-    from afor.bench.study.overrides import overridden
-    from afor.bench.study.schema import parse_study, preset_names, study_text
-
-    path = store_path(name, store)
-    is_new = name not in preset_names() and not name.endswith(".toml") and not Path(name).is_file()
-    stored = _stored_text(name, path) if is_new and path.is_file() else None
-    text, where = (stored, str(path)) if stored is not None else study_text(name)
-    if stored is not None and not trust:
-        refuse_stored_code(parse_study(text, where), where)
-    return overridden(text, where, changes), where
-
-
-def _stored_text(name: str, path: Path) -> str | None:
-    from afor.bench.store.database import open_store
-
-    with open_store(path) as store:
-        return store.studies().get(name)

@@ -1,64 +1,81 @@
-"""How commands print a table: which form, and on what width."""
+"""How commands print a table: in which format, and how wide."""
 
 import difflib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
 
 from afor.bench.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from afor.bench.report.tables.formats import Table
+from afor.bench.report.tables import formats
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".txt": "terminal"}
-PLAIN_WIDTH = 160  # of text that goes into a file or a pipe
+PLAIN_WIDTH = 160  # columns of text that goes to a file or a pipe
 
 
-def render(built: "Table", form: str, *, standalone: bool, to_file: bool = False) -> str:
-    """Return a table as text in one of `FORMATS`."""
-    from afor.bench.report.tables import formats
+def render(table: formats.Table, form: str, *, standalone: bool, to_file: bool = False) -> str:
+    """Return a table as text.
 
+    Args:
+        table: The table.
+        form: One of `FORMATS`.
+        standalone: Make LaTeX a whole document.
+        to_file: The text goes to a file, also if standard output is a terminal.
+
+    Returns:
+        The text, with line breaks.
+    """
     if form == "markdown":
-        return formats.to_markdown(built)
+        return formats.to_markdown(table)
     if form == "latex":
-        return formats.to_latex(built, standalone=standalone)
+        return formats.to_latex(table, standalone=standalone)
     if form == "csv":
-        return formats.to_csv(built)
+        return formats.to_csv(table)
     if form == "json":
-        return formats.to_json(built)
-    from rich.console import Console
-    from rich.text import Text
-
+        return formats.to_json(table)
     on_terminal = sys.stdout.isatty() and not to_file
     columns = os.environ.get("COLUMNS", "")
     width = None if on_terminal else int(columns) if columns.isdigit() else PLAIN_WIDTH
     console = Console(force_terminal=on_terminal, width=width, highlight=False)
-    # Bold and underline are no colours, so NO_COLOR keeps them; a dumb terminal does not.
+    # NO_COLOR keeps bold and underline, which are no colours; a dumb terminal has neither.
     styled = on_terminal and console.color_system is not None
     with console.capture() as capture:
-        console.print(Text(formats.printable(built.title), "bold"))
+        console.print(Text(formats.printable(table.title), "bold"))
         console.print()
-        for grid in formats.to_terminal(built, width=console.width, styled=styled):
+        for grid in formats.to_terminal(table, width=console.width, styled=styled):
             console.print(grid)
             console.print()
-        if not styled and any(c.best or c.second for r in built.rows for c in r.cells):
+        if not styled and any(c.best or c.second for r in table.rows for c in r.cells):
             console.print("¹ best, ² second", style="dim")
-        for note in built.notes:
+        for note in table.notes:
             console.print(Text(formats.printable(note)), style="dim")
     return "\n".join(line.rstrip() for line in capture.get().split("\n"))
 
 
 def by_suffix(output: Path | None) -> str:
-    """Return the form that a file of this name has."""
+    """Return the format for a file name; terminal for unknown suffixes and without a file."""
     return SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal"
 
 
-def choose(given: str, accepted: tuple[str, ...], what: str) -> str:
-    """Return `given` if it is accepted; else say what is, with the nearest first."""
-    if given in accepted:
-        return given
-    near = difflib.get_close_matches(given, accepted, n=1)
+def choose(value: str, accepted: tuple[str, ...], what: str) -> str:
+    """Return a value that is accepted.
+
+    Args:
+        value: What the user gave.
+        accepted: All values that are accepted.
+        what: The option or argument, for the message.
+
+    Returns:
+        The value.
+
+    Raises:
+        ConfigError: The value is not accepted; the message names the nearest one.
+    """
+    if value in accepted:
+        return value
+    near = difflib.get_close_matches(value, accepted, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ConfigError(f"{what} cannot be {given!r}.{hint} Accepted: {', '.join(accepted)}.")
+    raise ConfigError(f"{what} cannot be {value!r}.{hint} Accepted: {', '.join(accepted)}.")

@@ -1,56 +1,77 @@
-"""``afor report``: one HTML file with everything a store says."""
+"""The command ``afor report``: one HTML file with all results of a store."""
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from afor.bench.analyses.landscape.compute import read_landscape
+from afor.bench.analyses.landscape.section import landscape_section
+from afor.bench.cli.options import OnlyStudies
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from afor.bench.report.page import Section
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("report")(report)
+from afor.bench.common.output_files import check_output, write_output
+from afor.bench.report.page import ReportInput, Section, render_report
+from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.labels import PAPER_METRICS
+from afor.bench.store.files import is_store, load_records, load_results, load_studies
+from afor.bench.store.locations import find_store
 
 
 def report(
-    paths: Annotated[list[Path], typer.Argument(help="Stores, or .csv/.json files of results.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to.")] = Path("report.html"),
+    results: Annotated[
+        list[str],
+        typer.Argument(
+            help="The results: study names, TOML files, store files, or .csv, .json and .parquet "
+            "files of results."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path(
+        "report.html"
+    ),
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Optimizers across subjects",
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", help="Repeatable; the first decides. [default: both]"),
+        typer.Option(
+            "--metric",
+            "-m",
+            help="Metric to show; repeatable, the first one decides.",
+            show_default="accuracy and weighted_f1",
+        ),
     ] = None,
-    baseline: Annotated[str, typer.Option(help="What all others are compared with.")] = "adam",
-    study: Annotated[list[str] | None, typer.Option(help="Only runs of these studies.")] = None,
+    baseline: Annotated[
+        str, typer.Option(help="The optimizer that all others are compared with.")
+    ] = "adam",
+    study: OnlyStudies = None,
     landscape: Annotated[
-        Path | None, typer.Option(help="JSON of `afor landscape`, shown with its figure.")
+        Path | None, typer.Option(help="Add the figure of this JSON file of `afor landscape`.")
     ] = None,
-    static: Annotated[bool, typer.Option(help="Leave the script out.")] = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="Leave out the script of the page.")
+    ] = False,
 ) -> None:
-    """Write one offline HTML file: the answer first, then tables, figures, folds and downloads."""
-    from afor.bench.common.output_files import check_output, write_output
-    from afor.bench.report.page import ReportInput, render_report
-    from afor.bench.stats.groups import collect_cells
-    from afor.bench.stats.labels import PAPER_METRICS
-    from afor.bench.store.files import is_store, load_records, load_results, load_studies
+    """Write an offline HTML report: tables, figures, downloads.
 
+    The page starts with the answer: which optimizer is better, and whether the tests confirm it.
+
+    Example:
+        afor report demo --output report.html
+    """
     check_output(output)
-    results, expected = load_results(paths, study or ())
+    paths = [find_store(name) for name in results]
+    runs, expected = load_results(paths, study or ())
     stores = [path for path in paths if is_store(path)]
-    given = ReportInput(
-        results=results,
+    report_input = ReportInput(
+        results=runs,
         sources=[path.name for path in paths],
         records=load_records(stores, study or ()) if stores else (),
         studies=load_studies(stores, study or ()),
         sections=_sections(landscape),
     )
     page = render_report(
-        collect_cells(results, expected),
-        given,
+        collect_conditions(runs, expected),
+        report_input,
         title=title,
         baseline=baseline,
         metrics=metric or PAPER_METRICS,
@@ -58,19 +79,15 @@ def report(
     )
     write_output(output, page)
     typer.echo(f"{output}  ({len(page.encode()) / 1e6:.1f} MB, opens in any browser)")
-    typer.echo(f"\nNext: open {output}", err=True)
+    print_next(f"open {output}")
 
 
-def _sections(path: Path | None) -> "list[Section]":
-    import json
-
-    from afor.bench.analyses.landscape.compute import read_landscape
-    from afor.bench.analyses.landscape.section import landscape_section
-
-    if path is None:
+def _sections(landscape: Path | None) -> list[Section]:
+    """Return the sections of analyses whose files are given."""
+    if landscape is None:
         return []
     try:
-        measured = read_landscape(json.loads(path.read_text("utf-8")), str(path))
+        content = json.loads(landscape.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"--landscape {path} cannot be read as JSON: {error}.") from None
-    return [landscape_section(measured)]
+        raise ConfigError(f"--landscape {landscape} cannot be read as JSON: {error}.") from None
+    return [landscape_section(read_landscape(content, str(landscape)))]

@@ -1,72 +1,79 @@
-"""The command ``afor run``: from a study to a complete store, whatever happens on the way."""
+"""The command ``afor run``: train the runs of a study until its store is complete."""
 
+import json
 import math
 import shlex
 import signal
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from afor.bench.cli.options import (
     Backbone,
+    CacheDir,
     DataOption,
     Dataset,
     Draws,
     Epochs,
-    Optimizer,
-    Setting,
-    changed_text,
-    changes_of,
-)
-from afor.bench.cli.study import (
-    CachePath,
     Jobs,
     Json,
     LrFrom,
+    Optimizer,
     Roots,
+    Setting,
     StorePath,
     StudyName,
     Trust,
-    cores,
-    rates_for,
-    with_roots,
 )
+from afor.bench.cli.studies import changed_text, cores, overrides, rates_for, with_roots
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from afor.bench.execution.jobs import Engine
-    from afor.bench.execution.runner import Summary
-    from afor.bench.study.plan import FindRate
-    from afor.bench.study.schema import Study
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("run")(run)
+from afor.bench.execution.engines.dask import DaskEngine
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.jobs import Engine
+from afor.bench.execution.progress import Progress
+from afor.bench.execution.runner import Summary, run_study
+from afor.bench.execution.time_limits import TimeLimits
+from afor.bench.store.database import open_store
+from afor.bench.store.learning_rates import chosen_rates, rate_finder, search_study
+from afor.bench.store.locations import parse_part, store_path
+from afor.bench.study.plan import FindRate
+from afor.bench.study.schema import Study, parse_study
 
 
 def run(
     name: StudyName,
     jobs: Jobs = 0,
     store: StorePath = None,
-    shard: Annotated[str, typer.Option(help="Only part i of n, such as 2/8.")] = "",
-    engine: Annotated[str, typer.Option(help="local or dask.")] = "local",
-    scheduler: Annotated[str, typer.Option(help="Address of a dask scheduler.")] = "",
+    shard: Annotated[
+        str, typer.Option(help="Train only part i of n, such as 2/8, in a store of its own.")
+    ] = "",
+    engine: Annotated[
+        str, typer.Option(help="Where runs are trained: local (processes of this machine) or dask.")
+    ] = "local",
+    scheduler: Annotated[
+        str, typer.Option(help="Address of the dask scheduler, such as tcp://HOST:PORT.")
+    ] = "",
     time_limit: Annotated[
         float | None,
         typer.Option(
-            help="Minutes a run may take before its worker is replaced. [default: 20 times the "
-            "median of its like, at least 10; a day before one has ended]"
+            help="Minutes a run may take before its worker is replaced.",
+            show_default="20 times the median of similar runs, at least 10; a day before the "
+            "first has finished",
         ),
     ] = None,
     lr_from: LrFrom = "",
     lr_per_optimizer: Annotated[
-        bool, typer.Option("--lr-per-optimizer", help="Search the rate of every optimizer first.")
+        bool,
+        typer.Option(
+            "--lr-per-optimizer", help="Search the learning rate of every optimizer first."
+        ),
     ] = False,
     root: Roots = None,
-    cache_dir: CachePath = None,
-    json_: Json = False,
+    cache_dir: CacheDir = None,
+    as_json: Json = False,
     dataset: Dataset = None,
     data_option: DataOption = None,
     backbone: Backbone = None,
@@ -76,80 +83,101 @@ def run(
     setting: Setting = None,
     trust: Trust = False,
 ) -> None:
-    """Train what a study still lacks. Safe to stop at any time; run it again to go on."""
-    import json
-    from dataclasses import asdict
+    """Train the missing runs of a study; safe to stop at any time.
 
-    from afor.bench.store.locations import parse_part, store_path
-    from afor.bench.study.schema import parse_study
+    Finished runs stay in the store, and the same command continues with the others.
 
-    changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    Example:
+        afor run demo --jobs 4
+    """
+    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     toml, where = changed_text(name, changes, store, trust=trust)
-    chosen = with_roots(parse_study(toml, where), root)
+    study = with_roots(parse_study(toml, where), root)
     part = parse_part(shard) if shard else None
-    path = store_path(chosen.name, store, part)
+    path = store_path(study.name, store, part)
     if lr_per_optimizer and (lr_from or part):
         raise ConfigError(
-            "--lr-per-optimizer makes its own search: leave out --lr-from; with --shard, run the "
-            "search unsharded first and give it with --lr-from."
+            "--lr-per-optimizer makes its own search: leave out --lr-from. With --shard, run the "
+            "search without --shard first and name it with --lr-from."
         )
-    workers = jobs or max(1, cores() // chosen.threads)
+    workers = jobs or max(1, cores() // study.threads)
     if changes.words():
-        typer.echo(f"{chosen.description} It is called {chosen.name}, in {path}.", err=True)
+        typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
     with stopped_in_run(f"afor run {shlex.join([name, *changes.words()])}", path):
-        hands = make_engine(engine, scheduler, workers, chosen.threads, time_limit)
+        workers_engine = make_engine(engine, scheduler, workers, study.threads, time_limit)
         find_rate = (
-            _own_rates(chosen, toml, path, hands, workers, cache_dir)
+            _search_rates(study, toml, path, workers_engine, workers, cache_dir)
             if lr_per_optimizer
-            else rates_for(chosen, lr_from)
+            else rates_for(study, lr_from)
         )
         summary = train_study(
-            chosen, toml, path, hands, workers, part=part, find_rate=find_rate, cache_dir=cache_dir
+            study,
+            toml,
+            path,
+            workers_engine,
+            workers,
+            part=part,
+            find_rate=find_rate,
+            cache_dir=cache_dir,
         )
-    if json_:
-        typer.echo(json.dumps({"study": chosen.name, "store": str(path), **asdict(summary)}))
+    if as_json:
+        typer.echo(json.dumps({"study": study.name, "store": str(path), **asdict(summary)}))
     else:
-        typer.echo(describe_summary(chosen.name, path, summary))
+        typer.echo(describe_summary(study.name, path, summary))
     if summary.failed:
-        typer.echo(f"\nNext: afor failures {path}", err=True)
+        print_next(f"afor failures {path}")
         raise typer.Exit(code=1)
-    following = f"afor merge results/{chosen.name}.db {path}" if part else _look(chosen.name, path)
-    if chosen.search and not part:
-        if not json_:
-            _print_rates(path, chosen.name, err=False)
-        following = f"afor run paper --lr-from {path}"
-    typer.echo(f"\nNext: {following}", err=True)
+    next_command = _results_command(study.name, path)
+    if part:
+        next_command = f"afor merge results/{study.name}.db {path}"
+    elif study.search:
+        if not as_json:
+            _print_rates(path, study.name, err=False)
+        next_command = f"afor run paper --lr-from {path}"
+    print_next(next_command)
 
 
-def _look(study: str, path: Path) -> str:
-    """Return the command that shows what a study was made for; changed presets keep the start."""
-    looks = {
+def _results_command(study: str, path: Path) -> str:
+    """Return the command that shows the results a preset is for; others have `afor stats`."""
+    commands = {
         "ablation": f"afor table ablation {path}",
         "sensitivity": f"afor figure sensitivity {path}",
         "convergence": f"afor figure convergence {path}",
         "controls": f"afor table noise {path}",
     }
-    return looks.get(study.partition("-")[0], f"afor stats {path}")
+    # The name of a changed preset starts with the preset's: ablation-synthetic.
+    return commands.get(study.partition("-")[0], f"afor stats {path}")
 
 
 def train_study(
-    chosen: "Study",
+    study: Study,
     toml: str,
     path: Path,
-    engine: "Engine",
+    engine: Engine,
     workers: int,
     *,
     part: tuple[int, int] | None = None,
-    find_rate: "FindRate | None" = None,
+    find_rate: FindRate | None = None,
     cache_dir: Path | None = None,
-) -> "Summary":
-    """Run a study with its progress on stderr."""
-    from afor.bench.execution.progress import Progress
-    from afor.bench.execution.runner import run_study
+) -> Summary:
+    """Run a study and show its progress on standard error.
 
-    with Progress(chosen.name, workers) as progress:
+    Args:
+        study: The study.
+        toml: The study's text, which the store keeps.
+        path: The store.
+        engine: What runs the trainings.
+        workers: How many trainings run at the same time.
+        part: Train only this part: its number and the number of parts.
+        find_rate: Where learning rates come from; None for the study's own.
+        cache_dir: Folder of the prepared trials.
+
+    Returns:
+        The number of runs that are planned, done, diverged, failed and newly trained.
+    """
+    with Progress(study.name, workers) as progress:
         return run_study(
-            chosen,
+            study,
             toml,
             path,
             engine,
@@ -162,20 +190,29 @@ def train_study(
 
 def make_engine(
     engine: str, scheduler: str, workers: int, threads: int, time_limit: float | None = None
-) -> "Engine":
-    """Return what runs the jobs; ConfigError for an engine that is not there."""
-    from afor.bench.execution.engines.local import LocalEngine
-    from afor.bench.execution.time_limits import TimeLimits
+) -> Engine:
+    """Return the engine that the options name.
 
+    Args:
+        engine: local or dask.
+        scheduler: Address of the dask scheduler.
+        workers: Number of local worker processes.
+        threads: torch threads of each worker.
+        time_limit: Minutes a run may take on the local engine.
+
+    Returns:
+        The engine.
+
+    Raises:
+        ConfigError: There is no such engine, or an option does not apply to it.
+    """
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
     if engine == "dask":
-        from afor.bench.execution.engines.dask import DaskEngine
-
         if time_limit is not None:
             raise ConfigError(
-                "--time-limit is for --engine local. On a dask cluster the scheduler gives up a "
-                "worker that it has not heard of for distributed.scheduler.worker-ttl."
+                "--time-limit works with --engine local only. On a dask cluster the scheduler "
+                "gives up a worker it has not heard from for distributed.scheduler.worker-ttl."
             )
         return DaskEngine(scheduler)
     if engine != "local" or scheduler:
@@ -187,8 +224,8 @@ def make_engine(
     return LocalEngine(workers, threads, limits)
 
 
-def describe_summary(name: str, path: Path, summary: "Summary") -> str:
-    """Say in one line how a study stands."""
+def describe_summary(name: str, path: Path, summary: Summary) -> str:
+    """Return one line with the number of runs in each state."""
     words = [f"{summary.done} done"]
     words += [f"{summary.diverged} diverged"] if summary.diverged else []
     words += [f"{summary.failed} failed"] if summary.failed else []
@@ -198,43 +235,45 @@ def describe_summary(name: str, path: Path, summary: "Summary") -> str:
 
 
 class stopped_by_signals:  # noqa: N801  reads as a statement where it is used
-    """Turn Ctrl-C, and the signal batch systems send, into exit code 130 and how to go on."""
+    """Exit with code 130 on Ctrl-C or SIGTERM, and print how to continue.
 
-    def __init__(self, kept: str, following: str) -> None:
-        self._kept, self._following = kept, following
+    Args:
+        kept: A sentence that says what is not lost.
+        next_command: How to continue.
+    """
+
+    def __init__(self, kept: str, next_command: str) -> None:
+        self._kept, self._next_command = kept, next_command
 
     def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # Batch systems end a job with SIGTERM.
+        self._previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
-        signal.signal(signal.SIGTERM, self._before)
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            typer.echo(f"\nStopped. {self._kept}\nNext: {self._following}", err=True)
+    def __exit__(self, error_type: type[BaseException] | None, error: Any, trace: Any) -> None:
+        signal.signal(signal.SIGTERM, self._previous_handler)
+        if error_type is not None and issubclass(error_type, KeyboardInterrupt):
+            typer.echo(f"\nStopped. {self._kept}\nNext: {self._next_command}", err=True)
             raise SystemExit(130) from None
 
 
 def stopped_in_run(command: str, path: Path) -> stopped_by_signals:
-    """Say, when a study is stopped, where its runs are and how to go on."""
+    """Say, when a study is stopped, where its runs are and how to continue."""
     return stopped_by_signals(
         f"All finished runs are kept in {path}.",
-        f"the same command goes on where this one stopped ({command})",
+        f"the same command continues where this one stopped ({command})",
     )
 
 
-def _own_rates(
-    chosen: "Study", toml: str, path: Path, engine: "Engine", workers: int, cache_dir: Path | None
-) -> "FindRate":
-    from afor.bench.store.learning_rates import rate_finder, search_study
-
-    search = search_study(chosen)
+def _search_rates(
+    study: Study, toml: str, path: Path, engine: Engine, workers: int, cache_dir: Path | None
+) -> FindRate:
+    """Run the search for every optimizer's learning rate and return the rates it finds."""
+    search = search_study(study)
     train_study(search, toml, path, engine, workers, cache_dir=cache_dir)
     return rate_finder(_print_rates(path, search.name, err=True))
 
 
 def _print_rates(path: Path, study: str, *, err: bool) -> dict[tuple[str, str, str], float]:
-    from afor.bench.store.database import open_store
-    from afor.bench.store.learning_rates import chosen_rates
-
     with open_store(path) as store:
         rates = chosen_rates(store, study)
     for (dataset, backbone, optimizer), rate in rates.items():

@@ -1,65 +1,53 @@
-"""The commands ``afor study | plan | status``: what a study is, and how far it is."""
+"""The commands ``afor study | plan | status``: the content of a study, and its progress."""
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import json
+import shlex
+from typing import Annotated
 
 import typer
 
 from afor.bench.cli.options import (
     Backbone,
+    CacheDir,
     DataOption,
     Dataset,
     Draws,
     Epochs,
+    Jobs,
+    Json,
+    LrFrom,
+    OldStore,
     Optimizer,
+    Results,
+    Roots,
     Setting,
-    changed_text,
-    changes_of,
+    StorePath,
+    StudyName,
+    Trust,
 )
+from afor.bench.cli.studies import (
+    changed_text,
+    cores,
+    overrides,
+    rates_for,
+    run_command,
+    with_roots,
+)
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from afor.bench.study.plan import FindRate
-    from afor.bench.study.schema import Study
-
-StudyName = Annotated[
-    str, typer.Argument(help="A preset (`afor study` lists them) or a TOML file.")
-]
-StorePath = Annotated[Path | None, typer.Option("--store", help="[default: results/NAME.db]")]
-CachePath = Annotated[Path | None, typer.Option("--cache-dir", help="[default: $AFOR_CACHE]")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-MAX_JOBS = 1024
-Jobs = Annotated[
-    int,
-    typer.Option(
-        "-j", "--jobs", min=0, max=MAX_JOBS, help="Runs at the same time. [default: cores]"
-    ),
-]
-Roots = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--root", help="NAME=FOLDER: where a data set lies. [default: NAME in $AFOR_DATA]"
-    ),
-]
-Trust = Annotated[
-    bool,
-    typer.Option(
-        "--trust", help="Import the code that a store names, which is only listed otherwise."
-    ),
-]
-LrFrom = Annotated[str, typer.Option(help="A finished search: its study's name or its store.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("study")(study)
-    app.command("plan")(plan)
-    app.command("status")(status)
+from afor.bench.execution.estimate import clock
+from afor.bench.execution.runner import open_sources
+from afor.bench.execution.status import print_status, remaining_s, status_of
+from afor.bench.store.database import open_store
+from afor.bench.store.locations import find_store, store_path
+from afor.bench.study.plan import StudyPlan, make_plan
+from afor.bench.study.schema import Study, load_study, parse_study, preset_names
 
 
 def study(
-    name: Annotated[str | None, typer.Argument(help="A preset; none: list them all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A preset or a TOML file.", show_default="list the presets")
+    ] = None,
     dataset: Dataset = None,
     data_option: DataOption = None,
     backbone: Backbone = None,
@@ -68,12 +56,14 @@ def study(
     draws: Draws = None,
     setting: Setting = None,
 ) -> None:
-    """Print a study as TOML to edit, each value with its place in the paper."""
-    import shlex
+    """List the presets, or print a study as TOML to edit.
 
-    from afor.bench.study.schema import load_study, preset_names
+    Each value of a preset is printed with its place in the paper.
 
-    changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    Example:
+        afor study demo > my-study.toml
+    """
+    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     if name is not None:
         text, _ = changed_text(name, changes, trust=True)  # only printed
         typer.echo(text, nl=False)
@@ -84,16 +74,16 @@ def study(
         raise ConfigError("Name the study to change, such as `afor study ablation --epochs 12`.")
     for preset in preset_names():
         typer.echo(f"{preset:<12}{load_study(preset).description}")
-    typer.echo("\nNext: afor study demo", err=True)
+    print_next("afor study demo")
 
 
 def plan(
     name: StudyName,
     store: StorePath = None,
-    cache_dir: CachePath = None,
+    cache_dir: CacheDir = None,
     lr_from: LrFrom = "",
     root: Roots = None,
-    json_: Json = False,
+    as_json: Json = False,
     jobs: Jobs = 0,
     dataset: Dataset = None,
     data_option: DataOption = None,
@@ -104,142 +94,108 @@ def plan(
     setting: Setting = None,
     trust: Trust = False,
 ) -> None:
-    """Show what a study consists of, what is done, and how long the rest will take."""
-    import json
-    import shlex
+    """Show the runs of a study, which are done, and the time left.
 
-    from afor.bench.execution.estimate import clock
-    from afor.bench.execution.runner import open_sources
-    from afor.bench.execution.status import remaining_s
-    from afor.bench.store.database import open_store
-    from afor.bench.store.locations import store_path
-    from afor.bench.study.plan import make_plan
-    from afor.bench.study.schema import parse_study
-
-    changes = changes_of(dataset, data_option, backbone, optimizer, epochs, draws, setting)
-    chosen = with_roots(parse_study(*changed_text(name, changes, store, trust=trust)), root)
-    path = store_path(chosen.name, store)
-    made = make_plan(chosen, open_sources(chosen, cache_dir), rates_for(chosen, lr_from))
+    Example:
+        afor plan demo --jobs 4
+    """
+    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    planned = with_roots(parse_study(*changed_text(name, changes, store, trust=trust)), root)
+    path = store_path(planned.name, store)
+    made_plan = make_plan(planned, open_sources(planned, cache_dir), rates_for(planned, lr_from))
     statuses: dict[str, str] = {}
-    seconds = None
+    seconds_left = None
     if path.exists():
         with open_store(path) as opened:
             statuses = opened.statuses()
-            seconds = remaining_s(opened, made.cells)
-    words = [statuses.get(cell.key, "open") for cell in made.cells]
+            seconds_left = remaining_s(opened, made_plan.runs)
+    words = [statuses.get(cell.key, "open") for cell in made_plan.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
-    workers = jobs or cores()
-    if json_:
-        cells = [
+    if as_json:
+        rows = [
             {
-                "dataset": c.dataset,
-                "backbone": c.backbone,
-                "optimizer": c.optimizer,
-                "fold": c.fold,
-                "draw": c.draw,
-                "lr": c.rate,
-                "key": c.key,
+                "dataset": cell.dataset,
+                "backbone": cell.backbone,
+                "optimizer": cell.optimizer,
+                "fold": cell.fold,
+                "draw": cell.draw,
+                "lr": cell.rate,
+                "key": cell.key,
                 "status": word,
             }
-            for c, word in zip(made.cells, words, strict=True)
+            for cell, word in zip(made_plan.runs, words, strict=True)
         ]
-        typer.echo(json.dumps({"study": chosen.name, **counts, "seconds": seconds, "runs": cells}))
+        summary = {"study": planned.name, **counts, "seconds": seconds_left, "runs": rows}
+        typer.echo(json.dumps(summary))
         return
-    typer.echo(f"{chosen.name}: {len(made.cells)} runs. {chosen.description}")
-    for title, manifest in made.manifests.items():
+    _print_plan(planned, made_plan)
+    typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
+    if counts["open"]:
+        workers = jobs or cores()
+        left = "not known before the first run"
+        if seconds_left is not None:
+            left = clock(seconds_left / workers)
+        typer.echo(f"time left with {workers} at once: {left}")
+    trusted = ["--trust"] if trust else []
+    print_next(shlex.join(["afor", "run", name, *changes.words(), *trusted]))
+
+
+def _print_plan(study: Study, made_plan: StudyPlan) -> None:
+    """Print the data sets with their folds, then a line per data set, backbone and optimizer."""
+    typer.echo(f"{study.name}: {len(made_plan.runs)} runs. {study.description}")
+    for title, manifest in made_plan.manifests.items():
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
         typer.echo(
             f"  {title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
-            f"{sizes} to train / validate / test; {len(made.sources[title])} windows"
+            f"{sizes} to train / validate / test; {len(made_plan.sources[title])} windows"
         )
-    for row in made.expected():
+    for row in made_plan.expected():
         rate = next(
-            c.rate
-            for c in made.cells
-            if (c.dataset, c.backbone, c.optimizer) == (row.dataset, row.backbone, row.optimizer)
+            cell.rate
+            for cell in made_plan.runs
+            if (cell.dataset, cell.backbone, cell.optimizer)
+            == (row.dataset, row.backbone, row.optimizer)
         )
         typer.echo(
             f"  {row.dataset} × {row.backbone} × {row.optimizer}: "
-            f"{_count(row.folds, made.manifests[row.dataset].blocks, 'fold')} × "
-            f"{_count(row.draws, chosen.protocol.draws, 'draw')}, lr {rate:g}"
+            f"{_count(row.folds, made_plan.manifests[row.dataset].blocks, 'fold')} × "
+            f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}"
         )
-    typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
-    if counts["open"]:
-        left = "not known before the first run" if seconds is None else clock(seconds / workers)
-        typer.echo(f"time left with {workers} at once: {left}")
-    trusted = ["--trust"] if trust else []
-    typer.echo(f"\nNext: {shlex.join(['afor', 'run', name, *changes.words(), *trusted])}", err=True)
 
 
 def status(
-    name: StudyName,
-    store: StorePath = None,
-    json_: Json = False,
+    results: Results,
+    store: OldStore = None,
+    as_json: Json = False,
 ) -> None:
-    """Show how far a study is, while it runs too."""
-    import json
+    """Show the progress of a study, also while it runs.
 
-    from afor.bench.execution.status import print_status, status_of
-    from afor.bench.store.database import open_store
-    from afor.bench.store.locations import find_store
-
-    path = find_store(name, store)
+    Example:
+        afor status demo
+    """
+    path = find_store(results, store)
     with open_store(path) as opened:
-        found = status_of(opened)
-    if json_:
-        typer.echo(json.dumps(found, indent=1))
+        progress = status_of(opened)
+    if as_json:
+        typer.echo(json.dumps(progress, indent=1))
         return
-    print_status(found)
-    broken = any(study["failed"] for study in found["studies"])
-    waiting = any(study["open"] for study in found["studies"])
-    following = f"failures {name}" if broken else f"run {name}" if waiting else f"stats {path}"
-    typer.echo(f"\nNext: afor {following}", err=True)
+    print_status(progress)
+    studies = progress["studies"]
+    unfinished = [row["study"] for row in studies if row["open"]]
+    if any(row["failed"] for row in studies):
+        print_next(f"afor failures {results}")
+    elif unfinished:
+        print_next(run_command(results, path, unfinished[0]))
+    else:
+        print_next(f"afor stats {path}")
 
 
-def _count(chosen: int, all_: int, word: str) -> str:
+def _count(selected: int, total: int, noun: str) -> str:
     """Say how many there are, and of how many when the study takes only some.
 
     >>> _count(4, 4, "fold"), _count(1, 4, "fold"), _count(1, 1, "draw")
     ('4 folds', '1 of 4 folds', '1 draw')
     """
-    noun = word if all_ == 1 else f"{word}s"
-    return f"{all_} {noun}" if chosen == all_ else f"{chosen} of {all_} {noun}"
-
-
-def with_roots(chosen: "Study", roots: list[str] | None) -> "Study":
-    """Say where data sets lie on this machine; a place decides no number."""
-    places = dict.fromkeys((entry.name for entry in chosen.datasets), "")
-    for pair in roots or ():
-        name, equals, folder = pair.partition("=")
-        if not equals or name not in places:
-            raise ConfigError(
-                f"--root {pair}: expected NAME=FOLDER with a data set of the study: "
-                f"{', '.join(places)}."
-            )
-        places[name] = folder
-    entries = [
-        entry.model_copy(update={"root": places[entry.name] or entry.root})
-        for entry in chosen.datasets
-    ]
-    return chosen.model_copy(update={"datasets": entries})
-
-
-def rates_for(chosen: "Study", lr_from: str) -> "FindRate | None":
-    """Return the rates of the search that a study or its command names, None for its own."""
-    from afor.bench.store.database import open_store
-    from afor.bench.store.learning_rates import chosen_rates, rate_finder
-    from afor.bench.store.locations import find_store
-
-    wanted = lr_from or chosen.lr_from
-    if not wanted:
-        return None
-    with open_store(find_store(wanted)) as store:
-        return rate_finder(chosen_rates(store))
-
-
-def cores() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    nouns = noun if total == 1 else f"{noun}s"
+    return f"{total} {nouns}" if selected == total else f"{selected} of {total} {nouns}"

@@ -1,17 +1,41 @@
-"""``afor stats | table | figure``: what the results say, to read, to print and to publish."""
+"""The commands ``afor stats | table | figure``: results to read, to print and to publish."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from afor.bench.analyses.cost import table as cost_table
+from afor.bench.analyses.landscape.compute import read_landscape
+from afor.bench.analyses.landscape.figure import landscape_figure
+from afor.bench.analyses.landscape.table import landscape_table
+from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat
 from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from afor.bench.report.tables.formats import Table
-    from afor.bench.stats.groups import Cells
+from afor.bench.common.output_files import check_output, write_output
+from afor.bench.report.figures import curves as curve_figures
+from afor.bench.report.figures import results as figures
+from afor.bench.report.figures.noise import noise_figure
+from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
+from afor.bench.report.figures.style import save_figure
+from afor.bench.report.tables import main as main_tables
+from afor.bench.report.tables import paper as paper_tables
+from afor.bench.report.tables import side as side_tables
+from afor.bench.report.tables import variants as variant_tables
+from afor.bench.report.tables.convergence import convergence_table
+from afor.bench.report.tables.formats import Table, to_json
+from afor.bench.report.tables.parts import incomplete_sentence
+from afor.bench.stats.comparisons import blocks_of, mean_ranks
+from afor.bench.stats.curves import loss_curves, run_traces
+from afor.bench.stats.groups import Conditions, collect_conditions
+from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_scale
+from afor.bench.stats.noise_floor import noise_floor
+from afor.bench.stats.sensitivity import Sensitivity, sensitivity_of
+from afor.bench.store.files import load_records, load_results
+from afor.bench.store.locations import find_store
 
 FROM_RESULTS = (
     "main",
@@ -23,7 +47,7 @@ FROM_RESULTS = (
     "datasets",
     "beside-paper",
 )
-FROM_STORES = ("convergence",)  # needs whole records: files of results hold no curves
+FROM_STORES = ("convergence",)  # files of results hold no curves
 FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method")
 MEASURED = ("learning-rates", "cost", "landscape")
 TABLES = (*FROM_RESULTS, *FROM_STORES, *FROM_PAPER, *MEASURED)
@@ -31,86 +55,99 @@ RESULT_FIGURES = ("gain", "folds", "ranks", "ablation", "sensitivity", "noise")
 CURVE_FIGURES = ("convergence", "forgetting")
 FILE_FIGURES = ("landscape",)  # from --data alone
 FIGURES = (*RESULT_FIGURES, *CURVE_FIGURES, *FILE_FIGURES)
+DATA_FORMAT = "docs/howto/tables-and-figures.md describes the format"
 
-Paths = Annotated[list[Path] | None, typer.Argument(help="Stores, or .csv/.json files of results.")]
-Metric = Annotated[
+Metrics = Annotated[
     list[str] | None,
-    typer.Option("--metric", "-m", help="accuracy, weighted_f1, macro_f1, ... [default: both]"),
+    typer.Option(
+        "--metric",
+        "-m",
+        help="Metric to show, such as accuracy, weighted_f1, macro_f1, balanced_accuracy or kappa; "
+        "repeatable.",
+        show_default="accuracy and weighted_f1",
+    ),
 ]
-Baseline = Annotated[str, typer.Option(help="The optimizer all others are compared with.")]
-Optimizer = Annotated[
+Baseline = Annotated[str, typer.Option(help="The optimizer that all others are compared with.")]
+OnlyOptimizers = Annotated[
     list[str] | None,
-    typer.Option("--optimizer", help="Only these; Holm corrects over them."),
+    typer.Option(
+        "--optimizer",
+        help="Use only this optimizer; Holm's correction then covers these alone; repeatable.",
+    ),
 ]
-Study = Annotated[list[str] | None, typer.Option(help="Only runs of these studies.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("stats")(stats)
-    app.command("table")(table)
-    app.command("figure")(figure)
 
 
 def stats(
-    paths: Paths = None,
-    metric: Metric = None,
+    results: ResultsList = None,
+    metric: Metrics = None,
     baseline: Baseline = "adam",
-    optimizer: Optimizer = None,
-    study: Study = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    optimizer: OnlyOptimizers = None,
+    study: OnlyStudies = None,
+    as_json: Json = False,
 ) -> None:
-    """Compare all optimizers with the baseline: gains, p-values, effect sizes, ranks, noise."""
-    import json
+    """Compare all optimizers with a baseline: gains, tests, ranks.
 
-    from afor.bench.report.tables.formats import to_json
-    from afor.bench.report.tables.main import comparison_table
-    from afor.bench.report.tables.side import noise_table, ranks_table
+    Prints gains with p-values and effect sizes, mean ranks, and the noise floor where the study has
+    controls.
 
-    cells = _cells(paths, study)
-    metrics = _metrics(metric)
-    found = [
-        comparison_table(cells, metrics, baseline=baseline, optimizers=optimizer),
-        ranks_table(cells, metrics, optimizers=optimizer),
+    Example:
+        afor stats demo --baseline adam
+    """
+    paths = _find_all(results)
+    conditions = _load_conditions(paths, study)
+    metrics = metric or list(PAPER_METRICS)
+    tables = [
+        main_tables.comparison_table(conditions, metrics, baseline=baseline, optimizers=optimizer),
+        side_tables.ranks_table(conditions, metrics, optimizers=optimizer),
     ]
-    if _has_controls(cells, metrics):
-        found.append(noise_table(cells, metrics))
+    if _has_controls(conditions, metrics):
+        tables.append(side_tables.noise_table(conditions, metrics))
     if as_json:
-        typer.echo(json.dumps([json.loads(to_json(t)) for t in found], indent=1))
+        typer.echo(json.dumps([json.loads(to_json(table)) for table in tables], indent=1))
         return
-    for one in found:
+    for one in tables:
         typer.echo(render(one, "terminal", standalone=False))
-    _next(f"afor table main {_names(paths)}")
+    print_next(f"afor table main {_join(paths)}")
 
 
 def table(
-    name: Annotated[str, typer.Argument(help=", ".join(TABLES))],
-    paths: Paths = None,
-    form: Annotated[
-        str | None,
-        typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}. [default: by --output]"),
+    name: Annotated[str, typer.Argument(help=f"The table: {', '.join(TABLES)}.")],
+    results: ResultsList = None,
+    form: TableFormat = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A .md, .tex, .csv, .json or .txt file.",
+            show_default="standard output",
+        ),
     ] = None,
-    output: Output = None,
-    metric: Metric = None,
+    metric: Metrics = None,
     baseline: Baseline = "adam",
-    optimizer: Optimizer = None,
-    study: Study = None,
+    optimizer: OnlyOptimizers = None,
+    study: OnlyStudies = None,
     ours: Annotated[
-        Path | None, typer.Option(help="JSON of measured values, beside the paper's.")
+        Path | None,
+        typer.Option(help="JSON file of measured values, shown beside the paper's."),
     ] = None,
-    standalone: Annotated[bool, typer.Option(help="LaTeX: a whole document.")] = False,
+    standalone: Annotated[
+        bool,
+        typer.Option("--standalone", help="Write LaTeX as a whole document instead of a table."),
+    ] = False,
 ) -> None:
-    """Print one table for reading (terminal), a README, a paper (LaTeX) or a program."""
-    from afor.bench.common.output_files import check_output, write_output
+    """Print one table for the terminal, a README, LaTeX or a program.
 
+    Example:
+        afor table main demo --output main.tex
+    """
     if output is not None:
         check_output(output)
-    wanted = choose(form or by_suffix(output), FORMATS, "--format")
-    built = _build(
-        choose(name, TABLES, "the table"), paths, metric, baseline, optimizer, study, ours
-    )
-    text = render(built, wanted, standalone=standalone, to_file=output is not None)
+    form = choose(form or by_suffix(output), FORMATS, "--format")
+    name = choose(name, TABLES, "the table")
+    paths = _find_all(results)
+    built = _build_table(name, paths, metric, baseline, optimizer, study, ours)
+    text = render(built, form, standalone=standalone, to_file=output is not None)
     if output is None:
         typer.echo(text.rstrip("\n"))
     else:
@@ -118,181 +155,158 @@ def table(
         typer.echo(str(output))
     if name in (*FROM_RESULTS, *FROM_STORES):
         drawn = name if name in (*RESULT_FIGURES, *CURVE_FIGURES) else "gain"
-        _next(f"afor figure {drawn} {_names(paths)} --output {drawn}.pdf")
+        print_next(f"afor figure {drawn} {_join(paths)} --output {drawn}.pdf")
 
 
 def figure(
-    name: Annotated[str, typer.Argument(help=", ".join(FIGURES))],
-    paths: Paths = None,
+    name: Annotated[str, typer.Argument(help=f"The figure: {', '.join(FIGURES)}.")],
+    results: ResultsList = None,
     output: Annotated[
-        list[Path] | None, typer.Option("--output", "-o", help=".pdf, .svg or .png; repeatable.")
+        list[Path] | None,
+        typer.Option(
+            "--output", "-o", help="A .pdf, .svg or .png file; repeatable.", show_default="NAME.pdf"
+        ),
     ] = None,
-    metric: Annotated[str, typer.Option("--metric", "-m", help="What is shown.")] = "accuracy",
+    metric: Annotated[str, typer.Option("--metric", "-m", help="Metric to show.")] = "accuracy",
     baseline: Baseline = "adam",
-    optimizer: Optimizer = None,
-    dataset: Annotated[str | None, typer.Option(help="Only this data set.")] = None,
-    backbone: Annotated[str | None, typer.Option(help="Only this backbone.")] = None,
-    study: Study = None,
+    optimizer: OnlyOptimizers = None,
+    dataset: Annotated[str | None, typer.Option(help="Use only this data set.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Use only this backbone.")] = None,
+    study: OnlyStudies = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="JSON of convergence, sensitivity, forgetting or landscape."),
+        typer.Option(
+            help="JSON file to draw instead of results: convergence, sensitivity, forgetting or "
+            "landscape."
+        ),
     ] = None,
 ) -> None:
-    """Draw one figure, one column (88 mm) wide, as PDF, SVG or PNG."""
-    from afor.bench.common.output_files import check_output
-    from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
-    from afor.bench.report.figures.style import save_figure
+    """Draw one figure, one column (88 mm) wide.
 
+    Example:
+        afor figure gain demo --output gain.pdf
+    """
     name = choose(name, FIGURES, "the figure")
     targets = output or [Path(f"{name}.pdf")]
-    for target in targets:  # before the work, not after it
+    for target in targets:  # before the work
         if target.suffix.lower() not in FIGURE_FORMATS:
             accepted = ", ".join(FIGURE_FORMATS)
             raise ConfigError(f"--output {target}: a figure is written as {accepted}.")
         check_output(target)
+    paths = _find_all(results)
     if name in FILE_FIGURES:
         drawn = _draw_landscape(data)
-    elif data is not None or name in CURVE_FIGURES:
-        drawn = _draw_curves(name, data, paths, study, dataset, backbone, optimizer)
+    elif data is not None:
+        drawn = _draw_file(name, data)
+    elif name in CURVE_FIGURES:
+        drawn = _draw_curves(name, paths, study, dataset, backbone, optimizer)
     else:
-        cells = _cells(paths, study)
-        drawn = _draw_results(name, cells, metric, baseline, optimizer, dataset, backbone)
+        conditions = _load_conditions(paths, study)
+        drawn = _draw_results(name, conditions, metric, baseline, optimizer, dataset, backbone)
     for target in targets:
         save_figure(drawn, target)
         typer.echo(str(target))
-    _next(f"afor report {_names(paths)}")
+    print_next(f"afor report {_join(paths)}")
 
 
-def _build(
+def _build_table(
     name: str,
-    paths: list[Path] | None,
+    paths: list[Path],
     metric: list[str] | None,
     baseline: str,
     optimizer: list[str] | None,
     study: list[str] | None,
     ours: Path | None,
-) -> "Table":
-    from afor.bench.analyses.cost import table as cost_table
-    from afor.bench.analyses.landscape.table import landscape_table
-    from afor.bench.report.tables import (
-        main as tables,
-    )
-    from afor.bench.report.tables import (
-        paper as paper_tables,
-    )
-    from afor.bench.report.tables import (
-        side as side_tables,
-    )
-    from afor.bench.report.tables import (
-        variants as variant_tables,
-    )
-
+) -> Table:
     measured = _read_json(ours) if ours else None
-    needs_no_results: dict[str, Callable[[], Table]] = {
+    without_results: dict[str, Callable[[], Table]] = {
         "paper": lambda: paper_tables.published_table("results"),
         "paper-ablation": lambda: paper_tables.published_table("ablation"),
         "paper-datasets": paper_tables.paper_datasets_table,
         "same-method": paper_tables.same_method_table,
         "learning-rates": lambda: paper_tables.learning_rates_table(measured),
-        "cost": lambda: cost_table.cost_table(measured) if measured else paper_tables.cost_table(),
+        "cost": lambda: (
+            cost_table.cost_table(measured) if measured else paper_tables.paper_cost_table()
+        ),
         "landscape": lambda: landscape_table(measured),
     }
-    if name in needs_no_results:
-        return needs_no_results[name]()
+    if name in without_results:
+        return without_results[name]()
     if name in FROM_STORES:
-        from afor.bench.report.tables.convergence import convergence_table
-        from afor.bench.stats.curves import loss_curves
-        from afor.bench.store.files import load_records
-
         if not paths:
-            raise ConfigError(f"The table {name!r} needs a store: name one, or several.")
+            raise ConfigError(
+                f"The table {name!r} needs a store: name a study, its TOML file or a store file."
+            )
         return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
-    cells, metrics = _cells(paths, study), _metrics(metric)
-    chosen: dict[str, Any] = {"optimizers": optimizer}
+    conditions, metrics = _load_conditions(paths, study), metric or list(PAPER_METRICS)
+    only: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
-        "main": lambda: tables.main_table(cells, metrics, baseline=baseline, **chosen),
-        "comparisons": lambda: tables.comparison_table(cells, metrics, baseline=baseline, **chosen),
-        "ablation": lambda: variant_tables.ablation_table(cells, metrics),
-        "sensitivity": lambda: variant_tables.sensitivity_table(cells, metrics),
-        "ranks": lambda: side_tables.ranks_table(cells, metrics, **chosen),
-        "noise": lambda: side_tables.noise_table(cells, metrics),
-        "datasets": lambda: side_tables.datasets_table(cells),
-        "beside-paper": lambda: paper_tables.beside_paper_table(cells, metrics),
+        "main": lambda: main_tables.main_table(conditions, metrics, baseline=baseline, **only),
+        "comparisons": lambda: main_tables.comparison_table(
+            conditions, metrics, baseline=baseline, **only
+        ),
+        "ablation": lambda: variant_tables.ablation_table(conditions, metrics),
+        "sensitivity": lambda: variant_tables.sensitivity_table(conditions, metrics),
+        "ranks": lambda: side_tables.ranks_table(conditions, metrics, **only),
+        "noise": lambda: side_tables.noise_table(conditions, metrics),
+        "datasets": lambda: side_tables.datasets_table(conditions),
+        "beside-paper": lambda: paper_tables.beside_paper_table(conditions, metrics),
     }
     return from_results[name]()
 
 
 def _draw_results(
     name: str,
-    cells: "Cells",
+    conditions: Conditions,
     metric: str,
     baseline: str,
     optimizer: list[str] | None,
     dataset: str | None,
     backbone: str | None,
 ) -> Any:
-    from afor.bench.report.figures import results as figures
-    from afor.bench.stats.comparisons import mean_ranks
-
     if name == "gain":
-        return figures.gain_figure(cells, metric, baseline=baseline, optimizers=optimizer)
+        return figures.gain_figure(conditions, metric, baseline=baseline, optimizers=optimizer)
     if name == "ranks":
-        return figures.rank_figure(mean_ranks(cells, [metric], optimizer))
-    chosen = {
-        key: cell
-        for key, cell in cells.items()
+        return figures.rank_figure(mean_ranks(conditions, [metric], optimizer))
+    selected = {
+        key: condition
+        for key, condition in conditions.items()
         if dataset in (None, key[0]) and backbone in (None, key[1])
     }
-    if not chosen:
-        there = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in cells))
-        raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {there}.")
+    if not selected:
+        available = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in conditions))
+        raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {available}.")
     if name == "sensitivity":
-        from afor.bench.report.figures.curves import sensitivity_figure
-        from afor.bench.stats.labels import metric_label, metric_scale
-        from afor.bench.stats.sensitivity import sensitivity_of
-
         unit = " (%)" if metric_scale(metric) != 1 else ""
-        return sensitivity_figure(sensitivity_of(chosen, metric), metric_label(metric) + unit)
+        curves = sensitivity_of(selected, metric)
+        return curve_figures.sensitivity_figure(curves, metric_label(metric) + unit)
     if name == "ablation":
-        from afor.bench.report.tables.variants import ablation_table, variants_of
-
-        ablation_table(chosen, [metric])  # says what is missing where there are no variants
+        variant_tables.ablation_table(selected, [metric])  # refuses results without variants
         return figures.gain_figure(
-            chosen, metric, baseline="afor", optimizers=optimizer or variants_of(chosen)
+            selected,
+            metric,
+            baseline="afor",
+            optimizers=optimizer or variant_tables.variants_of(selected),
         )
     if name == "noise":
-        from afor.bench.report.figures.noise import noise_figure
-
-        return noise_figure(chosen, metric, baseline=baseline, optimizers=optimizer)
-    place = next(
-        ((d, b) for d, b, _ in cells if dataset in (None, d) and backbone in (None, b)),
-        (dataset or "", backbone or ""),
+        return noise_figure(selected, metric, baseline=baseline, optimizers=optimizer)
+    first_dataset, first_backbone, _ = next(iter(selected))
+    shown = (optimizer or ["afor"])[0]
+    return figures.folds_figure(
+        conditions, first_dataset, first_backbone, shown, metric, baseline=baseline
     )
-    one = (optimizer or ["afor"])[0]
-    return figures.folds_figure(cells, *place, one, metric, baseline=baseline)
 
 
 def _draw_curves(
     name: str,
-    data: Path | None,
-    paths: list[Path] | None,
+    paths: list[Path],
     study: list[str] | None,
     dataset: str | None,
     backbone: str | None,
     optimizer: list[str] | None,
 ) -> Any:
-    from afor.bench.report.figures import curves as curve_figures
-
-    if data is not None:
-        return _draw_file(name, data)
     if not paths:
-        raise ConfigError(
-            f"The figure {name!r} needs a store, or --data FILE.json in the form that is "
-            "described in docs/howto/tables-and-figures.md."
-        )
-    from afor.bench.stats.curves import loss_curves, run_traces
-    from afor.bench.store.files import load_records
-
+        raise ConfigError(f"The figure {name!r} needs a store, or --data FILE.json; {DATA_FORMAT}.")
     records = [
         (run, record)
         for run, record in load_records(paths, study or ())
@@ -304,9 +318,6 @@ def _draw_curves(
 
 
 def _draw_landscape(data: Path | None) -> Any:
-    from afor.bench.analyses.landscape.compute import read_landscape
-    from afor.bench.analyses.landscape.figure import landscape_figure
-
     if data is None:
         raise ConfigError(
             "The figure 'landscape' needs --data FILE.json; `afor landscape STUDY` writes one."
@@ -315,9 +326,6 @@ def _draw_landscape(data: Path | None) -> Any:
 
 
 def _draw_file(name: str, data: Path) -> Any:
-    from afor.bench.report.figures import curves as curve_figures
-    from afor.bench.stats.sensitivity import Sensitivity
-
     content = _read_json(data)
     try:
         if name == "convergence":
@@ -329,50 +337,40 @@ def _draw_file(name: str, data: Path) -> Any:
         )
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise ConfigError(
-            f"{data} does not hold what the figure {name!r} needs ({error!r}); the form is "
-            "described in docs/howto/tables-and-figures.md."
+            f"{data} does not hold what the figure {name!r} needs ({error!r}); {DATA_FORMAT}."
         ) from error
 
 
-def _cells(paths: list[Path] | None, study: list[str] | None) -> "Cells":
-    from afor.bench.report.tables.parts import incomplete_sentence
-    from afor.bench.stats.groups import collect_cells
-    from afor.bench.store.files import load_results
+def _find_all(results: list[str] | None) -> list[Path]:
+    return [find_store(name) for name in results or ()]
 
+
+def _load_conditions(paths: list[Path], study: list[str] | None) -> Conditions:
+    """Read the results, grouped; say on standard error how many runs are missing."""
     if not paths:
-        raise ConfigError("Name at least one store, or a .csv or .json file of results.")
-    results, expected = load_results(paths, study or ())
-    cells = collect_cells(results, expected)
-    if sentence := incomplete_sentence(cells):
-        typer.echo(f"{sentence} `afor run` goes on.", err=True)
-    return cells
+        raise ConfigError(
+            "Name the results: at least one study, TOML file or store file, or a .csv, .json or "
+            ".parquet file of results."
+        )
+    runs, expected = load_results(paths, study or ())
+    conditions = collect_conditions(runs, expected)
+    if sentence := incomplete_sentence(conditions):
+        typer.echo(f"{sentence} `afor run` continues.", err=True)
+    return conditions
 
 
-def _metrics(metric: list[str] | None) -> list[str]:
-    from afor.bench.stats.labels import PAPER_METRICS
-
-    return metric or list(PAPER_METRICS)
-
-
-def _has_controls(cells: "Cells", metrics: list[str]) -> bool:
-    from afor.bench.stats.comparisons import blocks_of
-    from afor.bench.stats.noise_floor import noise_floor
-
-    return any(noise_floor(cells, *block, m) for block in blocks_of(cells) for m in metrics)
+def _has_controls(conditions: Conditions, metrics: list[str]) -> bool:
+    return any(
+        noise_floor(conditions, *block, m) for block in blocks_of(conditions) for m in metrics
+    )
 
 
 def _read_json(path: Path) -> Any:
-    import json
-
     try:
         return json.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ConfigError(f"{path} cannot be read as JSON: {error}.") from None
 
 
-def _names(paths: list[Path] | None) -> str:
-    return " ".join(str(path) for path in paths or [Path("STORE")])
-
-
-def _next(command: str) -> None:
-    typer.echo(f"\nNext: {command}", err=True)
+def _join(paths: list[Path]) -> str:
+    return " ".join(map(str, paths)) or "RESULTS"

@@ -1,10 +1,13 @@
-"""Output to a terminal without control characters from stores, studies and file names."""
+"""Output to the terminal, without control characters from stores, studies and file names."""
 
 import re
 import sys
 from typing import Any, TextIO
 
-# Bold and colours, which tables use, may pass; what moves the cursor or sets the title may not.
+import typer
+
+# Bold and colours, which tables use, are allowed. Sequences that move the cursor or set the title
+# of the window are not.
 _FORBIDDEN = re.compile(
     r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
@@ -20,13 +23,13 @@ def harmless(text: str) -> str:
 
 
 class GuardedTerminal:
-    """A stream to a terminal that `harmless` text reaches; `raw` is for live pictures."""
+    """A stream that passes only `harmless` text to a terminal; `raw` is for live progress bars."""
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw
 
     def write(self, text: str) -> int:
-        """Write text."""
+        """Write text without its control characters."""
         return self.raw.write(harmless(text) if isinstance(text, str) else text)
 
     def __getattr__(self, name: str) -> Any:
@@ -34,8 +37,13 @@ class GuardedTerminal:
 
 
 def guard_terminals() -> None:
-    """Guard stdout and stderr where they are terminals; files and pipes get every byte."""
+    """Guard stdout and stderr if they are terminals; files and pipes get every byte."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and stream.isatty():
             setattr(sys, name, GuardedTerminal(stream))
+
+
+def print_next(command: str) -> None:
+    """Print the command that usually follows to standard error."""
+    typer.echo(f"\nNext: {command}", err=True)

@@ -1,4 +1,4 @@
-"""Provide what every package of the benchmark needs: errors, files, seeds, devices.
+"""Shared helpers of all packages of the benchmark: errors, files, seeds, devices, module lookup.
 
-Imports nothing of the benchmark. Start reading at `errors`.
+Imports no other package of the benchmark. Start reading at `errors`.
 """

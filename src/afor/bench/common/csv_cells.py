@@ -1,25 +1,25 @@
-"""Text in CSV files that no spreadsheet takes for a formula, and back."""
+"""Escape text in CSV files so that spreadsheets do not run it as a formula, and unescape it."""
 
 STARTERS = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
-MARK = "'"  # spreadsheets show the rest of the cell as text
+MARK = "'"  # spreadsheets show what follows as text
 
 
 def escape_cell(value: object) -> object:
-    """Return a cell that is shown as text where a spreadsheet would compute it.
+    """Return a value for a CSV cell; text that looks like a formula gets the prefix `MARK`.
 
     >>> escape_cell("=1+1"), escape_cell(-0.5), escape_cell("-0.5"), escape_cell("adam")
     ("'=1+1", -0.5, '-0.5', 'adam')
     """
     if not isinstance(value, str):
         return value
-    # Python's csv does not quote a lone \r, which others read as the end of the row.
+    # Python's csv does not quote a lone \r, which other programs read as the end of the row.
     text = value.replace("\r\n", "\n").replace("\r", "\n")
     is_formula = text.lstrip(MARK).startswith(STARTERS) and not _is_number(text)
     return MARK + text if is_formula else text
 
 
 def unescape_cell(text: str) -> str:
-    """Return the text that `escape_cell` was given.
+    """Return the original text of a cell that `escape_cell` wrote.
 
     >>> unescape_cell("'=1+1"), unescape_cell("it's")
     ('=1+1', "it's")

@@ -1,4 +1,4 @@
-"""The device a run is trained on, and what makes it repeat bit by bit there."""
+"""Select the device of a run, and make computations on it repeatable bit for bit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,39 +9,46 @@ from afor.bench.common.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-KINDS = ("cuda", "mps", "cpu")  # in the order in which "auto" takes them
+DEVICE_TYPES = ("cuda", "mps", "cpu")  # in order of preference for "auto"
 
 
 def pick_device(name: str) -> "torch.device":
-    """Return the device for auto, cpu, cuda, cuda:1 or mps; raise ConfigError if it is absent."""
+    """Return a torch device by its name in a study.
+
+    Args:
+        name: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` (or another index) or ``mps``.
+
+    Raises:
+        ConfigError: The device is not available.
+    """
     import torch
 
-    present = [kind for kind in KINDS if _is_present(kind)]
+    available = [device_type for device_type in DEVICE_TYPES if _is_available(device_type)]
     if name == "auto":
-        return torch.device(present[0])
-    kind, _, number = name.partition(":")
-    valid_number = not number or (
-        kind == "cuda" and number in map(str, range(torch.cuda.device_count()))
+        return torch.device(available[0])
+    device_type, _, index = name.partition(":")
+    valid_index = not index or (
+        device_type == "cuda" and index in map(str, range(torch.cuda.device_count()))
     )
-    if kind not in present or not valid_number:
+    if device_type not in available or not valid_index:
         raise ConfigError(
             f'device "{name}" is not available on this machine. '
-            f"Accepted here: auto, {', '.join(present)}."
+            f"Accepted here: auto, {', '.join(available)}."
         )
     return torch.device(name)
 
 
-def _is_present(kind: str) -> bool:
+def _is_available(device_type: str) -> bool:
     import torch
 
-    if kind == "cuda":
+    if device_type == "cuda":
         return torch.cuda.is_available()
-    return kind == "cpu" or torch.backends.mps.is_available()
+    return device_type == "cpu" or torch.backends.mps.is_available()
 
 
 @contextmanager
 def repeatable(threads: int) -> Iterator[None]:
-    """Fix what changes the last bits of a result: the number of threads and cuDNN's choices."""
+    """Set the number of torch threads and deterministic cuDNN algorithms inside the block."""
     import torch
 
     before = torch.get_num_threads()

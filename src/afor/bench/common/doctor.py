@@ -1,4 +1,4 @@
-"""What works on this machine, and what to do about what does not."""
+"""Check the installation and the machine for `afor doctor`."""
 
 import importlib.util
 import os
@@ -21,12 +21,12 @@ WITHOUT_KERNEL = (
     "on the CPU a step on a small network then takes several times as long: more than torch's Adam "
     "instead of a fifth of it (EEGNet; benchmarks/no_kernel.py)"
 )
-LITTLE_DISK_BYTES = 2 << 30
+LOW_DISK_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report."""
+    """One line of the output of `afor doctor`."""
 
     subject: str
     verdict: Verdict
@@ -34,7 +34,7 @@ class Finding:
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """Yield what was found; `folder` is where results would go."""
+    """Yield the findings; `folder` is the folder of the results."""
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.platform()}")
     try:
         import torch
@@ -92,18 +92,18 @@ def _accelerators() -> Iterator[Finding]:
 
 
 def _name_clash() -> Finding:
-    """Look for `AFOR.py` of afor-optimizer, which hides `afor` where case does not count."""
-    places = [Path(entry or ".") for entry in sys.path]
-    found = [place / "AFOR.py" for place in places if _has_exactly(place, "AFOR.py")]
-    if not found:
+    """Look for `AFOR.py` of afor-optimizer, which shadows `afor` on case-insensitive disks."""
+    folders = [Path(entry or ".") for entry in sys.path]
+    clashes = [folder / "AFOR.py" for folder in folders if _has_exactly(folder, "AFOR.py")]
+    if not clashes:
         return Finding("afor-optimizer", "ok", "not installed, no clash of names")
-    if _ignores_case(found[0].parent):
+    if _ignores_case(clashes[0].parent):
         text = (
-            f"{found[0]} of afor-optimizer hides this package, because this disk does not tell "
+            f"{clashes[0]} of afor-optimizer hides this package, because this disk does not tell "
             f"upper from lower case: pip uninstall afor-optimizer"
         )
         return Finding("afor-optimizer", "broken", text)
-    text = f"{found[0]} is there; no clash on this disk, one on disks that ignore case"
+    text = f"{clashes[0]} is there; no clash on this disk, one on disks that ignore case"
     return Finding("afor-optimizer", "note", text)
 
 
@@ -119,11 +119,11 @@ def _ignores_case(folder: Path) -> bool:
 
 
 def _disk(folder: Path) -> Finding:
-    place = folder.resolve()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    parent = folder.resolve()
+    while not parent.exists():
+        parent = parent.parent
+    free = shutil.disk_usage(parent).free
     text = f"{free / 1e9:.1f} GB free for results in {folder}"
-    if not os.access(place, os.W_OK):
-        return Finding("disk", "broken", f"{place} is not writable: run elsewhere or use --store")
-    return Finding("disk", "ok" if free > LITTLE_DISK_BYTES else "note", text)
+    if not os.access(parent, os.W_OK):
+        return Finding("disk", "broken", f"{parent} is not writable: run elsewhere or use --store")
+    return Finding("disk", "ok" if free > LOW_DISK_BYTES else "note", text)

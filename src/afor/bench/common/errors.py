@@ -11,7 +11,18 @@ AforError
 
 
 class AforError(Exception):
-    """Say what is wrong, where, what is accepted and what to do."""
+    """Base class of all errors of the benchmark.
+
+    The message says what is wrong, where, what is accepted and what to do.
+
+    Example:
+        >>> from afor.bench import AforError, load_study
+        >>> try:
+        ...     load_study("dmeo")
+        ... except AforError as error:
+        ...     print(error.exit_code)
+        2
+    """
 
     exit_code = 1
 

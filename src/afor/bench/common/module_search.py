@@ -1,8 +1,8 @@
-"""Where the modules are looked for that a study names as `module:name`, in workers too.
+"""Import the modules that a study names as `module:name`, also in workers.
 
-A module is looked for where Python looks (installed packages, PYTHONPATH), and then beside the
-study file. The folder of the study goes to the end of `sys.path`, and only when it holds a module
-that the study names, so no file in it can take the place of an installed package.
+A module is looked up on `sys.path` (installed packages, PYTHONPATH), and then in the folder of the
+study file. That folder is appended to `sys.path` only if it contains a module that the study names,
+so no file in it can shadow an installed package.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from types import FunctionType, ModuleType
 
 from afor.bench.common.errors import ConfigError
 
-# What `python -c` runs in a worker: the folders of the driver that it lacks come last.
+# The code of a worker process (`python -c`): it appends the missing folders of the driver.
 BOOTSTRAP = (
     "import sys; sys.path += [p for p in sys.argv[3:] if p not in sys.path]; "
     "from afor.bench.execution.engines.worker import main; main()"
@@ -26,55 +26,54 @@ ADVICE = (
     "study file."
 )
 
-_folders: list[Path] = []  # of the study files that were read in this process
-_used: list[str] = []  # those among them that are on sys.path by our doing
+_folders: list[Path] = []  # folders of the study files that were read in this process
+_used: list[str] = []  # those that were appended to sys.path
 
 
 def look_beside(study_file: Path) -> None:
-    """Let modules that a study names be found beside its file, after everything installed."""
+    """Look up modules in the folder of a study file, too."""
     folder = study_file.resolve().parent
     if folder in _folders:
         _folders.remove(folder)
     _folders.append(folder)
 
 
-def import_named(target: str, what: str, advice: str = ADVICE) -> ModuleType:
+def import_named(target: str, role: str, advice: str = ADVICE) -> ModuleType:
     """Import the module of `module:name`.
 
     Args:
-        target: The name as a study or a spec gives it.
-        what: What the name stands for in messages, such as "trainer".
-        advice: What to do when the module cannot be imported.
+        target: The name, as in a study or a spec.
+        role: The role of the object in messages, such as "trainer".
+        advice: What the user can do if the module cannot be imported.
 
     Raises:
         ConfigError: The name has another form, or the module cannot be imported.
-
     """
     module, separator, name = target.partition(":")
     parts = module.split(".")
     if not separator or not all(part.isidentifier() for part in (*parts, name)):
         raise ConfigError(
-            f'{what} "{target}" is not of the form module:name, such as my_lab.models:Net. Give '
+            f'{role} "{target}" is not of the form module:name, such as my_lab.models:Net. Give '
             f"the full name of a module, a colon and a name in it."
         )
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != parts[0] or not _use_folder_with(parts[0]):
-            raise _not_imported(target, what, error, advice) from error
+            raise _not_imported(target, role, error, advice) from error
     except (Exception, SystemExit) as error:
-        raise _not_imported(target, what, error, advice) from error
+        raise _not_imported(target, role, error, advice) from error
     try:
         return importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        raise _not_imported(target, what, error, advice) from error
+        raise _not_imported(target, role, error, advice) from error
 
 
 def returns(function: object, expected: type, names: Iterable[str]) -> bool:
-    """Tell whether a Python function is annotated to return `expected` or a subclass of it.
+    """Return True if a Python function is annotated to return `expected` or a subclass of it.
 
-    An annotation that is text is looked up in the function's module; `names` are the spellings
-    accepted where it cannot be found there, as with imports for type checkers only.
+    A string annotation is looked up in the function's module. If it is not defined there (imported
+    for type checkers only), it must be one of `names`.
     """
     if not isinstance(function, FunctionType):
         return False
@@ -91,7 +90,7 @@ def returns(function: object, expected: type, names: Iterable[str]) -> bool:
 
 
 def is_trainer(function: object) -> bool:
-    """Tell whether this is a Python function of two arguments, the spec and the windows."""
+    """Return True for a Python function of two arguments, the spec and the windows."""
     if not isinstance(function, FunctionType):
         return False
     parameters = inspect.signature(function).parameters.values()
@@ -111,7 +110,7 @@ def used_folders() -> list[str]:
 
 
 def add_folders(folders: Iterable[str]) -> None:
-    """Put folders that exist here at the end of `sys.path`, where they shadow nothing."""
+    """Append the folders that exist to `sys.path`, where they shadow nothing."""
     for folder in folders:
         if folder not in sys.path and Path(folder).is_dir():
             sys.path.append(folder)
@@ -133,7 +132,7 @@ def safe_start() -> Iterator[None]:
 
 
 def _use_folder_with(module: str) -> bool:
-    """Put the latest study folder that holds this module on `sys.path`; False for none."""
+    """Append the latest study folder with this module to `sys.path`; return False if none has."""
     for folder in reversed(_folders):
         if (folder / f"{module}.py").is_file() or (folder / module).is_dir():
             if str(folder) not in _used:
@@ -143,9 +142,9 @@ def _use_folder_with(module: str) -> bool:
     return False
 
 
-def _not_imported(target: str, what: str, error: BaseException, advice: str) -> ConfigError:
+def _not_imported(target: str, role: str, error: BaseException, advice: str) -> ConfigError:
     module = target.partition(":")[0]
     return ConfigError(
-        f'{what} "{target}": module "{module}" cannot be imported ({type(error).__name__}: '
+        f'{role} "{target}": module "{module}" cannot be imported ({type(error).__name__}: '
         f"{error}). {advice}"
     )

@@ -1,4 +1,4 @@
-"""Write the files a user asked for; what the file system refuses becomes one sentence."""
+"""Write output files; errors of the file system become one readable ConfigError."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from afor.bench.common.files import write_atomically
 
 
 def write_output(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, and the folders above it.
+    """Write a file atomically; create the folders above it.
 
     Args:
         path: The file to write; an older one is replaced.
@@ -16,7 +16,6 @@ def write_output(path: Path, content: str | bytes) -> None:
 
     Raises:
         ConfigError: The file cannot be written there.
-
     """
     check_output(path)
     try:
@@ -26,7 +25,7 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 
 def check_output(path: Path) -> None:
-    """Raise ConfigError, before long work, when a file surely cannot be written there."""
+    """Raise ConfigError if the file certainly cannot be written; to be called before long work."""
     try:
         if path.is_dir():
             raise _refused(path, "it is a folder")

@@ -1,8 +1,8 @@
-"""Text of others that is shown to people."""
+"""Make text from files safe to print."""
 
 
 def printable(text: str) -> str:
-    r"""Return text on one line without control characters, which could drive a terminal.
+    r"""Replace control characters, which could control a terminal, and line breaks.
 
     >>> printable("a\x1b[31mb\n")
     'a�[31mb�'

@@ -1,8 +1,8 @@
-"""Every random number of a study comes from here: one function derives all seeds, one seeds torch.
+"""Derive all seeds of a study, and seed torch.
 
-A seed depends on the study, the dataset, the fold, the draw and what it is for. It never depends
-on the optimizer, so all optimizers start from the same weights, see the same batches and drop the
-same units: their results can be compared pair by pair.
+A seed depends on the study, the dataset, the fold, the draw and its purpose. It never depends on
+the optimizer, so all optimizers start from the same weights, see the same batches and drop the
+same units: their results can be compared in pairs.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ Purpose = Literal[
     "weights",  # the initial weights of the backbone
     "batches",  # the order of the training windows
     "dropout",  # every random number drawn inside the network while it trains
-    "labels",  # what an optimizer draws for itself: Sophia's sampled labels
+    "labels",  # random numbers of the optimizer: Sophia's sampled labels
 ]
 
 
@@ -31,16 +31,25 @@ def derive_seed(
     draw: int | None,
     purpose: Purpose,
 ) -> int:
-    """Derive the seed for one purpose, a number below 2**63.
+    """Derive the seed for one purpose.
 
-    `fold` and `draw` are None for what all folds or all draws share.
+    Args:
+        study_seed: Seed of the study.
+        dataset: Name of the data set.
+        fold: Fold, or None for a seed that all folds share.
+        draw: Draw of the validation subjects, or None for a seed that all draws share.
+        purpose: What the seed is for.
 
-    >>> derive_seed(0, "deap", 3, 1, "weights")
-    2862299564799530210
+    Returns:
+        A number below 2**63.
+
+    Example:
+        >>> derive_seed(0, "deap", 3, 1, "weights")
+        2862299564799530210
     """
     if purpose not in get_args(Purpose):
-        known = ", ".join(get_args(Purpose))
-        raise ValueError(f"no seed is kept for {purpose!r}; a purpose is one of {known}")
+        purposes = ", ".join(get_args(Purpose))
+        raise ValueError(f"unknown purpose {purpose!r} of a seed; accepted: {purposes}")
     return _hash([study_seed, dataset, fold, draw, purpose])
 
 

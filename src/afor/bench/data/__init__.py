@@ -1,4 +1,4 @@
-"""Turn files of EEG recordings into windows with labels and subjects, and split subjects.
+"""Read EEG recordings, prepare windows with labels and subjects, and split the subjects.
 
 `datasets` and `formats` read files, `preprocessing` and `cache` prepare trials, `loading`
 opens a `window_source`, `splits` divides the subjects. Imports `common`. Start reading at

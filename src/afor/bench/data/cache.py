@@ -1,9 +1,9 @@
-"""Prepared trials on disk, one pair of files per subject, shared by every process that asks.
+"""A cache of prepared trials on disk, one pair of files per subject, shared by all processes.
 
-``<key>.f32`` holds the samples, ``<key>.json`` everything else and the SHA-256 of the samples. The
-key is made of the source files' checksums and the settings. The description is renamed into place
-after the samples, so its presence says that both are whole. What is missing, cut short or altered
-counts as absent and is built again.
+``<key>.f32`` contains the samples, ``<key>.json`` the description, with the SHA-256 of the samples.
+The key is a hash of the source files' checksums and the settings. The description is written after
+the samples, so its presence shows that both are complete. Missing, truncated or altered files are
+built again.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from afor.bench.common.files import sha256_of, write_atomically
 from afor.bench.data.recording import Recording, SourceFile, trial_hashes
 
 FORMAT_VERSION = 1
-REST_AGE_S = 3600
+STALE_AGE_S = 3600
 
 
 @dataclass(frozen=True)
 class PreparedSubject:
-    """One subject in the cache: all that is known about the trials, and where the samples lie."""
+    """The description of one subject in the cache; `map_samples` opens its samples."""
 
     key: str
     dataset: str
@@ -50,7 +50,7 @@ class PreparedSubject:
 
     @property
     def seconds(self) -> float:
-        """Return how much signal the trials hold."""
+        """Total duration of the trials in seconds."""
         return self.shape[0] * self.shape[2] / self.rate_hz
 
     def class_counts(self) -> tuple[int, ...]:
@@ -58,9 +58,9 @@ class PreparedSubject:
         return tuple(np.bincount(self.labels, minlength=len(self.class_names)).tolist())
 
 
-def open_cache(given: str | Path | None) -> Path:
-    """Return the cache folder, made if missing; ConfigError when it cannot be one."""
-    folder = Path(given) if given is not None else default_cache_dir()
+def open_cache(cache_dir: str | Path | None) -> Path:
+    """Return the cache folder, created if missing; raise ConfigError if it cannot be used."""
+    folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -80,15 +80,15 @@ def open_cache(given: str | Path | None) -> Path:
 
 def default_cache_dir() -> Path:
     """Return ``$AFOR_CACHE``, else ``afor`` in the user's cache folder."""
-    if given := os.environ.get("AFOR_CACHE"):
-        return Path(given)
+    if folder := os.environ.get("AFOR_CACHE"):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "afor"
 
 
 def subject_key(
     dataset: str, version: int, subject: str, settings: dict[str, Any], sources: list[SourceFile]
 ) -> str:
-    """Return the SHA-256 of all that decides a subject's prepared trials."""
+    """Return the SHA-256 of everything that determines a subject's prepared trials."""
     content = {
         "format": FORMAT_VERSION,
         "dataset": dataset,
@@ -101,17 +101,17 @@ def subject_key(
 
 
 def samples_path(folder: Path, key: str) -> Path:
-    """Return where the samples of a key lie."""
+    """Return the path of the samples of a key."""
     return folder / f"{key[:32]}.f32"
 
 
 def write_subject(
     folder: Path, key: str, recording: Recording, sources: list[SourceFile]
 ) -> PreparedSubject:
-    """Store a recording: samples first, then the description that makes them count."""
+    """Store a recording: first the samples, then the description that makes them valid."""
     trials = np.ascontiguousarray(recording.trials, dtype="<f4")
     target = samples_path(folder, key)
-    _remove_rests(folder, target.name)
+    _delete_stale_temp_files(folder, target.name)
     write_atomically(target, trials.data)
     sums, squares = _moments(trials)
     prepared = PreparedSubject(
@@ -137,9 +137,9 @@ def write_subject(
 
 
 def read_subject(folder: Path, key: str, *, verify: bool = False) -> PreparedSubject | None:
-    """Return what the cache holds for a key, or None when it has to be built.
+    """Return the cached subject with a key, or None if it has to be built.
 
-    The samples are hashed when their file was touched since it was written, or when ``verify``.
+    The samples are hashed if their file was modified since it was written, or if ``verify`` is set.
     """
     target = samples_path(folder, key)
     try:
@@ -159,23 +159,23 @@ def read_subject(folder: Path, key: str, *, verify: bool = False) -> PreparedSub
 
 
 def map_samples(folder: Path, prepared: PreparedSubject) -> tuple[NDArray[np.float32], mmap.mmap]:
-    """Return the trials as a read-only view of the file, and the map that backs it."""
+    """Return the trials as a read-only view of the file, and the memory map behind it."""
     with samples_path(folder, prepared.key).open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return np.frombuffer(mapped, dtype="<f4").reshape(prepared.shape), mapped
 
 
-def _remove_rests(folder: Path, name: str) -> None:
-    """Remove what a killed process left behind; a living one is done within the hour."""
-    for rest in folder.glob(f"{name}.*.tmp"):
-        with suppress(OSError):  # another process may be quicker
-            if time.time() - rest.stat().st_mtime > REST_AGE_S:
-                rest.unlink()
+def _delete_stale_temp_files(folder: Path, name: str) -> None:
+    """Delete temporary files older than an hour, left by crashed writers."""
+    for path in folder.glob(f"{name}.*.tmp"):
+        with suppress(OSError):  # another process may have deleted it
+            if time.time() - path.stat().st_mtime > STALE_AGE_S:
+                path.unlink()
 
 
 def _moments(trials: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     sums, squares = np.zeros(trials.shape[1]), np.zeros(trials.shape[1])
-    for trial in trials:  # a night is 130 MB: no float64 copy of all of it at once
+    for trial in trials:  # trial by trial: a float64 copy of a whole night takes 260 MB
         wide = trial.astype(np.float64)
         sums += wide.sum(axis=1)
         squares += np.square(wide).sum(axis=1)

@@ -1,5 +1,6 @@
-"""Look at every subject of a data set and say what is there, what is odd and what is wrong."""
+"""Check every subject of a data set and report its trials, notes and faults."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ from afor.bench.data.loading import (
 
 @dataclass(frozen=True)
 class SubjectLine:
-    """What one line of the check says."""
+    """The result of checking one subject."""
 
     subject: str
     trials: int
@@ -30,12 +31,12 @@ class SubjectLine:
     channels: int
     rate_hz: float
     notes: tuple[str, ...]
-    checksum: str  # of the source files together, first digits
+    checksum: str  # first digits of the SHA-256 of all source files
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The result of checking a data set; it is sound when ``faults`` is empty."""
+    """The result of checking a data set; it is valid if ``faults`` is empty."""
 
     dataset: str
     root: str
@@ -60,27 +61,40 @@ def check_dataset(
     cache_dir: str | Path | None = None,
     progress: Progress | None = None,
 ) -> CheckReport:
-    """Read every byte of every subject again; faults are collected, not raised."""
+    """Read every byte of every subject again and collect all faults.
+
+    Args:
+        name: Name of the data set.
+        root: Folder of its files; None uses the default folder.
+        options: Options of the data set.
+        subjects: Subjects to check; None checks all that are present.
+        exclude: Subjects to leave out.
+        cache_dir: Folder of the prepared data; None uses the default.
+        progress: Called with (number of subjects done, total, subject).
+
+    Returns:
+        The report; damaged files are faults of the report, not errors.
+    """
     dataset = get_dataset(name)
     settings = dataset.parse(options or {})
-    place = resolve_root(dataset, root)
+    folder = resolve_root(dataset, root)
     cache = open_cache(cache_dir)
-    chosen = choose_subjects(dataset, place, settings, subjects, exclude)
-    ledger = Ledger(cache, place)
+    selected = choose_subjects(dataset, folder, settings, subjects, exclude)
+    ledger = Ledger(cache, folder)
     prepared: list[PreparedSubject] = []
     faults: list[str] = []
-    for done, subject in enumerate(chosen):
+    for done, subject in enumerate(selected):
         if progress:
-            progress(done, len(chosen), subject)
+            progress(done, len(selected), subject)
         try:
             prepared.append(
-                prepare_subject(dataset, place, subject, settings, cache, ledger, verify=True)
+                prepare_subject(dataset, folder, subject, settings, cache, ledger, verify=True)
             )
         except DataError as error:
             faults.append(str(error))
     ledger.save()
     if progress:
-        progress(len(chosen), len(chosen), "")
+        progress(len(selected), len(selected), "")
     if prepared:
         try:
             check_together(name, prepared)
@@ -92,14 +106,14 @@ def check_dataset(
     notes = []
     left_out = dict(dataset.excluded(settings)) if dataset.excluded else {}
     left_out |= dict.fromkeys(exclude, "excluded by name")
-    present = [s for s in dataset.find(place, settings) if s in left_out and s not in chosen]
+    present = [s for s in dataset.find(folder, settings) if s in left_out and s not in selected]
     notes += [f"{subject} is left out: {left_out[subject]}" for subject in present]
     expected = [s for s in dataset.info.subjects if s not in left_out]
-    missing = [s for s in expected if s not in chosen]
+    missing = [s for s in expected if s not in selected]
     published: dict[str, int] = {}
     is_stand_in = any(STAND_IN_NOTE in subject_data.notes for subject_data in prepared)
     if is_stand_in:
-        notes.append(f"{place} holds {STAND_IN_NOTE}")
+        notes.append(f"{folder} holds {STAND_IN_NOTE}")
     if missing and subjects is None:
         here = f"{len(expected) - len(missing)} of {len(expected)} subjects are here"
         unknown = "; published totals are for a complete copy" if dataset.published else ""
@@ -113,7 +127,7 @@ def check_dataset(
         ]
     return CheckReport(
         dataset=name,
-        root=str(place) if dataset.needs_root else "",
+        root=str(folder) if dataset.needs_root else "",
         subjects=tuple(_line(subject_data) for subject_data in prepared),
         totals=dict(totals),
         published=published,
@@ -127,8 +141,6 @@ def _named_counts(prepared: PreparedSubject) -> dict[str, int]:
 
 
 def _line(prepared: PreparedSubject) -> SubjectLine:
-    import hashlib
-
     joined = "".join(source.sha256 for source in prepared.sources) or prepared.data_sha256
     return SubjectLine(
         subject=prepared.subject,

@@ -1,7 +1,7 @@
-"""Know a source file by its SHA-256: the publisher's list, and what was seen at first use.
+"""Verify source files by SHA-256: against the publisher's list and against their first use.
 
-A file whose bytes changed since then is refused. Hashing is repeated only when size or modification
-time changed, so later uses cost one ``stat`` per file.
+A file whose bytes changed since its first use is refused. It is hashed again only if its size or
+modification time changed, so later uses cost one ``stat`` per file.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ def published_checksums(root: Path) -> dict[str, str]:
     path = root / PUBLISHED_LIST
     if not path.is_file():
         return {}
-    known = {}
+    checksums = {}
     for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), start=1):
         parts = line.split(maxsplit=1)
         if not parts:
@@ -34,38 +34,44 @@ def published_checksums(root: Path) -> dict[str, str]:
                 f"{path}, line {number}: expected '<64 hex digits> <path>', found {line[:80]!r}. "
                 "Fetch the list again."
             )
-        known[parts[1].strip().lstrip("*").removeprefix("./")] = parts[0].lower()
-    return known
+        checksums[parts[1].strip().lstrip("*").removeprefix("./")] = parts[0].lower()
+    return checksums
 
 
 class Ledger:
-    """Remember the checksum of every source file of one root, from its first use on."""
+    """The checksums of all source files of one root at their first use, kept in the cache."""
 
     def __init__(self, cache_dir: Path, root: Path) -> None:
         self.root = root
-        place = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]
-        self.path = cache_dir / "checksums" / f"{place}.json"
+        digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]
+        self.path = cache_dir / "checksums" / f"{digest}.json"
         self.seen: dict[str, dict[str, Any]] = self._read()
         self._changed = False
 
     @cached_property
     def published(self) -> dict[str, str]:
-        """Return the publisher's checksums; read only when there is a file to compare."""
+        """The publisher's checksums, read when they are first needed."""
         return published_checksums(self.root)
 
     def _read(self) -> dict[str, dict[str, Any]]:
         try:
             seen = json.loads(self.path.read_text("utf-8"))
         except (OSError, ValueError):
-            return {}  # absent or half-written: every file counts as new
+            return {}  # missing or damaged: every file counts as new
         return seen if isinstance(seen, dict) else {}
 
     def check(
         self, paths: Iterable[Path], *, accept_changed: bool = False, rehash: bool = False
     ) -> list[SourceFile]:
-        """Return each file with its checksum; DataError when one is not what it was.
+        """Return each file with its checksum.
 
-        ``rehash`` reads every byte again even when size and time stamp are the known ones.
+        Args:
+            paths: Files under the root.
+            accept_changed: Accept files that changed since their first use.
+            rehash: Hash every file, even if its size and modification time are unchanged.
+
+        Raises:
+            DataError: A file cannot be read, has changed or is not the published one.
         """
         return [self._check_one(path, accept_changed, rehash) for path in paths]
 
@@ -84,8 +90,8 @@ class Ledger:
             if entry and entry["sha256"] != digest and not accept_changed:
                 raise DataError(
                     f"{path}: the file has changed since its first use on {entry.get('first_use')} "
-                    f"(SHA-256 was {entry['sha256'][:12]}…, is {digest[:12]}…). Restore it, or say "
-                    "that the change is meant: `afor data prepare … --accept-changed`."
+                    f"(SHA-256 was {entry['sha256'][:12]}…, is {digest[:12]}…). Restore it, or "
+                    "accept the change: `afor data prepare … --accept-changed`."
                 )
             self.seen[name] = {
                 "sha256": digest,
@@ -103,9 +109,9 @@ class Ledger:
         return SourceFile(name, digest)
 
     def save(self) -> None:
-        """Write what was learned, if anything."""
+        """Write new checksums to the cache, if there are any."""
         if self._changed:
-            # Two processes may save at once; what one loses is hashed again on the next use.
+            # If two processes save at once, lost entries are hashed again at the next use.
             merged = {**self._read(), **self.seen}
             write_atomically(self.path, json.dumps(merged, indent=1, sort_keys=True).encode())
             self._changed = False

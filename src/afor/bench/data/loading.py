@@ -4,7 +4,6 @@ source = open_windows("synthetic", options={"kind": "imagery", "shift": 1.0})
 x = source.gather(source.indices_of(["sub-01"]))    # float32 (windows, channels, samples)
 """
 
-import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from afor.bench.common.errors import ConfigError, DataError, LeakageError
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.cache import (
     PreparedSubject,
     open_cache,
@@ -24,8 +24,6 @@ from afor.bench.data.checksums import Ledger
 from afor.bench.data.recording import check_recording
 from afor.bench.data.settings import DataSettings
 from afor.bench.data.window_source import WindowSource
-
-__all__ = ["Progress", "WindowSource", "open_windows"]
 
 Progress = Callable[[int, int, str], None]
 SHOWN = 20  # subjects that a message lists one by one
@@ -45,32 +43,48 @@ def open_windows(
 ) -> WindowSource:
     """Read, check and cache a data set, and return its windows.
 
-    ``subjects`` names those to use; ``"all"`` insists on a complete copy; None takes every one
-    found, except those left out by default. ``exclude`` names subjects to leave out of these.
-    ``progress`` is called with (done, total, subject).
-    Raises ConfigError for options, DataError for files, LeakageError for shared trials.
+    Args:
+        name: Name of the data set, see `afor data list`; ``moabb:<Name>`` for one of MOABB.
+        root: Folder of its files; None uses the default folder of the data set.
+        options: Options of the data set, such as the filter band.
+        subjects: Subjects to use. ``"all"`` requires a complete copy of the data set; None uses
+            every subject present, except those that the data set leaves out by default.
+        exclude: Subjects to leave out.
+        cache_dir: Folder of the prepared data; None uses ``$AFOR_CACHE`` or the user's cache.
+        progress: Called with (number of subjects done, total, subject).
+        verify: Check the SHA-256 of cached samples.
+        accept_changed: Accept source files that changed since they were first read.
 
-    >>> import tempfile
-    >>> options = {"n_subjects": 2, "trials": 8, "shift": 0.0}
-    >>> source = open_windows("synthetic", options=options, cache_dir=tempfile.mkdtemp())
-    >>> source.subjects, source.gather([0, 1]).shape
-    (('sub-01', 'sub-02'), (2, 12, 128))
+    Returns:
+        The windows with their labels and subjects.
+
+    Raises:
+        ConfigError: The name, an option or a subject is not valid.
+        DataError: A file is missing, damaged or changed.
+        LeakageError: Two subjects share a trial.
+
+    Example:
+        >>> import tempfile
+        >>> options = {"n_subjects": 2, "trials": 8, "shift": 0.0}
+        >>> source = open_windows("synthetic", options=options, cache_dir=tempfile.mkdtemp())
+        >>> source.subjects, source.gather([0, 1]).shape
+        (('sub-01', 'sub-02'), (2, 12, 128))
     """
     dataset = get_dataset(name)
     settings = dataset.parse(options or {})
-    place = resolve_root(dataset, root)
+    folder = resolve_root(dataset, root)
     cache = open_cache(cache_dir)
-    chosen = choose_subjects(dataset, place, settings, subjects, exclude)
-    ledger = Ledger(cache, place)
+    selected = choose_subjects(dataset, folder, settings, subjects, exclude)
+    ledger = Ledger(cache, folder)
     prepared = []
     try:
-        for done, subject in enumerate(chosen):
+        for done, subject in enumerate(selected):
             if progress:
-                progress(done, len(chosen), subject)
+                progress(done, len(selected), subject)
             prepared.append(
                 prepare_subject(
                     dataset,
-                    place,
+                    folder,
                     subject,
                     settings,
                     cache,
@@ -82,7 +96,7 @@ def open_windows(
     finally:
         ledger.save()
     if progress:
-        progress(len(chosen), len(chosen), "")
+        progress(len(selected), len(selected), "")
     check_together(dataset.info.name, prepared)
     return WindowSource(
         dataset.info.name,
@@ -94,17 +108,17 @@ def open_windows(
 
 
 def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
-    """Return the data set's folder; DataError says where to get the data when it is not there."""
+    """Return the folder of a data set; raise DataError, with its source, if it does not exist."""
     if not dataset.needs_root:
         return Path(root) if root is not None else Path()
     info = dataset.info
-    how = f"Get the data from {info.where}; expected layout: {info.layout}"
-    place = Path(root) if root is not None else default_root(info.name)
-    if not _is_folder(place):
+    advice = f"Get the data from {info.where}; expected layout: {info.layout}"
+    folder = Path(root) if root is not None else default_root(info.name)
+    if not _is_folder(folder):
         hint = " Name it with --root." if root is None else ""
-        shown = str(place) if len(str(place)) <= 200 else f"{str(place)[:200]}..."
-        raise DataError(f"{info.title}: there is no folder {shown}.{hint} {how}.")
-    return place
+        shown = str(folder) if len(str(folder)) <= 200 else f"{str(folder)[:200]}..."
+        raise DataError(f"{info.title}: there is no folder {shown}.{hint} {advice}.")
+    return folder
 
 
 def _is_folder(path: Path) -> bool:
@@ -115,7 +129,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def default_root(name: str) -> Path:
-    """Return where a data set is looked for: its folder in ``$AFOR_DATA``, else in ``data``."""
+    """Return the default folder of a data set: ``$AFOR_DATA/<name>``, else ``data/<name>``."""
     return Path(os.environ.get("AFOR_DATA") or "data") / name
 
 
@@ -126,27 +140,28 @@ def choose_subjects(
     subjects: Sequence[str] | Literal["all"] | None,
     exclude: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Return the subjects to read.
+    """Return the subjects to read; the arguments are those of `open_windows`.
 
-    Raises DataError for a subject that is asked for and not there, and ConfigError for one to
-    exclude that does not exist.
+    Raises:
+        ConfigError: A subject to exclude does not exist, or no subject is left.
+        DataError: A requested subject is missing.
     """
     info = dataset.info
-    found = dataset.find(root, settings)
-    _check_excluded(dataset, found, subjects, exclude)
+    present = dataset.find(root, settings)
+    _check_excluded(dataset, present, subjects, exclude)
     left_out = {*(dataset.excluded(settings) if dataset.excluded else ()), *exclude}
     if subjects is None:
-        chosen = tuple(subject for subject in found if subject not in left_out)
-        if not chosen:
+        selected = tuple(subject for subject in present if subject not in left_out)
+        if not selected:
             if exclude:
                 raise ConfigError(
-                    f"{info.name}: exclude leaves no subject of {', '.join(found) or 'none'}. "
+                    f"{info.name}: exclude leaves no subject of {', '.join(present) or 'none'}. "
                     f"Name fewer."
                 )
             raise DataError(f"{info.title}: no subject found in {root}. Expected: {info.layout}.")
-        return chosen
+        return selected
     if subjects == "all":
-        wanted = tuple(s for s in info.subjects or found if s not in left_out)
+        wanted = tuple(s for s in info.subjects or present if s not in left_out)
     else:
         wanted = tuple(subjects)
     if not wanted or len(set(wanted)) != len(wanted):
@@ -154,30 +169,29 @@ def choose_subjects(
             f"{info.name}: subjects must name at least one subject and none twice, got "
             f"{', '.join(wanted) or 'none'}."
         )
-    if missing := [subject for subject in wanted if subject not in found]:
+    if missing := [subject for subject in wanted if subject not in present]:
         raise DataError(
             f"{info.title}: no file of subject {', '.join(missing)} in {root}. "
-            f"Found: {', '.join(found) or 'none'}. Expected: {info.layout}."
+            f"Found: {', '.join(present) or 'none'}. Expected: {info.layout}."
         )
     return wanted
 
 
 def _check_excluded(
     dataset: Dataset,
-    found: Sequence[str],
+    present: Sequence[str],
     subjects: Sequence[str] | Literal["all"] | None,
     exclude: Sequence[str],
 ) -> None:
-    """Refuse to exclude a subject that the data set does not have, or that is asked for."""
-    known = tuple(dict.fromkeys((*dataset.info.subjects, *found)))
+    """Raise ConfigError if an excluded subject does not exist or is also requested."""
+    names = tuple(dict.fromkeys((*dataset.info.subjects, *present)))
     for subject in exclude:
-        if subject not in known:
-            near = difflib.get_close_matches(subject, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            names = f"{known[0]} to {known[-1]}" if len(known) > SHOWN else ", ".join(known)
+        if subject not in names:
+            shortened = len(names) > SHOWN
+            listed = f"{names[0]} to {names[-1]}" if shortened else ", ".join(names)
             raise ConfigError(
                 f"{dataset.info.name}: exclude names {subject!r}, which is no subject of this data "
-                f"set.{hint} It has {names or 'none'}."
+                f"set.{did_you_mean(subject, names)} It has {listed or 'none'}."
             )
         if subjects is not None and subjects != "all" and subject in subjects:
             raise ConfigError(
@@ -199,7 +213,7 @@ def prepare_subject(
 ) -> PreparedSubject:
     """Return a subject from the cache, or read, check and store it.
 
-    ``verify`` reads every byte of the source files and of the cache again.
+    With ``verify``, every byte of the source files and of the cache is read again.
     """
     sources = ledger.check(
         dataset.files(root, subject, settings), accept_changed=accept_changed, rehash=verify
@@ -208,8 +222,8 @@ def prepare_subject(
     key = subject_key(
         dataset.info.name, dataset.version, subject, settings.trial_settings(), sources
     )
-    if (known := read_subject(folder, key, verify=verify)) is not None:
-        return known
+    if (cached := read_subject(folder, key, verify=verify)) is not None:
+        return cached
     recording = dataset.load(root, subject, settings)
     if dataset.needs_root and (root / STAND_IN_MARK).exists():
         recording = replace(recording, notes=(*recording.notes, STAND_IN_NOTE))
@@ -223,31 +237,31 @@ def folder_name(dataset: Dataset) -> str:
 
 
 def check_together(dataset: str, prepared: Sequence[PreparedSubject]) -> None:
-    """Refuse subjects that do not fit each other or share trials."""
+    """Raise DataError if subjects differ in shape, LeakageError if they share trials."""
     first = prepared[0]
     for other in prepared[1:]:
-        for what, one, two in (
+        for attribute, ours, theirs in (
             ("channels", first.channel_names, other.channel_names),
             ("sampling rate", first.rate_hz, other.rate_hz),
             ("samples per trial", first.shape[2], other.shape[2]),
             ("classes", first.class_names, other.class_names),
         ):
-            if one != two:
+            if ours != theirs:
                 raise DataError(
-                    f"{dataset} subject {other.subject}: {what} {two}, but subject {first.subject} "
-                    f"has {one}. All subjects must agree; leave one out with exclude = "
-                    f'["{other.subject}"] or choose common settings.'
+                    f"{dataset} subject {other.subject}: {attribute} {theirs}, but subject "
+                    f"{first.subject} has {ours}. All subjects must agree; leave one out with "
+                    f'exclude = ["{other.subject}"] or choose common settings.'
                 )
     owner: dict[str, tuple[str, int]] = {}
     for subject in prepared:
         for trial_id, digest in zip(subject.trial_ids, subject.trial_hashes, strict=True):
             if not digest:
                 continue
-            known, known_trial = owner.setdefault(digest, (subject.subject, trial_id))
-            if known != subject.subject:
+            other_subject, other_trial = owner.setdefault(digest, (subject.subject, trial_id))
+            if other_subject != subject.subject:
                 raise LeakageError(
                     f"{dataset}: trial {trial_id} of subject {subject.subject} is trial "
-                    f"{known_trial} of subject {known}, sample for sample. One person's data under "
-                    "two ids would stand on both sides of a split: leave one out with exclude = "
-                    f'["{subject.subject}"].'
+                    f"{other_trial} of subject {other_subject}, sample for sample. One person's "
+                    "data under two ids would stand on both sides of a split: leave one out with "
+                    f'exclude = ["{subject.subject}"].'
                 )

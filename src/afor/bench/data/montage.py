@@ -1,4 +1,4 @@
-"""Where electrodes of the 10-10 system sit, seen from above, computed from their names."""
+"""Approximate positions of 10-10 electrodes, seen from above, computed from their names."""
 
 import re
 
@@ -26,7 +26,7 @@ def tidy_name(name: str) -> str:
 
 
 def electrode_xy(name: str) -> tuple[float, float]:
-    """Return (right, front) of an electrode on a unit head; a reference such as ``-A2`` is ignored.
+    """Return the position (right, front) of an electrode on a unit head; ``-A2`` etc. is ignored.
 
     >>> electrode_xy("Cz"), electrode_xy("C4")[0] > 0 > electrode_xy("O1-M2")[1]
     ((0.0, 0.0), True)

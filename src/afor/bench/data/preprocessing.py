@@ -1,4 +1,4 @@
-"""Turn raw trials into what the paper feeds its networks: baseline, filter, cut, windows.
+"""The preprocessing of the paper: baseline, filter, trials, windows.
 
 Each step is one pure function on arrays whose last axis is time (Sec. IV-A of the paper).
 """
@@ -29,14 +29,23 @@ class Band:
 def subtract_baseline(
     trials: Array, baseline_samples: int, chunk_samples: int, mode: BaselineMode = "template"
 ) -> Array:
-    """Subtract what the first ``baseline_samples`` show and return the rest of each trial.
+    """Subtract the baseline at the beginning of each trial and return the remaining samples.
 
-    ``template`` averages the baseline's chunks into one chunk and subtracts it from every chunk of
-    the trial; ``mean`` subtracts each channel's baseline mean; ``none`` only drops the baseline.
+    Args:
+        trials: Array whose last axis is time.
+        baseline_samples: Number of baseline samples at the beginning.
+        chunk_samples: Length of a chunk, for ``"template"``.
+        mode: ``"template"`` averages the chunks of the baseline and subtracts the average from
+            every chunk of the trial; ``"mean"`` subtracts each channel's baseline mean;
+            ``"none"`` only drops the baseline.
 
-    >>> trials = np.concatenate([np.full((1, 1, 4), 2.0), np.full((1, 1, 4), 5.0)], axis=-1)
-    >>> subtract_baseline(trials, baseline_samples=4, chunk_samples=2).tolist()
-    [[[3.0, 3.0, 3.0, 3.0]]]
+    Raises:
+        ConfigError: Baseline or trial cannot be divided into whole chunks.
+
+    Example:
+        >>> trials = np.concatenate([np.full((1, 1, 4), 2.0), np.full((1, 1, 4), 5.0)], axis=-1)
+        >>> subtract_baseline(trials, baseline_samples=4, chunk_samples=2).tolist()
+        [[[3.0, 3.0, 3.0, 3.0]]]
     """
     baseline, signal = trials[..., :baseline_samples], trials[..., baseline_samples:]
     if mode == "none":
@@ -74,7 +83,7 @@ def bandpass_sos(rate_hz: float, band: Band, order: int = BUTTERWORTH_ORDER) -> 
 
 
 def filter_signal(signal: Array, rate_hz: float, band: Band | None) -> Array:
-    """Filter along the last axis, forward and backward, so that nothing moves in time."""
+    """Filter the last axis forward and backward (zero phase); None returns the signal itself."""
     if band is None:
         return signal
     from scipy.signal import sosfiltfilt
@@ -102,7 +111,7 @@ def _default_padding(sos: NDArray[np.float64]) -> int:
 def cut_trials(
     signal: Array, onsets: NDArray[np.integer[Any]], first: int, samples: int
 ) -> NDArray[np.floating]:
-    """Cut (channels, time) into (trials, channels, samples), each from ``onset + first`` on."""
+    """Cut (channels, time) into (trials, channels, samples), starting at ``onset + first``."""
     starts = np.asarray(onsets) + first
     inside = (starts >= 0) & (starts + samples <= signal.shape[-1])
     if not inside.all():
@@ -128,7 +137,7 @@ def resample(signal: Array, rate_hz: float, target_hz: float) -> Array:
 
 
 def window_starts(trial_samples: int, window_samples: int, stride_samples: int) -> list[int]:
-    """Return the first sample of each window inside a trial; a rest that fills none is left out.
+    """Return the first sample of each whole window of a trial.
 
     >>> window_starts(750, 250, 125)  # BCI IV 2a
     [0, 125, 250, 375, 500]

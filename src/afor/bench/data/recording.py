@@ -1,6 +1,6 @@
-"""One subject's labelled trials, in the one shape that every loader returns.
+"""`Recording`, the labelled trials of one subject, which every loader returns.
 
-``check_recording`` holds the rules that no loader may break; a loader adds the rules of its format.
+``check_recording`` checks what holds for all data sets; a loader checks its own format.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ FLAT_BELOW = 1e-6  # of the median channel's standard deviation
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file a recording was read from: its path under the root and the SHA-256 of its bytes."""
+    """A source file of a recording: its path under the root and its SHA-256."""
 
     name: str
     sha256: str
@@ -35,11 +35,11 @@ class SourceFile:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Hold the trials of one subject.
+    """The trials of one subject.
 
-    ``trials`` has the shape (trials, channels, samples), float32, in microvolts; ``labels`` counts
-    from 0 into ``class_names``; ``trial_ids`` is the trial's place in the source, unique in here.
-    ``notes`` says in words what was unusual (a substituted channel, a dropped epoch).
+    ``trials`` is float32 of shape (trials, channels, samples), in microvolts; ``labels`` are
+    indices of ``class_names``; ``trial_ids`` number the trials in the source and are unique.
+    ``notes`` describe what is unusual (a substituted channel, a dropped epoch).
     """
 
     dataset: str
@@ -54,7 +54,7 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """Return how much signal the trials hold."""
+        """Total duration of the trials in seconds."""
         return float(self.trials.shape[0] * self.trials.shape[2] / self.rate_hz)
 
     def class_counts(self) -> tuple[int, ...]:
@@ -63,9 +63,9 @@ class Recording:
 
 
 def trial_hashes(trials: FloatArray) -> tuple[str, ...]:
-    """Return one hash per trial; an empty string for a trial without any change in it.
+    """Return one hash per trial, and an empty text for a constant trial.
 
-    Flat trials (electrodes off) are the same everywhere and prove nothing about a shared origin.
+    Constant trials (electrodes off) are equal in all recordings, so they are no sign of a copy.
     """
     return tuple(
         ""
@@ -76,9 +76,9 @@ def trial_hashes(trials: FloatArray) -> tuple[str, ...]:
 
 
 def count_classes(labels: NDArray[np.integer[Any]], where: str) -> int:
-    """Return the number of classes of labels 0, 1, 2, ...; DataError when they are no such count.
+    """Return the number of classes of labels 0, 1, 2, ...; raise DataError for other labels.
 
-    A class that no trial has still counts: another subject may have it.
+    A class without trials still counts: another subject may have it.
 
     >>> count_classes(np.array([0, 2, 2]), "subject anna")
     3
@@ -96,7 +96,7 @@ def count_classes(labels: NDArray[np.integer[Any]], where: str) -> int:
 
 
 def require_finite(values: NDArray[np.floating], where: str, channels: Sequence[str]) -> None:
-    """Raise DataError at the first NaN or infinity; the channel axis is the last but one."""
+    """Raise DataError for NaN, infinity or absurd values; the channel axis is the last but one."""
     if np.isfinite(values).all():
         if values.size and max(values.max(), -values.min()) > MAX_ABS_UV:
             raise DataError(
@@ -105,16 +105,24 @@ def require_finite(values: NDArray[np.floating], where: str, channels: Sequence[
             )
         return
     at = np.unravel_index(np.argmin(np.isfinite(values)), values.shape)
-    kind = "NaN" if np.isnan(values[tuple(at)]) else "infinity"
+    value = "NaN" if np.isnan(values[tuple(at)]) else "infinity"
     trial = f"trial {at[0]}, " if values.ndim == 3 else ""
     raise DataError(
-        f"{where}: {kind} in {trial}channel {channels[int(at[-2])]}, sample {at[-1]}. "
+        f"{where}: {value} in {trial}channel {channels[int(at[-2])]}, sample {at[-1]}. "
         "Samples must be finite numbers; fetch the file again or drop the trial."
     )
 
 
 def check_recording(recording: Recording, *, check_unit: bool = True) -> Recording:
-    """Return the recording with notes added; DataError names data set, subject and fault."""
+    """Check a recording and return it with notes added.
+
+    Args:
+        recording: The recording.
+        check_unit: Check that the amplitudes are plausible for microvolts.
+
+    Raises:
+        DataError: The recording is not valid; the message names data set, subject and fault.
+    """
     where = f"{recording.dataset} subject {recording.subject}"
     _check_shapes(recording, where)
     require_finite(recording.trials, where, recording.channel_names)

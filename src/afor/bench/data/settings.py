@@ -1,6 +1,5 @@
-"""What a user may choose about a data set: the common options, and how bad ones are refused."""
+"""Options of data sets: the common ones, and the check of all."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -8,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.parameter_checks import show_value
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.preprocessing import Band
 
 # A pass band in hertz, or the word "none": TOML has no null.
@@ -18,7 +18,7 @@ Samples = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class DataSettings(BaseModel):
-    """Options every data set has; each loader adds its own."""
+    """Options of every data set; each loader adds its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -26,7 +26,7 @@ class DataSettings(BaseModel):
     stride_samples: Samples  # 0: as long as the window
 
     def trial_settings(self) -> dict[str, Any]:
-        """Return the options that decide the stored trials, not how windows are cut from them."""
+        """Return the options that determine the cached trials: all but those of the windows."""
         return self.model_dump(mode="json", exclude={"window_samples", "stride_samples"})
 
 
@@ -34,11 +34,10 @@ Settings = TypeVar("Settings", bound=DataSettings)
 
 
 def parse_settings(model: type[Settings], options: Mapping[str, Any], dataset: str) -> Settings:
-    """Check the options of a data set; ConfigError names the nearest valid key."""
+    """Return checked options of a data set; raise ConfigError with the nearest valid key."""
     for key in options:
         if key not in model.model_fields:
-            near = difflib.get_close_matches(key, model.model_fields, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(key, model.model_fields)
             raise ConfigError(
                 f"{dataset}: unknown option {key!r}.{hint} Known: {', '.join(model.model_fields)}."
             )
@@ -50,8 +49,8 @@ def parse_settings(model: type[Settings], options: Mapping[str, Any], dataset: s
             reason = str(first.get("ctx", {}).get("error", first["msg"]))
             raise ConfigError(f"{dataset}: {reason}") from None
         key = str(first["loc"][0])
-        given = show_value(options.get(key))
-        raise ConfigError(f"{dataset}: option {key} = {given}: {first['msg']}.") from None
+        value = show_value(options.get(key))
+        raise ConfigError(f"{dataset}: option {key} = {value}: {first['msg']}.") from None
 
 
 def band_of(band_hz: BandHz) -> Band | None:

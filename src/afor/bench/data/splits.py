@@ -1,8 +1,8 @@
-"""Subjects into training, validation and test, and the proof that nobody is on two sides.
+"""Split subjects into training, validation and test, and prove that the sides are disjoint.
 
-Every subject is tested exactly once. Each fold draws its validation subjects several times from
-those that are not tested; the rest train. Who goes where depends on the study seed, the dataset's
-name and the subjects' names, not on their order, the machine or the version of a library.
+Every subject is tested in exactly one fold. Each fold draws its validation subjects several times
+from those that are not tested; all others train. The split depends on the study seed, the name of
+the data set and the names of the subjects, not on their order, the machine or library versions.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from afor.bench.common.seeding import derive_seed
 FORMAT = 1
 # Sec. IV-B: "approximately 20%". Of ALL subjects: only that gives the paper's 6, 2 and 20.
 VALIDATION_SHARE = 0.2
-# Each split holds the names of all subjects. So many names, in all splits, take seconds to draw.
+# Limit of subject names in all splits together: drawing that many takes seconds.
 MAX_NAMES = 5_000_000
 DRAWS = 5  # Sec. IV-B: "the validation split is drawn five times"
 
@@ -38,16 +38,16 @@ class Split:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All splits of one dataset in one study, and what they were made from."""
+    """All splits of one data set in one study."""
 
     dataset: str
     study_seed: int
-    blocks: int  # folds; as many as subjects means one subject is left out at a time
+    blocks: int  # number of folds; equal to the number of subjects for leave-one-subject-out
     subjects: tuple[str, ...]
     splits: tuple[Split, ...]
 
     def split(self, fold: int, draw: int) -> Split:
-        """Return one split; raise ConfigError when there is none of that number."""
+        """Return the split of a fold and draw; raise ConfigError if it does not exist."""
         for split in self.splits:
             if (split.fold, split.draw) == (fold, draw):
                 return split
@@ -67,13 +67,27 @@ def make_splits(
     draws: int = DRAWS,
     validation_share: float = VALIDATION_SHARE,
 ) -> Manifest:
-    """Split the subjects: one left out at a time, or cut into `blocks` test blocks.
+    """Split subjects into training, validation and test, so that each is tested in one fold.
 
-    Raises ConfigError when a fold would be left without training subjects.
+    Args:
+        dataset: Name of the data set; part of the random seeds.
+        subjects: Names of the subjects, in any order.
+        study_seed: Seed of the study.
+        blocks: Number of folds; None leaves one subject out at a time.
+        draws: Number of validation draws of each fold.
+        validation_share: Share of all subjects that validate.
 
-    >>> first = make_splits("deap", [f"s{i:02d}" for i in range(1, 33)]).splits[0]
-    >>> len(first.train), len(first.validation), len(first.test)
-    (25, 6, 1)
+    Returns:
+        All splits, proved to be disjoint.
+
+    Raises:
+        ConfigError: The numbers are not possible, or a fold would have no training subject.
+        LeakageError: A subject is listed twice.
+
+    Example:
+        >>> first = make_splits("deap", [f"s{i:02d}" for i in range(1, 33)]).splits[0]
+        >>> len(first.train), len(first.validation), len(first.test)
+        (25, 6, 1)
     """
     names = _checked_subjects(dataset, subjects)
     if blocks is not None and not 2 <= blocks <= len(names):
@@ -158,13 +172,8 @@ def prove_disjoint(manifest: Manifest) -> None:
         )
 
 
-def write_manifest(manifest: Manifest, path: Path) -> None:
-    """Write the splits as JSON that a person can read and share."""
-    path.write_text(manifest_text(manifest), encoding="utf-8")
-
-
 def manifest_text(manifest: Manifest) -> str:
-    """Return the manifest as JSON, one line per draw and its sizes beside the names."""
+    """Return the manifest as JSON with one line per draw."""
     lines = []
     for fold in range(manifest.blocks):
         draws = [split for split in manifest.splits if split.fold == fold]
@@ -191,7 +200,12 @@ def manifest_text(manifest: Manifest) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a manifest and prove it again; raise DataError or LeakageError if it does not hold."""
+    """Read a manifest and prove again that its sides are disjoint.
+
+    Raises:
+        DataError: The file is not a manifest.
+        LeakageError: A subject is on two sides.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
@@ -253,7 +267,7 @@ def _test_blocks(
 
 
 def _shuffled(names: Sequence[str], seed: int) -> list[str]:
-    # By hash rather than by a generator: the same in every version of every library.
+    # By hash instead of a random generator: the same in every version of every library.
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
 
 

@@ -1,4 +1,4 @@
-"""All windows of a data set, addressed by one running number and cut from memory-mapped trials."""
+"""All windows of a data set: `WindowSource` from the cache, `ArrayWindows` from memory."""
 
 import hashlib
 import json
@@ -18,19 +18,19 @@ from afor.bench.data.preprocessing import window_starts
 from afor.bench.data.recording import count_classes
 from afor.bench.data.settings import DataSettings
 
-# Mapped pages count as this process's memory until they are given back. A data set larger than
-# KEEP_BYTES gives them back each time GIVE_BACK_BYTES were copied out; the operating system keeps
-# them cached for everybody. The kernel maps 64 KiB around each touched page, so that a window of
-# ISRUC (14 KiB) can make 384 KiB resident: hence the small number.
+# Mapped pages count as memory of this process until they are released. A data set larger than
+# KEEP_BYTES releases them each time RELEASE_AFTER_BYTES were copied; they stay in the page cache of
+# the operating system. The kernel maps 64 KiB around each touched page, so a window of ISRUC
+# (14 KiB) can make 384 KiB resident: hence the small number.
 KEEP_BYTES = 1 << 30
-GIVE_BACK_BYTES = 16 << 20
+RELEASE_AFTER_BYTES = 16 << 20
 
 
 class WindowSource:
-    """All windows of a data set, addressed by one running number.
+    """All windows of a data set, cut from memory-mapped trials and numbered from 0.
 
-    Windows are ordered by subject, trial and start. The object can be sent to another process,
-    which opens the files by itself.
+    Windows are ordered by subject, trial and start. The object can be pickled; the other process
+    opens the files itself.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class WindowSource:
 
     @property
     def windows_per_trial(self) -> int:
-        """Return how many windows each trial gives."""
+        """Return the number of windows of a trial."""
         return len(self._starts)
 
     @cached_property
@@ -103,7 +103,7 @@ class WindowSource:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return the SHA-256 of what decides every window: sources, settings, reader version."""
+        """Return the SHA-256 of all that determines the windows: sources, settings, reader."""
         content = {
             "subjects": [
                 [s.subject, s.key, s.data_sha256 if self._fingerprint_samples else ""]
@@ -114,7 +114,7 @@ class WindowSource:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def indices_of(self, subjects: Iterable[str]) -> NDArray[np.int64]:
-        """Return the windows of these subjects, in order."""
+        """Return the indices of the windows of these subjects, in order."""
         wanted = set(subjects)
         if unknown := wanted.difference(self.subjects):
             raise ConfigError(
@@ -132,16 +132,16 @@ class WindowSource:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return each channel's mean and standard deviation over the trials of these subjects."""
         wanted = set(subjects)
-        chosen = [s for s in self.prepared if s.subject in wanted]
-        if len(chosen) != len(wanted) or not chosen:
+        selected = [s for s in self.prepared if s.subject in wanted]
+        if len(selected) != len(wanted) or not selected:
             raise ConfigError(f"{self.dataset}: statistics need known subjects, got {wanted}.")
-        n = sum(s.shape[0] * s.shape[2] for s in chosen)
-        mean = np.sum([s.channel_sum for s in chosen], axis=0) / n
-        square = np.sum([s.channel_square_sum for s in chosen], axis=0) / n
+        n = sum(s.shape[0] * s.shape[2] for s in selected)
+        mean = np.sum([s.channel_sum for s in selected], axis=0) / n
+        square = np.sum([s.channel_square_sum for s in selected], axis=0) / n
         return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
 
     def gather(self, indices: NDArray[np.integer[Any]] | Sequence[int]) -> NDArray[np.float32]:
-        """Return windows as float32 of shape (n, channels, samples), in the order asked for."""
+        """Return windows as float32, (n, channels, samples), in the order of ``indices``."""
         index = np.asarray(indices, dtype=np.int64)
         if index.size and (index.min() < 0 or index.max() >= len(self)):
             raise IndexError(f"window numbers go from 0 to {len(self) - 1}")
@@ -153,7 +153,7 @@ class WindowSource:
             mine = np.flatnonzero(owner == code)
             windows = sliding_window_view(self._samples(int(code)), self.window_samples, axis=2)
             out[mine] = windows[trial[mine] - self._first_trial[code], :, start[mine]]
-        self._give_back(out.nbytes)
+        self._release_pages(out.nbytes)
         return out
 
     def _samples(self, code: int) -> NDArray[np.float32]:
@@ -162,11 +162,11 @@ class WindowSource:
         self._touched.add(code)
         return self._maps[code][0]
 
-    def _give_back(self, copied_bytes: int) -> None:
+    def _release_pages(self, copied_bytes: int) -> None:
         self._copied_bytes += copied_bytes
-        if not self._is_large or self._copied_bytes < GIVE_BACK_BYTES:
+        if not self._is_large or self._copied_bytes < RELEASE_AFTER_BYTES:
             return
-        if hasattr(mmap, "MADV_DONTNEED"):  # absent on Windows, where the system trims by itself
+        if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows, which does so itself
             for code in self._touched:
                 self._maps[code][1].madvise(mmap.MADV_DONTNEED)
         self._touched.clear()
@@ -174,14 +174,22 @@ class WindowSource:
 
 
 class ArrayWindows:
-    """Windows (n, channels, samples) with the subject, class and trial of each.
+    """Windows from arrays in memory, with the interface that training needs of a `WindowSource`.
 
-    `trials` defaults to one trial per window.
+    Args:
+        windows: Array of shape (n, channels, samples).
+        labels: Class of each window, numbered from 0.
+        subjects: Name of the subject of each window.
+        trials: Trial of each window; None makes each window its own trial.
 
-    >>> import numpy as np
-    >>> source = ArrayWindows(np.zeros((3, 2, 8)), labels=[0, 1, 1], subjects=["a", "a", "b"])
-    >>> source.subjects, source.gather(np.array([2])).shape
-    (('a', 'b'), (1, 2, 8))
+    Raises:
+        DataError: The shapes do not fit each other.
+
+    Example:
+        >>> import numpy as np
+        >>> source = ArrayWindows(np.zeros((3, 2, 8)), labels=[0, 1, 1], subjects=["a", "a", "b"])
+        >>> source.subjects, source.gather(np.array([2])).shape
+        (('a', 'b'), (1, 2, 8))
     """
 
     def __init__(
@@ -214,12 +222,12 @@ class ArrayWindows:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return each channel's mean and standard deviation over these subjects."""
         codes = [self.subjects.index(name) for name in subjects]
-        chosen = self._windows[np.isin(self.subject_codes, codes)]
+        selected = self._windows[np.isin(self.subject_codes, codes)]
         return (
-            chosen.mean(axis=(0, 2), dtype=np.float64),
-            chosen.std(axis=(0, 2), dtype=np.float64),
+            selected.mean(axis=(0, 2), dtype=np.float64),
+            selected.std(axis=(0, 2), dtype=np.float64),
         )
 
     def gather(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return windows as (n, channels, samples), a new array in the order asked for."""
+        """Return windows as (n, channels, samples), a new array in the order of ``indices``."""
         return self._windows[indices]

@@ -1,21 +1,21 @@
-"""Everything about one run, for a person."""
+"""Describe one run as text."""
 
 import json
 from collections.abc import Sequence
 
 from afor.bench.common.printable_text import printable
 from afor.bench.execution.progress import describe
-from afor.bench.store.database import METRICS, StoredCell
+from afor.bench.store.database import METRICS, StoredRun
 from afor.bench.training.metrics import Metrics
 from afor.bench.training.record import FinishedRun
 
 EPOCHS_SHOWN = 5
 
 
-def describe_run(key: str, run: FinishedRun | None, cells: Sequence[StoredCell]) -> str:
-    """Return the run as text: where it belongs, what it was made from, what came out."""
+def describe_run(key: str, run: FinishedRun | None, stored_runs: Sequence[StoredRun]) -> str:
+    """Return the studies, the specification and the results of a run as text."""
     lines = [f"key        {key}"]
-    lines += [f"study      {cell.study}: {describe(cell)}" for cell in cells]
+    lines += [f"study      {stored.study}: {describe(stored)}" for stored in stored_runs]
     if run is None:
         return _text([*lines, "status     open: not trained yet"])
     status = f"{run.status}: {run.reason}" if run.reason else run.status

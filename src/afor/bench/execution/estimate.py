@@ -1,12 +1,12 @@
-"""How long runs will take, from those that were measured; nothing is guessed without one."""
+"""Estimate the time of runs from the times of finished ones."""
 
 from collections.abc import Iterable
 
-Place = tuple[str, str, str]  # data set, backbone, optimizer
+ConditionKey = tuple[str, str, str]  # data set, backbone, optimizer
 
 
 class Pace:
-    """Mean seconds of a run: of its own cell, else of its backbone, its data set, or any run.
+    """Mean seconds of a run: of its condition, else of its backbone, its data set, or any run.
 
     >>> pace = Pace()
     >>> pace.add("deap", "eegnet", "adam", 10.0)
@@ -18,26 +18,26 @@ class Pace:
         self._sums: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def add(self, dataset: str, backbone: str, optimizer: str, seconds: float) -> None:
-        """Take note of a run."""
-        place = (dataset, backbone, optimizer)
-        for length in range(len(place) + 1):
-            total, count = self._sums.get(place[:length], (0.0, 0))
-            self._sums[place[:length]] = (total + seconds, count + 1)
+        """Add the time of a finished run."""
+        condition = (dataset, backbone, optimizer)
+        for length in range(len(condition) + 1):
+            total, count = self._sums.get(condition[:length], (0.0, 0))
+            self._sums[condition[:length]] = (total + seconds, count + 1)
 
-    def total(self, places: Iterable[Place]) -> float | None:
-        """Return the seconds these runs will take one after another, None if nothing is known."""
+    def total(self, conditions: Iterable[ConditionKey]) -> float | None:
+        """Return the seconds that runs take one after another; None without a finished run."""
         if not self._sums:
             return None
         seconds = 0.0
-        for place in places:
-            known = next(place[:n] for n in (3, 2, 1, 0) if place[:n] in self._sums)
-            total, count = self._sums[known]
+        for condition in conditions:
+            measured = next(condition[:n] for n in (3, 2, 1, 0) if condition[:n] in self._sums)
+            total, count = self._sums[measured]
             seconds += total / count
         return seconds
 
 
 def clock(seconds: float) -> str:
-    """Write a duration for people.
+    """Format a duration.
 
     >>> clock(42), clock(200), clock(7300), clock(200_000)
     ('42 s', '3 min 20 s', '2 h 01 min', '2 d 7 h')

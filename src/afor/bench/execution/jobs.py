@@ -1,4 +1,4 @@
-"""What an engine is given and what it reports; every engine takes the same list of jobs."""
+"""Define the interface of engines: jobs go in, events come out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
 
-# A job that took down this many workers is recorded as failed, and the rest goes on.
+# A job that killed this many workers is recorded as failed.
 MAX_DEATHS = 3
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run to be trained."""
+    """One run to train."""
 
     key: str
     spec: dict[str, Any]
@@ -23,7 +23,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Started:
-    """A worker has begun a job."""
+    """A worker started a job."""
 
     key: str
     worker: str
@@ -31,7 +31,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Died:
-    """A worker died or hung with a job, which waits for another worker."""
+    """A worker died or hung; its job waits for another worker."""
 
     key: str
     reason: str
@@ -39,17 +39,17 @@ class Died:
 
 @dataclass(frozen=True)
 class Ended:
-    """A job has ended, well or not; `content` is what the store takes."""
+    """A job ended, successfully or not; `content` goes into the store."""
 
     key: str
     content: bytes
-    spool: Path | None = None  # to be removed once the content is in the store
+    spool: Path | None = None  # to be deleted once the content is in the store
 
 
 class Engine(Protocol):
-    """Runs jobs somewhere. Closing the iterator stops everything that was started."""
+    """Executes jobs. Closing the iterator stops all workers."""
 
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
     ) -> Iterator[Started | Died | Ended]:
-        """Yield what happens until every job has ended once; raise EngineError or StoreError."""
+        """Yield events until every job has ended; raise EngineError or StoreError."""

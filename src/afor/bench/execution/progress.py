@@ -1,4 +1,4 @@
-"""A study while it runs, on stderr: a live grid on a terminal, plain lines everywhere else."""
+"""Show the progress of a study on stderr: a live table on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from afor.bench.common.printable_text import printable
 from afor.bench.execution.estimate import Pace, clock
-from afor.bench.study.plan import Cell
+from afor.bench.study.plan import PlannedRun
 from afor.bench.training.record import FinishedRun
 
 if TYPE_CHECKING:
@@ -21,19 +21,19 @@ BAR_CELLS = 30
 
 
 class Progress:
-    """Shows a study to a person; a `Watcher` of the runner. Use it as a context."""
+    """A `Watcher` of the runner that prints progress. Use it as a context manager."""
 
     def __init__(self, title: str, workers: int) -> None:
         from rich.console import Console
 
-        # A live picture moves the cursor, which nothing else on a terminal may do.
+        # A live table moves the cursor; `sys.stderr` may filter such sequences, its raw stream not.
         raw = getattr(sys.stderr, "raw", None) if sys.stderr.isatty() else None
         self.console = Console(file=raw, stderr=True, highlight=False)
         self.is_live = self.console.is_terminal and not self.console.is_dumb_terminal
         self._title = title
         self._workers = workers
         self._live: Any = None
-        self._cells: dict[str, list[Cell]] = {}
+        self._planned: dict[str, list[PlannedRun]] = {}
         self._status: dict[str, str] = {}
         self._running: dict[str, float] = {}
         self._pace = Pace()
@@ -60,11 +60,11 @@ class Progress:
     ) -> None:
         if self._live is not None:
             self._live.stop()
-        elif self._cells and kind is None and self._last_ended_unsaid:
+        elif self._planned and kind is None and self._last_ended_unsaid:
             self._say(self.line())
 
     def preparing(self, dataset: str) -> Callable[[int, int, str], None]:
-        """Show how far a data set has been read."""
+        """Return a callback that shows how many subjects of a data set have been read."""
 
         def show(done: int, total: int, subject: str) -> None:
             self._preparing = f"reading {dataset}: {done} of {total} {subject}" if subject else ""
@@ -73,36 +73,40 @@ class Progress:
 
         return show
 
-    def planned(self, cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> None:
-        """Take note of all runs."""
-        for cell in cells:
-            self._cells.setdefault(cell.key, []).append(cell)
-        self._status = {key: statuses[key] for key in self._cells if key in statuses}
+    def planned(self, runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> None:
+        """Register all planned runs."""
+        for planned_run in runs:
+            self._planned.setdefault(planned_run.key, []).append(planned_run)
+        self._status = {key: statuses[key] for key in self._planned if key in statuses}
         if not self.is_live:
             self._say(self.line())
 
     def started(self, key: str, worker: str) -> None:  # noqa: ARG002
-        """Take note of a run that begins."""
+        """Register the start of a run."""
         self._running[key] = time.monotonic()
 
     def ended(self, run: FinishedRun) -> None:
-        """Count a run, and tell of one that went wrong in a line that stays."""
+        """Count a finished run; print a line if it failed or diverged."""
         self._running.pop(run.key, None)
         self._status[run.key] = run.status
         self._last_ended_unsaid = True
-        cell = self._cells[run.key][0]
-        self._pace.add(cell.dataset, cell.backbone, cell.optimizer, run.elapsed_s)
+        planned_run = self._planned[run.key][0]
+        self._pace.add(
+            planned_run.dataset, planned_run.backbone, planned_run.optimizer, run.elapsed_s
+        )
         if run.status != "done":
-            self._say(printable(f"{run.status}: {describe(cell)} ({run.key[:12]}): {run.reason}"))
+            self._say(
+                printable(f"{run.status}: {describe(planned_run)} ({run.key[:12]}): {run.reason}")
+            )
         elif not self.is_live and time.monotonic() - self._said > PLAIN_EVERY_S:
             self._say(self.line())
             self._last_ended_unsaid = False
 
     def line(self) -> str:
-        """Return the state in one line."""
-        counts = Counter(self._status.get(key, "open") for key in self._cells)
-        ended = len(self._cells) - counts["open"]
-        parts = [f"{self._title}: {ended} of {len(self._cells)} runs"]
+        """Return the progress in one line."""
+        counts = Counter(self._status.get(key, "open") for key in self._planned)
+        ended = len(self._planned) - counts["open"]
+        parts = [f"{self._title}: {ended} of {len(self._planned)} runs"]
         parts += [f"{counts[word]} {word}" for word in ("diverged", "failed") if counts[word]]
         parts.append(f"{clock(time.monotonic() - self._started)} elapsed")
         if counts["open"] and (left := self._left()) is not None:
@@ -110,8 +114,13 @@ class Progress:
         return " · ".join(parts)
 
     def _left(self) -> float | None:
-        waiting = [cells[0] for key, cells in self._cells.items() if key not in self._status]
-        places = [(cell.dataset, cell.backbone, cell.optimizer) for cell in waiting]
+        waiting = [
+            same_key[0] for key, same_key in self._planned.items() if key not in self._status
+        ]
+        places = [
+            (planned_run.dataset, planned_run.backbone, planned_run.optimizer)
+            for planned_run in waiting
+        ]
         seconds = self._pace.total(places)
         if seconds is None:
             return None
@@ -132,14 +141,14 @@ class Progress:
         from rich.console import Group
         from rich.text import Text
 
-        if not self._cells:
+        if not self._planned:
             return Text(self._preparing or f"{self._title}: planning")
         ended = len(self._status)
-        filled = BAR_CELLS * ended // len(self._cells)
+        filled = BAR_CELLS * ended // len(self._planned)
         head = Text.assemble(
             ("━" * filled, "green"), ("━" * (BAR_CELLS - filled), "dim"), f"  {self.line()}"
         )
-        # The grid lies down or stands up, whichever fits; a piece of one would only confuse.
+        # Show the table in the orientation that fits, or not at all.
         for grid, height in (self._grid(upright=False), self._grid(upright=True)):
             wide = self.console.options.update(max_width=10_000)
             fits = self.console.measure(grid, options=wide).maximum <= self.console.width
@@ -148,12 +157,17 @@ class Progress:
         return head
 
     def _grid(self, *, upright: bool) -> "tuple[Table, int]":
-        """Return runs ended / planned per cell, and its height; `upright`: optimizers downwards."""
+        """Return a table of ended/planned runs per condition, and its height in lines.
+
+        `upright` puts the optimizers in rows instead of columns.
+        """
         from rich.table import Table
 
-        first = [cells[0] for cells in self._cells.values()]
-        optimizers = list(dict.fromkeys(cell.optimizer for cell in first))
-        places = list(dict.fromkeys((cell.dataset, cell.backbone) for cell in first))
+        first = [same_key[0] for same_key in self._planned.values()]
+        optimizers = list(dict.fromkeys(planned_run.optimizer for planned_run in first))
+        places = list(
+            dict.fromkeys((planned_run.dataset, planned_run.backbone) for planned_run in first)
+        )
         grid = Table(box=None, padding=(0, 2, 0, 0))
         grid.add_column("", no_wrap=True)
         headings = [" × ".join(place) for place in places] if upright else optimizers
@@ -168,10 +182,10 @@ class Progress:
                 grid.add_row(" × ".join(place), *marks)
         return grid, grid.row_count + 3
 
-    def _mark(self, cells: list[Cell], place: tuple[str, str, str]) -> Any:
+    def _mark(self, runs: list[PlannedRun], place: tuple[str, str, str]) -> Any:
         from rich.text import Text
 
-        keys = [c.key for c in cells if (c.dataset, c.backbone, c.optimizer) == place]
+        keys = [c.key for c in runs if (c.dataset, c.backbone, c.optimizer) == place]
         states = Counter(self._status.get(key, "open") for key in keys)
         bad = states["failed"] + states["diverged"]
         ended = len(keys) - states["open"]
@@ -181,12 +195,12 @@ class Progress:
         return Text(f"{ended}/{len(keys)}" if keys else "–", style=style)
 
 
-def describe(cell: Any) -> str:
-    """Name a run as people do.
+def describe(run: Any) -> str:
+    """Return the name of a planned or stored run for messages.
 
     >>> from types import SimpleNamespace
     >>> describe(SimpleNamespace(dataset="deap", backbone="hslt", optimizer="adam", fold=3, draw=0))
     'deap × hslt × adam, fold 3, draw 0'
     """
-    place = f"{cell.dataset} × {cell.backbone} × {cell.optimizer}"
-    return f"{place}, fold {cell.fold}, draw {cell.draw}"
+    condition = f"{run.dataset} × {run.backbone} × {run.optimizer}"
+    return f"{condition}, fold {run.fold}, draw {run.draw}"

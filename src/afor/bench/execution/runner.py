@@ -1,8 +1,8 @@
-"""Plan minus store → engine → store, until the study is complete. The only module that knows all.
+"""Run a study: give the planned runs that the store lacks to an engine, and store the results.
 
     summary = run_study(load_study("demo"), text, Path("results/demo.db"), LocalEngine(2))
 
-Called again it goes on where it was stopped, whatever stopped it.
+Called again, it continues where it was interrupted.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from afor.bench.common.errors import EngineError, StoreError
 from afor.bench.common.files import write_atomically
+from afor.bench.data.loading import open_windows
 from afor.bench.data.splits import manifest_text
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
 from afor.bench.execution.running import RunningFile
@@ -21,7 +22,7 @@ from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.lock import locked
 from afor.bench.store.schema import explain
 from afor.bench.store.spool import leftovers, quarantine, read_spool
-from afor.bench.study.plan import Cell, FindRate, Plan, make_plan, shard
+from afor.bench.study.plan import FindRate, PlannedRun, StudyPlan, make_plan, shard
 from afor.bench.study.schema import Study
 from afor.bench.training.record import FinishedRun, decode
 
@@ -32,43 +33,41 @@ Prepare = Callable[[int, int, str], None]
 
 
 class Watcher(Protocol):
-    """Sees a study being run; `afor.bench.execution.progress` shows it to people."""
+    """Observes the execution of a study, such as `progress.Progress`."""
 
     def preparing(self, dataset: str) -> Prepare:
-        """Return what is called with (done, total, subject) while a data set is read."""
+        """Return a callback that is called with (done, total, subject) while data are read."""
 
-    def planned(self, cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> None:
-        """See all runs, and how those that have ended stand."""
+    def planned(self, runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> None:
+        """Receive all planned runs and the statuses of those that ended."""
 
     def started(self, key: str, worker: str) -> None:
-        """See a run begin."""
+        """Receive the start of a run."""
 
     def ended(self, run: FinishedRun) -> None:
-        """See a run that is now in the store."""
+        """Receive a run that was stored."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How a study stands after a run."""
+    """Numbers of runs of a study by status."""
 
     planned: int
     done: int
     diverged: int
     failed: int
-    trained: int  # of these, by this call
+    trained: int  # by this call
 
     @property
     def open(self) -> int:
-        """Return how many runs are still to do."""
+        """Number of runs that are not finished."""
         return self.planned - self.done - self.diverged - self.failed
 
 
 def open_sources(
     study: Study, cache_dir: Path | None = None, watch: Watcher | None = None
 ) -> dict[str, "WindowSource"]:
-    """Read, check and cache the data of a study, once, before any worker starts."""
-    from afor.bench.data.loading import open_windows
-
+    """Read, check and cache the data of a study."""
     return {
         entry.name: open_windows(
             entry.use,
@@ -94,28 +93,65 @@ def run_study(
     cache_dir: Path | None = None,
     watch: Watcher | None = None,
 ) -> Summary:
-    """Train every run of a study, or of its `part` (i, n), that the store does not hold yet."""
+    """Train every run of a study that the store does not contain yet.
+
+    Called again after an interruption, it continues with the missing runs.
+
+    Args:
+        study: The study.
+        toml: The text of the study, kept in the store.
+        path: The store, created if it does not exist.
+        engine: Executes the runs, such as `LocalEngine`.
+        part: ``(i, n)`` trains only the i-th of n parts of the study, counted from 1.
+        find_rate: Returns the learning rate from a search; None uses the rates of the study.
+        cache_dir: Folder of the prepared data; None uses ``$AFOR_CACHE`` or the user's cache.
+        watch: Is told about progress.
+
+    Returns:
+        The numbers of planned, finished and failed runs.
+
+    Raises:
+        AforError: The study, its data, the store or the workers cannot be used.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from afor.bench import LocalEngine, parse_study
+        >>> text = '''
+        ... name = "small"
+        ... backbones = ["eegnet"]
+        ... optimizers = ["afor"]
+        ... training = { max_epochs = 1, batch_size = 16 }
+        ... protocol = { draws = 1, only_folds = [0] }
+        ... datasets = [{ name = "synthetic", options = { n_subjects = 3, trials = 4 } }]
+        ... '''
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> store = folder / "small.db"
+        >>> run_study(parse_study(text), text, store, LocalEngine(1), cache_dir=folder).done
+        1
+
+    """
     sources = open_sources(study, cache_dir, watch)
     plan = make_plan(study, sources, find_rate)
     if part is not None:
-        plan = Plan(study, shard(plan.cells, *part), plan.manifests, plan.sources)
+        plan = StudyPlan(study, shard(plan.runs, *part), plan.manifests, plan.sources)
     try:
         with locked(path), open_or_create(path) as store:
             take_leftovers(store)
             store.set_plan(plan, toml)
             write_manifests(plan, path)
             return _complete(plan, store, engine, watch)
-    except OSError as error:  # a full disk shows in any file that is written
+    except OSError as error:  # a full disk can fail any write
         raise explain(path, error) from error
 
 
 def spool_folder(store: Path) -> Path:
-    """Return where the workers of a store leave their results."""
+    """Return the folder where the workers of a store write their results."""
     return store.with_name(f"{store.name}.spool")
 
 
 def take_leftovers(store: Store) -> int:
-    """Write to the store what a killed driver left in the spool; return how many runs."""
+    """Store the runs that a killed driver left in the spool; return their number."""
     taken = 0
     for path in leftovers(spool_folder(store.path)):
         content = read_spool(path)
@@ -123,15 +159,15 @@ def take_leftovers(store: Store) -> int:
             continue
         try:
             taken += store.add(content)
-        except ValueError:  # whole, but written by another version of afor
+        except ValueError:  # complete, but written by another version of afor
             quarantine(path)
         else:
             path.unlink(missing_ok=True)
     return taken
 
 
-def write_manifests(plan: Plan, store: Path) -> None:
-    """Put the splits beside the store, a file per data set that one can read and share."""
+def write_manifests(plan: StudyPlan, store: Path) -> None:
+    """Write the splits of each data set to a JSON file next to the store."""
     for name, manifest in plan.manifests.items():
         target = store.with_name(f"{store.name}.splits") / f"{name.replace(':', '-')}.json"
         text = manifest_text(manifest).encode()
@@ -139,14 +175,14 @@ def write_manifests(plan: Plan, store: Path) -> None:
             write_atomically(target, text)
 
 
-def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -> Summary:
+def _complete(plan: StudyPlan, store: Store, engine: Engine, watch: Watcher | None) -> Summary:
     statuses = store.statuses()
     if watch:
-        watch.planned(plan.cells, statuses)
+        watch.planned(plan.runs, statuses)
     trained = 0
-    jobs = open_jobs(plan.cells, statuses)
+    jobs = open_jobs(plan.runs, statuses)
     if jobs:
-        measure_limits(getattr(engine, "limits", None), plan.cells, store)
+        measure_limits(getattr(engine, "limits", None), plan.runs, store)
         events = engine.run(jobs, plan.sources, spool_folder(store.path))
         running = RunningFile(spool_folder(store.path))
         try:
@@ -160,25 +196,25 @@ def _complete(plan: Plan, store: Store, engine: Engine, watch: Watcher | None) -
             raise rescue(store)
         take_leftovers(store)  # a cluster may have finished a run twice
     statuses = store.statuses()
-    # Two cells of one study may share a run: count cells, as the tables do.
-    counts = Counter(statuses.get(cell.key, "open") for cell in plan.cells)
-    return Summary(len(plan.cells), counts["done"], counts["diverged"], counts["failed"], trained)
+    # Two planned runs of one study may share a key: count planned runs, as the tables do.
+    counts = Counter(statuses.get(planned.key, "open") for planned in plan.runs)
+    return Summary(len(plan.runs), counts["done"], counts["diverged"], counts["failed"], trained)
 
 
-def measure_limits(limits: TimeLimits | None, cells: tuple[Cell, ...], store: Store) -> None:
-    """Tell the limits of an engine how long the runs in the store took."""
+def measure_limits(limits: TimeLimits | None, runs: tuple[PlannedRun, ...], store: Store) -> None:
+    """Give the times of stored runs to the time limits of an engine."""
     if limits is None:
         return
-    specs = {cell.key: (cell.dataset, cell.spec) for cell in cells}
-    for cell in {cell.key: cell for cell in store.cells()}.values():
-        if cell.key in specs and cell.status in ("done", "diverged"):
-            limits.add(like_of(*specs[cell.key]), cell.elapsed_s)
+    specs = {planned.key: (planned.dataset, planned.spec) for planned in runs}
+    for stored in {stored.key: stored for stored in store.runs()}.values():
+        if stored.key in specs and stored.status in ("done", "diverged"):
+            limits.add(like_of(*specs[stored.key]), stored.elapsed_s)
 
 
 def rescue(store: Store, *contents: bytes) -> StoreError:
-    """Write a store anew whose file was removed or replaced under its driver; say where it is.
+    """Copy the open store to a new file after its path was deleted or replaced.
 
-    The open file still holds every run, although no path leads to it any more.
+    The open file still holds every run, although no path leads to it.
     """
     path = store.path
     target, number = path, 0
@@ -202,12 +238,12 @@ def rescue(store: Store, *contents: bytes) -> StoreError:
     )
 
 
-def open_jobs(cells: tuple[Cell, ...], statuses: Mapping[str, str]) -> list[Job]:
+def open_jobs(runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> list[Job]:
     """Return one job for each run that has not ended, in the order of the plan."""
     jobs = {
-        cell.key: Job(cell.key, cell.spec, cell.dataset)
-        for cell in cells
-        if cell.key not in statuses
+        planned.key: Job(planned.key, planned.spec, planned.dataset)
+        for planned in runs
+        if planned.key not in statuses
     }
     return list(jobs.values())
 
@@ -232,14 +268,14 @@ def _collect(
             raise rescue(store, event.content)
         try:
             store.add(event.content)
-        except ValueError as error:  # afor was updated under a study that runs
+        except ValueError as error:  # afor was updated during the study
             raise EngineError(
                 f"A worker returned a run that this process cannot read ({error}): it uses another "
                 f"version of afor. Run the same command again, with one version everywhere; "
                 f"nothing finished is lost."
             ) from error
         if event.spool is not None:
-            event.spool.unlink(missing_ok=True)  # only now: until here it was the only copy
+            event.spool.unlink(missing_ok=True)  # now that the store has it
         trained += 1
         if watch:
             watch.ended(decode(event.content))

@@ -1,4 +1,4 @@
-"""The runs under way, in a file beside the store: written by the driver, read by `afor status`."""
+"""List the runs in progress in a file: the driver writes it, `afor status` reads it."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ FILE = "running.json"
 
 @dataclass(frozen=True)
 class RunningRun:
-    """A run that a worker has begun."""
+    """A run in progress."""
 
     key: str
     worker: str
@@ -20,24 +20,24 @@ class RunningRun:
 
 
 class RunningFile:
-    """Keeps the file up to date; a full disk costs only what `afor status` says."""
+    """Keeps the file up to date; write errors are ignored because only `afor status` needs it."""
 
     def __init__(self, spool: Path) -> None:
         self._path = spool / FILE
         self._runs: dict[str, RunningRun] = {}
 
     def began(self, key: str, worker: str) -> None:
-        """Take note of a run that has begun."""
+        """Add a run that started."""
         self._runs[key] = RunningRun(key, worker, time.time())
         self._write()
 
     def ended(self, key: str) -> None:
-        """Take note of a run that has ended, or lost its worker."""
+        """Remove a run that ended or lost its worker."""
         if self._runs.pop(key, None) is not None:
             self._write()
 
     def close(self) -> None:
-        """Remove the file: nothing is under way."""
+        """Delete the file."""
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -50,7 +50,7 @@ class RunningFile:
 
 
 def read_running(spool: Path) -> list[RunningRun]:
-    """Return the runs under way; none when the file is missing or is not what a driver wrote."""
+    """Return the runs in progress; none if the file is missing or malformed."""
     try:
         rows = json.loads((spool / FILE).read_text("utf-8"))
         return [

@@ -1,4 +1,4 @@
-"""How far a store is: counts per cell of the grid, failures, what runs, and the time left."""
+"""Report the state of a store: counts per condition, runs in progress, time left."""
 
 import time
 from collections import Counter
@@ -11,89 +11,89 @@ from afor.bench.execution.progress import describe
 from afor.bench.execution.runner import spool_folder
 from afor.bench.execution.running import read_running
 from afor.bench.execution.time_limits import TimeLimits
-from afor.bench.store.database import Store, StoredCell
+from afor.bench.store.database import Store, StoredRun
 from afor.bench.store.lock import driver_of
-from afor.bench.study.plan import Cell
+from afor.bench.study.plan import PlannedRun
 
 WORDS = ("done", "diverged", "failed", "open")
 
 
 def status_of(store: Store) -> dict[str, Any]:
-    """Count the runs of every study of a store, and say what is under way."""
-    cells = store.cells()
+    """Return the counts of every study of a store and the runs in progress, ready for JSON."""
+    runs = store.runs()
     driver = driver_of(store.path)
     studies = []
-    for name in dict.fromkeys(cell.study for cell in cells):
-        mine = [cell for cell in cells if cell.study == name]
+    for name in dict.fromkeys(run.study for run in runs):
+        of_study = [run for run in runs if run.study == name]
         grid: dict[tuple[str, str, str], Counter[str]] = {}
-        for cell in mine:
-            place = (cell.dataset, cell.backbone, cell.optimizer)
-            grid.setdefault(place, Counter())[cell.status] += 1
-        counts = Counter(cell.status for cell in mine)
+        for run in of_study:
+            condition = (run.dataset, run.backbone, run.optimizer)
+            grid.setdefault(condition, Counter())[run.status] += 1
+        counts = Counter(run.status for run in of_study)
         studies.append(
             {
                 "study": name,
-                "planned": len(mine),
+                "planned": len(of_study),
                 **{word: counts[word] for word in WORDS},
-                "seconds_of_work_left": _left(mine),
-                "last_finished_at": max((cell.finished_at for cell in mine), default=""),
+                "seconds_of_work_left": _left(of_study),
+                "last_finished_at": max((run.finished_at for run in of_study), default=""),
                 "cells": [
                     {
-                        "dataset": place[0],
-                        "backbone": place[1],
-                        "optimizer": place[2],
+                        "dataset": condition[0],
+                        "backbone": condition[1],
+                        "optimizer": condition[2],
                         **{word: count[word] for word in WORDS},
                     }
-                    for place, count in grid.items()
+                    for condition, count in grid.items()
                 ],
             }
         )
     return {
         "store": str(store.path),
-        "driver": driver,  # the process that holds the store now
-        "running": _running(store, cells) if driver else [],
+        "driver": driver,  # the process that holds the write lock
+        "running": _running(store, runs) if driver else [],
         "studies": studies,
     }
 
 
-def _running(store: Store, cells: Sequence[StoredCell]) -> list[dict[str, Any]]:
+def _running(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
     limits = TimeLimits()
-    for cell in cells:
-        if cell.status in ("done", "diverged"):
-            limits.add((cell.dataset, cell.backbone, cell.optimizer), cell.elapsed_s)
-    by_key = {cell.key: cell for cell in cells}
-    found = []
-    for run in read_running(spool_folder(store.path)):
-        planned = by_key.get(run.key)
+    for run in runs:
+        if run.status in ("done", "diverged"):
+            limits.add((run.dataset, run.backbone, run.optimizer), run.elapsed_s)
+    by_key = {run.key: run for run in runs}
+    rows = []
+    for running in read_running(spool_folder(store.path)):
+        planned = by_key.get(running.key)
         if planned is None:
             continue
         like = (planned.dataset, planned.backbone, planned.optimizer)
-        seconds = max(time.time() - run.since, 0.0)
-        found.append(
+        seconds = max(time.time() - running.since, 0.0)
+        rows.append(
             {
-                "key": run.key,
+                "key": running.key,
                 "run": describe(planned),
-                "worker": run.worker,
+                "worker": running.worker,
                 "seconds": seconds,
                 "usual_seconds": limits.usual_s(like),
                 "unusually_long": limits.is_unusual(like, seconds),
             }
         )
-    return sorted(found, key=lambda row: -row["seconds"])
+    return sorted(rows, key=lambda row: -row["seconds"])
 
 
-def remaining_s(store: Store, cells: Sequence[Cell]) -> float | None:
-    """Return the seconds of training that a plan still needs, from the runs in the store."""
+def remaining_s(store: Store, runs: Sequence[PlannedRun]) -> float | None:
+    """Return the seconds of training that a plan still needs, estimated from stored runs."""
     statuses = store.statuses()
     waiting = {
-        cell.key: (cell.dataset, cell.backbone, cell.optimizer)
-        for cell in cells
-        if cell.key not in statuses
+        run.key: (run.dataset, run.backbone, run.optimizer)
+        for run in runs
+        if run.key not in statuses
     }
-    return _pace(store.cells()).total(list(waiting.values()))
+    return _pace(store.runs()).total(list(waiting.values()))
 
 
-def print_status(found: dict[str, Any]) -> None:
+def print_status(status: dict[str, Any]) -> None:
     """Print the counts as tables."""
     from rich import box
     from rich.console import Console
@@ -101,7 +101,7 @@ def print_status(found: dict[str, Any]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    for study in found["studies"]:
+    for study in status["studies"]:
         counts = ", ".join(f"{study[word]} {word}" for word in WORDS if study[word])
         left = study["seconds_of_work_left"]
         hint = f"; {clock(left)} of training left" if left else ""
@@ -113,40 +113,40 @@ def print_status(found: dict[str, Any]) -> None:
         shown = [word for word in WORDS if study[word]]
         for word in shown:
             table.add_column(word, justify="right")
-        for cell in study["cells"]:
-            numbers = [str(cell[word]) for word in shown]
-            place = (cell["dataset"], cell["backbone"], cell["optimizer"])
-            table.add_row(*(Text(printable(name)) for name in place), *numbers)
+        for condition in study["cells"]:
+            numbers = [str(condition[word]) for word in shown]
+            names = (condition["dataset"], condition["backbone"], condition["optimizer"])
+            table.add_row(*(Text(printable(name)) for name in names), *numbers)
         console.print(table)
-    for line in _driver_lines(found):
+    for line in _driver_lines(status):
         console.print(line, markup=False, soft_wrap=True)
-    if not found["studies"]:
-        console.print(f"{found['store']} holds no study yet.", markup=False)
+    if not status["studies"]:
+        console.print(f"{status['store']} holds no study yet.", markup=False)
 
 
-def _driver_lines(found: dict[str, Any]) -> list[str]:
-    """Say who runs the study now and what has been running for unusually long."""
-    if found["driver"] is None:
+def _driver_lines(status: dict[str, Any]) -> list[str]:
+    """Return lines about the driver and about runs that take unusually long."""
+    if status["driver"] is None:
         return ["No driver is running."]
-    lines = [f"Driver: process {found['driver']}, {len(found['running'])} runs under way."]
+    lines = [f"Driver: process {status['driver']}, {len(status['running'])} runs under way."]
     lines += [
         f"UNUSUALLY LONG: {printable(run['run'])} ({printable(run['key'][:12])}), "
         f"{clock(run['seconds'])} on {printable(run['worker'])}; "
         f"usual: {clock(run['usual_seconds'])}."
-        for run in found["running"]
+        for run in status["running"]
         if run["unusually_long"]
     ]
     return lines
 
 
-def _pace(cells: Sequence[StoredCell]) -> Pace:
+def _pace(runs: Sequence[StoredRun]) -> Pace:
     pace = Pace()
-    for cell in cells:
-        if cell.status in ("done", "diverged"):
-            pace.add(cell.dataset, cell.backbone, cell.optimizer, cell.elapsed_s)
+    for run in runs:
+        if run.status in ("done", "diverged"):
+            pace.add(run.dataset, run.backbone, run.optimizer, run.elapsed_s)
     return pace
 
 
-def _left(cells: Sequence[StoredCell]) -> float | None:
-    waiting = [(c.dataset, c.backbone, c.optimizer) for c in cells if c.status == "open"]
-    return _pace(cells).total(waiting)
+def _left(runs: Sequence[StoredRun]) -> float | None:
+    waiting = [(c.dataset, c.backbone, c.optimizer) for c in runs if c.status == "open"]
+    return _pace(runs).total(waiting)

@@ -1,4 +1,4 @@
-"""How long a run may take before its worker counts as hanging, from the runs of its like."""
+"""Limit the time of a run, after which its worker counts as hanging."""
 
 from bisect import insort
 from collections.abc import Mapping
@@ -6,16 +6,16 @@ from typing import Any
 
 from afor.bench.study.plan import canonical
 
-FACTOR = 20.0  # times the median of its like
+FACTOR = 20.0  # times the median of similar runs
 LEAST_S = 600.0
-UNKNOWN_S = 86_400.0  # while no run of its like has ended
-UNUSUAL_FACTOR, UNUSUAL_LEAST_S = 5.0, 60.0  # from when on `afor status` calls a run long
+UNKNOWN_S = 86_400.0  # while no similar run has ended
+UNUSUAL_FACTOR, UNUSUAL_LEAST_S = 5.0, 60.0  # when `afor status` reports a run
 
 Like = tuple[str, str, str]  # data set, backbone, optimizer
 
 
 class TimeLimits:
-    """The limits of a study's runs.
+    """Time limits of the runs of a study.
 
     Args:
         fixed_s: The limit of every run in seconds; None derives it from measured runs.
@@ -32,28 +32,28 @@ class TimeLimits:
         self._seconds: dict[tuple[str, ...], list[float]] = {}
 
     def add(self, like: Like, seconds: float) -> None:
-        """Take note of a run that ended."""
+        """Add the time of a finished run."""
         insort(self._seconds.setdefault(like, []), seconds)
         insort(self._seconds.setdefault(like[:2], []), seconds)
 
     def usual_s(self, like: Like) -> float | None:
-        """Return the median of the same cell, else of the same data set and backbone."""
+        """Return the median time of the same condition, else of the same data set and backbone."""
         measured = self._seconds.get(like) or self._seconds.get(like[:2])
         return measured[len(measured) // 2] if measured else None
 
     def limit_s(self, like: Like) -> float:
-        """Return the seconds after which a run is ended."""
+        """Return the seconds after which a run is killed."""
         if self.fixed_s is not None:
             return self.fixed_s
         usual_s = self.usual_s(like)
         return UNKNOWN_S if usual_s is None else max(FACTOR * usual_s, LEAST_S)
 
     def is_unusual(self, like: Like, seconds: float) -> bool:
-        """Tell whether a run has been going on for much longer than those of its like."""
+        """Tell whether a run takes much longer than similar runs."""
         usual_s = self.usual_s(like)
         return usual_s is not None and seconds > max(UNUSUAL_FACTOR * usual_s, UNUSUAL_LEAST_S)
 
 
 def like_of(dataset: str, spec: Mapping[str, Any]) -> Like:
-    """Return what decides how long a run takes: networks of other settings are not alike."""
+    """Return the key of similar runs: data set, network with its settings, optimizer."""
     return dataset, canonical(spec["backbone"]), str(spec["optimizer"]["name"])

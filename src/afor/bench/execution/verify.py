@@ -1,4 +1,4 @@
-"""Train finished runs once more and compare every number, bit by bit."""
+"""Train finished runs again and compare every number bit for bit."""
 
 import random
 from collections.abc import Container, Generator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from afor.bench.common.errors import ConfigError, DataError, StoreError
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended, Job
-from afor.bench.store.database import Store, StoredCell
+from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.named_code import names_in_spec, shown
 from afor.bench.study.plan import run_key
 from afor.bench.training.execute import environment
@@ -22,42 +22,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One run, repeated."""
+    """The comparison of a stored run with its repetition."""
 
-    cell: StoredCell
+    stored: StoredRun
     is_same: bool
     differs_in: tuple[str, ...]
     note: str  # what differs between the two environments
 
 
-def sample_cells(
+def sample_runs(
     store: Store, study: str | None, count: int, seed: int, leave_out: Container[str] = ()
-) -> list[StoredCell]:
-    """Draw finished runs to repeat, each run once; all of them when count is 0.
+) -> list[StoredRun]:
+    """Draw finished runs to repeat, without duplicates.
 
-    `leave_out` holds the keys of runs that are not drawn.
+    Args:
+        store: Where the runs are.
+        study: Draw from this study alone; None draws from all.
+        count: Number of runs; 0 returns all.
+        seed: Seed of the draw.
+        leave_out: Keys of runs that are not drawn.
+
     """
-    cells = {c.key: c for c in store.cells(study) if c.status in ("done", "diverged")}
-    cells = {key: cell for key, cell in cells.items() if key not in leave_out}
-    chosen = list(cells.values())
-    if 0 < count < len(chosen):
-        chosen = random.Random(seed).sample(chosen, count)
-    return chosen
+    stored_runs = {c.key: c for c in store.runs(study) if c.status in ("done", "diverged")}
+    stored_runs = {key: stored for key, stored in stored_runs.items() if key not in leave_out}
+    sample = list(stored_runs.values())
+    return random.Random(seed).sample(sample, count) if 0 < count < len(sample) else sample
 
 
-def runs_with_code(store: Store, cells: Sequence[StoredCell]) -> dict[str, tuple[str, ...]]:
-    """Return what each run names that is not part of this package, by key; import nothing.
+def runs_with_code(store: Store, stored_runs: Sequence[StoredRun]) -> dict[str, tuple[str, ...]]:
+    """Return the custom code that each run refers to, by key; import nothing.
 
-    Raises StoreError for a run whose key is not that of its spec: the spec was changed.
+    Raises StoreError if the key of a run is not that of its spec, which was then altered.
     """
     names = {}
-    for cell in cells:
-        run = store.run(cell.key)
+    for stored in stored_runs:
+        run = store.run(stored.key)
         if run is None:
             continue
         check_key(run, store.path)
-        if found := names_in_spec(run.spec):
-            names[cell.key] = found
+        if custom_code := names_in_spec(run.spec):
+            names[stored.key] = custom_code
     return names
 
 
@@ -77,20 +81,20 @@ def check_key(run: FinishedRun, path: Path) -> None:
 
 def verify_runs(
     store: Store,
-    cells: Sequence[StoredCell],
+    stored_runs: Sequence[StoredRun],
     sources: Mapping[str, "WindowSource"],
     spool: Path,
     workers: int,
     *,
     trust: bool = False,
 ) -> Generator[Verdict, None, None]:
-    """Yield a verdict per run; the store is only read. Closing it ends the workers.
+    """Repeat runs and yield a verdict for each; closing the generator stops the workers.
 
-    Without `trust`, runs that name code which is not part of this package raise ConfigError.
+    The store is only read. Without `trust`, runs that refer to custom code raise ConfigError.
     """
-    by_key = {cell.key: cell for cell in cells}
+    by_key = {stored.key: stored for stored in stored_runs}
     kept: dict[str, FinishedRun] = {}
-    for key, cell in by_key.items():
+    for key, stored in by_key.items():
         run = store.run(key)
         if run is None:
             continue
@@ -100,11 +104,11 @@ def verify_runs(
                 f"{store.path}: run {key[:12]} names code that is not part of afor: "
                 f"{shown(names)}. Pass trust=True to train it."
             )
-        fingerprint = run.spec["data"]["fingerprint"]
-        if sources[cell.dataset].fingerprint != fingerprint:
+        fingerprint, here = run.spec["data"]["fingerprint"], sources[stored.dataset].fingerprint
+        if here != fingerprint:
             raise DataError(
-                f"{cell.dataset}: the data here is not the data run {key[:12]} was trained on "
-                f"(fingerprint {sources[cell.dataset].fingerprint[:12]}, then {fingerprint[:12]}). "
+                f"{stored.dataset}: the data here is not the data run {key[:12]} was trained on "
+                f"(fingerprint {here[:12]}, then {fingerprint[:12]}). "
                 f"Use the same files and options."
             )
         kept[key] = run
@@ -118,9 +122,9 @@ def verify_runs(
                 yield _compare(by_key[event.key], kept[event.key], decode(event.content))
 
 
-def _compare(cell: StoredCell, before: FinishedRun, after: FinishedRun) -> Verdict:
+def _compare(stored: StoredRun, before: FinishedRun, after: FinishedRun) -> Verdict:
     if before.record is None or after.record is None:
-        return Verdict(cell, is_same=False, differs_in=(after.reason,), note="")
+        return Verdict(stored, is_same=False, differs_in=(after.reason,), note="")
     old, new = before.record.numbers(), after.record.numbers()
     # Text compares NaN with NaN as equal, and every bit of a float.
     differing = tuple(name for name in old if repr(old[name]) != repr(new[name]))
@@ -130,4 +134,4 @@ def _compare(cell: StoredCell, before: FinishedRun, after: FinishedRun) -> Verdi
         for name, value in here.items()
         if name != "host" and before.environment.get(name) != value
     ]
-    return Verdict(cell, not differing, differing, "; ".join(changed))
+    return Verdict(stored, not differing, differing, "; ".join(changed))

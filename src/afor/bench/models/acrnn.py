@@ -11,7 +11,7 @@ from afor.bench.models.settings import Dropout, Form, check_choice
 
 Recurrent = Literal["single", "sequence"]
 
-# Sizes of the published model, on every data set alike.
+# Sizes of the published model, the same for every data set.
 _ATTENTION_HIDDEN = 15
 _KERNEL = 45  # samples
 _POOL, _POOL_STRIDE = 75, 10  # samples
@@ -20,16 +20,20 @@ _HIDDEN = 64
 
 
 class ACRNN(nn.Module):
-    """Weigh channels, convolve, run an LSTM over the maps, weigh its features, classify.
+    """Channel attention, convolution, LSTM, feature attention and a linear classifier.
 
-    ``recurrent="single"`` is the reference form: all pooled maps are one time step, so the LSTM's
-    recurrent weights always multiply a zero state and their gradient is exactly zero.
-    ``"sequence"`` lets the LSTM walk over the pooled steps. ``form`` chooses how the convolution
-    is computed, never what.
+    Args:
+        shape: Shape of a window.
+        recurrent: ``"single"`` is the published form: all pooled maps are one time step, so the
+            LSTM's recurrent weights always multiply a zero state and their gradient is zero.
+            ``"sequence"`` runs the LSTM over the pooled steps.
+        dropout: Dropout probability.
+        form: How the convolution is computed; results are equal.
 
-    >>> model = ACRNN(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
-    >>> model(torch.zeros(4, 32, 128)).shape
-    torch.Size([4, 2])
+    Example:
+        >>> model = ACRNN(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
+        >>> model(torch.zeros(4, 32, 128)).shape
+        torch.Size([4, 2])
     """
 
     def __init__(
@@ -72,11 +76,11 @@ class ACRNN(nn.Module):
         return logits
 
     def _pooled_maps(self, signal: Tensor) -> Tensor:
-        """Return max pool of ELU of convolution."""
+        """Return the max pool of the ELU of the convolution."""
         if self.form == "plain":
             return F.max_pool1d(F.elu(self.convolution(signal)), _POOL, _POOL_STRIDE)
-        # With channels innermost the convolution runs up to twice as fast on a CPU. ELU only
-        # rises, so it commutes with the maximum and needs to see the pooled values alone.
+        # With channels innermost the convolution runs up to twice as fast on a CPU. ELU is
+        # monotonic, so it commutes with the maximum and is applied to the pooled values only.
         innermost = torch.channels_last
         rows = signal.unsqueeze(2).contiguous(memory_format=innermost)
         kernel = self.convolution.weight.unsqueeze(2).contiguous(memory_format=innermost)
@@ -85,7 +89,7 @@ class ACRNN(nn.Module):
 
 
 class ExtendedSelfAttention(nn.Module):
-    """Weigh the features of one vector by a softmax over the features."""
+    """Weight the features of one vector by a softmax over the features."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -99,7 +103,7 @@ class ExtendedSelfAttention(nn.Module):
         nn.init.xavier_uniform_(self.through)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return the weighted features, (batch, width) as given."""
+        """Return the weighted features, (batch, width)."""
         mixed = hidden @ self.direct + self.first(hidden) @ self.through + self.bias
         weights: Tensor = (self.second(F.elu(mixed)) * hidden).softmax(dim=-1)
         return weights * hidden

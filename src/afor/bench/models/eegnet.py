@@ -26,10 +26,10 @@ _SPATIAL_MAX_NORM, _CLASS_MAX_NORM = 1.0, 0.25  # Table 2
 
 
 class _Cost(NamedTuple):
-    """What the two forms of the first block cost: nanoseconds on one core, measured once.
+    """The cost of the two forms of the first block, in nanoseconds on one core, measured once.
 
-    Absolute values differ between machines, their ratios hardly; they are rounded against the
-    fast form, so that it is chosen only where it wins clearly.
+    Absolute values differ between machines, but their ratios hardly do. They are rounded against
+    the fast form, so that it is used only if it is clearly faster.
     """
 
     map_ns: float  # per sample of a filtered channel, plain form
@@ -47,14 +47,25 @@ _EVALUATION_COST = _Cost(3.3, 0.035, 4, 0.06, 0.3e6, 2e3)
 class EEGNet(nn.Module):
     """Classify windows with a temporal filter bank, spatial filters and a separable convolution.
 
-    ``form`` chooses how the forward pass is computed, never what: ``"plain"`` layer by layer as
-    printed, ``"fast"`` with the spatial mixing first, ``"auto"`` the faster of the two for the
-    shape at hand. Parameters and state dict are the same. With ``max_norm`` the training loop calls
-    :meth:`apply_constraints` after every optimizer step.
+    Args:
+        shape: Shape of a window.
+        temporal_filters: Number of temporal filters (F1).
+        depth: Number of spatial filters per temporal filter (D).
+        separable_filters: Number of separable filters (F2).
+        kernel_samples: Length of the temporal filters; None is half the sampling rate.
+        dropout: Dropout probability.
+        max_norm: Constrain the norms of weights; the training loop calls
+            :meth:`apply_constraints` after every optimizer step.
+        form: How the forward pass is computed; results are equal. ``"plain"`` is layer by layer as
+            published, ``"fast"`` has the spatial mixing first, ``"auto"`` is the faster of the two
+            for the shape. Parameters and state dict are the same.
+        norm_momentum: Momentum of the batch norms.
+        norm_eps: Epsilon of the batch norms.
 
-    >>> model = EEGNet(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
-    >>> model(torch.zeros(4, 32, 128)).shape
-    torch.Size([4, 2])
+    Example:
+        >>> model = EEGNet(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
+        >>> model(torch.zeros(4, 32, 128)).shape
+        torch.Size([4, 2])
     """
 
     def __init__(
@@ -101,12 +112,14 @@ class EEGNet(nn.Module):
         return self._fast(signal) if self.uses_fast_form(signal) else self._plain(signal)
 
     def uses_fast_form(self, signal: Tensor) -> bool:
-        """Tell which form the forward pass takes for this signal."""
+        """Return True if the forward pass uses the fast form for this signal."""
         batch, channels, samples = signal.shape
         kernel = self.temporal.kernel_size[1]
-        # A replaced norm (synchronised across ranks, say) has statistics of its own.
-        usual = all(type(n) is nn.BatchNorm2d for n in (self.temporal_norm, self.spatial_norm))
-        if self.form == "plain" or kernel > samples or not usual:
+        # A replaced norm (such as one synchronised across ranks) has other statistics.
+        plain_norms = all(
+            type(n) is nn.BatchNorm2d for n in (self.temporal_norm, self.spatial_norm)
+        )
+        if self.form == "plain" or kernel > samples or not plain_norms:
             return False
         maps, filters = self.spatial.weight.shape[0], self.temporal.weight.shape[0]
         cost = _TRAINING_COST if self.training else _EVALUATION_COST
@@ -151,7 +164,7 @@ class EEGNet(nn.Module):
 
 
 def _pool(maps: Tensor, size: int) -> Tensor:
-    """Average over ``size`` samples, dropping the rest, without avg_pool's slow backward pass."""
+    """Average over ``size`` samples without avg_pool's slow backward pass; drop the remainder."""
     pooled = maps.shape[-1] // size
     whole = maps[..., : pooled * size]
     return whole.reshape(*maps.shape[:-1], pooled, size).mean(dim=-1)

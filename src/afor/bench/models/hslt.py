@@ -25,23 +25,28 @@ _HEADS = 16
 _ATTENTION_WIDTH = 64
 _MLP_RATIO = 4
 _REGION_DROPOUT = 0.1
-_TOKEN_STD = 0.02  # of class tokens and position embeddings, as transformers of images start
+_TOKEN_STD = 0.02  # initial class tokens and position embeddings, as in vision transformers
 _NORM_EPS = 1e-6
 
 
 class HSLT(nn.Module):
     """Attend among the electrodes of a region, then among regions.
 
-    ``tokenizer`` turns a channel's samples into an electrode token: ``"conv"`` by a learned filter
-    bank's log power, ``"de"`` by five band entropies, ``"linear"`` by the samples as they are.
-    ``regions`` (lists of channel names) overrides the table. ``form`` chooses how the forward pass
-    is computed, never what: ``"plain"`` region by region, ``"fast"`` regions of one size in one
-    call; both hold the same separate parameters.
+    Args:
+        shape: Shape of a window.
+        tokenizer: Features of an electrode: ``"conv"`` is the log power of a learned filter bank,
+            ``"de"`` the differential entropy of frequency bands, ``"linear"`` the raw samples.
+        bands_hz: Frequency bands of ``"de"``.
+        regions: Lists of channel names; None uses the table or the electrode positions.
+        dropout: Dropout probability.
+        form: How the forward pass is computed; results and parameters are the same. ``"plain"`` is
+            region by region, ``"fast"`` processes regions of equal size in one call.
 
-    >>> names = ("F3", "C3", "O1", "F4", "C4", "O2")
-    >>> shape = InputShape(names, samples=600, rate_hz=200, classes=5)
-    >>> HSLT(shape)(torch.zeros(2, 6, 600)).shape
-    torch.Size([2, 5])
+    Example:
+        >>> names = ("F3", "C3", "O1", "F4", "C4", "O2")
+        >>> shape = InputShape(names, samples=600, rate_hz=200, classes=5)
+        >>> HSLT(shape)(torch.zeros(2, 6, 600)).shape
+        torch.Size([2, 5])
     """
 
     def __init__(
@@ -68,7 +73,7 @@ class HSLT(nn.Module):
         else:
             self.tokenizer, features = nn.Identity(), shape.samples
         indices = region_indices(shape.channel_names, regions)
-        kept = min(len(region) for region in indices) + 1  # q, tokens a region hands on
+        kept = min(len(region) for region in indices) + 1  # q, tokens per region
         self._build(features, indices, kept, dropout, shape.classes)
 
     def _build(
@@ -81,7 +86,7 @@ class HSLT(nn.Module):
         *,
         second_gelu: bool = False,
     ) -> None:
-        """Make all that follows the tokens: encoders of the regions, the merge and the head."""
+        """Build everything after the tokenizer: region encoders, merge, blocks and classifier."""
         self.indices = indices
         self.regions = nn.ModuleList(
             RegionEncoder(features, len(region), kept, dropout, second_gelu=second_gelu)
@@ -95,10 +100,11 @@ class HSLT(nn.Module):
             Block(_REGION_WIDTH, dropout, second_gelu=second_gelu) for _ in range(_LAYERS)
         )
         self.classifier = nn.Linear(_REGION_WIDTH, classes)
-        # Regions of one size, their places in region order and their channels side by side.
+        # Numbers of the regions of each size.
         sizes = sorted({len(region) for region in indices})
         self.groups = [
-            [place for place, region in enumerate(indices) if len(region) == size] for size in sizes
+            [number for number, region in enumerate(indices) if len(region) == size]
+            for size in sizes
         ]
 
     def forward(self, signal: Tensor) -> Tensor:
@@ -128,13 +134,13 @@ class HSLT(nn.Module):
 
     def _encode_fast(self, electrodes: Tensor) -> Tensor:
         encoded: dict[int, Tensor] = {}
-        for places in self.groups:
-            channels = [channel for place in places for channel in self.indices[place]]
-            batch, size = electrodes.shape[0], len(self.indices[places[0]])
-            members = electrodes[:, channels].view(batch, len(places), size, -1).transpose(0, 1)
-            outputs = stacked_encoder([self.regions[place] for place in places], members)
-            encoded.update(zip(places, outputs.unbind(), strict=True))
-        return torch.stack([encoded[place] for place in range(len(self.indices))], dim=1)
+        for group in self.groups:
+            channels = [channel for number in group for channel in self.indices[number]]
+            batch, size = electrodes.shape[0], len(self.indices[group[0]])
+            members = electrodes[:, channels].view(batch, len(group), size, -1).transpose(0, 1)
+            outputs = stacked_encoder([self.regions[number] for number in group], members)
+            encoded.update(zip(group, outputs.unbind(), strict=True))
+        return torch.stack([encoded[number] for number in range(len(self.indices))], dim=1)
 
 
 class RegionEncoder(nn.Module):
@@ -187,7 +193,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return (batch, tokens, width), as given."""
+        """Return tokens of the same shape, (batch, tokens, width)."""
         hidden = self.widen(self.attention_norm(tokens)).relu()
         hidden = self.attention(hidden, hidden, hidden, need_weights=False)[0]
         tokens = tokens + self.narrow(hidden).relu()

@@ -1,4 +1,4 @@
-"""What a backbone is told about its input, and the shapes of the data sets it was made for."""
+"""`InputShape`, the description of a window that every network is built from."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,21 @@ from afor.bench.common.errors import ConfigError
 
 @dataclass(frozen=True)
 class InputShape:
-    """Describe one window, (channels, samples) at ``rate_hz``, and the number of its ``classes``.
+    """The shape of one window, (channels, samples), and the number of classes.
 
-    >>> shape = InputShape(("C3", "Cz", "C4"), samples=250, rate_hz=250, classes=4)
-    >>> shape.channels
-    3
+    Args:
+        channel_names: Names of the electrodes, in the order of the data.
+        samples: Number of samples of a window.
+        rate_hz: Sampling rate.
+        classes: Number of classes.
+
+    Raises:
+        ConfigError: A value is out of range, or a channel name is repeated.
+
+    Example:
+        >>> shape = InputShape(("C3", "Cz", "C4"), samples=250, rate_hz=250, classes=4)
+        >>> shape.channels
+        3
     """
 
     channel_names: tuple[str, ...]
@@ -39,12 +49,12 @@ class InputShape:
 
     @classmethod
     def unnamed(cls, channels: int, samples: int, rate_hz: float, classes: int) -> "InputShape":
-        """Describe an input whose channels have no known place on the head."""
+        """Return the shape of an input whose channels have no electrode names."""
         names = tuple(f"channel {index}" for index in range(channels))
         return cls(names, samples, rate_hz, classes)
 
     def require(self, backbone: str, *, samples: int = 1, rate_hz: float = 0.0) -> None:
-        """Raise if the input is smaller than a backbone needs; say what it needs."""
+        """Raise ConfigError if the window is shorter, or the rate lower, than a backbone needs."""
         if self.samples < samples:
             raise ConfigError(
                 f"{backbone} needs windows of at least {samples} samples, found {self.samples} "

@@ -27,13 +27,20 @@ _COLUMN_FLOOR = 1e-6
 class NSALDGAT(nn.Module):
     """Classify electrodes' band entropies with two graph layers over a learned adjacency.
 
-    ``node_features="de"`` gives a node five differential entropies, ``"raw"`` its samples. The
-    adjacency grows from a fixed random vector (``graph_seed``) that is part of the state dict.
-    ``form`` chooses how the graph layers are computed, never what.
+    Args:
+        shape: Shape of a window.
+        node_features: Features of a node: ``"de"`` is the differential entropy of frequency bands,
+            ``"raw"`` the samples.
+        bands_hz: Frequency bands of ``"de"``.
+        dropout: Dropout probability of the classifier.
+        graph_seed: Seed of the fixed random vector that the adjacency is computed from; the vector
+            is part of the state dict.
+        form: How the graph layers are computed; results are equal.
 
-    >>> model = NSALDGAT(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
-    >>> model(torch.zeros(4, 32, 128)).shape
-    torch.Size([4, 2])
+    Example:
+        >>> model = NSALDGAT(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
+        >>> model(torch.zeros(4, 32, 128)).shape
+        torch.Size([4, 2])
     """
 
     def __init__(
@@ -80,7 +87,7 @@ class NSALDGAT(nn.Module):
 
 
 def make_head(inputs: int, dropout: float, classes: int) -> nn.Sequential:
-    """Return the published classifier: two hidden layers of 64."""
+    """Return the published classifier, with two hidden layers of 64 units."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(inputs, _HEAD_WIDTH),
@@ -104,8 +111,8 @@ class DynamicAdjacency(nn.Module):
         edges = channels**2
         width = max(8, edges // 128)
         generator = torch.Generator().manual_seed(seed)
-        vector = torch.rand(edges, generator=generator, device="cpu")  # alike on every device
-        # A buffer: a reloaded model must grow its graph from the same vector.
+        vector = torch.rand(edges, generator=generator, device="cpu")  # the same on every device
+        # A buffer, so that a reloaded model has the same graph.
         self.register_buffer("seed_vector", vector.to(torch.get_default_device()))
         self.narrow = nn.Linear(edges, width, bias=False)
         self.widen = nn.Linear(width, edges, bias=False)
@@ -126,21 +133,21 @@ class DynamicAdjacency(nn.Module):
 
 
 class GraphLayer(nn.Module):
-    """Filter every feature over neighbouring electrodes, then pass it along the graph."""
+    """Filter every feature over neighbouring electrodes, then propagate it along the graph."""
 
     def __init__(self, features: int, form: Form) -> None:
         super().__init__()
         self.form = form
         self.neighbours = nn.Conv1d(features, features, 3, groups=features, bias=False)
         self.neighbour_norm = nn.BatchNorm1d(features)
-        # Padding one gives back the two electrodes that the convolution above took.
+        # The padding restores the two electrodes that the convolution above removes.
         self.scale = nn.Conv1d(features, features, 1, padding=1, groups=features, bias=False)
         self.scale_norm = nn.BatchNorm1d(features)
         nn.init.xavier_uniform_(self.neighbours.weight)
         nn.init.xavier_uniform_(self.scale.weight)
 
     def forward(self, nodes: Tensor, adjacency: Tensor) -> Tensor:
-        """Return (batch, features, nodes), as given."""
+        """Return features of the same shape, (batch, features, nodes)."""
         hidden = F.elu(self.neighbour_norm(self.neighbours(nodes)))
         if self.form == "fast":  # a grouped 1×1 convolution is one factor per feature
             hidden = F.pad(hidden * self.scale.weight.view(-1, 1), (1, 1))
@@ -151,23 +158,23 @@ class GraphLayer(nn.Module):
 
 
 class ConvolutionalAttention(nn.Module):
-    """Weigh maps, then electrodes (CBAM)."""
+    """Weight maps, then electrodes (CBAM)."""
 
     def __init__(self, maps: int) -> None:
         super().__init__()
         reduced = max(1, maps // _REDUCTION)
         self.squeeze = nn.Linear(maps, reduced, bias=False)  # 1×1 convolutions of one position
         self.excite = nn.Linear(reduced, maps, bias=False)
-        # Square as in CBAM, although electrodes lie in one row: the outer rows meet only padding.
+        # Square as in CBAM, although electrodes are one row: the outer rows see only padding.
         self.spatial = nn.Conv2d(2, 1, 3, padding=1)
         for layer in (self.squeeze, self.excite, self.spatial):
             nn.init.xavier_uniform_(layer.weight)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Return (batch, maps, nodes), as given."""
+        """Return maps of the same shape, (batch, maps, nodes)."""
         summaries = torch.stack([maps.amax(dim=2), maps.mean(dim=2)])
         weights = self.excite(F.relu(self.squeeze(summaries))).sum(dim=0)
         maps = maps * weights.sigmoid().unsqueeze(2)
         summary = torch.stack([maps.amax(dim=1), maps.mean(dim=1)], dim=1)
-        places: Tensor = self.spatial(summary.unsqueeze(2)).squeeze(2)
-        return maps * places.sigmoid()
+        scores: Tensor = self.spatial(summary.unsqueeze(2)).squeeze(2)
+        return maps * scores.sigmoid()

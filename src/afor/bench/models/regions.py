@@ -1,4 +1,4 @@
-"""Brain regions: which electrodes belong together, decided by their names."""
+"""Group electrodes into brain regions by their names."""
 
 import re
 from collections.abc import Sequence
@@ -30,20 +30,26 @@ _SMALLEST_REGION = 2  # a region of one electrode has nothing to attend to
 def region_indices(
     channel_names: Sequence[str], regions: Sequence[Sequence[str]] | None = None
 ) -> tuple[tuple[int, ...], ...]:
-    """Return every region as positions in ``channel_names``, whatever their order.
+    """Return every region as indices of ``channel_names``.
 
-    Without ``regions``, the three data sets get their published tables and every other montage
-    regions from the 10-05 positions of its names.
+    Args:
+        channel_names: Names of the electrodes, in any order.
+        regions: Lists of channel names. None uses the published tables for the three data sets and
+            the 10-05 positions of the electrodes for any other montage.
 
-    >>> region_indices(["O2", "C3", "F4", "F3", "C4", "O1"])
-    ((3, 2), (1, 4), (5, 0))
+    Raises:
+        ConfigError: A channel is in no region or in several, or its name is unknown.
+
+    Example:
+        >>> region_indices(["O2", "C3", "F4", "F3", "C4", "O1"])
+        ((3, 2), (1, 4), (5, 0))
     """
     if regions is not None and {n for region in regions for n in region} <= {*channel_names}:
-        return _indices(channel_names, regions)  # spelled as in the data: any names will do
+        return _indices(channel_names, regions)  # spelled as in the data: any names are valid
     names = [canonical_name(name) for name in channel_names]
     if regions is None:
-        known = (table for table in _TABLES if {n.upper() for r in table for n in r} == {*names})
-        regions = next(known, None) or derive_regions(channel_names)
+        tables = (table for table in _TABLES if {n.upper() for r in table for n in r} == {*names})
+        regions = next(tables, None) or derive_regions(channel_names)
     return _indices(names, [[canonical_name(name) for name in region] for region in regions])
 
 
@@ -53,7 +59,7 @@ def _indices(names: Sequence[str], regions: Sequence[Sequence[str]]) -> tuple[tu
 
 
 def canonical_name(name: str) -> str:
-    """Return an electrode's 10-05 name in capitals: no reference, no dots, no old label.
+    """Return an electrode's current 10-05 name in capitals, without reference and dots.
 
     >>> canonical_name("Fc5."), canonical_name("C3-M2"), canonical_name("EEG T3")
     ('FC5', 'C3', 'T7')
@@ -64,33 +70,35 @@ def canonical_name(name: str) -> str:
 
 
 def derive_regions(channel_names: Sequence[str]) -> Regions:
-    """Group any 10-05 montage around the nine regions of the DEAP table, left like right.
+    """Group the electrodes of any 10-05 montage around the nine regions of DEAP, symmetrically.
 
-    An electrode joins the region whose centre is nearest; electrodes on the midline join only
-    regions that straddle it. A region left with one electrode is dissolved, together with its
+    An electrode joins the region with the nearest centre; electrodes on the midline join only
+    regions on the midline. A region with fewer than two electrodes is dissolved, together with its
     mirror image, into its neighbours.
     """
-    places = electrode_positions()
+    positions = electrode_positions()
     names = {name: canonical_name(name) for name in channel_names}
-    unknown = [name for name in channel_names if names[name] not in places]
+    unknown = [name for name in channel_names if names[name] not in positions]
     if unknown:
         raise ConfigError(
             f"Regions follow electrode names, and these are not in the 10-05 system: "
             f"{', '.join(unknown)}. Rename the channels, or set regions to lists of channel names."
         )
-    centres = _region_centres(places)
+    centres = _region_centres(positions)
     while True:
         members: dict[str, list[str]] = {label: [] for label in centres}
         for name in channel_names:
-            members[_nearest(places[names[name]], centres)].append(name)
-        small = {label for label, found in members.items() if len(found) < _SMALLEST_REGION}
+            members[_nearest(positions[names[name]], centres)].append(name)
+        small = {
+            label for label, electrodes in members.items() if len(electrodes) < _SMALLEST_REGION
+        }
         small |= {_mirror_label(label) for label in small}
         if not small:
             return tuple(tuple(members[label]) for label in centres)
         if len(small) == len(centres):
             return (tuple(channel_names),)
-        # The emptiest first: the electrodes it gives away may save its neighbour. Of equals the
-        # first in the table: the order of a set differs from process to process.
+        # Dissolve the smallest first: its electrodes may keep a neighbour above the limit. Of
+        # equals, take the first in the table: the order of a set differs between processes.
         candidates = [label for label in centres if label in small]
         worst = min(candidates, key=lambda label: len(members[label]))
         for label in {worst, _mirror_label(worst)}:
@@ -98,29 +106,29 @@ def derive_regions(channel_names: Sequence[str]) -> Regions:
 
 
 def _check_partition(regions: Sequence[Sequence[str]], names: Sequence[str]) -> None:
-    """Raise unless every electrode stands in exactly one region and no region is empty."""
-    placed = [name for region in regions for name in region]
+    """Raise ConfigError unless every electrode is in exactly one region and no region is empty."""
+    listed = [name for region in regions for name in region]
     faults = {
         "twice in the data": sorted({name for name in names if names.count(name) > 1}),
-        "more than once": sorted({name for name in placed if placed.count(name) > 1}),
-        "in no region": sorted({*names} - {*placed}),
-        "in a region but not in the data": sorted({*placed} - {*names}),
+        "more than once": sorted({name for name in listed if listed.count(name) > 1}),
+        "in no region": sorted({*names} - {*listed}),
+        "in a region but not in the data": sorted({*listed} - {*names}),
     }
-    for fault, found in faults.items():
-        if found:
+    for fault, wrong in faults.items():
+        if wrong:
             raise ConfigError(
-                f"Regions must hold every channel exactly once; {fault}: {', '.join(found)}."
+                f"Regions must hold every channel exactly once; {fault}: {', '.join(wrong)}."
             )
     if not all(regions):
         raise ConfigError("Regions must hold every channel exactly once; one region is empty.")
 
 
-_Place = tuple[float, float, float]
+_Position = tuple[float, float, float]
 
 
-def electrode_positions() -> dict[str, _Place]:
-    """Return the 10-05 positions in metres, left and right made exact mirror images."""
-    import mne  # slow to import, and only montages without a table come here
+def electrode_positions() -> dict[str, _Position]:
+    """Return the 10-05 positions in metres, made exactly symmetric."""
+    import mne  # slow to import, and needed only for montages without a table
 
     # One montage under the names of newer and older MNE.
     name = "colin27_1005"
@@ -128,16 +136,16 @@ def electrode_positions() -> dict[str, _Place]:
         name = "standard_1005"
     montage = mne.channels.make_standard_montage(name).get_positions()["ch_pos"]
     raw = {name.upper(): tuple(float(value) for value in p) for name, p in montage.items()}
-    places: dict[str, _Place] = {}
+    positions: dict[str, _Position] = {}
     for name, (x, y, z) in raw.items():
         twin = raw.get(_mirror_name(name))
         if twin is None:
             continue
         if _mirror_name(name) == name:
-            places[name] = (0.0, y, z)
+            positions[name] = (0.0, y, z)
         else:
-            places[name] = ((x - twin[0]) / 2, (y + twin[1]) / 2, (z + twin[2]) / 2)
-    return places
+            positions[name] = ((x - twin[0]) / 2, (y + twin[1]) / 2, (z + twin[2]) / 2)
+    return positions
 
 
 def _mirror_name(name: str) -> str:
@@ -149,12 +157,12 @@ def _mirror_name(name: str) -> str:
     return f"{stem}{number + 1 if number % 2 else number - 1}{half}"
 
 
-def _region_centres(places: dict[str, _Place]) -> dict[str, _Place]:
+def _region_centres(positions: dict[str, _Position]) -> dict[str, _Position]:
     """Return the mean position of each DEAP region, labelled by its electrodes."""
     centres = {}
     for region in DEAP_REGIONS:
         upper = [name.upper() for name in region]
-        points = [places[name] for name in upper]
+        points = [positions[name] for name in upper]
         centre = tuple(sum(axis) / len(points) for axis in zip(*points, strict=True))
         straddles = {_mirror_name(name) for name in upper} == {*upper}
         centres[" ".join(sorted(upper))] = (0.0 if straddles else centre[0], centre[1], centre[2])
@@ -165,13 +173,15 @@ def _mirror_label(label: str) -> str:
     return " ".join(sorted(_mirror_name(name) for name in label.split()))
 
 
-def _nearest(place: _Place, centres: dict[str, _Place]) -> str:
-    """Return the nearest region; one on the midline, or on the electrode's own side."""
+def _nearest(position: _Position, centres: dict[str, _Position]) -> str:
+    """Return the nearest region that is on the midline or on the side of the electrode."""
 
     def distance(label: str) -> float:
-        return sum((a - b) ** 2 for a, b in zip(place, centres[label], strict=True))
+        return sum((a - b) ** 2 for a, b in zip(position, centres[label], strict=True))
 
     allowed = [
-        label for label, centre in centres.items() if centre[0] == 0.0 or centre[0] * place[0] > 0.0
+        label
+        for label, centre in centres.items()
+        if centre[0] == 0.0 or centre[0] * position[0] > 0.0
     ]
     return min(allowed or centres, key=distance)

@@ -1,6 +1,5 @@
-"""From a name and settings to a network, everything checked before anything is built."""
+"""Build a network from its name and settings; check both before anything is built."""
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from torch import nn
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import ADVICE, import_named, returns
 from afor.bench.common.parameter_checks import check_values
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.models.acrnn import ACRNN
 from afor.bench.models.authors.acrnn import ACRNNAuthors
 from afor.bench.models.authors.eegnet import EEGNetAuthors
@@ -25,20 +25,20 @@ BACKBONES: dict[str, type[nn.Module]] = {
     "acrnn": ACRNN,
     "nsal_dgat": NSALDGAT,
     "hslt": HSLT,
-    # The same four as the AFOR authors released them.
+    # The same four networks as the AFOR authors released them.
     "eegnet_authors": EEGNetAuthors,
     "acrnn_authors": ACRNNAuthors,
     "nsal_dgat_authors": NSALDGATAuthors,
     "hslt_authors": HSLTAuthors,
 }
 
-# How a function may spell what it returns where torch is imported for type checkers only.
+# Accepted return annotations of a function that imports torch for type checkers only.
 MODULE_NAMES = ("Module", "nn.Module", "torch.nn.Module")
 BRAINDECODE_ADVICE = (
     "Install braindecode in this environment (pip install braindecode) and check that "
     "`import braindecode.models` works."
 )
-# Settings that a network got after stores had been written. A run's key leaves them out at their
+# Settings added to a network after stores had been written. A run's key omits them at their
 # default, so that the runs of those stores keep their keys.
 ADDED_SETTINGS: dict[str, tuple[str, ...]] = {"eegnet": ("norm_momentum", "norm_eps")}
 
@@ -46,14 +46,25 @@ ADDED_SETTINGS: dict[str, tuple[str, ...]] = {"eegnet": ("norm_momentum", "norm_
 def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
     """Build a network that maps (batch, channels, samples) to logits (batch, classes).
 
-    ``name`` is a key of ``BACKBONES``, ``braindecode:Name``, or ``module:name`` for a subclass of
-    ``nn.Module``, or a Python function annotated to return one, that is called as
-    ``name(shape, **settings)``. Nothing else is called. Weights come from torch's global
-    generator: seed it first.
+    Weights are drawn from torch's global generator: seed it first.
 
-    >>> shape = InputShape.unnamed(22, samples=250, rate_hz=250, classes=4)
-    >>> sum(p.numel() for p in build_backbone("eegnet", shape, dropout=0.5).parameters())
-    2396
+    Args:
+        name: A key of ``BACKBONES``, ``braindecode:Name``, or ``module:name`` of a subclass of
+            ``nn.Module`` or of a Python function annotated to return one, which is called as
+            ``name(shape, **settings)``. Nothing else is called.
+        shape: Shape of a window.
+        **settings: Settings of the network.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: The name, a setting or the shape cannot be used.
+
+    Example:
+        >>> shape = InputShape.unnamed(22, samples=250, rate_hz=250, classes=4)
+        >>> sum(p.numel() for p in build_backbone("eegnet", shape, dropout=0.5).parameters())
+        2396
     """
     factory, inputs = _resolve(name, shape)
     _check_call(name, factory, inputs, settings)
@@ -67,7 +78,7 @@ def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
 
 
 def check_backbone(name: str, settings: Mapping[str, Any]) -> None:
-    """Raise a ConfigError if the name or a setting is not valid; build nothing."""
+    """Raise ConfigError if the name or a setting is not valid, without building the network."""
     factory, inputs = _resolve(name, InputShape.unnamed(1, samples=1, rate_hz=1, classes=2))
     _check_call(name, factory, inputs, settings)
     _check_values(name, settings)
@@ -77,13 +88,13 @@ _Inputs = dict[str, Any] | None
 
 
 def _resolve(name: str, shape: InputShape) -> tuple[Callable[..., Any], _Inputs]:
-    """Return what is called and the keywords that describe its input, None for the shape itself."""
+    """Return the factory and its keywords for the input, None if it takes an `InputShape`."""
     if name in BACKBONES:
         return BACKBONES[name], None
     module, separator, attribute = name.partition(":")
     if not (separator and module and attribute):
         raise ConfigError(
-            f"Unknown backbone {name!r}.{_nearest(name, BACKBONES)} Accepted: "
+            f"Unknown backbone {name!r}.{did_you_mean(name, BACKBONES)} Accepted: "
             f"{', '.join(BACKBONES)}, module:Class, braindecode:Name."
         )
     if module == "braindecode":
@@ -102,7 +113,7 @@ def _import_attribute(name: str, module: str, attribute: str) -> Callable[..., A
     if not hasattr(imported, attribute):
         raise ConfigError(
             f"Backbone {name!r}: module {module!r} has no {attribute!r}."
-            f"{_nearest(attribute, dir(imported))}"
+            f"{did_you_mean(attribute, dir(imported))}"
         )
     factory: Callable[..., Any] = getattr(imported, attribute)
     is_class = isinstance(factory, type) and issubclass(factory, nn.Module)
@@ -129,7 +140,7 @@ def _signature(name: str, factory: Callable[..., Any]) -> inspect.Signature:
 def _check_call(
     name: str, factory: Callable[..., Any], inputs: _Inputs, settings: Mapping[str, Any]
 ) -> None:
-    """Compare settings with the signature: nothing unknown, nothing missing, nothing twice."""
+    """Raise ConfigError for an unknown, missing or reserved setting of the signature."""
     parameters = _signature(name, factory).parameters
     kinds = inspect.Parameter
     open_ended = any(p.kind is kinds.VAR_KEYWORD for p in parameters.values())
@@ -152,7 +163,7 @@ def _check_call(
             )
         if key not in named and not open_ended:
             raise ConfigError(
-                f"Backbone {name!r} has no setting {key!r}.{_nearest(key, accepted)} "
+                f"Backbone {name!r} has no setting {key!r}.{did_you_mean(key, accepted)} "
                 f"Accepted: {', '.join(accepted) or 'none'}."
             )
     missing = [k for k in accepted if named[k].default is kinds.empty and k not in settings]
@@ -161,13 +172,6 @@ def _check_call(
 
 
 def _check_values(name: str, settings: Mapping[str, Any]) -> None:
-    """Check the values for our own networks; other people's annotations promise nothing."""
+    """Check the values for our own networks; annotations of other code need not be exact."""
     if name in BACKBONES:
         check_values(f"Backbone {name!r}", BACKBONES[name].__init__, settings)
-
-
-def _nearest(key: str, accepted: Any) -> str:
-    """Return a sentence with the nearest accepted spelling, or nothing."""
-    found = difflib.get_close_matches(key.lower(), list(accepted), n=1, cutoff=0.5)
-    found = found or [name for name in accepted if name.lower() == key.lower()]
-    return f" Did you mean {found[0]!r}?" if found else ""

@@ -1,4 +1,4 @@
-"""Settings that several backbones share."""
+"""Types of the settings that several networks share."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
@@ -7,10 +7,10 @@ from pydantic import Field
 
 from afor.bench.common.errors import ConfigError
 
-# How a forward pass is computed, never what: layer by layer as printed, or the fast equal.
+# How a forward pass is computed: layer by layer as published, or an equivalent fast form.
 Form = Literal["fast", "plain"]
 
-# The annotations of a backbone's parameters say what a study may set them to.
+# The annotation of a parameter defines the values that a study may set.
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 Momentum = Annotated[float, Field(gt=0, le=1)]
 Epsilon = Annotated[float, Field(gt=0, le=1)]
@@ -21,12 +21,12 @@ BandHz = Annotated[tuple[float, float], Field(strict=False)]
 Bands = Annotated[Sequence[BandHz], Field(min_length=1, max_length=100)]
 
 
-def check_choice(backbone: str, name: str, value: str, kind: Any) -> None:
-    """Raise unless ``value`` is one of the words of the ``Literal`` type ``kind``.
+def check_choice(backbone: str, name: str, value: str, literal: Any) -> None:
+    """Raise ConfigError unless ``value`` is one of the values of a ``Literal`` type.
 
     >>> check_choice("ACRNN", "form", "fast", Form)
     """
-    accepted = get_args(kind)
+    accepted = get_args(literal)
     if value not in accepted:
         raise ConfigError(
             f"{backbone}: {name} must be one of {', '.join(accepted)}, found {value!r}."

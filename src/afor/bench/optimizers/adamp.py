@@ -1,4 +1,4 @@
-"""AdamP (Heo 2021): Adam that does not grow the weights which a normalisation makes scale-free.
+"""AdamP (Heo 2021): Adam without the growth of weights that are followed by a normalisation.
 
 Where a weight is followed by a normalisation its length has no effect on the loss, so the gradient
 is orthogonal to it. AdamP recognises such a tensor by that angle and removes the part of the update
@@ -19,8 +19,15 @@ from afor.bench.optimizers.checks import require_at_least, require_betas, traina
 class AdamP(Optimizer):
     """Adam with the radial part of the update removed, and decoupled weight decay.
 
-    `delta` is the cosine below which a tensor counts as scale-free, before the division by the
-    square root of its size; `wd_ratio` scales the weight decay of such tensors.
+    Args:
+        params: Tensors or parameter groups.
+        lr: Learning rate.
+        betas: Decay rates of the two moments.
+        eps: Added to the denominator.
+        weight_decay: Decoupled weight decay.
+        delta: A tensor is scale-invariant if the cosine of gradient and weight is below `delta`
+            divided by the square root of its size.
+        wd_ratio: Factor of the weight decay of scale-invariant tensors.
     """
 
     def __init__(
@@ -52,7 +59,7 @@ class AdamP(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step; `closure`, if given, computes the loss and its gradients first."""
+        """Take one step; `closure` computes the loss and its gradients first, if given."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -91,14 +98,15 @@ def without_radial_part(
     wd_ratio: float,
     eps: float,
 ) -> tuple[torch.Tensor, float]:
-    """Project the update off the weight, per channel or else per layer, where the test says so.
+    """Remove the part of the update along the weight, per channel or per layer, if scale-invariant.
 
-    Returns the update and the factor on the weight decay.
+    Returns:
+        The update and the factor of the weight decay.
     """
     for rows in (len(param), 1):  # each output channel by itself, then the tensor as a whole
         weights = param.reshape(rows, -1)
         cosine = cosine_similarity(grad.reshape(rows, -1), weights, dim=1, eps=eps).abs()
-        # Read back to the host, as the authors do: free on a CPU, a wait on a GPU.
+        # A host sync on a GPU, as in the authors' code.
         if cosine.max() < delta / math.sqrt(weights.shape[1]):
             unit = weights / weights.norm(dim=1, keepdim=True).add_(eps)
             updates = update.reshape(rows, -1)

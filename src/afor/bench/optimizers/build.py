@@ -1,10 +1,9 @@
-"""From a name and its settings to an optimizer; what cannot work is refused before anything runs.
+"""Build an optimizer from its name and settings; check both before anything runs.
 
-A name is one of the table in `registry`, or `module:Class` for any optimizer that can be imported
+A name is one of the table in `registry`, or `module:Class` of any optimizer that can be imported
 (`pytorch_optimizer:Lion`, `mylab.optim:Mine`).
 """
 
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -12,49 +11,50 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
 from afor.bench.common.parameter_checks import check_values
-from afor.bench.optimizers.registry import OPTIMIZERS, OptimizerEntry
+from afor.bench.common.suggest import nearest
+from afor.bench.optimizers.registry import OPTIMIZERS, RegisteredOptimizer
 
 if TYPE_CHECKING:
     import torch
     from torch.optim import Optimizer
 
-# Filled in from the study or the model, so a setting of that name would be given twice.
+# Arguments that come from the study; they cannot be settings of an optimizer.
 RESERVED = ("lr", "weight_decay", "seed")
 
 
 @runtime_checkable
 class AfterStep(Protocol):
-    """An optimizer that needs the batch once more after its step, as Sophia does.
+    """An optimizer that needs the batch again after its step, such as Sophia.
 
     The training loop calls this after every `step()`. It must leave the gradients, the buffers of
     the model and the global random generators as they were, so that runs stay paired.
     """
 
     def after_step(self, model: "torch.nn.Module", inputs: "torch.Tensor") -> None:
-        """Do what the optimizer needs with the inputs of the step just taken."""
+        """Process the inputs of the step just taken."""
 
 
 @runtime_checkable
 class BeforeStep(Protocol):
-    """An optimizer that needs a batch before its forward pass, as Sophia's authors' script does.
+    """An optimizer that needs a batch before its forward pass, such as Sophia in its own script.
 
     The training loop calls this before every forward pass, under the same conditions as
     `AfterStep`.
     """
 
     def before_step(self, model: "torch.nn.Module", inputs: "torch.Tensor") -> None:
-        """Do what the optimizer needs with the inputs of the step about to be taken."""
+        """Process the inputs of the next step."""
 
 
 @runtime_checkable
 class TwoModes(Protocol):
-    """An optimizer that trains at one point and evaluates at another, as schedule-free ones do."""
+    """An optimizer with different weights for training and evaluation (schedule-free)."""
 
     def train(self) -> None:
-        """Move the parameters to where gradients are taken."""
+        """Set the parameters to the weights for training."""
 
     def eval(self) -> None:
-        """Move the parameters to where the model is judged."""
+        """Set the parameters to the weights for evaluation."""
 
 
 def build_optimizer(
@@ -66,15 +66,27 @@ def build_optimizer(
     seed: int = 0,
     **settings: object,
 ) -> "Optimizer":
-    """Build the optimizer called `name` over all parameters of the model.
+    """Build an optimizer over all parameters of a model.
 
-    `settings` go on top of those in the table. `seed` reaches an optimizer that takes one.
-    Raises ConfigError for an unknown name, key or value.
+    Args:
+        name: A name of the table in `registry` (see `afor optimizers`), or ``module:Class``.
+        model: The model.
+        lr: Learning rate.
+        weight_decay: Weight decay.
+        seed: Seed, passed to optimizers that take one.
+        **settings: Further arguments of the optimizer; they override those of the table.
 
-    >>> import torch
-    >>> model = torch.nn.Linear(4, 2)
-    >>> type(build_optimizer("mars", model, lr=1e-3, weight_decay=1e-4, gamma=0.05)).__name__
-    'MARS'
+    Returns:
+        The optimizer.
+
+    Raises:
+        ConfigError: The name, a setting or a value is not valid.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(4, 2)
+        >>> type(build_optimizer("mars", model, lr=1e-3, weight_decay=1e-4, gamma=0.05)).__name__
+        'MARS'
     """
     return _construct(name, list(model.named_parameters()), lr, weight_decay, seed, settings)
 
@@ -82,7 +94,7 @@ def build_optimizer(
 def check_optimizer(
     name: str, settings: Mapping[str, object], lr: float = 1e-3, weight_decay: float = 0.0
 ) -> None:
-    """Raise ConfigError unless `name` can be built with these values, tried on a small tensor."""
+    """Raise ConfigError if the optimizer cannot be built with these values, on a small tensor."""
     import torch
 
     by_tensor = settings.get("beta2_by_tensor")
@@ -92,41 +104,41 @@ def check_optimizer(
 
 
 def full_settings(name: str, settings: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of the table with those of the study on top; lists become tuples."""
+    """Return the settings of the table, overridden by those of the study; lists become tuples."""
     entry = find_entry(name)
     merged = {**(entry.settings if entry else {}), **settings}
     return {key: tuple(v) if isinstance(v, list) else v for key, v in merged.items()}
 
 
-def find_entry(name: str) -> OptimizerEntry | None:
-    """Return the table's entry, or None for a `module:Class`; raise ConfigError for neither."""
+def find_entry(name: str) -> RegisteredOptimizer | None:
+    """Return an entry of the table, or None for a `module:Class`; raise ConfigError otherwise."""
     if name in OPTIMIZERS:
         return OPTIMIZERS[name]
     if ":" in name:
         return None
     raise ConfigError(
-        f'optimizer "{name}" is not known{_nearest(name, OPTIMIZERS)}. '
+        f'optimizer "{name}" is not known{_hint(name, OPTIMIZERS)}. '
         f"Accepted: a name that `afor optimizers` lists, or module:Class."
     )
 
 
 def accepted_settings(name: str) -> list[inspect.Parameter]:
-    """List the arguments a study may set for this optimizer, with their defaults."""
+    """Return the arguments that a study may set for this optimizer."""
     _, *others = inspect.signature(load_class(name)).parameters.values()  # the first takes params
     variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     return [p for p in others if p.name not in RESERVED and p.kind not in variadic]
 
 
 def load_class(name: str) -> "type[Optimizer]":
-    """Import the class behind a name; raise ConfigError when it is none, and call nothing."""
+    """Import the class of an optimizer, without calling it; raise ConfigError if it is none."""
     from torch.optim import Optimizer
 
     entry = find_entry(name)
     target = entry.target if entry else name
     module_name, _, class_name = target.partition(":")
     module = import_named(target, "optimizer")
-    found = getattr(module, class_name, None)
-    if not (isinstance(found, type) and issubclass(found, Optimizer)):
+    cls = getattr(module, class_name, None)
+    if not (isinstance(cls, type) and issubclass(cls, Optimizer)):
         classes = [
             key
             for key, value in vars(module).items()
@@ -134,10 +146,10 @@ def load_class(name: str) -> "type[Optimizer]":
         ]
         raise ConfigError(
             f'optimizer "{name}": "{module_name}" has no optimizer class "{class_name}"'
-            f"{_nearest(class_name, classes)}. "
+            f"{_hint(class_name, classes)}. "
             f"Accepted: a subclass of torch.optim.Optimizer."
         )
-    return found
+    return cls
 
 
 def _construct(
@@ -151,7 +163,7 @@ def _construct(
     cls = load_class(name)
     merged = full_settings(name, settings)
     _check_keys(name, cls, merged)
-    if name in OPTIMIZERS:  # other people's annotations promise nothing
+    if name in OPTIMIZERS:  # annotations of other code need not be exact
         check_values(f'optimizer "{name}"', cls.__init__, merged)
     accepted = inspect.signature(cls).parameters
     arguments: dict[str, Any] = {**merged, "lr": lr}
@@ -164,7 +176,7 @@ def _construct(
             f'optimizer "{name}" takes no weight_decay, but the study asks for {weight_decay:g}. '
             f"Set weight_decay = 0 for it; it would be ignored otherwise."
         )
-    # Only what asks for names gets them: other people's optimizers expect plain tensors.
+    # Other optimizers expect plain tensors, without names.
     params = tensors if "beta2_by_tensor" in accepted else [tensor for _, tensor in tensors]
     try:
         return cls(params, **arguments)
@@ -181,10 +193,10 @@ def _check_keys(name: str, cls: "type[Optimizer]", settings: Mapping[str, object
                 f'optimizer "{name}": {key} is set by the study itself and cannot be a setting. '
                 f"Remove it from the settings of this optimizer."
             )
-        # A class with **kwargs swallows misspelled keys: only what it names counts.
+        # A class with **kwargs would accept misspelled keys: only named parameters count.
         if key not in allowed:
             raise ConfigError(
-                f'optimizer "{name}" has no setting "{key}"{_nearest(key, allowed)}. '
+                f'optimizer "{name}" has no setting "{key}"{_hint(key, allowed)}. '
                 f"Accepted: {', '.join(sorted(allowed)) or 'none'}."
             )
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in settings]
@@ -202,7 +214,6 @@ def _check_keys(name: str, cls: "type[Optimizer]", settings: Mapping[str, object
         )
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
-    spelling = {key.lower(): key for key in known}
-    close = difflib.get_close_matches(word.lower(), spelling, n=1, cutoff=0.5)
-    return f' (did you mean "{spelling[close[0]]}"?)' if close else ""
+def _hint(word: str, accepted: Iterable[str]) -> str:
+    suggestion = nearest(word, accepted)
+    return f' (did you mean "{suggestion}"?)' if suggestion else ""

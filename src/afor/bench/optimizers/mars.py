@@ -1,8 +1,8 @@
 """MARS (Yuan 2025), AdamW form: AdamW on a gradient corrected by its change since the last step.
 
 The correction is the variance reduction of STORM, scaled by gamma. As in the authors' runs it uses
-the previous batch's gradient instead of a second pass over the same batch, which costs one more
-copy of the gradient and nothing else.
+the gradient of the previous batch instead of a second pass over the same batch, so its only cost is
+a copy of the gradient.
 """
 
 import math
@@ -18,9 +18,18 @@ from afor.bench.optimizers.checks import require_at_least, require_betas, traina
 class MARS(Optimizer):
     """MARS-AdamW with decoupled weight decay, on every tensor.
 
-    With `matrices_only` it does what the authors' class does by default: MARS on tensors of
-    exactly two dimensions, AdamW with settings of its own (`lr_rest`, `betas_rest`,
-    `weight_decay_rest`) on all others. `lr_rest` follows a schedule of `lr` in proportion.
+    Args:
+        params: Tensors or parameter groups.
+        lr: Learning rate.
+        betas: Decay rates of the two moments.
+        eps: Added to the denominator.
+        weight_decay: Decoupled weight decay.
+        gamma: Scale of the correction of the gradient.
+        matrices_only: Use MARS on tensors of two dimensions and AdamW on all others, which is the
+            default of the authors' class.
+        lr_rest: Learning rate of AdamW; it is scaled like `lr` by a schedule.
+        betas_rest: Decay rates of AdamW.
+        weight_decay_rest: Weight decay of AdamW.
     """
 
     def __init__(
@@ -61,7 +70,7 @@ class MARS(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step; `closure`, if given, computes the loss and its gradients first."""
+        """Take one step; `closure` computes the loss and its gradients first, if given."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -103,6 +112,6 @@ class MARS(Optimizer):
 def corrected(
     grad: torch.Tensor, previous: torch.Tensor, beta1: float, gamma: float
 ) -> torch.Tensor:
-    """Return c_t = g + γ·β₁/(1−β₁)·(g − g_prev), shortened to length 1 where it is longer."""
+    """Return c_t = g + γ·β₁/(1−β₁)·(g − g_prev), scaled down to norm 1 if it is longer."""
     change = (grad - previous).mul_(gamma * beta1 / (1 - beta1)).add_(grad)
     return change.div_(change.norm().clamp_min(1.0))

@@ -1,4 +1,4 @@
-"""AdamW with a constant beta2 of its own for every tensor: the control for AFOR's adaptation.
+"""AdamW with a constant beta2 for each tensor: the control for AFOR's adaptation.
 
 If AFOR's gain comes from *adapting* beta2, AFOR must beat AdamW that holds each tensor at the
 value AFOR had there on average. The paper lacks this control.
@@ -13,14 +13,23 @@ from torch.optim import AdamW
 class PerTensorAdamW(AdamW):
     """AdamW over named tensors, one group per tensor.
 
-    `beta2_by_tensor` maps the name of every tensor to its beta2 in [0, 1); when it is left out,
-    all have that of `betas`. Raises ValueError when a name is missing or unknown.
+    Args:
+        params: Named parameters.
+        lr: Learning rate.
+        betas: Decay rates of the two moments.
+        eps: Added to the denominator.
+        weight_decay: Decoupled weight decay.
+        beta2_by_tensor: The beta2 of every tensor by its name; None uses that of `betas`.
 
-    >>> layer = torch.nn.Linear(2, 1)
-    >>> memory = {"weight": 0.99, "bias": 0.999}
-    >>> optimizer = PerTensorAdamW(layer.named_parameters(), beta2_by_tensor=memory)
-    >>> [group["betas"] for group in optimizer.param_groups]
-    [(0.9, 0.99), (0.9, 0.999)]
+    Raises:
+        ValueError: A name is missing or unknown, or a beta2 is not in [0, 1).
+
+    Example:
+        >>> layer = torch.nn.Linear(2, 1)
+        >>> memory = {"weight": 0.99, "bias": 0.999}
+        >>> optimizer = PerTensorAdamW(layer.named_parameters(), beta2_by_tensor=memory)
+        >>> [group["betas"] for group in optimizer.param_groups]
+        [(0.9, 0.99), (0.9, 0.999)]
     """
 
     def __init__(

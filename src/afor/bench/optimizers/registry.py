@@ -1,6 +1,6 @@
-"""The optimizers a study can name, with the paper's settings and where each one comes from.
+"""The table of optimizers that a study can name, with the paper's settings and their origin.
 
-Nothing here imports torch: a class is named as text and loaded when it is built.
+This module does not import torch: classes are given as text and loaded when they are built.
 """
 
 from collections.abc import Mapping
@@ -29,23 +29,25 @@ HEADINGS: Mapping[Kind, str] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class OptimizerEntry:
-    """One name of the table: which class it is and what it is called with."""
+class RegisteredOptimizer:
+    """One optimizer of the table: its class and its arguments."""
 
     name: str
-    label: str  # as tables and figures print it
+    label: str  # name in tables and figures
     kind: Kind
     target: str  # "module:Class"
     settings: Mapping[str, object]  # besides lr and weight_decay, which the study decides
     decay: Decay  # protocol: each optimizer keeps its own coupling of the weight decay
-    origin: str  # whose code it is
-    reference: str  # the publication, or the place in the paper
-    loop: str = ""  # what it asks of the training loop beyond step()
-    variant_of: str | None = None  # the entry from which it differs in the settings alone
+    origin: str  # the package with the code
+    reference: str  # the publication, or the section of the paper
+    loop: str = ""  # what the training loop must do besides calling step()
+    variant_of: str | None = None  # the entry from which it differs only in the settings
 
 
-def _afor(name: str, label: str, kind: Kind, reference: str, **changes: object) -> OptimizerEntry:
-    return OptimizerEntry(
+def _afor(
+    name: str, label: str, kind: Kind, reference: str, **changes: object
+) -> RegisteredOptimizer:
+    return RegisteredOptimizer(
         name=name,
         label=label,
         kind=kind,
@@ -59,7 +61,7 @@ def _afor(name: str, label: str, kind: Kind, reference: str, **changes: object) 
 
 
 _ENTRIES = [
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="adam",
         label="Adam",
         kind="paper",
@@ -69,7 +71,7 @@ _ENTRIES = [
         origin="torch",
         reference="Kingma & Ba, ICLR 2015",
     ),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="adamw",
         label="AdamW",
         kind="paper",
@@ -79,7 +81,7 @@ _ENTRIES = [
         origin="torch",
         reference="Loshchilov & Hutter, ICLR 2019",
     ),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="radam",
         label="RAdam",
         kind="paper",
@@ -89,7 +91,7 @@ _ENTRIES = [
         origin="torch",
         reference="Liu et al., ICLR 2020",
     ),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="adamp",
         label="AdamP",
         kind="paper",
@@ -100,7 +102,7 @@ _ENTRIES = [
         origin="this package",
         reference="Heo et al., ICLR 2021",
     ),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="sophia",
         label="Sophia",
         kind="paper",
@@ -111,7 +113,7 @@ _ENTRIES = [
         reference="Liu et al., ICLR 2024",
         loop="a second backward pass every 10 steps",
     ),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="mars",
         label="MARS",
         kind="paper",
@@ -138,7 +140,7 @@ _ENTRIES = [
         beta2_min=0.99,
     ),
     _afor("afor_fixed_0999", "AFOR β₂=0.999", "ablation", "Table IV", beta2_min=0.999),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="adamw_09945",
         label="AdamW β₂=0.9945",
         kind="control",
@@ -150,7 +152,7 @@ _ENTRIES = [
         variant_of="adamw",
         reference="ours: is it the adaptation, or the constant?",
     ),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="adamw_per_tensor",
         label="AdamW β₂ per tensor",
         kind="control",
@@ -175,7 +177,7 @@ _ENTRIES = [
         "the package afor-optimizer 0.1.0, step by step",
         variant="released",
     ),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="sophia_authors",
         label="Sophia (authors)",
         kind="alternative",
@@ -187,7 +189,7 @@ _ENTRIES = [
         reference="the Sophia authors' training script: next batch, sampled gradient clipped",
         loop="a second backward pass every 10 steps",
     ),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="sophia_bs_5120",
         label="Sophia bs=5120",
         kind="alternative",
@@ -199,7 +201,7 @@ _ENTRIES = [
         reference="sophia_authors as a call of their code without bs gives it",
         loop="a second backward pass every 10 steps",
     ),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="radam_decoupled",
         label="RAdam decoupled",
         kind="alternative",
@@ -210,7 +212,7 @@ _ENTRIES = [
         variant_of="radam",
         reference="the weight decay of the RAdam authors' code",
     ),
-    OptimizerEntry(
+    RegisteredOptimizer(
         name="mars_authors",
         label="MARS (authors)",
         kind="alternative",
@@ -232,5 +234,5 @@ _ENTRIES = [
     ),
 ]
 
-OPTIMIZERS: Mapping[str, OptimizerEntry] = MappingProxyType({e.name: e for e in _ENTRIES})
+OPTIMIZERS: Mapping[str, RegisteredOptimizer] = MappingProxyType({e.name: e for e in _ENTRIES})
 PAPER_OPTIMIZERS = tuple(entry.name for entry in _ENTRIES if entry.kind == "paper")

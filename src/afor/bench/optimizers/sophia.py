@@ -1,9 +1,9 @@
 """Sophia-G (Liu 2024): momentum divided by an estimate of the curvature, clipped per element.
 
 The curvature is the Gauss-Newton-Bartlett estimate: every `interval` steps the loss is computed
-once more on labels drawn from the model's own softmax, and the square of that gradient, times the
-batch size, estimates the diagonal of the Gauss-Newton matrix. That pass is what Sophia costs; the
-training loop pays it in `after_step`, or in `before_step` with `hessian_batch="next"`.
+again on labels sampled from the model's softmax, and the square of that gradient, times the batch
+size, estimates the diagonal of the Gauss-Newton matrix. The training loop does this additional pass
+by calling `after_step`, or `before_step` with `hessian_batch="next"`.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from afor.bench.common.seeding import derive_substep, isolated
 from afor.bench.optimizers.checks import require_at_least, require_betas, trainable
 
-# Keeps the division defined where no curvature is known yet; the clip makes its size irrelevant.
+# Avoids division by zero before the first estimate; clipping makes its size irrelevant.
 TINY = 1e-15
 
 HessianBatch = Literal["same", "next"]
@@ -35,13 +35,12 @@ class Sophia(Optimizer):
         rho: Factor of the curvature in the denominator.
         weight_decay: Decoupled weight decay.
         interval: Steps between two estimates of the curvature.
-        seed: Decides the sampled labels; they are drawn aside from the global generators.
+        seed: Seed of the sampled labels; the global generators are not used.
         hessian_batch: `"same"` estimates the curvature on the batch just stepped on, `"next"` on
             the one that follows, as the authors' training script does.
-        hessian_clip: Largest norm of the sampled gradient; a longer one is scaled down to it, as in
-            the authors' training script (1.0). None: as it is.
-        bs: Factor of the squared sampled gradient. None: the size of the batch that gave it.
-
+        hessian_clip: Maximum norm of the sampled gradient (1.0 in the authors' training script);
+            None does not clip.
+        bs: Factor of the squared sampled gradient; None uses the batch size.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class Sophia(Optimizer):
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take up a state dict, also one from before these settings existed."""
+        """Load a state dict, also one from before these settings existed."""
         super().__setstate__(state)
         for group in self.param_groups:
             for name, value in [("hessian_batch", "same"), ("hessian_clip", None), ("bs", None)]:
@@ -91,7 +90,7 @@ class Sophia(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step; `closure`, if given, computes the loss and its gradients first."""
+        """Take one step; `closure` computes the loss and its gradients first, if given."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -112,12 +111,12 @@ class Sophia(Optimizer):
         return loss
 
     def before_step(self, model: torch.nn.Module, inputs: torch.Tensor) -> None:
-        """Renew the curvature from the batch about to be stepped on, if it is the next one's."""
+        """Estimate the curvature on the next batch, if due and `hessian_batch` is `"next"`."""
         if self.param_groups[0]["hessian_batch"] == "next":
             self._renew_curvature(model, inputs)
 
     def after_step(self, model: torch.nn.Module, inputs: torch.Tensor) -> None:
-        """Renew the curvature from the batch just stepped on, unless the next one's is wanted."""
+        """Estimate the curvature on the last batch, if due and `hessian_batch` is `"same"`."""
         if self.param_groups[0]["hessian_batch"] == "same":
             self._renew_curvature(model, inputs)
 
@@ -132,8 +131,8 @@ class Sophia(Optimizer):
     def update_hessian(self, model: torch.nn.Module, inputs: torch.Tensor, seed: int) -> None:
         """Mix bs·ĝ² into the curvature, ĝ the gradient on labels sampled from the softmax.
 
-        Leaves `.grad`, the buffers of the model (running statistics) and the global generators as
-        they were.
+        `.grad`, the buffers of the model (running statistics) and the global generators are not
+        changed.
         """
         params = [p for group in self.param_groups for p in group["params"] if p in self.state]
         buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
@@ -160,12 +159,12 @@ class Sophia(Optimizer):
                         hessian.mul_(beta2).addcmul_(grad, grad, value=weight)
 
     def _shrink(self, grads: list[torch.Tensor]) -> torch.Tensor | None:
-        """Return the factor that clips the sampled gradient of all tensors together, if any."""
-        largest = self.param_groups[0]["hessian_clip"]
-        if largest is None:
+        """Return the factor that clips the norm of the sampled gradient, or None."""
+        max_norm = self.param_groups[0]["hessian_clip"]
+        if max_norm is None:
             return None
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in grads]))
-        shrink: torch.Tensor = (largest / (norm + 1e-6)).clamp(max=1.0)  # as clip_grad_norm_
+        shrink: torch.Tensor = (max_norm / (norm + 1e-6)).clamp(max=1.0)  # as clip_grad_norm_
         return shrink
 
 

@@ -1,4 +1,4 @@
-"""The report: everything a store says, in one HTML file that needs no server and no network."""
+"""Render the report: all results of a store in one HTML file."""
 
 import base64
 import re
@@ -13,7 +13,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import curves as curve_figures
 from afor.bench.report.figures import results as figures
 from afor.bench.report.figures.noise import noise_figure
-from afor.bench.report.svg import folds_svg, inline_svg
+from afor.bench.report.svg import inline_svg
 from afor.bench.report.tables.formats import Column, Table, printable, to_csv, to_latex
 from afor.bench.report.tables.main import comparison_table, main_table
 from afor.bench.report.tables.paper import beside_paper_table, same_method_table
@@ -22,7 +22,7 @@ from afor.bench.report.tables.variants import ablation_table, sensitivity_table
 from afor.bench.report.verdicts import verdicts
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers, mean_ranks
 from afor.bench.stats.curves import Records, loss_curves, run_traces
-from afor.bench.stats.groups import Cell, Cells, mean_of_draws
+from afor.bench.stats.groups import Condition, Conditions, mean_of_draws
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
@@ -30,17 +30,18 @@ from afor.bench.stats.labels import (
     metric_label,
     metric_scale,
     optimizer_label,
+    signed,
 )
 from afor.bench.stats.sensitivity import sensitivity_of
 from afor.bench.store.files import results_csv
 from afor.bench.store.results import RunResult
 
-MAX_NETWORKS = 4  # whose training curves are drawn
+MAX_NETWORKS = 4  # training curves are drawn for at most so many
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that an analysis contributes: a figure, sentences and a table."""
+    """A section that an analysis contributes: a figure, findings and a table."""
 
     name: str  # anchor on the page
     title: str
@@ -52,7 +53,13 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportInput:
-    """What a report is made from, besides the cells."""
+    """The input of a report besides the conditions.
+
+    Example:
+        >>> ReportInput(results=[], sources=["results/demo.db"]).sections
+        ()
+
+    """
 
     results: Sequence[RunResult]
     sources: Sequence[str]  # names of the stores
@@ -62,7 +69,7 @@ class ReportInput:
 
 
 def render_report(
-    cells: Cells,
+    conditions: Conditions,
     given: ReportInput,
     *,
     title: str = "Optimizers across subjects",
@@ -70,25 +77,53 @@ def render_report(
     metrics: Sequence[str] = PAPER_METRICS,
     static: bool = False,
 ) -> str:
-    """Return the whole page. `static` leaves the script out; everything is readable without it."""
+    """Render results as one HTML page that needs no server and no network.
+
+    Args:
+        conditions: Groups of runs, from `collect_conditions`.
+        given: The runs themselves and what else the page shows.
+        title: Title of the page.
+        baseline: The optimizer the others are compared with.
+        metrics: Names of metrics; figures show the first.
+        static: Leave out the script; the page is readable without it.
+
+    Returns:
+        The HTML text.
+
+    Example:
+        >>> from afor.bench.stats.groups import collect_conditions
+        >>> from afor.bench.stats.simulated import simulate_results
+        >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"])
+        >>> conditions = collect_conditions(results, expected)
+        >>> page = render_report(conditions, ReportInput(results, sources=["simulated"]))
+        >>> page.startswith("<!doctype html>")
+        True
+
+    """
     from jinja2 import Environment
     from markupsafe import Markup
 
-    tables = _tables(cells, metrics, baseline)
-    anchors = {_link(cell): f"cell-{i}" for i, cell in enumerate(cells.values()) if cell.runs}
+    tables = _tables(conditions, metrics, baseline)
+    anchors = {
+        _link(condition): f"condition-{i}"
+        for i, condition in enumerate(conditions.values())
+        if condition.runs
+    }
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(printable=printable, sortvalue=_sort_value, groups=_groups)
-    drawn = _figures(cells, given, metrics[0], baseline)
+    drawn = _figures(conditions, given, metrics[0], baseline)
     context: dict[str, Any] = {
         **tables,
         "title": title,
         "version": __version__,
-        "runs": sum(cell.done for cell in cells.values()),
-        "n_cells": len(cells),
-        "planned": sum(cell.expected for cell in cells.values()),
-        "missing": sum(max(cell.expected - cell.done, 0) for cell in cells.values()),
+        "runs": sum(condition.done for condition in conditions.values()),
+        "n_conditions": len(conditions),
+        "planned": sum(condition.expected for condition in conditions.values()),
+        "missing": sum(
+            max(condition.expected - condition.done, 0) for condition in conditions.values()
+        ),
         "sources": given.sources,
-        "answers": verdicts(cells, metrics[0], baseline=baseline),
+        "answers": verdicts(conditions, metrics[0], baseline=baseline),
         "anchors": anchors,
         "downloads": {
             t.name: _downloads(t) for t in [*_flat(tables), *(s.table for s in given.sections)]
@@ -99,10 +134,12 @@ def render_report(
         },
         "folds": [
             {"title": name, "svg": Markup(svg)}
-            for name, svg in _fold_plots(cells, metrics[0], baseline)
+            for name, svg in _fold_plots(conditions, metrics[0], baseline)
         ],
         "details": [
-            _details(cell, metrics, anchors[_link(cell)]) for cell in cells.values() if cell.runs
+            _details(condition, metrics, anchors[_link(condition)])
+            for condition in conditions.values()
+            if condition.runs
         ],
         "studies": list((given.studies or {}).items()),
         "extra": [
@@ -150,23 +187,23 @@ _SECTIONS = {
 }
 
 
-def _tables(cells: Cells, metrics: Sequence[str], baseline: str) -> dict[str, Any]:
-    def if_there(build: Any, *arguments: Any) -> Table | None:
+def _tables(conditions: Conditions, metrics: Sequence[str], baseline: str) -> dict[str, Any]:
+    def if_possible(build: Any, *arguments: Any) -> Table | None:
         try:
-            table: Table = build(cells, *arguments)
+            table: Table = build(conditions, *arguments)
         except ConfigError:  # the store has no such runs
             return None
         return table
 
-    more = [if_there(ablation_table, metrics), if_there(sensitivity_table, metrics)]
+    more = [if_possible(ablation_table, metrics), if_possible(sensitivity_table, metrics)]
     return {
-        "main": main_table(cells, metrics, baseline=baseline),
-        "comparisons": comparison_table(cells, metrics, baseline=baseline),
-        "ranks": ranks_table(cells, metrics),
-        "noise": if_there(noise_table, metrics),
-        "beside": if_there(beside_paper_table, metrics),
+        "main": main_table(conditions, metrics, baseline=baseline),
+        "comparisons": comparison_table(conditions, metrics, baseline=baseline),
+        "ranks": ranks_table(conditions, metrics),
+        "noise": if_possible(noise_table, metrics),
+        "beside": if_possible(beside_paper_table, metrics),
         "twice": same_method_table(),
-        "data": datasets_table(cells),
+        "data": datasets_table(conditions),
         "more": [table for table in more if table is not None],
     }
 
@@ -177,22 +214,22 @@ def _flat(tables: Mapping[str, Any]) -> list[Table]:
 
 
 def _figures(
-    cells: Cells, given: ReportInput, metric: str, baseline: str
+    conditions: Conditions, given: ReportInput, metric: str, baseline: str
 ) -> dict[str, list[tuple[str, str]]]:
-    found: dict[str, list[tuple[str, str]]] = {
+    drawings: dict[str, list[tuple[str, str]]] = {
         "gains": [],
         "training": [],
         "more": [],
     }
-    gain = figures.gain_figure(cells, metric, baseline=baseline)
-    found["gains"].append((inline_svg(gain, "gain"), "Gain over the baseline per data set."))
+    gain = figures.gain_figure(conditions, metric, baseline=baseline)
+    drawings["gains"].append((inline_svg(gain, "gain"), "Gain over the baseline per data set."))
     try:
-        ranked = figures.rank_figure(mean_ranks(cells, [metric]))
+        ranked = figures.rank_figure(mean_ranks(conditions, [metric]))
         caption = "Mean ranks; a bar joins what no critical difference separates."
-        found["gains"].append((inline_svg(ranked, "ranks"), caption))
+        drawings["gains"].append((inline_svg(ranked, "ranks"), caption))
     except ConfigError:  # no block is complete
         pass
-    main = main_optimizers(cells)
+    main = main_optimizers(conditions)
     networks = dict.fromkeys((run.dataset, run.backbone) for run, _ in given.records)
     for number, (dataset, backbone) in enumerate(list(networks)[:MAX_NETWORKS]):
         of_network = [
@@ -202,60 +239,83 @@ def _figures(
         if curves:
             drawn = curve_figures.convergence_figure(curves)
             caption = "Training loss: mean over runs, the middle half as a band."
-            found["training"].append((inline_svg(drawn, f"loss{number}"), caption))
+            drawings["training"].append((inline_svg(drawn, f"loss{number}"), caption))
         try:
             traces, losses, title = run_traces(of_network)
         except ConfigError:  # no AFOR here
             continue
         drawn = curve_figures.forgetting_figure(traces, losses, title)
-        found["training"].append(
+        drawings["training"].append(
             (inline_svg(drawn, f"beta{number}"), "What AFOR's controller did, by layer group.")
         )
     try:
-        drawn = noise_figure(cells, metric, baseline=baseline)
+        drawn = noise_figure(conditions, metric, baseline=baseline)
         caption = "Folds of identical methods, and of the others beside them."
-        found["gains"].append((inline_svg(drawn, "noise"), caption))
+        drawings["gains"].append((inline_svg(drawn, "noise"), caption))
     except ConfigError:  # no A/A controls
         pass
     try:
-        drawn = curve_figures.sensitivity_figure(sensitivity_of(cells, metric))
-        found["more"].append((inline_svg(drawn, "sensitivity"), "One setting of AFOR at a time."))
+        drawn = curve_figures.sensitivity_figure(sensitivity_of(conditions, metric))
+        drawings["more"].append(
+            (inline_svg(drawn, "sensitivity"), "One setting of AFOR at a time.")
+        )
     except ConfigError:  # no varied settings, or several backbones
         pass
-    return found
+    return drawings
 
 
-def _fold_plots(cells: Cells, metric: str, baseline: str) -> list[tuple[str, str]]:
-    """Return the paired folds of the best optimizer besides the baseline, block by block."""
-    found = []
-    for dataset, backbone in blocks_of(cells):
-        base = cells.get((dataset, backbone, baseline))
+def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[tuple[str, str]]:
+    """Draw the paired folds of AFOR, or else of the best optimizer, for each block."""
+    plots: list[tuple[str, str]] = []
+    for dataset, backbone in blocks_of(conditions):
+        base = conditions.get((dataset, backbone, baseline))
         rivals = [
-            cells.get((dataset, backbone, o)) for o in main_optimizers(cells) if o != baseline
+            conditions.get((dataset, backbone, o))
+            for o in main_optimizers(conditions)
+            if o != baseline
         ]
-        there = [cell for cell in rivals if cell is not None and cell.has(metric)]
-        if base is None or not base.has(metric) or not there:
+        finished = [
+            condition for condition in rivals if condition is not None and condition.has(metric)
+        ]
+        if base is None or not base.has(metric) or not finished:
             continue
-        preferred = [cell for cell in there if cell.optimizer == "afor"]
-        cell = preferred[0] if preferred else max(there, key=lambda c: c.summary(metric)[0])
-        title = (
-            f"{dataset_label(dataset)}, {backbone_label(backbone)}: "
-            f"{optimizer_label(cell.optimizer)} and {optimizer_label(baseline)}"
-        )
-        found.append((title, folds_svg(cell, base, metric)))
-    return found
+        preferred = [condition for condition in finished if condition.optimizer == "afor"]
+        condition = preferred[0] if preferred else max(finished, key=lambda c: c.summary(metric)[0])
+        name, base_name = optimizer_label(condition.optimizer), optimizer_label(baseline)
+        title = f"{dataset_label(dataset)}, {backbone_label(backbone)}: {name} and {base_name}"
+        try:
+            figure = figures.folds_figure(
+                conditions, dataset, backbone, condition.optimizer, metric, baseline=baseline
+            )
+        except ConfigError:  # no fold in common
+            continue
+        tips = [
+            _fold_tip(row, name, base_name) for row in figures.paired_folds(condition, base, metric)
+        ]
+        plots.append((title, inline_svg(figure, f"folds{len(plots)}", tips)))
+    return plots
 
 
-def _details(cell: Cell, metrics: Sequence[str], anchor: str) -> dict[str, Any]:
-    shown = [metric for metric in metrics if cell.has(metric)] or list(metrics)[:1]
+def _fold_tip(row: figures.PairedFold, name: str, baseline: str) -> str:
+    subjects = ", ".join(printable(subject) for subject in row.subjects)
+    return (
+        f"{subjects} (fold {row.fold}): {printable(name)} {row.ours:.2f}, {printable(baseline)} "
+        f"{row.theirs:.2f}, difference {signed(row.ours - row.theirs)}"
+    )
+
+
+def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[str, Any]:
+    shown = [metric for metric in metrics if condition.has(metric)] or list(metrics)[:1]
     by_metric = {
-        metric: mean_of_draws({key: run.metrics.get(metric, 0.0) for key, run in cell.runs.items()})
+        metric: mean_of_draws(
+            {key: run.metrics.get(metric, 0.0) for key, run in condition.runs.items()}
+        )
         for metric in shown
     }
     scale = metric_scale(shown[0])
     rows = []
-    for fold in sorted({fold for fold, _ in cell.runs}):
-        runs = [run for (f, _), run in sorted(cell.runs.items()) if f == fold]
+    for fold in sorted({fold for fold, _ in condition.runs}):
+        runs = [run for (f, _), run in sorted(condition.runs.items()) if f == fold]
         draws = [f"{scale * run.metrics[shown[0]]:.2f}" for run in runs if shown[0] in run.metrics]
         rows.append(
             {
@@ -265,13 +325,13 @@ def _details(cell: Cell, metrics: Sequence[str], anchor: str) -> dict[str, Any]:
                 "draws": ", ".join(draws),
             }
         )
-    mean, sd, n = cell.summary(shown[0]) if cell.has(shown[0]) else (0.0, 0.0, 0)
+    mean, sd, n = condition.summary(shown[0]) if condition.has(shown[0]) else (0.0, 0.0, 0)
     return {
         "id": anchor,
-        "title": f"{dataset_label(cell.dataset)}, {backbone_label(cell.backbone)}, "
-        f"{optimizer_label(cell.optimizer)}",
+        "title": f"{dataset_label(condition.dataset)}, {backbone_label(condition.backbone)}, "
+        f"{optimizer_label(condition.optimizer)}",
         "summary": f"{scale * mean:.2f}±{scale * sd:.2f}, {n} folds, "
-        f"{cell.done}/{cell.expected} runs",
+        f"{condition.done}/{condition.expected} runs",
         "metrics": [metric_label(metric) for metric in shown],
         "rows": rows,
     }
@@ -292,16 +352,16 @@ def _downloads(table: Table) -> list[tuple[str, str]]:
     ]
 
 
-def _data_link(kind: str, text: str) -> str:
-    return f"data:{kind};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
+def _data_link(media_type: str, text: str) -> str:
+    return f"data:{media_type};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
 
 
-def _link(cell: Cell) -> str:
-    return f"{cell.dataset}/{cell.backbone}/{cell.optimizer}"
+def _link(condition: Condition) -> str:
+    return f"{condition.dataset}/{condition.backbone}/{condition.optimizer}"
 
 
 def _sort_value(text: str) -> str:
-    """Return the first number of a cell's text, for sorting."""
+    """Return the first number of a table cell's text, for sorting."""
     number = re.match(r"[±+−-]?\d+(\.\d+)?(e-?\d+)?", text)
     return number[0].replace("−", "-").lstrip("±") if number else ""
 

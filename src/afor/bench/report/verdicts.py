@@ -1,9 +1,9 @@
-"""The answer in one sentence per data set, as the first thing a report says."""
+"""Summarise the results of each data set in one sentence, the first of a report."""
 
 from collections.abc import Sequence
 
 from afor.bench.stats.comparisons import BASELINE, Comparison, compare_all
-from afor.bench.stats.groups import Cells
+from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     dataset_label,
     metric_label,
@@ -15,36 +15,38 @@ from afor.bench.stats.labels import (
 
 
 def verdicts(
-    cells: Cells,
+    conditions: Conditions,
     metric: str = "accuracy",
     *,
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return one sentence per data set: who is ahead, by how much, and if it means anything."""
-    found = compare_all(cells, [metric], optimizers=optimizers, baseline=baseline)
-    datasets = dict.fromkeys(c.dataset for c in found)
-    return [_verdict([c for c in found if c.dataset == name], cells) for name in datasets]
+    """Return one sentence per data set: the best optimizer, its gain, and its significance."""
+    comparisons = compare_all(conditions, [metric], optimizers=optimizers, baseline=baseline)
+    datasets = dict.fromkeys(c.dataset for c in comparisons)
+    return [
+        _verdict([c for c in comparisons if c.dataset == name], conditions) for name in datasets
+    ]
 
 
-def _verdict(found: list[Comparison], cells: Cells) -> str:
-    first = found[0]
+def _verdict(comparisons: list[Comparison], conditions: Conditions) -> str:
+    first = comparisons[0]
     scale = metric_scale(first.metric)
     gains: dict[str, list[Comparison]] = {}
-    for comparison in found:
+    for comparison in comparisons:
         gains.setdefault(comparison.optimizer, []).append(comparison)
     means = {o: sum(c.gain for c in row) / len(row) for o, row in gains.items()}
     best = max(means, key=lambda name: means[name])
     rows = gains[best]
     blocks = len(rows)
     base, name = optimizer_label(first.baseline), optimizer_label(best)
-    where = f"{dataset_label(first.dataset)} ({max(c.folds for c in found)} folds)"
+    where = f"{dataset_label(first.dataset)} ({max(c.folds for c in comparisons)} folds)"
     over = f" on average over {blocks} backbones" if blocks > 1 else ""
     gain = f"{signed(scale * means[best])} points of {metric_label(first.metric)}"
-    missing = [c for (d, _, _), c in cells.items() if d == first.dataset and not c.complete]
+    missing = [c for (d, _, _), c in conditions.items() if d == first.dataset and not c.complete]
     if missing:
-        done = sum(c.done for (d, _, _), c in cells.items() if d == first.dataset)
-        all_runs = sum(c.expected for (d, _, _), c in cells.items() if d == first.dataset)
+        done = sum(c.done for (d, _, _), c in conditions.items() if d == first.dataset)
+        all_runs = sum(c.expected for (d, _, _), c in conditions.items() if d == first.dataset)
         return (
             f"{where}: no verdict yet, {done} of {all_runs} runs are done. So far {name} is "
             f"ahead of {base} by {gain}{over}."

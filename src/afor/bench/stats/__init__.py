@@ -1,6 +1,6 @@
-"""Compare methods: groups of runs, paired tests, noise floor, the paper's numbers.
+"""Compare methods: conditions, paired tests, noise floor, the paper's numbers.
 
-`groups` collects runs per data set, network and optimizer, `comparisons` tests them, `labels`
-says how names and numbers are printed. Imports `store` and what it imports, but not
-`execution`. Start reading at `groups.collect_cells`.
+`groups` collects runs into conditions (data set × backbone × optimizer), `comparisons` tests them,
+`labels` formats names and numbers. Imports `store` and what it imports, but not
+`execution`. Start reading at `groups.collect_conditions`.
 """

@@ -1,4 +1,4 @@
-"""What a store says about its optimizers: comparisons, ranks, chance levels, noise floor.
+"""Compare optimizers: paired tests against a baseline, ranks, chance levels.
 
 The decisions, and why they were taken, are explained in docs/explanation/statistics.md.
 """
@@ -11,8 +11,8 @@ import numpy as np
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
-from afor.bench.stats.groups import Cells, mean_of_draws, mean_sd, paired_fold_values
-from afor.bench.stats.noise_floor import is_control, noise_floor
+from afor.bench.stats.groups import Conditions, mean_of_draws, mean_sd, paired_fold_values
+from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.paired_tests import (
     bootstrap_interval,
     effect_size,
@@ -21,7 +21,6 @@ from afor.bench.stats.paired_tests import (
     smallest_p,
     two_sided_p,
 )
-from afor.bench.stats.sensitivity import is_varied
 
 LEVEL = 0.05  # Sec. V-A: p < 0.05 after Holm's correction
 BASELINE = "adam"  # Sec. V-A
@@ -29,7 +28,7 @@ BASELINE = "adam"  # Sec. V-A
 
 @dataclass(frozen=True)
 class Comparison:
-    """One optimizer against the baseline over the folds both have. Shares, not percent."""
+    """One optimizer compared with the baseline over their common folds. Fractions, not percent."""
 
     dataset: str
     backbone: str
@@ -42,7 +41,7 @@ class Comparison:
     wins: int
     ties: int
     losses: int
-    p: float  # one-sided: is the optimizer better?
+    p: float  # one-sided: the optimizer is better
     p_holm: float
     p_two_sided: float
     smallest_p: float
@@ -50,17 +49,17 @@ class Comparison:
     effect: float  # d_z
     interval: tuple[float, float]  # 95 %, BCa
     floor: float | None  # bound of the noise floor; None without A/A controls
-    done: int  # runs of the two cells together
+    done: int  # runs of the two conditions together
     expected: int
 
     @property
     def complete(self) -> bool:
-        """Whether both cells have every run."""
+        """Whether both conditions have every run."""
         return self.done >= self.expected
 
     @property
     def significant(self) -> bool:
-        """Whether it is significantly better. Never before both cells are complete."""
+        """Whether it is significantly better; never before both conditions are complete."""
         return self.complete and self.p_holm < LEVEL
 
     @property
@@ -70,16 +69,16 @@ class Comparison:
 
     @property
     def inside_noise(self) -> bool | None:
-        """Whether identical methods come out this far apart; None without A/A controls."""
+        """Whether the gain lies within the noise floor; None without A/A controls."""
         return None if self.floor is None else abs(self.gain) <= self.floor
 
 
 @dataclass(frozen=True)
 class ReferenceLevels:
-    """What needs no brain signal: always one class, and lucky guessing."""
+    """Scores that need no brain signal: the majority class, and guessing."""
 
     majority: tuple[float, float, int]  # mean, SD over folds, folds
-    adjusted_chance: float  # guessing stays at or below it in 95 % of folds; accuracy only
+    adjusted_chance: float  # guessing does not exceed it in 95 % of folds; accuracy only
 
 
 @dataclass(frozen=True)
@@ -93,25 +92,26 @@ class Ranks:
     friedman_p: float
 
 
-def blocks_of(cells: Cells) -> list[tuple[str, str]]:
+def blocks_of(conditions: Conditions) -> list[tuple[str, str]]:
     """Return the (dataset, backbone) pairs in order."""
-    return list(dict.fromkeys((d, b) for d, b, _ in cells))
+    return list(dict.fromkeys((d, b) for d, b, _ in conditions))
 
 
-def main_optimizers(cells: Cells) -> list[str]:
-    """Return what belongs into the main table: the paper's seven and the user's own.
+def main_optimizers(conditions: Conditions) -> list[str]:
+    """Return the optimizers of the main table: the paper's seven and custom ones.
 
-    Copies, ablations, controls and varied settings have tables of their own; where nothing else
-    is there, all but the copies are shown.
+    Controls, ablations and varied settings have their own tables; if there is nothing else, all
+    but the controls are returned.
     """
-    names = list(dict.fromkeys(o for _, _, o in cells if not is_control(o)))
-    own = [n for n in names if n not in OPTIMIZERS and not is_varied(n)]
+    originals = {c.optimizer: c for c in conditions.values() if not c.is_control}
+    names = list(originals)
+    own = [n for n, c in originals.items() if n not in OPTIMIZERS and not c.role.varied]
     main = [n for n in names if n in PAPER_OPTIMIZERS] + own
     return main if len(main) > 1 else names
 
 
 def compare(
-    cells: Cells,
+    conditions: Conditions,
     dataset: str,
     backbone: str,
     metric: str,
@@ -119,34 +119,36 @@ def compare(
     optimizers: Sequence[str] | None = None,
     baseline: str = BASELINE,
 ) -> list[Comparison]:
-    """Compare optimizers with the baseline in one block; Holm corrects over all of `optimizers`.
+    """Compare optimizers with the baseline in one block, Holm-corrected over all `optimizers`.
 
-    An optimizer without a run in common with the baseline gives no comparison, but keeps its
-    place in the family: a half-finished study is not corrected for less.
+    An optimizer without a run in common with the baseline gives no comparison but still counts in
+    the Holm family, so that an unfinished study is not corrected for less.
     """
-    names = [o for o in optimizers or main_optimizers(cells) if o != baseline]
-    base = cells.get((dataset, backbone, baseline))
+    names = [o for o in optimizers or main_optimizers(conditions) if o != baseline]
+    base = conditions.get((dataset, backbone, baseline))
     if base is None or not base.has(metric):
         return []
-    floor = noise_floor(cells, dataset, backbone, metric)
+    floor = noise_floor(conditions, dataset, backbone, metric)
     paired = []
     for name in names:
-        cell = cells.get((dataset, backbone, name))
-        if cell is None or not cell.has(metric):
+        condition = conditions.get((dataset, backbone, name))
+        if condition is None or not condition.has(metric):
             continue
-        folds, ours, theirs = paired_fold_values(cell, base, metric)
+        folds, ours, theirs = paired_fold_values(condition, base, metric)
         if folds:
-            paired.append((cell, ours - theirs))
+            paired.append((condition, ours - theirs))
     p_values = [sign_flip_p(d) for _, d in paired]
-    found = []
-    for (cell, d), p, adjusted in zip(paired, p_values, holm(p_values, len(names)), strict=True):
+    comparisons = []
+    for (condition, d), p, adjusted in zip(
+        paired, p_values, holm(p_values, len(names)), strict=True
+    ):
         mean, sd, n = mean_sd(d.tolist())
-        found.append(
+        comparisons.append(
             Comparison(
                 dataset=dataset,
                 backbone=backbone,
                 metric=metric,
-                optimizer=cell.optimizer,
+                optimizer=condition.optimizer,
                 baseline=baseline,
                 folds=n,
                 gain=mean,
@@ -162,54 +164,77 @@ def compare(
                 effect=effect_size(d),
                 interval=bootstrap_interval(d),
                 floor=floor.bound if floor else None,
-                done=cell.done + base.done,
-                expected=cell.expected + base.expected,
+                done=condition.done + base.done,
+                expected=condition.expected + base.expected,
             )
         )
-    return found
+    return comparisons
 
 
 def compare_all(
-    cells: Cells,
+    conditions: Conditions,
     metrics: Sequence[str],
     *,
     optimizers: Sequence[str] | None = None,
     baseline: str = BASELINE,
 ) -> list[Comparison]:
-    """Compare in every block and metric; each is a Holm family of its own."""
-    names = optimizers or main_optimizers(cells)
-    found = [
+    """Compare optimizers with the baseline for every data set, backbone and metric.
+
+    Args:
+        conditions: Groups of runs, from `collect_conditions`.
+        metrics: Names of metrics, such as ``"accuracy"``.
+        optimizers: Optimizers to compare; None compares all main ones.
+        baseline: The optimizer they are compared with.
+
+    Returns:
+        One comparison for each data set, backbone, metric and optimizer. The Holm correction runs
+        over the optimizers of each data set, backbone and metric.
+
+    Raises:
+        ConfigError: No optimizer has a run in common with the baseline.
+
+    Example:
+        >>> from afor.bench.stats.groups import collect_conditions
+        >>> from afor.bench.stats.simulated import simulate_results
+        >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["deap"])
+        >>> comparison = compare_all(collect_conditions(results, expected), ["accuracy"])[0]
+        >>> comparison.optimizer, comparison.gain > 0, comparison.p_holm < 0.05
+        ('afor', True, True)
+
+    """
+    names = optimizers or main_optimizers(conditions)
+    comparisons = [
         comparison
-        for dataset, backbone in blocks_of(cells)
+        for dataset, backbone in blocks_of(conditions)
         for metric in metrics
         for comparison in compare(
-            cells, dataset, backbone, metric, optimizers=names, baseline=baseline
+            conditions, dataset, backbone, metric, optimizers=names, baseline=baseline
         )
     ]
-    if not found:
-        there = ", ".join(dict.fromkeys(o for _, _, o in cells)) or "none"
+    if not comparisons:
+        present = ", ".join(dict.fromkeys(o for _, _, o in conditions)) or "none"
         raise ConfigError(
             f"There is nothing to compare with the baseline {baseline!r}: no other optimizer has a "
-            f"finished run in the same fold and draw. Optimizers here: {there}. "
+            f"finished run in the same fold and draw. Optimizers here: {present}. "
             "Choose another with --baseline, or finish the study with `afor run`."
         )
-    return found
+    return comparisons
 
 
 def reference_levels(
-    cells: Cells, dataset: str, backbone: str, metric: str
+    conditions: Conditions, dataset: str, backbone: str, metric: str
 ) -> ReferenceLevels | None:
-    """Return the majority-class row and the chance level of a block, from its fullest cell.
+    """Return the majority-class score and the chance level of a block.
 
-    The majority class is that of the training subjects. Only its share of the test windows is
-    needed: a constant answer with accuracy a has a weighted F1 of 2a²/(1+a).
+    They come from the condition with most runs. The majority class is that of the training
+    subjects: a constant answer with accuracy a has a weighted F1 of 2a²/(1+a).
     """
-    block = [c for (d, b, _), c in cells.items() if (d, b) == (dataset, backbone) and c.runs]
+    block = [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone) and c.runs]
     if not block:
         return None
-    runs = max(block, key=lambda cell: cell.done).runs
+    runs = max(block, key=lambda condition: condition.done).runs
     if any(run.classes < 2 or run.test_windows < 1 for run in runs.values()):
-        return None  # a file of results need not hold them
+        return None  # these columns of a file of results are optional
     majority = mean_of_draws(
         {k: majority_value(metric, run.majority_accuracy, run.classes) for k, run in runs.items()}
     )
@@ -225,7 +250,7 @@ def reference_levels(
 def adjusted_chance(windows: int, classes: int, level: float = LEVEL) -> float:
     """Return the accuracy that guessing on `windows` windows exceeds with probability < level.
 
-    Windows of one trial are alike, so the true level lies above it.
+    Windows of one trial are correlated, so the true level is higher.
 
     >>> adjusted_chance(100, 2)
     0.58
@@ -236,18 +261,23 @@ def adjusted_chance(windows: int, classes: int, level: float = LEVEL) -> float:
 
 
 def mean_ranks(
-    cells: Cells, metrics: Sequence[str], optimizers: Sequence[str] | None = None
+    conditions: Conditions, metrics: Sequence[str], optimizers: Sequence[str] | None = None
 ) -> Ranks:
-    """Rank the optimizers by their mean in each block and average; ties share their ranks."""
+    """Rank optimizers by their mean in each block and average the ranks; ties share a rank."""
     from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
-    names = list(optimizers or main_optimizers(cells))
+    names = list(optimizers or main_optimizers(conditions))
     blocks, rows = [], []
-    for dataset, backbone in blocks_of(cells):
-        members = [cells.get((dataset, backbone, name)) for name in names]
+    for dataset, backbone in blocks_of(conditions):
+        members = [conditions.get((dataset, backbone, name)) for name in names]
         for metric in metrics:
-            if all(cell is not None and cell.complete and cell.has(metric) for cell in members):
-                means = [cell.summary(metric)[0] for cell in members if cell is not None]
+            if all(
+                condition is not None and condition.complete and condition.has(metric)
+                for condition in members
+            ):
+                means = [
+                    condition.summary(metric)[0] for condition in members if condition is not None
+                ]
                 rows.append(rankdata([-round(mean, 12) for mean in means]))
                 blocks.append((dataset, backbone, metric))
     k, n = len(names), len(rows)

@@ -1,4 +1,4 @@
-"""Curves and traces of whole records, in the form the figures take."""
+"""Collect training curves and controller traces for figures."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,15 +14,15 @@ def loss_curves(
     records: Records, optimizers: Sequence[str] | None = None
 ) -> dict[str, dict[str, list[list[float]]]]:
     """Return {data set and backbone: {optimizer: training loss per epoch, one list per run}}."""
-    found: dict[str, dict[str, list[list[float]]]] = {}
+    curves: dict[str, dict[str, list[list[float]]]] = {}
     for run, record in records:
         if not optimizers or run.optimizer in optimizers:
             title = f"{dataset_label(run.dataset)}, {backbone_label(run.backbone)}"
             losses = [epoch.train_loss for epoch in record.history]
-            found.setdefault(title, {}).setdefault(run.optimizer, []).append(losses)
+            curves.setdefault(title, {}).setdefault(run.optimizer, []).append(losses)
     return {
         title: {name: runs[name] for name in order_optimizers(runs)}
-        for title, runs in found.items()
+        for title, runs in curves.items()
     }
 
 
@@ -31,21 +31,21 @@ def run_traces(
 ) -> tuple[list[Mapping[str, Mapping[str, list[float]]]], list[float], str]:
     """Return the traces of one optimizer on one network, the first run's losses and a title."""
     traced = [(run, record) for run, record in records if record.traces]
-    places = dict.fromkeys((run.dataset, run.backbone) for run, _ in traced)
-    chosen = [(run, record) for run, record in traced if run.optimizer == optimizer]
-    if not chosen:
-        there = ", ".join(dict.fromkeys(run.optimizer for run, _ in traced)) or "none"
+    networks = dict.fromkeys((run.dataset, run.backbone) for run, _ in traced)
+    selected = [(run, record) for run, record in traced if run.optimizer == optimizer]
+    if not selected:
+        present = ", ".join(dict.fromkeys(run.optimizer for run, _ in traced)) or "none"
         raise ConfigError(
             f"No run of {optimizer!r} here has traces of its beta2; only AFOR and its variants "
-            f"have them. Optimizers with traces: {there}."
+            f"have them. Optimizers with traces: {present}."
         )
-    if len(places) > 1:
-        pairs = ", ".join(f"{dataset}/{backbone}" for dataset, backbone in places)
+    if len(networks) > 1:
+        pairs = ", ".join(f"{dataset}/{backbone}" for dataset, backbone in networks)
         raise ConfigError(f"Choose one network with --dataset and --backbone. Here: {pairs}.")
-    run, first = chosen[0]
+    run, first = selected[0]
     title = (
         f"{dataset_label(run.dataset)}, {backbone_label(run.backbone)}, fold {run.fold}, "
         f"draw {run.draw}"
     )
     losses = [epoch.train_loss for epoch in first.history]
-    return [record.traces for _, record in chosen], losses, title
+    return [record.traces for _, record in selected], losses, title

@@ -1,6 +1,6 @@
-"""From runs to cells: one value per fold, and what is still missing.
+"""Group runs into conditions and average them per fold.
 
-A cell is one (dataset, backbone, optimizer). Its fold value is the mean of the fold's draws
+A condition is one (data set, backbone, optimizer). Its fold value is the mean of the fold's draws
 (Sec. V-A), so that n is the number of folds and never the number of runs.
 """
 
@@ -19,13 +19,14 @@ from afor.bench.stats.labels import (
     order_optimizers,
 )
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import Expected
+from afor.bench.study.plan import ExpectedRuns
+from afor.bench.study.roles import Role, role_from_name
 
-CellKey = tuple[str, str, str]  # dataset, backbone, optimizer
+ConditionKey = tuple[str, str, str]  # dataset, backbone, optimizer
 
 
 @dataclass(frozen=True)
-class Cell:
+class Condition:
     """The finished runs of one (dataset, backbone, optimizer)."""
 
     dataset: str
@@ -34,6 +35,17 @@ class Cell:
     runs: Mapping[tuple[int, int], RunResult]  # by (fold, draw)
     folds_expected: int
     draws_expected: int
+    role: Role
+
+    @property
+    def method(self) -> str:
+        """Name of the original it is a copy of, or its own."""
+        return self.role.copy_of or self.optimizer
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a copy of another optimizer under another seed."""
+        return bool(self.role.copy_of)
 
     @property
     def done(self) -> int:
@@ -42,16 +54,16 @@ class Cell:
 
     @property
     def expected(self) -> int:
-        """Number of runs the study asks for."""
+        """Number of planned runs."""
         return self.folds_expected * self.draws_expected
 
     @property
     def complete(self) -> bool:
-        """Whether every expected run is there."""
+        """Whether all planned runs are finished."""
         return self.done >= self.expected > 0
 
     def has(self, metric: str) -> bool:
-        """Say whether every run carries a finite value of the metric, and there is a run."""
+        """Tell whether there are runs and all of them have a finite value of the metric."""
         values = [run.metrics.get(metric, math.nan) for run in self.runs.values()]
         return bool(values) and all(math.isfinite(value) for value in values)
 
@@ -60,7 +72,7 @@ class Cell:
         return mean_of_draws({key: self.value(key, metric) for key in self.runs})
 
     def value(self, key: tuple[int, int], metric: str) -> float:
-        """Return one run's metric, or raise with the metrics there are."""
+        """Return the metric of one run; raise ConfigError with the metrics that it has."""
         run = self.runs[key]
         if metric not in run.metrics:
             raise ConfigError(
@@ -74,47 +86,68 @@ class Cell:
         return mean_sd(list(self.fold_values(metric).values()))
 
 
-Cells = Mapping[CellKey, Cell]
+Conditions = Mapping[ConditionKey, Condition]
 
 
-def collect_cells(results: Iterable[RunResult], expected: Sequence[Expected] = ()) -> Cells:
-    """Group runs into cells, in the paper's order.
+def collect_conditions(
+    results: Iterable[RunResult], expected: Sequence[ExpectedRuns] = ()
+) -> Conditions:
+    """Group runs into conditions, in the paper's order.
 
-    Where `expected` says nothing of a cell, it is expected to have every (fold, draw) that some
-    other cell of its data set has. The same run from two stores counts once; two different
-    results for one place are refused.
+    A condition that `expected` does not list is expected to have every (fold, draw) that some
+    other condition of its data set has. The same run from two stores counts once.
+
+    Args:
+        results: Finished runs.
+        expected: What the studies planned, so that missing runs are known.
+
+    Returns:
+        The conditions by (data set, backbone, optimizer).
+
+    Raises:
+        ConfigError: Two different results exist for one fold and draw of a condition.
+
+    Example:
+        >>> from afor.bench.stats.simulated import simulate_results
+        >>> conditions = collect_conditions(*simulate_results({"adam": 0.0}, datasets=["bci2a"]))
+        >>> conditions["bci2a", "eegnet", "adam"].done
+        45
+
     """
-    grouped: dict[CellKey, dict[tuple[int, int], RunResult]] = {}
+    grouped: dict[ConditionKey, dict[tuple[int, int], RunResult]] = {}
     for run in results:
         runs = grouped.setdefault((run.dataset, run.backbone, run.optimizer), {})
-        place = (run.fold, run.draw)
-        if place in runs and not _same(runs[place], run):
+        fold_draw = (run.fold, run.draw)
+        if fold_draw in runs and not _same(runs[fold_draw], run):
             raise ConfigError(
                 f"Two different results for {run.dataset}/{run.backbone}/{run.optimizer} fold "
-                f"{run.fold} draw {run.draw}: study {runs[place].study!r} and study {run.study!r}. "
-                "One table shows one of them: choose with --study."
+                f"{run.fold} draw {run.draw}: study {runs[fold_draw].study!r} and study "
+                f"{run.study!r}. One table shows one of them: choose with --study."
             )
-        runs[place] = run
-    known = {(e.dataset, e.backbone, e.optimizer): (e.folds, e.draws) for e in expected}
+        runs[fold_draw] = run
+    planned = {(e.dataset, e.backbone, e.optimizer): e for e in expected}
     seen: dict[str, set[tuple[int, int]]] = {}
     for (dataset, _, _), runs in grouped.items():
         seen.setdefault(dataset, set()).update(runs)
-    keys = list(dict.fromkeys([*grouped, *known]))
-    cells = {}
+    keys = list(dict.fromkeys([*grouped, *planned]))
+    conditions = {}
     for key in _paper_order(keys):
-        places = seen.get(key[0], set())
-        inferred = (len({fold for fold, _ in places}), len({draw for _, draw in places}))
-        folds, draws = known.get(key, inferred)
-        cells[key] = Cell(*key, grouped.get(key, {}), folds, draws)
-    return cells
+        pairs = seen.get(key[0], set())
+        inferred = (len({fold for fold, _ in pairs}), len({draw for _, draw in pairs}))
+        runs, plan = grouped.get(key, {}), planned.get(key)
+        folds, draws = (plan.folds, plan.draws) if plan else inferred
+        roles = [item.role for item in (plan, *runs.values()) if item and item.role]
+        role = roles[0] if roles else role_from_name(key[2])
+        conditions[key] = Condition(*key, runs, folds, draws, role)
+    return conditions
 
 
 def paired_fold_values(
-    cell: Cell, baseline: Cell, metric: str
+    condition: Condition, baseline: Condition, metric: str
 ) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the folds both cells have and their values there, over the draws both have."""
-    common = [key for key in cell.runs if key in baseline.runs]
-    ours = mean_of_draws({key: cell.value(key, metric) for key in common})
+    """Return the common folds and both conditions' fold values over their common draws."""
+    common = [key for key in condition.runs if key in baseline.runs]
+    ours = mean_of_draws({key: condition.value(key, metric) for key in common})
     theirs = mean_of_draws({key: baseline.value(key, metric) for key in common})
     folds = sorted(ours)
     return folds, np.array([ours[f] for f in folds]), np.array([theirs[f] for f in folds])
@@ -148,7 +181,7 @@ def _same(a: RunResult, b: RunResult) -> bool:
     return (bool(a.key) and a.key == b.key) or dict(a.metrics) == dict(b.metrics)
 
 
-def _paper_order(keys: list[CellKey]) -> list[CellKey]:
+def _paper_order(keys: list[ConditionKey]) -> list[ConditionKey]:
     datasets = in_paper_order([k[0] for k in keys], DATASET_LABELS)
     backbones = in_paper_order([k[1] for k in keys], BACKBONE_LABELS)
     optimizers = order_optimizers(k[2] for k in keys)

@@ -1,9 +1,10 @@
-"""How tables and figures print the names of a study, and in which order."""
+"""Format names and numbers for tables and figures, and order them as the paper does."""
 
 import math
 from collections.abc import Iterable
 
 from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
+from afor.bench.study.roles import role_from_name
 from afor.bench.study.schema import paper_backbone
 
 # The paper's names, in the paper's order (Tables I to III).
@@ -26,17 +27,16 @@ PAPER_METRICS = ("accuracy", "weighted_f1")
 
 
 def optimizer_label(name: str) -> str:
-    """Return the printed name of an optimizer; a name the package does not know stays as it is.
+    """Return the printed name of an optimizer; an unknown name is returned as it is.
 
     >>> optimizer_label("adamw"), optimizer_label("adamw_seed_1"), optimizer_label("mine")
     ('AdamW', 'AdamW seed 1', 'mine')
     """
     if name in OPTIMIZERS:
         return OPTIMIZERS[name].label
-    for mark in ("_again", "_seed_"):
-        stem, found, number = name.partition(mark)
-        if found and stem in OPTIMIZERS:
-            return f"{OPTIMIZERS[stem].label}{mark.replace('_', ' ')}{number}"
+    original = role_from_name(name).copy_of
+    if original in OPTIMIZERS:
+        return OPTIMIZERS[original].label + name.removeprefix(original).replace("_", " ")
     return name
 
 
@@ -63,19 +63,19 @@ def metric_label(name: str) -> str:
 
 
 def metric_scale(name: str) -> float:
-    """Return what a metric is multiplied with for printing: shares become percent."""
+    """Return the factor for printing a metric: fractions become percent."""
     return 1.0 if name == "kappa" else 100.0
 
 
-def in_paper_order(names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Sort names as in `known`; the others follow in the order of their first appearance.
+def in_paper_order(names: Iterable[str], order: Iterable[str]) -> list[str]:
+    """Sort names as in `order`; the others follow in the order of their first appearance.
 
     >>> in_paper_order(["mine", "afor", "adam"], ["adam", "afor"])
     ['adam', 'afor', 'mine']
     """
-    found = list(dict.fromkeys(names))
-    first = [name for name in known if name in found]
-    return first + [name for name in found if name not in first]
+    unique = list(dict.fromkeys(names))
+    first = [name for name in order if name in unique]
+    return first + [name for name in unique if name not in first]
 
 
 def order_optimizers(names: Iterable[str]) -> list[str]:
@@ -84,7 +84,7 @@ def order_optimizers(names: Iterable[str]) -> list[str]:
 
 
 def mean_sd_text(mean: float, sd: float) -> str:
-    """Write a mean with its SD, where there is one.
+    """Format a mean with its SD, if there is one.
 
     >>> mean_sd_text(62.941, 7.25)
     '62.94±7.25'
@@ -93,7 +93,7 @@ def mean_sd_text(mean: float, sd: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Write a difference with its sign.
+    """Format a difference with its sign.
 
     >>> signed(-0.5)
     '−0.50'
@@ -102,7 +102,7 @@ def signed(value: float) -> str:
 
 
 def p_text(p: float) -> str:
-    """Write a p-value with enough digits and never as zero.
+    """Format a p-value with enough digits, never as zero.
 
     >>> p_text(0.0119), p_text(2**-32)
     ('0.012', '2.3e-10')
@@ -113,7 +113,7 @@ def p_text(p: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """Write a share in percent, with two digits that say something where it is small.
+    """Format a fraction in percent, with two significant digits if it is small.
 
     >>> share_text(0.9304), share_text(0.00023), share_text(0.0)
     ('93.0 %', '0.023 %', '0 %')

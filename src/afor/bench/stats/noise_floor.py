@@ -1,22 +1,19 @@
-"""How far apart two identical methods come out: what a gain must exceed to mean anything.
+"""Measure how far two identical methods differ: a gain within this noise floor means nothing.
 
-A study can hold A/A controls: the same optimizer under other seeds, named `adam_seed_1`,
-`adam_seed_2` or `adam_again`. Whatever lies between such copies is noise of the protocol.
-`afor_fixed_0999` is AdamW by another name, but under AdamW's seeds: what lies between these two is
-rounding, grown by training, and is reported apart.
+A study can hold A/A controls: entries of the same optimizer under other seeds. The difference
+between such copies is noise of the protocol. `afor_fixed_0999` takes AdamW's steps under AdamW's
+seeds: their difference is rounding, amplified by training, and is reported separately.
 """
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
-from afor.bench.stats.groups import Cell, Cells, mean_of_draws
+from afor.bench.stats.groups import Condition, Conditions, mean_of_draws
 
 # AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, to rounding.
 SAME_METHOD = {"afor_fixed_0999": "adamw"}
-_COPY = re.compile(r"^(?P<stem>.+)_(?:again\d*|seed_\d+)$")
 
 
 @dataclass(frozen=True)
@@ -31,56 +28,42 @@ class NoiseFloor:
     bound: float  # 95 % of mean differences between two copies over the folds lie within ±bound
     largest: float  # |mean difference| of the two copies furthest apart
     copies: tuple[tuple[str, ...], ...]  # the groups of names compared
-    identical: tuple[tuple[str, str], ...] = ()  # equal to the last bit: same seeds, no noise seen
+    identical: tuple[tuple[str, str], ...] = ()  # copies with equal bits: they ran under one seed
 
 
-def is_control(optimizer: str) -> bool:
-    """Say whether a name stands for a copy of another optimizer.
+def copy_groups(block: Iterable[Condition]) -> list[tuple[str, ...]]:
+    """Return the names of each method that a block holds under two or more seeds.
 
-    >>> is_control("adam_seed_1"), is_control("adam_again2"), is_control("adam")
-    (True, True, False)
-    """
-    return _COPY.match(optimizer) is not None
-
-
-def method_of(optimizer: str) -> str:
-    """Return the method a name stands for.
-
-    >>> method_of("adam_seed_2"), method_of("afor_fixed_0999"), method_of("afor")
-    ('adam', 'adamw', 'afor')
-    """
-    stem = _stem(optimizer)
-    return SAME_METHOD.get(stem, stem)
-
-
-def copy_groups(optimizers: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the groups of two or more names that stand for one method under several seeds.
-
-    >>> copy_groups(["adam", "afor", "adam_again"])
-    [('adam', 'adam_again')]
+    >>> from afor.bench.stats.groups import collect_conditions
+    >>> from afor.bench.stats.simulated import simulate_results
+    >>> made = simulate_results({"adam": 0, "afor": 0, "adam_seed_1": 0}, datasets=["deap"])
+    >>> copy_groups(collect_conditions(*made).values())
+    [('adam', 'adam_seed_1')]
     """
     groups: dict[str, list[str]] = {}
-    for name in optimizers:
-        groups.setdefault(_stem(name), []).append(name)
+    for condition in block:
+        groups.setdefault(condition.method, []).append(condition.optimizer)
     return [tuple(names) for names in groups.values() if len(names) > 1]
 
 
-def noise_floor(cells: Cells, dataset: str, backbone: str, metric: str) -> NoiseFloor | None:
+def noise_floor(
+    conditions: Conditions, dataset: str, backbone: str, metric: str
+) -> NoiseFloor | None:
     """Return the noise floor of one block, or None where the store has no control for it.
 
     All groups of copies are pooled: within each fold, the variance between k copies has k - 1
-    degrees of freedom. Copies that are equal to the last bit ran with the same seeds; they say
-    nothing of noise, so they are listed and left out.
+    degrees of freedom. Copies that are equal bit for bit ran under the same seed and contain no
+    noise, so they are listed and left out.
     """
     block = {
-        o: cell
-        for (d, b, o), cell in cells.items()
-        if (d, b) == (dataset, backbone) and cell.has(metric)
+        o: condition
+        for (d, b, o), condition in conditions.items()
+        if (d, b) == (dataset, backbone) and condition.has(metric)
     }
     squares, degrees, folds, largest = 0.0, 0, 0, 0.0
     used: list[tuple[str, ...]] = []
     identical: list[tuple[str, str]] = []
-    for names in copy_groups(block):
+    for names in copy_groups(block.values()):
         values = _common_fold_values([block[name] for name in names], metric)
         distinct: list[int] = []
         for i in range(len(names)):
@@ -111,43 +94,42 @@ def noise_floor(cells: Cells, dataset: str, backbone: str, metric: str) -> Noise
     )
 
 
-def copy_differences(cells: Cells, dataset: str, backbone: str, metric: str) -> list[float]:
+def copy_differences(
+    conditions: Conditions, dataset: str, backbone: str, metric: str
+) -> list[float]:
     """Return the differences between identical methods, one per fold and pair of copies.
 
-    Which of two copies comes first is arbitrary, so every difference stands here with both signs.
+    The order of two copies is arbitrary, so every difference is returned with both signs.
     """
-    floor = noise_floor(cells, dataset, backbone, metric)
-    found: list[float] = []
+    floor = noise_floor(conditions, dataset, backbone, metric)
+    differences: list[float] = []
     for names in floor.copies if floor else ():
-        copies = [cells[dataset, backbone, name] for name in names]
+        copies = [conditions[dataset, backbone, name] for name in names]
         for one, other in combinations(_common_fold_values(copies, metric), 2):
-            found += [a - b for a, b in zip(one, other, strict=True)]
-    return found + [-difference for difference in found]
+            differences += [a - b for a, b in zip(one, other, strict=True)]
+    return differences + [-difference for difference in differences]
 
 
-def identity_gap(cells: Cells, dataset: str, backbone: str, metric: str) -> float | None:
-    """Return |mean difference| of AdamW and AFOR with beta2 fixed at 0.999: rounding, grown."""
+def identity_gap(conditions: Conditions, dataset: str, backbone: str, metric: str) -> float | None:
+    """Return |mean difference| of AdamW and AFOR with beta2 fixed at 0.999: amplified rounding."""
     pairs = [
-        [cells.get((dataset, backbone, name)) for name in pair] for pair in SAME_METHOD.items()
+        [conditions.get((dataset, backbone, name)) for name in pair] for pair in SAME_METHOD.items()
     ]
     gaps = []
     for pair in pairs:
-        there = [cell for cell in pair if cell is not None and cell.has(metric)]
-        if len(there) == 2:
-            ours, theirs = _common_fold_values(there, metric)
+        present = [
+            condition for condition in pair if condition is not None and condition.has(metric)
+        ]
+        if len(present) == 2:
+            ours, theirs = _common_fold_values(present, metric)
             if ours:
                 gaps.append(abs(math.fsum(ours) - math.fsum(theirs)) / len(ours))
     return max(gaps, default=None)
 
 
-def _stem(optimizer: str) -> str:
-    copy = _COPY.match(optimizer)
-    return copy["stem"] if copy else optimizer
-
-
-def _common_fold_values(copies: list[Cell], metric: str) -> list[list[float]]:
-    common = set.intersection(*(set(cell.runs) for cell in copies))
+def _common_fold_values(copies: list[Condition], metric: str) -> list[list[float]]:
+    common = set.intersection(*(set(condition.runs) for condition in copies))
     return [
-        list(mean_of_draws({key: cell.value(key, metric) for key in common}).values())
-        for cell in copies
+        list(mean_of_draws({key: condition.value(key, metric) for key in common}).values())
+        for condition in copies
     ]

@@ -1,16 +1,15 @@
-"""Paired comparisons of two methods over folds: tests, correction, effect size, interval."""
+"""Compare two methods over folds: exact tests, Holm correction, effect size, interval."""
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Sums closer to zero than this share of the sum of |differences| are ties: the differences are
-# of means of shares, so equal ones come out a few units of the last place apart.
+# Sums closer to zero than this fraction of the sum of |differences| are ties: equal differences of
+# means differ by rounding.
 TIE = 1e-10
-# Two halves of 20 differences have 2**20 sums each: 8 MB, a fraction of a second.
+# Up to this many differences p is exact: two halves of 20 have 2**20 sums each, 8 MB.
 MEET_IN_THE_MIDDLE = 40
 GRID = 2**14
 RESAMPLES = 10_000
@@ -19,10 +18,10 @@ RESAMPLES = 10_000
 def sign_flip_p(differences: ArrayLike) -> float:
     """Return the one-sided p of a positive mean difference, under all 2**n flips of signs.
 
-    The flipped sum reaches the observed one exactly when the flipped differences sum to zero or
-    less. So p is the share of all subsets that do, counted with two sorted halves. Up to 40
-    differences p is exact. Beyond, the differences are rounded down to a grid of 1/16384 of the
-    largest, which makes p an upper bound, in practice within one percent of p.
+    A flipped sum reaches the observed one if and only if the flipped differences sum to zero or
+    less. So p is the fraction of all subsets that do, counted with two sorted halves (SciPy
+    enumerates only small n). Up to 40 differences p is exact. Beyond, differences are rounded down
+    to a grid of 1/16384 of the largest, which gives an upper bound, within one percent in practice.
 
     >>> sign_flip_p([1.0, 2.0, 3.0])
     0.125
@@ -40,7 +39,7 @@ def sign_flip_p(differences: ArrayLike) -> float:
 
 
 def two_sided_p(differences: ArrayLike) -> float:
-    """Return the share of sign flips whose mean is at least as far from zero.
+    """Return the fraction of sign flips whose mean is at least as far from zero.
 
     >>> two_sided_p([-1.0, -2.0, -3.0])
     0.25
@@ -50,7 +49,7 @@ def two_sided_p(differences: ArrayLike) -> float:
 
 
 def smallest_p(n: int) -> float:
-    """Return the smallest one-sided p that n folds can give, all of them better.
+    """Return the smallest one-sided p that n folds can give.
 
     >>> smallest_p(9)
     0.001953125
@@ -59,7 +58,7 @@ def smallest_p(n: int) -> float:
 
 
 def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
-    """Return Holm's adjusted p-values; `family` counts comparisons that are not there yet too.
+    """Return Holm's adjusted p-values; `family` also counts comparisons that are still missing.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -90,27 +89,29 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Return the BCa bootstrap interval of the mean difference, resampling folds.
 
-    BCa shifts the percentiles for bias and skew. One fold, or equal differences, give an interval
-    without width for lack of any spread to resample.
+    BCa corrects the percentiles for bias and skew.
+
+    Args:
+        differences: One difference per fold.
+        level: Confidence level.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the resampling; the same seed gives the same interval.
+
+    Returns:
+        Lower and upper end. One fold, or equal differences, have no spread to resample and give
+        an interval of width zero.
+
     """
+    from scipy.stats import bootstrap
+
     values = _checked(differences)
-    n, mean = len(values), float(values.mean())
-    if n < 2 or float(np.ptp(values)) <= TIE * float(np.abs(values).max()):
+    mean = float(values.mean())
+    if len(values) < 2 or float(np.ptp(values)) <= TIE * float(np.abs(values).max()):
         return mean, mean
-    rng = np.random.default_rng(seed)
-    means = np.sort(values[rng.integers(0, n, (resamples, n))].mean(axis=1))
-    normal = NormalDist()
-    below = (np.count_nonzero(means < mean) + np.count_nonzero(means <= mean)) / (2 * resamples)
-    bias = normal.inv_cdf(min(max(below, 0.5 / resamples), 1 - 0.5 / resamples))
-    jackknife = (values.sum() - values) / (n - 1)
-    centred = jackknife.mean() - jackknife
-    acceleration = float((centred**3).sum() / (6 * (centred**2).sum() ** 1.5))
-    ends = []
-    for share in ((1 - level) / 2, (1 + level) / 2):
-        z = bias + normal.inv_cdf(share)
-        ends.append(normal.cdf(bias + z / (1 - acceleration * z)))
-    low, high = np.quantile(means, ends)
-    return float(low), float(high)
+    interval = bootstrap(
+        (values,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=seed
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def _checked(differences: ArrayLike) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""The numbers the paper prints, as data, each with its place in the paper."""
+"""Give access to the numbers that the paper prints, each with its table."""
 
 import tomllib
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ TableName = Literal["results", "ablation"]
 
 
 @dataclass(frozen=True)
-class PublishedCell:
+class PublishedResult:
     """One printed result, in percent as printed."""
 
     dataset: str
@@ -29,7 +29,7 @@ class PublishedCell:
 
 @dataclass(frozen=True)
 class SameMethod:
-    """One method that the paper prints twice, under two names. Percent."""
+    """One method that the paper prints under two names. Percent."""
 
     dataset: str
     backbone: str
@@ -40,37 +40,37 @@ class SameMethod:
 
     @property
     def between_copies(self) -> float:
-        """How far the two printings of one method lie apart."""
+        """Difference between the two printed results of one method."""
         return round(self.fixed - self.adamw, 2)
 
     @property
     def margin(self) -> float:
-        """What the adaptation gains over the same code with a fixed beta2."""
+        """Gain of the adaptation over the same code with a fixed beta2."""
         return round(self.afor - self.fixed, 2)
 
 
 @cache
 def published() -> Mapping[str, Any]:
-    """Return the data file as it is: sections with a `place` and `cells`."""
+    """Return the data file: sections with a `place` (in the paper) and `cells`."""
     return tomllib.loads(files("afor.bench.stats").joinpath("published.toml").read_text("utf-8"))
 
 
 @cache
-def published_cells(
+def published_results(
     table: TableName = "results",
-) -> Mapping[tuple[str, str, str, str], PublishedCell]:
-    """Return the cells of Table III or IV by (dataset, backbone, optimizer, metric).
+) -> Mapping[tuple[str, str, str, str], PublishedResult]:
+    """Return the results of Table III or IV by (dataset, backbone, optimizer, metric).
 
-    >>> published_cells()["deap", "eegnet", "adam", "accuracy"].mean
+    >>> published_results()["deap", "eegnet", "adam", "accuracy"].mean
     60.9
     """
-    found = {}
+    results = {}
     for dataset, backbones in published()[table]["cells"].items():
         for backbone, optimizers in backbones.items():
             for optimizer, metrics in optimizers.items():
                 for metric, (mean, sd, *rest) in metrics.items():
                     marks = rest[0].split() if rest else []
-                    found[dataset, backbone, optimizer, metric] = PublishedCell(
+                    results[dataset, backbone, optimizer, metric] = PublishedResult(
                         dataset=dataset,
                         backbone=backbone,
                         optimizer=optimizer,
@@ -81,17 +81,17 @@ def published_cells(
                         second="second" in marks,
                         significant="*" in marks,
                     )
-    return found
+    return results
 
 
 def same_method_twice() -> list[SameMethod]:
     """Return the paper's own A/A control: its fixed-0.999 ablation is AdamW.
 
     AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, so the two rows should agree up
-    to the noise of the protocol. They differ by up to several times the margin claimed for the
+    to the noise of the protocol. They differ by up to several times the gain claimed for the
     adaptation over the fixed coefficient.
     """
-    main, ablation = published_cells(), published_cells("ablation")
+    main, ablation = published_results(), published_results("ablation")
     return [
         SameMethod(
             dataset,

@@ -1,12 +1,13 @@
-"""Simulated results with known gains: to try tables and figures, and to test the statistics."""
+"""Simulate results with known gains, for examples and for tests of the statistics."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from afor.bench.stats.noise_floor import method_of
+from afor.bench.stats.noise_floor import SAME_METHOD
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import Expected
+from afor.bench.study.plan import ExpectedRuns
+from afor.bench.study.roles import role_from_name
 
 # Subjects, classes, level and spread of accuracy between subjects, as in the paper's Table III.
 SHAPES: Mapping[str, tuple[int, int, float, float]] = {
@@ -26,11 +27,11 @@ def simulate_results(
     seed_noise: float = 0.01,
     subject_noise: float = 0.01,
     seed: int = 0,
-) -> tuple[list[RunResult], list[Expected]]:
-    """Draw accuracies around a level each fold has for all optimizers.
+) -> tuple[list[RunResult], list[ExpectedRuns]]:
+    """Draw accuracies around a level that each fold has for all optimizers. Fractions.
 
-    An optimizer adds its gain, a liking of its own for each fold (`subject_noise`, the same for
-    names of one method such as `adam` and `adam_again`) and noise per run (`seed_noise`). Shares.
+    An optimizer adds its gain, an effect of its own for each fold (SD `subject_noise`, equal for
+    copies such as `adam` and `adam_seed_1`) and noise per run (SD `seed_noise`).
     """
     rng = np.random.default_rng(seed)
     results, expected = [], []
@@ -38,14 +39,16 @@ def simulate_results(
         folds, classes, level, spread = SHAPES[dataset]
         for backbone in backbones:
             base = rng.normal(level, spread, folds)
-            likings: dict[str, np.ndarray] = {}
+            fold_effects: dict[str, np.ndarray] = {}
             for name, gain in gains.items():
-                liking = likings.setdefault(method_of(name), rng.normal(0, subject_noise, folds))
-                expected.append(Expected(dataset, backbone, name, folds, draws))
+                original = role_from_name(name).copy_of or name
+                method = SAME_METHOD.get(original, original)
+                fold_effect = fold_effects.setdefault(method, rng.normal(0, subject_noise, folds))
+                expected.append(ExpectedRuns(dataset, backbone, name, folds, draws))
                 for fold in range(folds):
                     for draw in range(draws):
                         noise = rng.normal(0, seed_noise)
-                        value = float(np.clip(base[fold] + gain + liking[fold] + noise, 0, 1))
+                        value = float(np.clip(base[fold] + gain + fold_effect[fold] + noise, 0, 1))
                         results.append(
                             RunResult(
                                 study="simulated",

@@ -1,28 +1,30 @@
-"""All finished runs in one SQLite file, written by the driver alone.
+"""Store all finished runs in one SQLite file, which only the driver writes.
 
     with open_store(Path("results/demo.db")) as store:
         table = store.results()
 
-`runs` holds each run once, by its key; `cells` says which runs a study consists of. Every write is
-one transaction, synced to the disk before it counts. Every value is checked against a digest before
-it is returned.
+The table `runs` holds each run once, by its key; the table `cells` lists the planned runs of each
+study. Every write is one transaction, synced to the disk before it counts. Every value is checked
+against a digest before it is returned.
 """
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from afor.bench.common.errors import ConfigError
 from afor.bench.store.results import RunResult
 from afor.bench.store.rows import (
-    CELL_COLUMNS,
+    PLAN_COLUMNS,
     RUN_COLUMNS,
-    CellRow,
     DamageError,
+    PlanRow,
     Rows,
     check_content,
     combine,
@@ -31,15 +33,17 @@ from afor.bench.store.rows import (
     run_row,
 )
 from afor.bench.store.schema import SCHEMA_VERSION, connect, create, damaged, explain, make_tables
-from afor.bench.study.plan import Cell, Expected, Plan, count_expected
+from afor.bench.study.plan import ExpectedRuns, PlannedRun, StudyPlan, count_expected
+from afor.bench.study.roles import Role, roles_of, run_role
+from afor.bench.study.schema import parse_study
 from afor.bench.training.record import FinishedRun, decode
 
 METRICS = ("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa")
 
 
 @dataclass(frozen=True)
-class StoredCell:
-    """A planned run and how it stands: done, diverged, failed or open."""
+class StoredRun:
+    """A planned run and its status: done, diverged, failed or open."""
 
     study: str
     dataset: str
@@ -55,6 +59,7 @@ class StoredCell:
     reason: str
     elapsed_s: float
     finished_at: str
+    role: Role | None  # of its optimizer entry; None if the study file cannot be read
 
 
 class Store:
@@ -78,19 +83,19 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file; the last to close folds the write-ahead log into it."""
+        """Close the file; the last connection to close merges the write-ahead log into it."""
         self._connection.close()
 
     def add(self, content: bytes, *, replace_failed: bool = False) -> bool:
-        """Write a finished run, as `execute` returns it; return False when it is already here."""
+        """Write a finished run as `execute` returns it; return False if it is stored already."""
         row = run_row(content)
         with self._writing():
-            known = self._connection.execute(
+            present = self._connection.execute(
                 "SELECT status FROM runs WHERE key = ?", (row[0],)
             ).fetchone()
-            if known == ("failed",) and replace_failed:
+            if present == ("failed",) and replace_failed:
                 self._delete_runs([row[0]])
-            elif known is not None:
+            elif present is not None:
                 return False
             self._insert_run(row, content)
         return True
@@ -114,24 +119,29 @@ class Store:
                 self._count(row[0])
 
     def _count(self, row_digest: str) -> None:
-        """Add the digest of a row to the total, or take it out again."""
+        """Add the digest of a row to the total, or remove it."""
         (total,) = self._connection.execute("SELECT sha256 FROM total").fetchone()
         self._connection.execute("UPDATE total SET sha256 = ?", (combine(total, row_digest),))
 
-    def set_plan(self, plan: Plan, toml: str) -> None:
-        """Write which runs a study consists of; an older plan of the same name is replaced."""
-        self.set_cells(plan.study.name, toml, plan.cells, is_search=plan.study.search is not None)
+    def set_plan(self, plan: StudyPlan, toml: str) -> None:
+        """Write the plan of a study; an older plan of the same name is replaced."""
+        self.set_runs(plan.study.name, toml, plan.runs, is_search=plan.study.search is not None)
 
-    def set_cells(self, study: str, toml: str, cells: Sequence[Cell], *, is_search: bool) -> None:
-        """Replace the cells of a study."""
+    def set_runs(
+        self, study: str, toml: str, runs: Sequence[PlannedRun], *, is_search: bool
+    ) -> None:
+        """Replace the list of runs of a study."""
         rows = [
-            (study, position, *_place(c), c.key, c.entry, float(c.rate), int(is_search))
-            for position, c in enumerate(cells)
+            (
+                *(study, position, r.dataset, r.backbone, r.optimizer, r.fold, r.draw),
+                *(r.key, r.entry, float(r.rate), int(is_search)),
+            )
+            for position, r in enumerate(runs)
         ]
         self.replace_study(study, toml, rows)
 
-    def replace_study(self, study: str, toml: str, rows: Sequence[CellRow]) -> None:
-        """Write a study and the rows of its plan; an older one of the same name is replaced."""
+    def replace_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
+        """Write a study and the rows of its plan; an older study of the same name is replaced."""
         with self._writing():
             old = self._connection.execute(
                 "SELECT row_sha256 FROM studies WHERE name = ?", (study,)
@@ -142,11 +152,11 @@ class Store:
             self._connection.execute("DELETE FROM cells WHERE study = ?", (study,))
             self._insert_study(study, toml, rows)
 
-    def _insert_study(self, study: str, toml: str, rows: Sequence[CellRow]) -> None:
+    def _insert_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         row = (study, toml, moment, digest(*rows))
         self._connection.executemany(
-            f"INSERT INTO cells ({CELL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+            f"INSERT INTO cells ({PLAN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
         )
         self._connection.execute(
             "INSERT INTO studies (name, toml, planned_at, cells_sha256, row_sha256)"
@@ -163,19 +173,21 @@ class Store:
         """Return the TOML of every study planned here."""
         return dict(self._rows().studies)
 
-    def cells(self, study: str | None = None) -> list[StoredCell]:
+    def runs(self, study: str | None = None) -> list[StoredRun]:
         """Return the planned runs in their order, of one study or of all."""
         rows = self._rows()
-        found = []
-        for name in sorted(rows.cells) if study is None else [study]:
-            for cell in rows.cells.get(name, ()):
-                run = rows.runs.get(cell[7])
+        stored = []
+        for name in sorted(rows.plans) if study is None else [study]:
+            roles = _stored_roles(rows.studies.get(name, ""))
+            for planned in rows.plans.get(name, ()):
+                run = rows.runs.get(planned[7])
                 outcome = run[1:5] if run else ("open", "", 0.0, "")
-                found.append(StoredCell(*(name, *cell[2:], *outcome)))
-        return found
+                role = run_role(roles, entry=planned[8], label=planned[4])
+                stored.append(StoredRun(*(name, *planned[2:], *outcome, role)))
+        return stored
 
     def run(self, key: str) -> FinishedRun | None:
-        """Return one run; StoreError when its content is not what was written."""
+        """Return one run, or None; raise StoreError if its content was altered."""
         content = self._content(key)
         return None if content is None else decode(content)
 
@@ -191,84 +203,88 @@ class Store:
             return content
 
     def keys_like(self, prefix: str) -> list[str]:
-        """Return the keys of runs and cells that start with these digits."""
+        """Return the keys of finished and planned runs that start with these digits."""
         rows = self._rows()
-        keys = set(rows.runs) | {cell[7] for cells in rows.cells.values() for cell in cells}
+        keys = set(rows.runs) | {row[7] for plan in rows.plans.values() for row in plan}
         return sorted(key for key in keys if key.startswith(prefix))
 
     def contents(self) -> Iterator[bytes]:
-        """Yield every run as it was written."""
+        """Yield the bytes of every run as they were written."""
         for key in sorted(self._rows().runs):
             content = self._content(key)
             if content is not None:
                 yield content
 
     def results(self, study: str | None = None) -> list[RunResult]:
-        """Return what the statistics need of every done run, in the order of the plan.
+        """Return the results of all finished runs, in the order of the plan.
 
-        A search for learning rates counts only when it is asked for, or when there is nothing else.
+        A learning rate search counts only if it is named or if the store holds nothing else.
         """
-        found = []
-        for cell in self._judged(study):
-            if cell.status != "done":
+        results = []
+        for stored in self._counted_runs(study):
+            if stored.status != "done":
                 continue
-            run = self.run(cell.key)
+            run = self.run(stored.key)
             if run is None:
-                raise damaged(self.path, f"run {cell.key[:12]} cannot be found by its key")
-            found.append(_result(cell, run))
-        return found
+                raise damaged(self.path, f"run {stored.key[:12]} cannot be found by its key")
+            results.append(_result(stored, run))
+        return results
 
-    def expected(self, study: str | None = None) -> list[Expected]:
-        """Count the planned folds and draws of each cell of the tables."""
-        return count_expected([_place(cell) for cell in self._judged(study)])
+    def expected(self, study: str | None = None) -> list[ExpectedRuns]:
+        """Count the planned folds and draws of each condition."""
+        return count_expected(self._counted_runs(study))
 
-    def _judged(self, study: str | None) -> list[StoredCell]:
-        cells = self.cells(study)
-        return [cell for cell in cells if not cell.is_search] or cells
+    def _counted_runs(self, study: str | None) -> list[StoredRun]:
+        """Return the runs of studies that are no search; those of searches if there is no other."""
+        stored = self.runs(study)
+        return [run for run in stored if not run.is_search] or stored
 
     def forget_failed(self, study: str | None = None) -> int:
-        """Remove failed runs, so that the next `afor run` repeats them; return how many."""
-        cells = [] if study is None else self.cells(study)
-        wanted = {cell.key for cell in cells}
+        """Delete failed runs, so that the next `afor run` repeats them; return their number."""
+        wanted = set() if study is None else {stored.key for stored in self.runs(study)}
         keys = [key for key, status in self.statuses().items() if status == "failed"]
         return self.forget([key for key in keys if study is None or key in wanted])
 
     def forget(self, keys: Sequence[str]) -> int:
-        """Remove runs, so that the next `afor run` repeats them; return how many."""
+        """Delete runs, so that the next `afor run` repeats them; return their number."""
         with self._writing():
             self._delete_runs(keys)
         return len(keys)
 
     def merge(self, other: "Store") -> tuple[int, int, int]:
-        """Take over runs and plans of another store: (new, already here, of these different).
+        """Copy runs and plans of another store into this one.
 
-        A run done in one store and failed in the other counts as done. Of two runs with the same
-        key and other numbers the one that is here stays.
+        A run that is done in one store and failed in the other counts as done. If both have a run
+        with different numbers, this store keeps its own.
+
+        Returns:
+            The numbers of new runs, of runs that were here already, and of those that differ.
+
         """
-        new = known = differing = 0
+        new = present = differing = 0
         for content in other.contents():
             if self.add(content, replace_failed=True):
                 new += 1
                 continue
-            known += 1
+            present += 1
             theirs = decode(content)
             ours = self.run(theirs.key)
             if ours and ours.record and theirs.record:
                 differing += repr(ours.record.numbers()) != repr(theirs.record.numbers())
         for study, toml in other.studies().items():
-            rows = other.raw_cells(study)
-            merged = {tuple(row[2:7]): row for row in (*self.raw_cells(study), *rows)}
+            rows = other.plan_rows(study)
+            merged = {tuple(row[2:7]): row for row in (*self.plan_rows(study), *rows)}
             ordered = sorted(merged.values(), key=lambda row: row[1])
             numbered = [(row[0], n, *row[2:]) for n, row in enumerate(ordered)]
             self.replace_study(study, toml, numbered)
-        return new, known, differing
+        return new, present, differing
 
-    def raw_cells(self, study: str) -> list[CellRow]:
+    def plan_rows(self, study: str) -> list[PlanRow]:
         """Return the rows of a study's plan."""
-        return list(self._rows().cells.get(study, ()))
+        return list(self._rows().plans.get(study, ()))
 
     def check(self) -> None:
-        """Read everything; StoreError when a page, a row or a run is damaged."""
+        """Read the whole file; raise StoreError if a page, a row or a run is damaged."""
         with self._reading():
             (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
@@ -278,11 +294,11 @@ class Store:
                 raise damaged(self.path, f"run {key[:12]} cannot be found by its key")
 
     def is_in_place(self) -> bool:
-        """Tell whether the file that was opened is still the one at its path."""
+        """Tell whether the path still leads to the file that was opened."""
         return _identity(self.path) == self._identity
 
     def upgrade(self) -> None:
-        """Give a store of schema 1 the digests of schema 2; nothing changes in one of schema 2."""
+        """Convert a store of schema 1 to schema 2, which adds digests of rows."""
         with self._reading():
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == SCHEMA_VERSION:
@@ -299,12 +315,12 @@ class Store:
                 ).fetchone()
                 self._insert_run(row, content)
             for study, toml in rows.studies.items():
-                self._insert_study(study, toml, rows.cells.get(study, ()))
+                self._insert_study(study, toml, rows.plans.get(study, ()))
             for table in ("runs", "studies", "cells"):
                 self._connection.execute(f"DROP TABLE old_{table}")
 
     def _rows(self) -> Rows:
-        """Return all rows but the contents, checked; read again only after a write."""
+        """Return all checked rows without contents; they are read again only after a write."""
         with self._reading():
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
             if self._checked_rows is None or self._checked_rows[0] != version:
@@ -332,7 +348,27 @@ class Store:
 
 
 def open_store(path: Path, *, write: bool = False) -> Store:
-    """Open an existing store; StoreError says what is wrong with the file and what to do."""
+    """Open an existing store.
+
+    Args:
+        path: The store of a study, a ``.db`` file.
+        write: Open for writing, and upgrade a store of an older version.
+
+    Returns:
+        The store, to be closed or used in a ``with`` statement.
+
+    Raises:
+        StoreError: The file is missing, damaged or not a store.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "study.db"
+        >>> open_or_create(path).close()
+        >>> with open_store(path) as store:
+        ...     print(store.results())
+        []
+
+    """
     store = Store(path, connect(path, write=write))
     if write:
         try:
@@ -345,7 +381,7 @@ def open_store(path: Path, *, write: bool = False) -> Store:
 
 
 def open_or_create(path: Path) -> Store:
-    """Open a store for writing and make it first if there is none."""
+    """Open a store for writing; create it if it does not exist."""
     if not path.exists():
         create(path)
     return open_store(path, write=True)
@@ -353,33 +389,39 @@ def open_or_create(path: Path) -> Store:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _place(cell: Cell | StoredCell) -> tuple[str, str, str, int, int]:
-    return (cell.dataset, cell.backbone, cell.optimizer, cell.fold, cell.draw)
+@cache
+def _stored_roles(toml: str) -> Mapping[str, Role]:
+    """Return the roles of a study's optimizer entries; none if its file cannot be read."""
+    try:
+        return roles_of(parse_study(toml))
+    except (ConfigError, RecursionError):  # written by another version
+        return {}
 
 
-def _result(cell: StoredCell, run: FinishedRun) -> RunResult:
+def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
     record = run.record
     if record is None or record.test is None:
-        raise ValueError(f"run {cell.key[:12]} is done but was never tested")
+        raise ValueError(f"run {stored.key[:12]} is done but was never tested")
     truth = [sum(row) for row in record.test.confusion]
     majority = record.train_class_counts.index(max(record.train_class_counts))
     return RunResult(
-        study=cell.study,
-        dataset=cell.dataset,
-        backbone=cell.backbone,
-        optimizer=cell.optimizer,
-        fold=cell.fold,
-        draw=cell.draw,
+        study=stored.study,
+        dataset=stored.dataset,
+        backbone=stored.backbone,
+        optimizer=stored.optimizer,
+        fold=stored.fold,
+        draw=stored.draw,
         test_subjects=tuple(run.spec["split"]["test"]),
         metrics={name: getattr(record.test, name) for name in METRICS},
         majority_accuracy=truth[majority] / sum(truth),
         classes=len(truth),
         test_windows=record.test.n,
-        key=cell.key,
+        key=stored.key,
+        role=stored.role,
     )

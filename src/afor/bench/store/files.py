@@ -1,7 +1,7 @@
-"""The one format of results outside a store: write and read it as CSV, JSON or Parquet.
+"""Write and read results as CSV, JSON or Parquet: the one format outside a store.
 
-A file holds one flat row per run. `afor export` fills every column and has a row for each planned
-run with its status; a file made by hand needs `REQUIRED` and its metrics. JSON is
+A file holds one flat row per run. `afor export` fills every column and writes a row with a status
+for each planned run; other files need the columns `REQUIRED` and the metrics. JSON is
 `{"runs": [row, ...]}`, with a list `expected` where rows have no status.
 """
 
@@ -22,19 +22,20 @@ from afor.bench.common.csv_cells import escape_cell, unescape_cell
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.output_files import write_output
 from afor.bench.common.parameter_checks import show_value
-from afor.bench.store.database import METRICS, Store, StoredCell, open_store
+from afor.bench.store.database import METRICS, Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import Expected
+from afor.bench.study.plan import ExpectedRuns, count_expected
+from afor.bench.study.roles import Role, role_from_name
 from afor.bench.training.record import FinishedRun, RunRecord
 
 Format = Literal["csv", "json", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
 REQUIRED = ("dataset", "backbone", "optimizer", "fold", "draw")
-# Columns that are not text. A format with types keeps them also where every value is missing, so
-# that the files of two stores can be put together.
+# Columns that are not text. Typed formats keep their types even if all values are missing, so
+# that files of two stores can be concatenated.
 WHOLE = (
     *("fold", "draw", "classes", "test_windows", "epochs", "best_epoch", "steps", "parameters"),
-    "is_search",
+    *("is_search", "seed"),
 )
 FLOATING = (
     *("lr", "elapsed_s", "majority_accuracy", "best_validation_accuracy"),
@@ -43,22 +44,40 @@ FLOATING = (
 )
 TEXT = (
     *("study", "dataset", "backbone", "optimizer", "status", "reason", "finished_at"),
-    *("test_subjects", "device", "key"),
+    *("test_subjects", "device", "key", "copy_of", "varied"),
 )
-# What a row says about a run besides its metrics. Numbers in any other column are metrics.
+# Columns that are not metrics. Numbers in any other column are metrics.
 NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS}
 Row = dict[str, Any]
 
 
 def load_results(
     paths: Iterable[Path], studies: Sequence[str] = ()
-) -> tuple[list[RunResult], list[Expected]]:
-    """Return the runs and the expected cells of all paths together: stores and files.
+) -> tuple[list[RunResult], list[ExpectedRuns]]:
+    """Read the finished runs of stores and files.
 
-    `studies` keeps only the runs of these studies.
+    Args:
+        paths: Stores (``.db``), or ``.csv``, ``.json`` or ``.parquet`` files of results.
+        studies: Names of the studies to read; empty reads all.
+
+    Returns:
+        The finished runs, and how many runs the studies planned.
+
+    Raises:
+        StoreError: A path cannot be read, or there is no finished run.
+
+    Example:
+        >>> import tempfile
+        >>> from afor.bench.stats.simulated import simulate_results
+        >>> path = Path(tempfile.mkdtemp()) / "results.json"
+        >>> write_results(path, *simulate_results({"adam": 0.0}, datasets=["bci2a"]))
+        >>> results, expected = load_results([path])
+        >>> len(results), expected[0].folds, expected[0].draws
+        (45, 9, 5)
+
     """
     results: list[RunResult] = []
-    expected: list[Expected] = []
+    expected: list[ExpectedRuns] = []
     for path in paths:
         if not _exists(path):
             raise StoreError(
@@ -66,8 +85,8 @@ def load_results(
                 "or a .csv, .json or .parquet file of results."
             )
         reader = _READERS.get(path.suffix.lower(), _read_store)
-        found, planned = reader(path, studies)
-        results += found
+        finished, planned = reader(path, studies)
+        results += finished
         expected += planned
     if not results:
         names = ", ".join(str(path) for path in paths)
@@ -75,11 +94,13 @@ def load_results(
     return results, expected
 
 
-def read_json(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
+def read_json(
+    path: Path, studies: Sequence[str] = ()
+) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Read {"runs": [...], "expected": [...]}, or a list of rows.
 
-    `expected` does not say of which study: it is kept whole. Files written by earlier versions hold
-    the runs that count as "results", with their metrics in a table of their own.
+    `expected` has no study, so it is not filtered. Files of earlier versions hold the runs under
+    "results", with the metrics in a nested table.
     """
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -96,11 +117,11 @@ def read_json(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult],
         raise StoreError(f'{path}, "expected": {_first_fault(error)}.') from None
 
 
-def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
+def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Read one run per line; columns that `NO_METRICS` does not name are metrics.
 
-    A column `status`, as `afor export` writes it, says which lines are done and which are only
-    expected. Without it nothing is said of what is missing.
+    The column `status` of `afor export` tells finished runs from planned ones; without it, all
+    runs are finished and missing ones are not known.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -113,7 +134,9 @@ def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], 
     return _read_rows(rows, path, "line", 2, studies)
 
 
-def read_parquet(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[Expected]]:
+def read_parquet(
+    path: Path, studies: Sequence[str] = ()
+) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Read the rows that `afor export` wrote as Parquet."""
     arrow, parquet = _import_arrow()
     try:
@@ -124,38 +147,38 @@ def read_parquet(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResul
 
 
 def export_rows(store: Store, study: str | None = None) -> list[Row]:
-    """Return one row per planned run; what a run does not have is None."""
+    """Return one row per planned run; values that a run does not have are None."""
     rows = []
     results = {
         (r.study, r.dataset, r.backbone, r.optimizer, r.fold, r.draw): r
         for name in ([study] if study else store.studies())
         for r in store.results(name)
     }
-    for cell in store.cells(study):
-        run = store.run(cell.key) if cell.status != "open" else None
-        place = (cell.study, cell.dataset, cell.backbone, cell.optimizer, cell.fold, cell.draw)
-        rows.append(_exported(cell, run, results.get(place)))
+    for stored in store.runs(study):
+        run = store.run(stored.key) if stored.status != "open" else None
+        grid_place = (stored.dataset, stored.backbone, stored.optimizer, stored.fold, stored.draw)
+        rows.append(_exported(stored, run, results.get((stored.study, *grid_place))))
     return rows
 
 
-def _exported(cell: StoredCell, run: FinishedRun | None, result: RunResult | None) -> Row:
+def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | None) -> Row:
     record = run.record if run else None
     test = record.test if record else None
     trials = record.test_trials if record else None
     history = record.history if record else ()
     best = record.best_epoch if record else None
     return {
-        "study": cell.study,
-        "dataset": cell.dataset,
-        "backbone": cell.backbone,
-        "optimizer": cell.optimizer,
-        "fold": cell.fold,
-        "draw": cell.draw,
-        "lr": cell.rate,
-        "status": cell.status,
-        "reason": cell.reason,
-        "finished_at": cell.finished_at,
-        "elapsed_s": cell.elapsed_s if cell.finished_at else None,
+        "study": stored.study,
+        "dataset": stored.dataset,
+        "backbone": stored.backbone,
+        "optimizer": stored.optimizer,
+        "fold": stored.fold,
+        "draw": stored.draw,
+        "lr": stored.rate,
+        "status": stored.status,
+        "reason": stored.reason,
+        "finished_at": stored.finished_at,
+        "elapsed_s": stored.elapsed_s if stored.finished_at else None,
         "test_subjects": join_subjects(run.spec["split"]["test"]) if run else None,
         **{name: getattr(test, name) if test else None for name in METRICS},
         **{f"trial_{name}": getattr(trials, name) if trials else None for name in METRICS},
@@ -168,33 +191,45 @@ def _exported(cell: StoredCell, run: FinishedRun | None, result: RunResult | Non
         "steps": record.steps if record else None,
         "parameters": record.parameters if record else None,
         "device": record.device if record else None,
-        "is_search": cell.is_search,
-        "key": cell.key,
+        "is_search": stored.is_search,
+        **_role_columns(stored.role or role_from_name(stored.optimizer)),
+        "key": stored.key,
     }
 
 
 def result_rows(results: Iterable[RunResult]) -> list[Row]:
-    """Return rows of finished runs; without a status, for nothing is known of the others."""
+    """Return rows of finished runs, without a status."""
     rows = []
-    for run in results:
-        row = {k: v for k, v in asdict(run).items() if k not in ("metrics", "key")}
+    runs = list(results)
+    has_roles = any(run.role for run in runs)
+    for run in runs:
+        row = {k: v for k, v in asdict(run).items() if k not in ("metrics", "key", "role")}
         row["test_subjects"] = join_subjects(run.test_subjects)
+        if has_roles:
+            row |= _role_columns(run.role or role_from_name(run.optimizer))
         rows.append({**row, **run.metrics, "key": run.key})
     return rows
 
 
-def write_export(store: Store, target: Path, kind: Format) -> int:
-    """Write the runs of a store to a file and return how many there are."""
-    encode = _parquet_encoder() if kind == "parquet" else None
+def _role_columns(role: Role) -> Row:
+    varied = f"{role.varied[0]}={role.varied[1]!r}" if role.varied else None
+    return {"copy_of": role.copy_of or None, "seed": role.seed, "varied": varied}
+
+
+def write_export(store: Store, target: Path, file_format: Format) -> int:
+    """Write the runs of a store to a file and return their number."""
+    encode = _parquet_encoder() if file_format == "parquet" else None
     rows = export_rows(store)
     if encode is not None:
         write_output(target, encode(rows))
     else:
-        write_output(target, to_csv(rows) if kind == "csv" else to_json(rows))
+        write_output(target, to_csv(rows) if file_format == "csv" else to_json(rows))
     return len(rows)
 
 
-def write_results(path: Path, results: Sequence[RunResult], expected: Sequence[Expected]) -> None:
+def write_results(
+    path: Path, results: Sequence[RunResult], expected: Sequence[ExpectedRuns]
+) -> None:
     """Write a .csv or .json file that `load_results` reads."""
     if path.suffix.lower() not in (".csv", ".json"):
         raise ConfigError(f"{path}: results are written as .csv or .json.")
@@ -203,41 +238,41 @@ def write_results(path: Path, results: Sequence[RunResult], expected: Sequence[E
 
 
 def results_csv(results: Sequence[RunResult]) -> str:
-    """Return one line per run, every metric a column, floats in full."""
+    """Return CSV with one line per run and one column per metric, floats with all digits."""
     return to_csv(result_rows(results))
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """Return the rows as CSV; floats in full, so that they come back bit by bit."""
+    """Return the rows as CSV; floats have all digits, so that they are read back exactly."""
     text = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
     if rows:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(map(escape_cell, names))
         for row in rows:
-            cells = (row.get(name) for name in names)
-            writer.writerow("" if cell is None else escape_cell(cell) for cell in cells)
+            values = (row.get(name) for name in names)
+            writer.writerow("" if value is None else escape_cell(value) for value in values)
     return text.getvalue()
 
 
-def to_json(rows: Sequence[Row], expected: Sequence[Expected] = ()) -> str:
-    """Return the rows as JSON; what is not finite becomes null."""
+def to_json(rows: Sequence[Row], expected: Sequence[ExpectedRuns] = ()) -> str:
+    """Return the rows as JSON; values that are not finite become null."""
     content: dict[str, Any] = {"runs": rows}
     if expected:
-        content["expected"] = [asdict(cell) for cell in expected]
+        content["expected"] = [asdict(runs) for runs in expected]
     return json.dumps(_finite(content), indent=1, allow_nan=False) + "\n"
 
 
 def kind_of(target: Path) -> Format:
-    """Return the format a file name asks for; ConfigError for another ending."""
-    for kind in FORMATS:
-        if target.suffix == f".{kind}":
-            return kind
+    """Return the format by the suffix of a file name; raise ConfigError for other suffixes."""
+    for file_format in FORMATS:
+        if target.suffix == f".{file_format}":
+            return file_format
     raise ConfigError(f"{target}: the name must end in .csv, .json or .parquet.")
 
 
 def join_subjects(subjects: Iterable[str]) -> str:
-    r"""Return subjects as one text; a backslash stands before what would separate two of them.
+    r"""Join subjects with semicolons; a backslash escapes separators within a name.
 
     >>> join_subjects(["s01", "anna b"])
     's01;anna\\ b'
@@ -246,9 +281,9 @@ def join_subjects(subjects: Iterable[str]) -> str:
 
 
 def split_subjects(text: str, *, is_export: bool) -> tuple[str, ...]:
-    r"""Return the subjects of a text that `join_subjects`, or an earlier version, made.
+    r"""Split what `join_subjects`, or an earlier version, joined.
 
-    Earlier versions put spaces between subjects where a row has no status.
+    Earlier versions separated subjects with spaces in rows without a status.
 
     >>> split_subjects(join_subjects(["s01", "anna b"]), is_export=False)
     ('s01', 'anna b')
@@ -260,24 +295,24 @@ def split_subjects(text: str, *, is_export: bool) -> tuple[str, ...]:
 
 
 def is_store(path: Path) -> bool:
-    """Say whether a path is read as a store, not as a file of results."""
+    """Tell whether a path is read as a store, not as a file of results."""
     return path.suffix.lower() not in _READERS
 
 
 def load_studies(paths: Iterable[Path], studies: Sequence[str] = ()) -> dict[str, str]:
     """Return the TOML of each study in these stores."""
-    found: dict[str, str] = {}
+    tomls: dict[str, str] = {}
     for path in paths:
         with open_store(path) as store:
-            found |= store.studies()
-    return {name: toml for name, toml in found.items() if not studies or name in studies}
+            tomls |= store.studies()
+    return {name: toml for name, toml in tomls.items() if not studies or name in studies}
 
 
 def load_records(
     paths: Iterable[Path], studies: Sequence[str] = ()
 ) -> list[tuple[RunResult, RunRecord]]:
-    """Return the runs of stores with their whole records: history and traces."""
-    found = []
+    """Return the runs of stores with their complete records: history and traces."""
+    records = []
     for path in paths:
         if not is_store(path):
             raise ConfigError(
@@ -289,47 +324,49 @@ def load_records(
             for run in runs:
                 finished = store.run(run.key)
                 if finished is not None and finished.record is not None:
-                    found.append((run, finished.record))
-    return found
+                    records.append((run, finished.record))
+    return records
 
 
-def _read_store(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], list[Expected]]:
+def _read_store(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], list[ExpectedRuns]]:
     results: list[RunResult] = []
-    expected: list[Expected] = []
+    expected: list[ExpectedRuns] = []
     with open_store(path) as store:
-        known = store.studies()
-        if studies and not any(name in known for name in studies):
+        present = store.studies()
+        if studies and not any(name in present for name in studies):
             raise ConfigError(
                 f"{path}: no study is called {', '.join(studies)}. "
-                f"Studies here: {', '.join(known) or 'none'}."
+                f"Studies here: {', '.join(present) or 'none'}."
             )
-        chosen: list[str | None] = [name for name in studies if name in known]
-        for study in chosen or [None]:
+        selected: list[str | None] = [name for name in studies if name in present]
+        for study in selected or [None]:
             results += store.results(study)
             expected += store.expected(study)
     return results, expected
 
 
 def _read_rows(
-    rows: Sequence[object], path: Path, kind: str, first: int, studies: Sequence[str]
-) -> tuple[list[RunResult], list[Expected]]:
-    """Return the runs of these studies, or of all; `kind` and `first` number rows in messages."""
+    rows: Sequence[object], path: Path, row_name: str, first: int, studies: Sequence[str]
+) -> tuple[list[RunResult], list[ExpectedRuns]]:
+    """Return the runs of the named studies, or of all.
+
+    Messages call a row `row_name` ("line", "run") and count from `first`.
+    """
     results: list[RunResult] = []
-    planned: dict[tuple[str, str, str], set[tuple[int, int]]] = {}
+    planned: list[RunResult] = []
     there: dict[str, None] = {}
     read = []
     for number, content in enumerate(rows, first):
-        row = _row(content, f"{path}, {kind} {number}")
+        row = _row(content, f"{path}, {row_name} {number}")
         result = _result(row)
         there[result.study] = None
         if not studies or result.study in studies:
             read.append((row, result))
-    # As in a store: a search for learning rates counts only when there is nothing else.
+    # As in a store, a learning rate search counts only if there is nothing else.
     for row, result in [pair for pair in read if not pair[0].is_search] or read:
         status = row.status
         if status is not None:
-            cell = (result.dataset, result.backbone, result.optimizer)
-            planned.setdefault(cell, set()).add((result.fold, result.draw))
+            planned.append(result)
         if status in (None, "done"):
             results.append(result)
     if studies and not any(name in there for name in studies):
@@ -337,15 +374,11 @@ def _read_rows(
             f"{path}: no run belongs to {', '.join(studies)}. "
             f"Studies here: {', '.join(there) or 'none'}."
         )
-    expected = [
-        Expected(*cell, folds=len({f for f, _ in places}), draws=len({d for _, d in places}))
-        for cell, places in planned.items()
-    ]
-    return results, expected
+    return results, count_expected(planned)
 
 
 class _Row(BaseModel):
-    """The columns that the reader understands; CSV gives all of them as text."""
+    """The columns that the reader uses; from CSV, all of them are text."""
 
     model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
 
@@ -363,29 +396,34 @@ class _Row(BaseModel):
     test_windows: Annotated[int, Field(ge=0)] | None = None
     is_search: Annotated[int, Field(ge=0, le=1)] | None = None
     key: str | None = None
+    copy_of: str | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    varied: Annotated[str, Field(pattern=r"^\w+=[0-9.e+-]+$")] | None = None
 
 
-_EXPECTED = TypeAdapter(Expected)
-_READERS: Mapping[str, Callable[[Path, Sequence[str]], tuple[list[RunResult], list[Expected]]]] = {
+_EXPECTED = TypeAdapter(ExpectedRuns)
+_READERS: Mapping[
+    str, Callable[[Path, Sequence[str]], tuple[list[RunResult], list[ExpectedRuns]]]
+] = {
     ".csv": read_csv,
     ".json": read_json,
     ".parquet": read_parquet,
 }
 
 
-def _row(content: object, place: str) -> _Row:
+def _row(content: object, location: str) -> _Row:
     if not isinstance(content, dict):
-        raise StoreError(f"{place}: expected an object with the fields of a run.")
+        raise StoreError(f"{location}: expected an object with the fields of a run.")
     missing = [name for name in REQUIRED if content.get(name) is None]
     if missing:
         raise StoreError(
-            f"{place}: {', '.join(missing)} missing. A run needs {', '.join(REQUIRED)} and "
+            f"{location}: {', '.join(missing)} missing. A run needs {', '.join(REQUIRED)} and "
             "its metrics, such as accuracy and weighted_f1."
         )
     try:
         return _Row.model_validate({str(name): value for name, value in content.items()})
     except ValidationError as error:
-        raise StoreError(f"{place}: {_first_fault(error)}.") from None
+        raise StoreError(f"{location}: {_first_fault(error)}.") from None
 
 
 def _result(row: _Row) -> RunResult:
@@ -414,7 +452,18 @@ def _result(row: _Row) -> RunResult:
         classes=row.classes or 0,
         test_windows=row.test_windows or 0,
         key=row.key or "",
+        role=_role(row),
     )
+
+
+def _role(row: _Row) -> Role | None:
+    """Return the role of a row's optimizer; None if the file has no columns for it."""
+    if "copy_of" not in row.model_fields_set:
+        return None
+    setting, _, value = (row.varied or "").partition("=")
+    number = _number(value)
+    varied = None if number is None else (setting, number)
+    return Role(row.copy_of or "", row.seed, varied)
 
 
 def _number(value: object) -> float | None:
@@ -456,13 +505,13 @@ def _import_arrow() -> tuple[Any, Any]:
 
 
 def _parquet_encoder() -> Callable[[list[Row]], bytes]:
-    """Return what turns rows into a Parquet file; ConfigError, before any work, without pyarrow."""
+    """Return the function that encodes rows as Parquet; raise ConfigError without pyarrow."""
     arrow, parquet = _import_arrow()
 
     def encode(rows: list[Row]) -> bytes:
-        kinds = dict.fromkeys(WHOLE, arrow.int64()) | dict.fromkeys(FLOATING, arrow.float64())
+        types = dict.fromkeys(WHOLE, arrow.int64()) | dict.fromkeys(FLOATING, arrow.float64())
         names = list(rows[0]) if rows else []
-        schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in names])
+        schema = arrow.schema([(name, types.get(name, arrow.string())) for name in names])
         file = io.BytesIO()
         parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), file)
         return file.getvalue()

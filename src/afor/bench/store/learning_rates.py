@@ -1,11 +1,11 @@
-"""The learning rate a finished search found, for the studies that follow it (Sec. IV-C)."""
+"""Select learning rates from a finished search for later studies (Sec. IV-C)."""
 
 from collections.abc import Sequence
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.store.database import Store, StoredCell
+from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.plan import FindRate
-from afor.bench.study.schema import OptimizerEntry, Study
+from afor.bench.study.schema import OptimizerEntry, Search, Study
 
 # Sec. IV-C: the grid, and the shorter training of its runs.
 PAPER_GRID = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
@@ -15,25 +15,26 @@ SEARCH_EPOCHS, SEARCH_PATIENCE = 50, 15
 def chosen_rates(store: Store, study: str | None = None) -> dict[tuple[str, str, str], float]:
     """Return the best learning rate by (data set, backbone, optimizer entry).
 
-    The best is that of the highest validation accuracy; of equals the smaller, because the paper
-    does not say and the smaller is the safer. A diverged run never wins. Raises ConfigError when a
-    search is not complete: a rate that was not tried could be the best.
+    The best rate has the highest validation accuracy; of equal ones the smaller is taken, on which
+    the paper is silent. A diverged run never wins. Raises ConfigError if the search is not
+    complete, because a missing rate could be the best.
     """
-    cells = [cell for cell in store.cells(study) if cell.is_search]
-    if not cells:
+    stored_runs = [stored for stored in store.runs(study) if stored.is_search]
+    if not stored_runs:
         raise ConfigError(
             f"{store.path} holds no search for learning rates. Make one with `afor run lr-search`."
         )
-    groups: dict[tuple[str, str, str], list[StoredCell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.dataset, cell.backbone, cell.entry), []).append(cell)
-    return {place: _best(store, place, group) for place, group in groups.items()}
+    groups: dict[tuple[str, str, str], list[StoredRun]] = {}
+    for stored in stored_runs:
+        groups.setdefault((stored.dataset, stored.backbone, stored.entry), []).append(stored)
+    return {condition: _best(store, condition, group) for condition, group in groups.items()}
 
 
 def rate_finder(rates: dict[tuple[str, str, str], float]) -> FindRate:
-    """Return the function that gives each run of a study its rate.
+    """Return the function that finds the rate of each run of a study.
 
-    A search with one optimizer serves all, as in the paper; with several, each takes its own.
+    The rate of a search with one optimizer serves all, as in the paper; with several optimizers,
+    each takes its own.
     """
     searched = sorted({entry for _, _, entry in rates})
 
@@ -42,20 +43,18 @@ def rate_finder(rates: dict[tuple[str, str, str], float]) -> FindRate:
         for name in names:
             if (dataset, backbone, name) in rates:
                 return rates[dataset, backbone, name]
-        known = ", ".join(sorted({f"{d} × {b}" for d, b, _ in rates}))
+        covered = ", ".join(sorted({f"{d} × {b}" for d, b, _ in rates}))
         raise ConfigError(
             f"The search for learning rates has none for {dataset} × {backbone} with "
-            f'"{optimizer.name}". It covers {known} with {", ".join(searched)}. Give the optimizer '
-            f"an lr in the study, or search with it too."
+            f'"{optimizer.name}". It covers {covered} with {", ".join(searched)}. '
+            f"Give the optimizer an lr in the study, or search with it too."
         )
 
     return find
 
 
 def search_study(study: Study) -> Study:
-    """Return the search that gives every optimizer of a study a learning rate of its own."""
-    from afor.bench.study.schema import Search
-
+    """Return the search that finds a learning rate for each optimizer of a study."""
     protocol = study.protocol.model_copy(update={"only_folds": [0], "only_draws": [0]})
     training = study.training.model_copy(
         update={
@@ -77,17 +76,18 @@ def search_study(study: Study) -> Study:
     )
 
 
-def _best(store: Store, place: tuple[str, str, str], cells: Sequence[StoredCell]) -> float:
+def _best(store: Store, condition: tuple[str, str, str], stored_runs: Sequence[StoredRun]) -> float:
     scores: dict[float, list[float]] = {}
-    for cell in cells:
-        if cell.status in ("open", "failed"):
+    for stored in stored_runs:
+        if stored.status in ("open", "failed"):
             raise ConfigError(
-                f"The search {cell.study} is not complete: {' × '.join(place)} with "
-                f"lr = {cell.rate:g} is {cell.status}. Finish it with `afor run {cell.study}`."
+                f"The search {stored.study} is not complete: {' × '.join(condition)} with "
+                f"lr = {stored.rate:g} is {stored.status}. Finish it with "
+                f"`afor run {stored.study}`."
             )
-        run = store.run(cell.key)
-        history = run.record.history if run and run.record and cell.status == "done" else ()
+        run = store.run(stored.key)
+        history = run.record.history if run and run.record and stored.status == "done" else ()
         best = max((epoch.validation_accuracy for epoch in history), default=-1.0)
-        scores.setdefault(cell.rate, []).append(best)
+        scores.setdefault(stored.rate, []).append(best)
     means = {rate: sum(values) / len(values) for rate, values in scores.items()}
     return min(means, key=lambda rate: (-means[rate], rate))

@@ -1,10 +1,11 @@
-"""Where the results of a study lie, and which study a store on the disk belongs to."""
+"""Find the store of a study."""
 
 from pathlib import Path
 
 from afor.bench.common.errors import ConfigError, StoreError
 
 FOLDER = Path("results")
+FILE_SUFFIXES = (".db", ".csv", ".json", ".parquet")  # of stores and files of results
 
 
 def store_path(study: str, store: Path | None = None, part: tuple[int, int] | None = None) -> Path:
@@ -20,24 +21,44 @@ def store_path(study: str, store: Path | None = None, part: tuple[int, int] | No
 
 
 def find_store(study_or_path: str, store: Path | None = None) -> Path:
-    """Return an existing store, given a study's name, its TOML file or the store itself."""
+    """Return the results that a command is pointed at.
+
+    Args:
+        study_or_path: The name of a study whose store is `results/NAME.db`, the study's TOML file,
+            or the file itself: a store, or a .csv, .json or .parquet file of results.
+        store: A store file that takes precedence.
+
+    Returns:
+        The path of the store or the file of results. A path is returned unchecked.
+
+    Raises:
+        StoreError: There are no results of a study of this name.
+        ConfigError: The TOML file is not a valid study.
+    """
     if store is not None:
         return store
     path = Path(study_or_path)
-    if path.suffix == ".db":
+    if path.suffix.lower() in FILE_SUFFIXES:
         return path
     if path.suffix == ".toml":
         from afor.bench.study.schema import load_study
 
         return store_path(load_study(study_or_path).name)
-    found = store_path(study_or_path)
-    if not found.exists():
-        known = ", ".join(sorted(p.stem for p in FOLDER.glob("*.db"))) or "none"
-        raise StoreError(
-            f'There are no results of "{study_or_path}" here ({found} is missing; found: {known}). '
-            f"Make them with `afor run {study_or_path}`, or name a store with --store."
-        )
-    return found
+    expected = store_path(study_or_path)
+    if expected.exists():
+        return expected
+    if path.is_file():
+        return path
+    raise StoreError(
+        f'There are no results of "{study_or_path}": {expected} does not exist. Results here: '
+        f"{', '.join(stored_studies()) or 'none'}. Make them with `afor run {study_or_path}`, or "
+        f"name the store file."
+    )
+
+
+def stored_studies() -> list[str]:
+    """Return the names of the stores in the folder of results."""
+    return sorted(path.stem for path in FOLDER.glob("*.db"))
 
 
 def parse_part(text: str) -> tuple[int, int]:

@@ -1,6 +1,7 @@
-"""One driver per store: a lock that the operating system gives back when its holder dies."""
+"""Lock a store for one driver; the operating system releases the lock if the driver dies."""
 
 import os
+import platform
 import sys
 import time
 from collections.abc import Iterator
@@ -11,15 +12,15 @@ from afor.bench.common.errors import StoreError
 
 
 def lock_path(store: Path) -> Path:
-    """Return the file that stands for the lock of a store."""
+    """Return the lock file of a store."""
     return store.with_name(f"{store.name}.lock")
 
 
 @contextmanager
 def locked(store: Path) -> Iterator[None]:
-    """Hold the store for writing; StoreError at once when somebody else does.
+    """Take the exclusive write lock; raise StoreError immediately if another process holds it.
 
-    The lock belongs to the open file, not to the file's existence: a killed holder leaves no lock.
+    The lock belongs to the open file, not to its existence: a killed process leaves no lock.
     """
     path = lock_path(store)
     try:
@@ -41,20 +42,20 @@ def locked(store: Path) -> Iterator[None]:
             )
         try:
             os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{os.getpid()} on {_host()}\n".encode())
+            os.write(descriptor, f"{os.getpid()} on {platform.node()}\n".encode())
         except OSError:
-            pass  # a full disk takes nothing from the lock, only the name of its holder
+            pass  # on a full disk the lock holds, only the name of its holder is missing
         yield
     finally:
         os.close(descriptor)
 
 
 def driver_of(store: Path) -> str | None:
-    """Return the process that holds a store now ("4711 on host"), None when nobody does."""
+    """Return the process that holds the write lock ("4711 on host"), or None."""
     try:
         descriptor = os.open(lock_path(store), os.O_RDWR)
     except OSError:
-        return None  # no lock was ever made, or we may not ask
+        return None  # never locked, or no permission
     try:
         return None if _try_lock(descriptor) else _holder(descriptor) or "unknown"
     finally:
@@ -62,11 +63,11 @@ def driver_of(store: Path) -> str | None:
 
 
 def _lock_soon(descriptor: int) -> bool:
-    """Take the lock, also when `driver_of` holds it for an instant."""
-    for _ in range(ASKS):
+    """Take the lock, with retries because `driver_of` holds it for an instant."""
+    for _ in range(ATTEMPTS):
         if _try_lock(descriptor):
             return True
-        time.sleep(ASK_EVERY_S)
+        time.sleep(ATTEMPT_EVERY_S)
     return False
 
 
@@ -75,14 +76,8 @@ def _holder(descriptor: int) -> str:
     return "".join(c for c in text.strip() if c.isprintable())
 
 
-ASKS, ASK_EVERY_S = 5, 0.05
+ATTEMPTS, ATTEMPT_EVERY_S = 5, 0.05
 _CAN_PREAD = hasattr(os, "pread")
-
-
-def _host() -> str:
-    import platform
-
-    return platform.node()
 
 
 if sys.platform == "win32":

@@ -1,8 +1,8 @@
-"""What is sound in a damaged store, written to a new one.
+"""Extract the intact part of a damaged store into a new one.
 
-A run is sound when its content has the digest it was written with. Its other columns are made anew
-from the content. The plan of a study is sound when its digest holds; where only the list of runs is
-damaged, the study file is kept, and the next `afor run` makes the list anew.
+A run is intact if its content has the digest it was written with; its other columns are rebuilt
+from the content. The plan of a study is intact if its digest matches; if only the list of runs is
+damaged, the study file is kept and the next `afor run` rebuilds the list.
 """
 
 import shutil
@@ -17,10 +17,10 @@ from typing import Any
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.rows import (
-    CELL_COLUMNS,
+    PLAN_COLUMNS,
     RUN_COLUMNS,
-    CellRow,
     DamageError,
+    PlanRow,
     check_content,
     check_plan,
     digest,
@@ -34,7 +34,7 @@ UNREADABLE = (sqlite3.Error, UnicodeError, OverflowError, MemoryError)
 
 @dataclass(frozen=True)
 class Repaired:
-    """What was taken from a damaged store, and what could not be."""
+    """What was recovered from a damaged store, and what was lost."""
 
     runs: int
     lost_runs: tuple[str, ...]  # keys, as far as they can be read
@@ -49,7 +49,12 @@ class Repaired:
 
 
 def repair(source: Path, target: Path) -> Repaired:
-    """Write the sound part of a store to a new one; the damaged file is only read.
+    """Write the intact part of a store to a new one; the damaged file is only read.
+
+    Args:
+        source: The damaged store.
+        target: The new store.
+
 
     Raises:
         ConfigError: The target exists.
@@ -57,7 +62,7 @@ def repair(source: Path, target: Path) -> Repaired:
 
     """
     if target.exists():
-        raise ConfigError(f"{target} exists already. Name a new file with --to.")
+        raise ConfigError(f"{target} exists already. Name a new file with --output.")
     if not source.is_file():
         raise StoreError(f"There is no store {source}.")
     with tempfile.TemporaryDirectory(prefix="afor-repair-") as folder:
@@ -68,7 +73,7 @@ def repair(source: Path, target: Path) -> Repaired:
         connection = sqlite3.connect(copy, isolation_level=None)
         with closing(connection):
             connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
-            contents, lost = _sound_runs(connection)
+            contents, lost = _intact_runs(connection)
             plans = _plans(connection)
             if not contents and not plans:
                 raise StoreError(
@@ -81,18 +86,18 @@ def repair(source: Path, target: Path) -> Repaired:
                 return _take_plans(store, plans, contents, lost)
 
 
-def _sound_runs(connection: sqlite3.Connection) -> tuple[dict[str, bytes], set[str]]:
-    """Return the contents of sound runs by key, and the keys of those that are not."""
+def _intact_runs(connection: sqlite3.Connection) -> tuple[dict[str, bytes], set[str]]:
+    """Return the contents of intact runs by key, and the keys of the others."""
     contents: dict[str, bytes] = {}
     lost: set[str] = set()
     queries = [f"SELECT {RUN_COLUMNS}, content FROM runs ORDER BY key {o}" for o in ("", "DESC")]
-    # A broken page ends a search from either side; what lies behind it may be found by its key.
+    # A damaged page stops a scan from either end; rows behind it may still be found by key.
     keys = {row[0] for row in _read(connection, "SELECT key FROM cells")}
     for row in _all_rows(connection, queries, keys):
         content = row[-1]
         try:
             sound = run_row(content)
-            check_content((*sound[:5], row[5]), content)  # the columns are made anew
+            check_content((*sound[:5], row[5]), content)  # the other columns are rebuilt
         except (ValueError, TypeError, RecursionError):
             lost.add(str(row[0]))
         else:
@@ -115,7 +120,7 @@ def _all_rows(
 
 
 def _is_readable(connection: sqlite3.Connection, key: str) -> bool:
-    """Tell whether the place where a run would be can be read: then it was never there."""
+    """Tell whether a lookup of the key works, so that the run was never there."""
     try:
         connection.execute("SELECT length(content) FROM runs WHERE key = ?", (key,)).fetchall()
     except UNREADABLE:
@@ -126,7 +131,7 @@ def _is_readable(connection: sqlite3.Connection, key: str) -> bool:
 def _read(
     connection: sqlite3.Connection, query: str, values: tuple[Any, ...] = ()
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows up to the first that cannot be read."""
+    """Yield rows up to the first unreadable one."""
     with suppress(*UNREADABLE):
         yield from connection.execute(query, values)
 
@@ -136,25 +141,25 @@ class _StoredPlan:
     """A study as the damaged store has it."""
 
     toml: str
-    is_sound: bool  # its file is
-    rows: tuple[CellRow, ...]
+    is_sound: bool  # the row of the study is intact
+    rows: tuple[PlanRow, ...]
     digest: str  # of the rows; empty in a store of schema 1
 
 
 def _plans(connection: sqlite3.Connection) -> dict[str, _StoredPlan]:
-    cells: dict[Any, list[CellRow]] = {}
-    for row in _read(connection, f"SELECT {CELL_COLUMNS} FROM cells ORDER BY study, position"):
-        cells.setdefault(row[0], []).append(row)
+    plan_rows: dict[Any, list[PlanRow]] = {}
+    for row in _read(connection, f"SELECT {PLAN_COLUMNS} FROM cells ORDER BY study, position"):
+        plan_rows.setdefault(row[0], []).append(row)
     plans = {}
     for row in _read(connection, "SELECT name, toml FROM studies"):
-        plans[str(row[0])] = _StoredPlan(str(row[1]), True, tuple(cells.get(row[0], ())), "")
+        plans[str(row[0])] = _StoredPlan(str(row[1]), True, tuple(plan_rows.get(row[0], ())), "")
     for row in _read(
         connection, "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies"
     ):
         is_sound = digest(*row[:4]) == row[4]
-        rows = tuple(cells.get(row[0], ()))
+        rows = tuple(plan_rows.get(row[0], ()))
         plans[str(row[0])] = _StoredPlan(str(row[1]), is_sound, rows, str(row[3]))
-    for name in set(map(str, cells)) - set(plans):
+    for name in set(map(str, plan_rows)) - set(plans):
         plans[name] = _StoredPlan("", False, (), "")
     return plans
 
@@ -188,5 +193,5 @@ def _take_plans(
 
 
 def shown_name(name: str) -> str:
-    """Return a name without characters that are none."""
+    """Return a name in printable ASCII, at most 80 characters."""
     return ascii(name)[1:-1][:80]

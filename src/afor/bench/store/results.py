@@ -1,12 +1,14 @@
-"""What the store gives to statistics, tables and figures: one line per finished run."""
+"""Define the result of a run as statistics, tables and figures use it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from afor.bench.study.roles import Role
+
 
 @dataclass(frozen=True)
 class RunResult:
-    """The outcome of one run, as the analyses need it."""
+    """The result of one finished run."""
 
     study: str
     dataset: str
@@ -20,3 +22,4 @@ class RunResult:
     classes: int
     test_windows: int
     key: str = ""  # of the run in the store
+    role: Role | None = None  # of its optimizer entry; None in files that do not tell

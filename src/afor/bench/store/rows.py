@@ -1,6 +1,6 @@
-"""The rows of a store, read in one piece and checked before any of their values is used.
+"""Read all rows of a store in one transaction and check them before use.
 
-Every row of `runs` and `studies` holds a digest of its columns, a study also one of its cells, and
+Every row of `runs` and `studies` holds a digest of its columns, a study also one of its plan, and
 the store the XOR of all of these: a row that was changed, added or removed by anything but `Store`
 is noticed. A store of schema 1 has only digests of contents. Its other columns are compared with
 what the contents and the study files say.
@@ -18,24 +18,24 @@ from afor.bench.study.schema import OptimizerEntry, Study, parse_study
 from afor.bench.training.record import FinishedRun, decode
 
 RUN_COLUMNS = "key, status, reason, elapsed_s, finished_at, sha256"
-CELL_COLUMNS = (
+PLAN_COLUMNS = (
     "study, position, dataset, backbone, optimizer, fold, draw, key, entry, rate, is_search"
 )
 RunRow = tuple[str, str, str, float, str, str]  # RUN_COLUMNS
-CellRow = tuple[Any, ...]  # CELL_COLUMNS
+PlanRow = tuple[Any, ...]  # PLAN_COLUMNS
 
 
 class DamageError(ValueError):
-    """Something in a store is not what was written; the text says what."""
+    """A store was altered or is damaged; the message says where."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """All of a store but the contents of its runs."""
+    """All rows of a store, without the contents of its runs."""
 
     runs: Mapping[str, RunRow]  # by key
     studies: Mapping[str, str]  # name: TOML
-    cells: Mapping[str, Sequence[CellRow]]  # by study, in the order of the plan
+    plans: Mapping[str, Sequence[PlanRow]]  # by study, in the order of the plan
 
 
 def digest(*values: object) -> str:
@@ -48,7 +48,7 @@ def digest(*values: object) -> str:
 
 
 def run_row(content: bytes) -> RunRow:
-    """Return the columns that belong to a content; ValueError when it is no finished run."""
+    """Return the columns of a run's content; raise ValueError if it is not a finished run."""
     run = decode(content)
     elapsed_s = float(run.elapsed_s) + 0.0  # SQLite knows no -0.0
     sha256 = hashlib.sha256(content).hexdigest()
@@ -56,12 +56,12 @@ def run_row(content: bytes) -> RunRow:
 
 
 def combine(total: str, row_digest: str) -> str:
-    """Add a row's digest to the total of a store, or take it out again."""
+    """Add a row's digest to the total of a store, or remove it."""
     return f"{int(total, 16) ^ int(row_digest, 16):064x}"
 
 
 def read_rows(connection: sqlite3.Connection) -> Rows:
-    """Read and check all rows in one transaction; DamageError says what is wrong."""
+    """Read and check all rows in one transaction; raise DamageError if one is wrong."""
     connection.execute("BEGIN")
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -82,29 +82,29 @@ def _read(connection: sqlite3.Connection) -> Rows:
         last_key = row[0]
         runs[last_key] = (row[0], row[1], row[2], row[3], row[4], row[5])
         total = combine(total, row_digest)
-    cells = _cells(connection)
+    plans = _plans(connection)
     studies: dict[str, str] = {}
     for *row, row_digest in connection.execute(
         "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies ORDER BY name"
     ):
         if digest(*row) != row_digest:
             raise DamageError(f"the study {shown(row[0])} is not what was written")
-        if digest(*cells.get(row[0], ())) != row[3]:
+        if digest(*plans.get(row[0], ())) != row[3]:
             raise DamageError(f"the list of runs of study {shown(row[0])} is not what was written")
         studies[row[0]] = row[1]
         total = combine(total, row_digest)
-    if extra := set(cells) - set(studies):
+    if extra := set(plans) - set(studies):
         raise DamageError(f"it lists runs of a study that is not in it ({shown(min(extra))})")
     if connection.execute("SELECT sha256 FROM total").fetchall() != [(total,)]:
         raise DamageError("runs or studies are missing or were added by something else than afor")
-    return Rows(runs, studies, cells)
+    return Rows(runs, studies, plans)
 
 
-def _cells(connection: sqlite3.Connection) -> dict[str, list[CellRow]]:
-    cells: dict[str, list[CellRow]] = {}
-    for row in connection.execute(f"SELECT {CELL_COLUMNS} FROM cells ORDER BY study, position"):
-        cells.setdefault(row[0], []).append(row)
-    return cells
+def _plans(connection: sqlite3.Connection) -> dict[str, list[PlanRow]]:
+    plans: dict[str, list[PlanRow]] = {}
+    for row in connection.execute(f"SELECT {PLAN_COLUMNS} FROM cells ORDER BY study, position"):
+        plans.setdefault(row[0], []).append(row)
+    return plans
 
 
 def _read_first_schema(connection: sqlite3.Connection) -> Rows:
@@ -118,16 +118,16 @@ def _read_first_schema(connection: sqlite3.Connection) -> Rows:
         runs[run.key] = (row[0], row[1], row[2], row[3], row[4], row[5])
         specs[run.key] = run.spec
     studies = dict(connection.execute("SELECT name, toml FROM studies ORDER BY name"))
-    cells = _cells(connection)
-    if extra := set(cells) - set(studies):
+    plans = _plans(connection)
+    if extra := set(plans) - set(studies):
         raise DamageError(f"it lists runs of a study that is not in it ({shown(min(extra))})")
-    for name, rows in cells.items():
+    for name, rows in plans.items():
         check_plan(name, studies[name], rows, specs)
-    return Rows(runs, studies, cells)
+    return Rows(runs, studies, plans)
 
 
 def check_content(row: Sequence[Any], content: bytes) -> FinishedRun:
-    """Return a run; DamageError when its content, or a column of it, is not what was written."""
+    """Decode a run; raise DamageError if its content or a column was altered."""
     key = shown(row[0])
     try:
         if hashlib.sha256(content).hexdigest() != row[5]:
@@ -142,13 +142,13 @@ def check_content(row: Sequence[Any], content: bytes) -> FinishedRun:
 
 
 def check_plan(
-    study: str, toml: str, rows: Sequence[CellRow], specs: Mapping[str, Mapping[str, Any]]
+    study: str, toml: str, rows: Sequence[PlanRow], specs: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Compare cells with their runs and the study file; DamageError when they differ."""
+    """Compare a plan with its runs and its study file; raise DamageError when they differ."""
     try:
         parsed = parse_study(toml)
     except (ConfigError, RecursionError):
-        parsed = None  # a study of another version; its specs must do
+        parsed = None  # written by another version: check against the specs alone
     entries = {entry.name: entry for entry in parsed.optimizers} if parsed else {}
     for row in rows:
         spec = specs.get(row[7])
@@ -168,18 +168,18 @@ def check_plan(
 
 
 def _is_best_entry(
-    parsed: Study, entries: Mapping[str, OptimizerEntry], row: CellRow, spec: Mapping[str, Any]
+    parsed: Study, entries: Mapping[str, OptimizerEntry], row: PlanRow, spec: Mapping[str, Any]
 ) -> bool:
-    """Tell whether a spec is that of the backbone and of the optimizer entry a cell names."""
+    """Tell whether a spec belongs to the backbone and the optimizer entry of a planned run."""
     backbones = {b.name: b.use for b in parsed.backbones}
     if backbones.get(row[3], row[3]) != spec["backbone"]["name"]:
         return False
 
     def settings_that_agree(entry: OptimizerEntry) -> int:
-        given, found = entry.settings, spec["optimizer"]["settings"]
+        given, trained = entry.settings, spec["optimizer"]["settings"]
         seed = parsed.seed if entry.seed is None else entry.seed
         agrees = entry.use == spec["optimizer"]["name"] and seed == spec["seed"]
-        agrees = agrees and all(k in found and found[k] == v for k, v in given.items())
+        agrees = agrees and all(k in trained and trained[k] == v for k, v in given.items())
         return len(given) if agrees else -1
 
     best = max(map(settings_that_agree, entries.values()))
@@ -188,5 +188,5 @@ def _is_best_entry(
 
 
 def shown(text: object) -> str:
-    """Return the start of a name or key for a message."""
+    """Return the first 12 characters of a name or key for a message."""
     return ascii(text)[1:-1][:12] if isinstance(text, str) else "?"

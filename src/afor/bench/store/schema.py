@@ -1,4 +1,4 @@
-"""The file behind a store: its schema, how it is opened, and what is said when it cannot be."""
+"""Define the SQLite schema of a store; open and create its file; explain errors."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ READABLE_VERSIONS = (1, 2)  # stores of schema 1 have no digests of their rows
 APPLICATION_ID = 0x41464F52  # "AFOR" in the file's header, so that `file` and we know it
 BUSY_S = 30.0
 
-# The content stands last: its length must not slow down those who read the other columns.
+# The content is the last column, so that reading the others stays fast.
 TABLES = {
     "runs": """CREATE TABLE runs (
     key TEXT PRIMARY KEY,
@@ -49,7 +49,7 @@ TABLES = {
     sha256 TEXT NOT NULL
 ) STRICT""",
 }
-# The total is the XOR of the digests of all rows of `runs` and `studies`: none of them can vanish.
+# The total is the XOR of the digests of all rows of `runs` and `studies`: a missing row shows.
 EMPTY_TOTAL = "0" * 64
 
 
@@ -63,9 +63,9 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    """Open an existing file and check what it is; StoreError says what to do when it is not one."""
+    """Open an existing store; raise StoreError if the file is not one."""
     if not path.is_file():
-        raise StoreError(f"There is no store {path}. `afor run` makes one; --store names another.")
+        raise StoreError(f"There is no store {path}. `afor run` makes one.")
     if path.stat().st_size == 0:
         raise StoreError(f"{path} is empty, it is not a store. Remove it to begin anew.")
     if write and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
@@ -90,7 +90,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
 
 
 def create(path: Path) -> None:
-    """Make an empty store; the file appears complete or not at all."""
+    """Create an empty store atomically."""
     temporary = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,13 +105,13 @@ def create(path: Path) -> None:
             connection.close()
         temporary.replace(path)
     except (sqlite3.Error, OSError) as error:
-        with contextlib.suppress(OSError):  # the folder itself may be what is wrong
+        with contextlib.suppress(OSError):  # the folder itself may be unusable
             temporary.unlink(missing_ok=True)
         raise explain(path, error) from error
 
 
 def explain(path: Path, error: BaseException) -> StoreError:
-    """Say what an error of SQLite or of the file system means for the user."""
+    """Turn an error of SQLite or the file system into a StoreError for the user."""
     if isinstance(error, StoreError):
         return error
     text = str(error)
@@ -139,10 +139,10 @@ _DAMAGE = (
 
 
 def damaged(path: Path, what: str) -> StoreError:
-    """Say that a file is broken and what to do."""
+    """Return the StoreError for a damaged file."""
     return StoreError(
         f"{path} is damaged: {what[:300]}. Restore a copy, or extract the sound runs with "
-        f"`afor repair {path} --to NEW.db`, which says what is lost."
+        f"`afor repair {path} --output NEW.db`, which says what is lost."
     )
 
 

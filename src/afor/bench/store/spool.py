@@ -1,8 +1,8 @@
-"""Finished runs on their way to the store: one file each, whole or not there at all.
+"""Pass finished runs from workers to the driver: one file each, complete or absent.
 
 A worker writes the file under a temporary name, syncs it and renames it. The first line holds the
 length and the SHA-256 of what follows. The driver reads such files when a run ends and, before
-anything else, those that a killed driver left behind; what is not whole is moved to `quarantine`.
+anything else, those that a killed driver left behind; incomplete files go to `quarantine`.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ QUARANTINE = "quarantine"
 
 
 def write_spool(folder: Path, key: str, content: bytes) -> Path:
-    """Write a finished run so that a reader finds all of it or nothing; OSError if it cannot."""
+    """Write a finished run atomically; raise OSError if that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{key}{SUFFIX}"
     temporary = folder / f".{key}.{uuid.uuid4().hex}.tmp"
@@ -35,13 +35,13 @@ def write_spool(folder: Path, key: str, content: bytes) -> Path:
 
 
 def wrap(content: bytes) -> bytes:
-    """Put length and checksum before the content."""
+    """Prepend length and checksum to the content."""
     digest = hashlib.sha256(content).hexdigest()
     return b"%s %d %s\n" % (MAGIC, len(content), digest.encode()) + content
 
 
 def unwrap(data: bytes) -> bytes:
-    """Return the content; ValueError when a byte of it is missing or altered.
+    """Return the content; raise ValueError if a byte is missing or altered.
 
     >>> unwrap(wrap(b"result"))
     b'result'
@@ -53,7 +53,7 @@ def unwrap(data: bytes) -> bytes:
 
 
 def read_spool(path: Path) -> bytes | None:
-    """Return the content of a spool file; a torn one is moved to quarantine and gives None."""
+    """Return the content of a spool file; move an incomplete one to quarantine, return None."""
     try:
         return unwrap(path.read_bytes())
     except ValueError:
@@ -64,14 +64,14 @@ def read_spool(path: Path) -> bytes | None:
 
 
 def quarantine(path: Path) -> None:
-    """Put a file aside that cannot be used, for a person to look at."""
+    """Move a file that cannot be used to the quarantine folder."""
     folder = path.parent / QUARANTINE
     folder.mkdir(exist_ok=True)
     path.replace(folder / f"{path.name}.{uuid.uuid4().hex[:8]}")
 
 
 def leftovers(folder: Path) -> Iterator[Path]:
-    """Yield the finished runs in a spool folder and remove what was never finished.
+    """Yield the finished runs in a spool folder and delete temporary files.
 
     Only the driver that holds the store's lock may call this.
     """
@@ -83,7 +83,7 @@ def leftovers(folder: Path) -> Iterator[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename last through a power cut, where the system lets a folder be synced."""
+    """Sync a folder, so that a rename survives a power failure; no effect on Windows."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

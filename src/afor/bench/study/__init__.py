@@ -1,6 +1,7 @@
 """Describe a study in TOML, check it, and plan its runs.
 
-`schema` reads and checks, `overrides` changes a study from the command line, `plan` lists the
-runs and their keys; `presets/` holds the studies that come with the package. Imports
-`training` and what it imports. Start reading at `schema.load_study`.
+`schema` reads and checks, `overrides` changes a study from the command line, `toml_io` writes it,
+`plan` lists the runs and their keys, `roles` tells which optimizers are controls; `presets/` holds
+the studies that come with the package. Imports `training` and what it imports. Start reading at
+`schema.load_study`.
 """

@@ -1,4 +1,4 @@
-"""What a study or a run names that is not part of this package; a store may not start it."""
+"""Find custom code that a study or run refers to, which a store must not start by itself."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,14 +9,14 @@ from afor.bench.training.execute import DEFAULT_TRAINER
 
 
 def names_in_study(study: Study) -> tuple[str, ...]:
-    """List what a study names that is not part of this package, each name once."""
+    """List the custom code of a study as `module:name`, without duplicates."""
     trainer = [] if study.trainer == DEFAULT_TRAINER else [study.trainer]
     entries = [entry.use for entry in (*study.backbones, *study.optimizers)]
     return tuple(dict.fromkeys([*trainer, *(use for use in entries if ":" in use)]))
 
 
 def names_in_spec(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """List what the spec of a run names that is not part of this package, each name once."""
+    """List the custom code of a run's spec as `module:name`, without duplicates."""
 
     def text(table: str, key: str) -> str:
         inside = spec.get(table)
@@ -29,12 +29,12 @@ def names_in_spec(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def shown(names: Iterable[str]) -> str:
-    """Return names from a stranger's file as one line that is safe to print."""
+    """Return names from an untrusted file as one line that is safe to print."""
     return ", ".join(ascii(name[:80])[1:-1] for name in sorted(names))
 
 
 def refuse_stored_code(study: Study, where: str) -> None:
-    """Raise ConfigError when a study that was read from a store names code."""
+    """Raise ConfigError if a study that was read from a store refers to custom code."""
     if names := names_in_study(study):
         raise ConfigError(
             f"{where}: the study {study.name} in this store names code that is not part of afor: "

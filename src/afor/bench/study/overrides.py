@@ -1,4 +1,4 @@
-"""A study as its command line changes it: another data set, backbone or length, no file to edit.
+"""Change a study from the command line: data sets, backbones, length, any setting.
 
     text, where = study_text("ablation")
     toml = overridden(text, where, Overrides(datasets=["synthetic"], epochs=12))
@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.data.catalog import NAMES, get_dataset
+from afor.bench.optimizers.registry import OPTIMIZERS
+from afor.bench.study.roles import role_from_name
 from afor.bench.study.schema import (
     PAPER_BACKBONES,
     Training,
@@ -24,21 +27,20 @@ from afor.bench.study.schema import (
     preset_text,
     read_toml,
 )
-from afor.bench.study.toml_text import toml_text
+from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.execute import DEFAULT_TRAINER
 
-# Where a data set that a study does not have takes its options, rates and batch size from.
+# Presets from which a data set that is new to a study takes its options, rates and batch size.
 CATALOGUE = ("paper", "physionet", "demo")
 LISTS = ("datasets", "backbones", "optimizers")
-NAME_LENGTH = 80  # of a study, as in config.py
-_COPY = re.compile(r"^(?P<use>.+)_seed_(?P<seed>[0-9]{1,18})$")
+NAME_LENGTH = 80  # maximum length of a study's name, as in schema.py
 
 Content = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """What a command line changes. Entries are NAME, or NAME=WHAT for a name of one's own."""
+    """Changes given on the command line. Entries are NAME, or NAME=WHAT for another name."""
 
     datasets: Sequence[str] = ()
     data_options: Sequence[str] = ()  # KEY=VALUE, or DATASET.KEY=VALUE
@@ -46,10 +48,10 @@ class Overrides:
     optimizers: Sequence[str] = ()
     epochs: int | None = None
     draws: int | None = None
-    settings: Sequence[str] = ()  # KEY=VALUE for anything else a study may say
+    settings: Sequence[str] = ()  # KEY=VALUE for any other key of a study
 
     def words(self) -> list[str]:
-        """Return the command line's words for it; empty when nothing changes."""
+        """Return the arguments of the command line; empty if nothing changes."""
         given = {
             "--dataset": self.datasets,
             "--data-option": self.data_options,
@@ -63,7 +65,9 @@ class Overrides:
 
 
 def overridden(text: str, where: str, changes: Overrides) -> str:
-    """Return a study's TOML with the changes; ConfigError names the nearest valid word.
+    """Return a study's TOML with the changes and the comments of what stays.
+
+    Raises ConfigError with the nearest valid name.
 
     >>> made = overridden(preset_text("demo"), "demo", Overrides(epochs=3, backbones=["acrnn"]))
     >>> tomllib.loads(made)["name"], tomllib.loads(made)["training"]["max_epochs"]
@@ -73,27 +77,31 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
     if not words:
         return text
     content = read_toml(text, where)
-    check_study(content, where, text)  # a mistake in the file is told with its line
-    known = content["name"]
-    for kind in LISTS:
-        content[kind] = [{"name": e} if isinstance(e, str) else dict(e) for e in content[kind]]
+    check_study(content, where, text)  # mistakes in the file are reported with their line
+    original = content["name"]
+    plain_lists = [key for key in LISTS if any(isinstance(e, str) for e in content[key])]
+    for key in LISTS:
+        content[key] = [{"name": e} if isinstance(e, str) else dict(e) for e in content[key]]
     _change_entries(content, changes)
     _change_training(content, changes)
     for pair in changes.data_options:
         _set_data_option(content, pair)
-    content["name"] = _new_name(known, changes)
-    content["description"] = f"The study {known} with {shlex.join(words)}."
+    content["name"] = _new_name(original, changes)
+    content["description"] = f"The study {original} with {shlex.join(words)}."
     for pair in changes.settings:
         key, value = _pair("--set", pair)
         _set(content, key, value)
     check_study(content, f"{where} with {shlex.join(words)}")
     if content.get("trainer", DEFAULT_TRAINER) == DEFAULT_TRAINER:
         _check_data_options(content)
-    return f"# The study {known}, changed by its command line.\n{toml_text(content)}"
+    for section in plain_lists:
+        content[section] = [e["name"] if list(e) == ["name"] else e for e in content[section]]
+    return f"# The study {original}, changed by its command line.\n{updated_toml(text, content)}"
 
 
 def _change_entries(content: Content, changes: Overrides) -> None:
-    free = content.get("trainer", DEFAULT_TRAINER) != DEFAULT_TRAINER  # names mean what it likes
+    # A custom trainer interprets names itself.
+    free = content.get("trainer", DEFAULT_TRAINER) != DEFAULT_TRAINER
     if changes.backbones:
         content["backbones"] = [
             _entry("backbone", given, content["backbones"], PAPER_BACKBONES, free)
@@ -108,7 +116,7 @@ def _change_entries(content: Content, changes: Overrides) -> None:
         for backbone in content["backbones"]:
             use = backbone.get("use", "")
             use = use if use in rates else paper_backbone(use)
-            if use in rates:  # a network under another name keeps the rate of what it is
+            if use in rates:  # a renamed network keeps its rate
                 dataset["lr"] = rates = {backbone["name"]: rates[use], **rates}
 
 
@@ -117,7 +125,7 @@ def _change_training(content: Content, changes: Overrides) -> None:
         training = content["training"] = dict(content.get("training", {}))
         before = Training(**training)
         training["max_epochs"] = changes.epochs
-        if before.patience >= before.max_epochs:  # no early stopping: none with more epochs either
+        if before.patience >= before.max_epochs:  # there was no early stopping: keep it so
             training["patience"] = max(before.patience, changes.epochs)
     if changes.draws is not None:
         protocol = content["protocol"] = dict(content.get("protocol", {}))
@@ -126,57 +134,53 @@ def _change_training(content: Content, changes: Overrides) -> None:
 
 
 def _entry(
-    kind: str, given: str, there: Sequence[Content], known: Iterable[str], free: bool
+    section: str, given: str, entries: Sequence[Content], registered: Iterable[str], free: bool
 ) -> Content:
-    """Return the study's own entry, or a new one of a known name or of `module:Class`."""
+    """Return the study's own entry, or a new one of a registered name or `module:Class`."""
     name, _, use = given.partition("=")
-    for entry in there:
+    for entry in entries:
         if entry["name"] == name and use in ("", entry.get("use", name)):
             return entry
-    accepted = [*dict.fromkeys([*(entry["name"] for entry in there), *known])]
+    accepted = [*dict.fromkeys([*(entry["name"] for entry in entries), *registered])]
     if not free and (use or name) not in accepted and ":" not in given:
-        others = "moabb:Name" if kind == "dataset" else "module:Class"
+        others = "moabb:Name" if section == "dataset" else "module:Class"
         raise ConfigError(
-            f"--{kind} {given}: there is no {kind} {use or name!r}."
+            f"--{section} {given}: there is no {section} {use or name!r}."
             f"{_nearest(use or name, accepted)} Accepted: {', '.join(accepted)}, {others}; "
-            f"NAME={kind.upper()} gives it a name of its own."
+            f"NAME={section.upper()} gives it another name."
         )
     return {"name": name, "use": use} if use else {"name": name}
 
 
-def _optimizers(given: Sequence[str], there: Sequence[Content], free: bool) -> list[Content]:
-    from afor.bench.optimizers.registry import OPTIMIZERS
-
-    names = {entry["name"] for entry in there}
-    found = []
-    for word in given:
-        copy = _COPY.match(word)
-        if copy and word not in names:  # an A/A control: the same optimizer under another seed
-            original = _entry("optimizer", copy["use"], there, OPTIMIZERS, free)
+def _optimizers(words: Sequence[str], entries: Sequence[Content], free: bool) -> list[Content]:
+    names = {entry["name"] for entry in entries}
+    selected = []
+    for word in words:
+        role = role_from_name(word)
+        if role.seed is not None and word not in names:  # NAME_seed_N asks for a control of NAME
+            original = _entry("optimizer", role.copy_of, entries, OPTIMIZERS, free)
             use = original.get("use", original["name"])
-            found.append({**original, "name": word, "use": use, "seed": int(copy["seed"])})
+            selected.append({**original, "name": word, "use": use, "seed": role.seed})
         else:
-            found.append(_entry("optimizer", word, there, OPTIMIZERS, free))
-    return found
+            selected.append(_entry("optimizer", word, entries, OPTIMIZERS, free))
+    return selected
 
 
-def _dataset(given: str, there: Sequence[Content], free: bool) -> Content:
-    """Return the study's own entry, or one with the settings of the preset that has the set."""
-    from afor.bench.data.catalog import NAMES
-
-    new = _entry("dataset", given, there, (*NAMES, *_catalogue()), free)
-    if new in there:
+def _dataset(given: str, entries: Sequence[Content], free: bool) -> Content:
+    """Return the study's own entry, or one with the settings of the preset that has it."""
+    new = _entry("dataset", given, entries, (*NAMES, *_catalogue()), free)
+    if new in entries:
         return new
     use = str(new.get("use") or new["name"])
     return {**_catalogue().get(use, {}), **new}
 
 
 def _catalogue() -> dict[str, Content]:
-    found: dict[str, Content] = {}
+    datasets: dict[str, Content] = {}
     for preset in CATALOGUE:
         for entry in tomllib.loads(preset_text(preset))["datasets"]:
-            found.setdefault(entry["name"], entry)
-    return found
+            datasets.setdefault(entry["name"], entry)
+    return datasets
 
 
 def _set_data_option(content: Content, pair: str) -> None:
@@ -185,21 +189,19 @@ def _set_data_option(content: Content, pair: str) -> None:
     names = [entry["name"] for entry in datasets]
     first, dot, rest = key.partition(".")
     if dot and first in names:
-        chosen, key = datasets[names.index(first)], rest
+        dataset, key = datasets[names.index(first)], rest
     elif len(datasets) == 1 and not dot:
-        chosen = datasets[0]
+        dataset = datasets[0]
     else:
         raise ConfigError(
             f"--data-option {pair}: say of which data set, as DATASET.KEY=VALUE."
             f"{_nearest(first, names) if dot else ''} Data sets here: {', '.join(names)}."
         )
-    chosen["options"] = {**chosen.get("options", {}), key: value}
+    dataset["options"] = {**dataset.get("options", {}), key: value}
 
 
 def _check_data_options(content: Content) -> None:
-    """Check the options of every data set before anything is read; MOABB's only when it is used."""
-    from afor.bench.data.catalog import get_dataset
-
+    """Check the options of every data set; those of MOABB are checked when its data are read."""
     for entry in content["datasets"]:
         use = entry.get("use", entry["name"])
         if not use.startswith("moabb:"):
@@ -207,9 +209,9 @@ def _check_data_options(content: Content) -> None:
 
 
 def _set(content: Content, key: str, value: Any) -> None:
-    """Put a value in its place; entries of lists go by their names."""
+    """Set the value of a dotted key; entries of lists are addressed by their names."""
     if key in ("training.lr", "training.batch_size"):
-        for entry in content["datasets"]:  # said of all training, it holds for every data set
+        for entry in content["datasets"]:  # a setting of all training replaces those of data sets
             entry.pop(key.removeprefix("training."), None)
     here, rest = content, key
     first, dot, inner = key.partition(".")
@@ -234,7 +236,7 @@ def _set(content: Content, key: str, value: Any) -> None:
 
 
 def _pair(option: str, text: str) -> tuple[str, Any]:
-    """Read KEY=VALUE; the value is TOML, and what is no TOML is text."""
+    """Parse KEY=VALUE; a value that is not TOML is text."""
     key, equals, value = text.partition("=")
     if not (equals and key.strip() and value.strip()):
         raise ConfigError(f"{option} {text}: expected KEY=VALUE, such as shift=1.0 or kind=sleep.")
@@ -245,12 +247,12 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
 
 
 def _new_name(name: str, changes: Overrides) -> str:
-    """Return another name than the study's, so that their stores do not clash."""
+    """Return a new name for the study, so that it gets a store of its own."""
     parts = [given.partition("=")[0] for given in (*changes.datasets, *changes.backbones)]
     made = "-".join([name, *parts] if parts else [name, "changed"])
     return re.sub(r"[^A-Za-z0-9_.-]", "-", made)[:NAME_LENGTH]
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+def _nearest(word: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""

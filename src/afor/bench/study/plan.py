@@ -1,22 +1,25 @@
-"""From a study to its runs: every run with all that decides its number, and the hash of that.
+"""List the runs of a study, each with the specification that determines its result.
 
 A run's key is the SHA-256 of the canonical JSON of its *spec*: data fingerprint, preprocessing,
 subjects of the split, backbone and optimizer with all settings, seed, threads, dtype, device and
-the version of the numeric code. Paths, workers and engines have no part in it, nor have the names
-of the study, its backbones and its optimizers: a run that two studies share is trained once.
+the version of the numeric code. Paths, workers, engines and the names of the study and its entries
+are not part of it: a run that two studies share is trained once.
 """
 
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
 from afor.bench.data.splits import Manifest, Split, make_splits
+from afor.bench.optimizers.build import check_optimizer, full_settings
+from afor.bench.study.roles import Role, roles_of, run_role
 from afor.bench.study.schema import (
     BackboneEntry,
     DatasetEntry,
@@ -24,15 +27,15 @@ from afor.bench.study.schema import (
     Study,
     paper_backbone,
 )
-from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.training.execute import DEFAULT_TRAINER, input_shape, resolve_trainer
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
 
-# Raise it when the training code gives other numbers for the same spec.
+# Increase it when the training code gives other numbers for the same spec.
 NUMERICS = 1
 
-# A plan holds all its runs, each with the names of its subjects: more would fill the memory.
+# A plan holds all its runs with the names of their subjects in memory.
 MAX_RUNS = 200_000
 
 Spec = dict[str, Any]
@@ -40,65 +43,106 @@ Spec = dict[str, Any]
 FindRate = Callable[[str, str, OptimizerEntry], float]
 
 
+class _GridRun(Protocol):
+    """Anything that is one run of one condition: planned, stored or finished."""
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def backbone(self) -> str: ...
+    @property
+    def optimizer(self) -> str: ...
+    @property
+    def fold(self) -> int: ...
+    @property
+    def draw(self) -> int: ...
+    @property
+    def role(self) -> Role | None: ...
+
+
 @dataclass(frozen=True)
-class Cell:
-    """One run of a study: its place in the grid, its spec and its key."""
+class PlannedRun:
+    """One run of a study: its condition, fold and draw, its spec and its key."""
 
     dataset: str
     backbone: str
-    optimizer: str  # the entry's name; with its learning rate in a search
+    optimizer: str  # name of the entry; in a search followed by the learning rate
     fold: int
     draw: int
     key: str
     spec: Spec
     entry: str  # the optimizer entry without the learning rate
     rate: float
+    role: Role | None  # of its optimizer entry
 
 
 @dataclass(frozen=True)
-class Expected:
-    """How many runs a study expects for one cell, so that tables can mark what is incomplete."""
+class ExpectedRuns:
+    """The number of folds and draws that a study plans for one condition."""
 
     dataset: str
     backbone: str
     optimizer: str
     folds: int
     draws: int
+    role: Role | None = None  # of its optimizer entry; None in files that do not tell
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All runs of a study in the order in which they are done, and where their windows are."""
+class StudyPlan:
+    """All runs of a study in the order of execution, with their splits and windows."""
 
     study: Study
-    cells: tuple[Cell, ...]
+    runs: tuple[PlannedRun, ...]
     manifests: Mapping[str, Manifest]
     sources: Mapping[str, "WindowSource"]
 
-    def expected(self) -> list[Expected]:
-        """Count the folds and draws of each cell of the tables."""
-        return count_expected(
-            [(c.dataset, c.backbone, c.optimizer, c.fold, c.draw) for c in self.cells]
-        )
+    def expected(self) -> list[ExpectedRuns]:
+        """Count the folds and draws of each condition."""
+        return count_expected(self.runs)
 
 
 def make_plan(
     study: Study,
     sources: Mapping[str, "WindowSource"],
     find_rate: FindRate | None = None,
-) -> Plan:
-    """List the runs of a study, checked as far as that is possible without training.
+) -> StudyPlan:
+    """List the runs of a study and check them as far as possible without training.
 
-    `sources` holds the windows of each data set by its name in the study. Runs come fold by fold
-    with all backbones and optimizers together, so that an unfinished study is already balanced.
-    Raises ConfigError and LeakageError.
+    Runs are ordered by draw and fold, with all backbones and optimizers of a fold together, so that
+    an unfinished study is already balanced.
+
+    Args:
+        study: The study.
+        sources: The windows of each data set, by its name in the study.
+        find_rate: Returns the learning rate from a search; None uses the rates of the study.
+
+    Returns:
+        The plan with all runs and their keys.
+
+    Raises:
+        ConfigError: A part of the study cannot be used.
+        LeakageError: A subject would be on two sides of a split.
+
+    Example:
+        >>> import tempfile
+        >>> from afor.bench.data.loading import open_windows
+        >>> from afor.bench.study.schema import load_study
+        >>> study = load_study("demo")
+        >>> options, folder = study.datasets[0].options, tempfile.mkdtemp()
+        >>> windows = open_windows("synthetic", options=options, cache_dir=folder)
+        >>> plan = make_plan(study, {study.datasets[0].name: windows})
+        >>> plan.runs[0].optimizer, plan.runs[0].fold
+        ('adam', 0)
+
     """
     _check_parts(study, sources)
     trainer = _user_code(study.trainer, "trainer", DEFAULT_TRAINER)
     device = _device(study)
     backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
+    roles = roles_of(study)
     manifests: dict[str, Manifest] = {}
-    cells: list[Cell] = []
+    runs: list[PlannedRun] = []
     for dataset in study.datasets:
         source = sources[dataset.name]
         manifest = make_splits(
@@ -119,7 +163,7 @@ def make_plan(
             "stride_samples": source.stride_samples,
         }
         selected = _selected(study, manifest)
-        _check_size(study, len(cells), dataset.name, len(selected))
+        _check_size(study, len(runs), dataset.name, len(selected))
         for split in selected:
             for backbone in study.backbones:
                 for optimizer in study.optimizers:
@@ -128,9 +172,9 @@ def make_plan(
                         spec |= {"data": data, "backbone": backbones[backbone.name]}
                         spec |= {"device": device}
                         spec |= {"trainer": trainer} if trainer else {}
-                        spec = json.loads(canonical(spec))  # as it comes back from the store
-                        cells.append(
-                            Cell(
+                        spec = json.loads(canonical(spec))  # exactly as the store returns it
+                        runs.append(
+                            PlannedRun(
                                 dataset.name,
                                 backbone.name,
                                 label,
@@ -140,10 +184,11 @@ def make_plan(
                                 spec,
                                 optimizer.name,
                                 rate,
+                                run_role(roles, optimizer.name, label),
                             )
                         )
-    cells.sort(key=lambda cell: (cell.draw, cell.fold))  # stable: the rest stays as listed
-    return Plan(study, tuple(cells), manifests, dict(sources))
+    runs.sort(key=lambda run: (run.draw, run.fold))  # stable: the rest stays as listed
+    return StudyPlan(study, tuple(runs), manifests, dict(sources))
 
 
 def run_key(spec: Spec) -> str:
@@ -156,27 +201,33 @@ def run_key(spec: Spec) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return the one JSON text of a value: sorted keys, no spaces, no NaN."""
+    """Return the canonical JSON of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
 
 
-def shard(cells: tuple[Cell, ...], number: int, of: int) -> tuple[Cell, ...]:
+def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRun, ...]:
     """Return every `of`-th run, starting with the `number`-th, counted from 1."""
     if not 1 <= number <= of:
         raise ConfigError(f"shard {number}/{of} does not exist: choose from 1/{of} to {of}/{of}.")
-    return cells[number - 1 :: of]
+    return runs[number - 1 :: of]
 
 
-def count_expected(cells: list[tuple[str, str, str, int, int]]) -> list[Expected]:
-    """Count folds and draws per (data set, backbone, optimizer), in the order of the cells."""
-    folds: dict[tuple[str, str, str], set[int]] = {}
-    draws: dict[tuple[str, str, str], set[int]] = {}
-    for dataset, backbone, optimizer, fold, draw in cells:
-        folds.setdefault((dataset, backbone, optimizer), set()).add(fold)
-        draws.setdefault((dataset, backbone, optimizer), set()).add(draw)
-    return [Expected(*cell, folds=len(folds[cell]), draws=len(draws[cell])) for cell in folds]
+def count_expected(runs: Iterable[_GridRun]) -> list[ExpectedRuns]:
+    """Count folds and draws per condition, in the order in which conditions first appear."""
+    by_condition: dict[tuple[str, str, str], list[_GridRun]] = {}
+    for run in runs:
+        by_condition.setdefault((run.dataset, run.backbone, run.optimizer), []).append(run)
+    return [
+        ExpectedRuns(
+            *condition,
+            folds=len({run.fold for run in members}),
+            draws=len({run.draw for run in members}),
+            role=members[0].role,
+        )
+        for condition, members in by_condition.items()
+    ]
 
 
 def _spec(
@@ -233,7 +284,7 @@ def _rates(
 
 
 def _selected(study: Study, manifest: Manifest) -> list[Split]:
-    """Return the splits to run; ConfigError for a fold or draw that does not exist."""
+    """Return the splits to run; raise ConfigError for a fold or draw that does not exist."""
     draws = range(study.protocol.draws)
     folds = study.protocol.only_folds
     only_draws = study.protocol.only_draws
@@ -241,14 +292,14 @@ def _selected(study: Study, manifest: Manifest) -> list[Split]:
     wanted_draws = sorted(set(draws if only_draws is None else only_draws))
     splits = {(split.fold, split.draw): split for split in manifest.splits}
     return [
-        splits.get((fold, draw)) or manifest.split(fold, draw)  # which says what there is
+        splits.get((fold, draw)) or manifest.split(fold, draw)  # raises, and lists the valid ones
         for fold in wanted_folds
         for draw in wanted_draws
     ]
 
 
 def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
-    """Raise ConfigError, before they are listed, when the runs of a data set are too many."""
+    """Raise ConfigError before listing the runs of a data set if there are too many."""
     rates = len(study.search.grid) if study.search else 1
     runs = splits * len(study.backbones) * len(study.optimizers) * rates
     if planned + runs > MAX_RUNS:
@@ -260,7 +311,7 @@ def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
 
 
 def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
-    """Return the backbone with the settings it is built with, the defaults written out."""
+    """Return the backbone with all its settings, defaults included."""
     defaults: dict[str, Any] = {}
     added: tuple[str, ...] = ()
     if trainer == DEFAULT_TRAINER:
@@ -285,13 +336,12 @@ def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
 def _optimizer_settings(entry: OptimizerEntry, trainer: str) -> dict[str, Any]:
     if trainer != DEFAULT_TRAINER:
         return dict(entry.settings)
-    from afor.bench.optimizers.build import full_settings
 
     return full_settings(entry.use, entry.settings)
 
 
 def _user_code(target: str, what: str, ours: str = "") -> Spec:
-    """Return the hash of the file behind a `module:name` that is not part of this package."""
+    """Return the SHA-256 of the file of a `module:name` that is not part of this package."""
     module, separator, _ = target.partition(":")
     if not separator or target == ours or module == "braindecode":
         return {}
@@ -301,26 +351,21 @@ def _user_code(target: str, what: str, ours: str = "") -> Spec:
 
 
 def _device(study: Study) -> str:
-    """Return the device itself, not "auto": another device gives other bits."""
+    """Resolve "auto" to a device, because results depend on the device bit for bit."""
     if study.trainer != DEFAULT_TRAINER:
         return study.device
-    from afor.bench.common.devices import pick_device
 
     return str(pick_device(study.device))
 
 
 def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
-    """Try every backbone and optimizer once, without weights and without data."""
+    """Check every backbone and optimizer without allocating weights or reading data."""
     if study.trainer != DEFAULT_TRAINER:
-        from afor.bench.training.execute import resolve_trainer
-
         resolve_trainer(study.trainer)
-        return  # another trainer gives names and settings a meaning of its own
+        return  # a custom trainer interprets names and settings itself
     import torch
 
     from afor.bench.models.registry import BACKBONES, build_backbone, check_backbone
-    from afor.bench.optimizers.build import check_optimizer
-    from afor.bench.training.execute import input_shape
 
     for optimizer in study.optimizers:
         decay = optimizer.weight_decay
@@ -341,4 +386,4 @@ def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
                         f"Backbone {backbone.name!r} cannot be built for the windows of "
                         f"{source.dataset}: {error}"
                     ) from error
-                # a user's network that cannot be built without memory; its runs will tell
+                # A custom network may not support the meta device; its runs will show.

@@ -1,4 +1,4 @@
-"""A study: what is trained on what, read from TOML and checked before anything runs.
+"""Read a study from TOML and check it before anything runs.
 
     study = load_study("paper")            # a preset
     study = load_study("my-study.toml")    # a file; `afor study paper > my-study.toml` starts one
@@ -34,8 +34,7 @@ NETWORKS = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D, by their own p
 AUTHORS = "_authors"  # ends the name of a network that is as the AFOR authors released it
 PAPER_BACKBONES = (*NETWORKS, *(f"{name}{AUTHORS}" for name in NETWORKS))
 
-# Limits far above any study of this kind. They turn a slip of the keyboard into a sentence instead
-# of a plan that never ends.
+# Far above any real study: a typo gives an error message instead of an endless plan.
 MAX_FILE_BYTES = 10_000_000
 MAX_NESTING = 20
 MAX_THREADS = 1024
@@ -54,7 +53,7 @@ class _Table(BaseModel):
 
 
 class _Entry(_Table):
-    """A thing with a name of its own; `use` says what it is when the name does not."""
+    """A named entry; `use` says what it is if its name does not."""
 
     name: Name
     use: Name = ""
@@ -68,19 +67,19 @@ class _Entry(_Table):
 
 
 class DatasetEntry(_Entry):
-    """A data set with its preprocessing, its folds and what is trained on it in its own way."""
+    """A data set with its preprocessing, folds, batch size and learning rates."""
 
     root: str = ""  # folder of the files; empty: NAME in $AFOR_DATA or ./data
     options: dict[str, Any] = Field(default_factory=dict)
     subjects: Annotated[list[str], Field(min_length=1)] | None = (
-        None  # those found; `complete = true` insists on all
+        None  # None: those found; `complete = true` requires all
     )
     exclude: list[str] = Field(default_factory=list)  # subjects left out, by name
     complete: bool = False
-    # Test blocks; left out: one subject a fold.
+    # Number of folds; None: one subject per fold.
     blocks: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
     batch_size: BatchSize | None = None
-    # By backbone; a rate for `eegnet` also serves `eegnet_authors`, unless that has its own.
+    # By backbone. A rate for `eegnet` also serves `eegnet_authors`, unless that has its own.
     lr: dict[str, Rate] = Field(default_factory=dict)
 
 
@@ -100,7 +99,7 @@ class OptimizerEntry(_Entry):
 
 
 class Training(_Table):
-    """What all runs share unless a data set or an optimizer says otherwise."""
+    """Training settings of all runs, unless a data set or an optimizer overrides them."""
 
     lr: Rate = 1e-3
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4  # Sec. IV-C
@@ -113,7 +112,7 @@ class Training(_Table):
 
 
 class Protocol(_Table):
-    """How subjects are split, and which folds and draws of that are run."""
+    """How subjects are split, and which folds and draws are run."""
 
     draws: Annotated[int, Field(ge=1, le=MAX_DRAWS)] = 5  # Sec. IV-B
     validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.2  # Sec. IV-B
@@ -122,30 +121,30 @@ class Protocol(_Table):
 
 
 class Search(_Table):
-    """Makes the study a search: every run once per learning rate of the grid."""
+    """Makes the study a learning rate search: every run is trained once per rate of the grid."""
 
     grid: Annotated[list[Rate], Field(min_length=1)]
 
 
 def _entries(given: Any) -> Any:
-    """Let a plain word stand for an entry of that name."""
+    """Turn a plain string into an entry of that name."""
     if isinstance(given, list):
         return [{"name": item} if isinstance(item, str) else item for item in given]
     return given
 
 
 class Study(_Table):
-    """All of a study. Two files with the same content make the same runs."""
+    """A whole study. Two files with the same content give the same runs."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
     description: str = ""
     seed: NonNegativeInt = 0
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = (
-        1  # torch threads of each run: part of the bits
+        1  # torch threads of each run; changing it changes results bit for bit
     )
     device: str = "cpu"
     trainer: str = DEFAULT_TRAINER
-    lr_from: str = ""  # a finished search: a study's name or the path of its store
+    lr_from: str = ""  # finished search: name of its study or path of its store
     training: Training = Training()
     protocol: Protocol = Protocol()
     search: Search | None = None
@@ -155,7 +154,7 @@ class Study(_Table):
 
 
 def paper_backbone(name: str) -> str:
-    """Return the name under which the paper's tables have a backbone, for both families.
+    """Return the name that the paper's tables use for a backbone of either family.
 
     >>> paper_backbone("eegnet_authors"), paper_backbone("eegnet"), paper_backbone("my_authors")
     ('eegnet', 'eegnet', 'my_authors')
@@ -171,7 +170,7 @@ def preset_names() -> list[str]:
 
 
 def preset_text(name: str) -> str:
-    """Return a preset as the TOML a user may edit; ConfigError names the nearest."""
+    """Return the TOML of a preset; raise ConfigError with the nearest name if there is none."""
     if name not in preset_names():
         near = difflib.get_close_matches(name, preset_names(), n=1)
         hint = f' Did you mean "{near[0]}"?' if near else ""
@@ -183,9 +182,9 @@ def preset_text(name: str) -> str:
 
 
 def study_text(name_or_path: str) -> tuple[str, str]:
-    """Return a study's TOML and what to call it in messages.
+    """Return a study's TOML and its name in messages.
 
-    Modules that a file names may lie beside it from now on (`module_search.look_beside`).
+    From then on, modules are also searched for in the folder of the file.
     """
     if name_or_path in preset_names():
         return preset_text(name_or_path), f"preset {name_or_path}"
@@ -207,28 +206,52 @@ def study_text(name_or_path: str) -> tuple[str, str]:
 
 
 def load_study(name_or_path: str) -> Study:
-    """Read a preset or a file; raise ConfigError.
+    """Read a study from a preset or a TOML file.
 
-    Modules that a file names are then found beside it as well, after everything installed.
+    Modules that the file names as ``module:name`` are looked up in its folder too, after all
+    installed modules.
 
-    >>> load_study("demo").name
-    'demo'
+    Args:
+        name_or_path: Name of a preset (see `preset_names`), or path of a TOML file.
+
+    Returns:
+        The checked study.
+
+    Raises:
+        ConfigError: There is no such preset or file, or its content is not valid.
+
+    Example:
+        >>> load_study("demo").name
+        'demo'
+
     """
     return parse_study(*study_text(name_or_path))
 
 
 def parse_study(text: str, where: str = "study") -> Study:
-    r"""Check the text of a study; raise ConfigError with the key, its line and the nearest key.
+    r"""Read a study from TOML text.
 
-    >>> parse_study("name = 'x'\nsede = 1")
-    Traceback (most recent call last):
-    afor.bench.common.errors.ConfigError: study, line 2: unknown key "sede". Did you mean "seed"?
+    Args:
+        text: The TOML text.
+        where: Name of the text in error messages.
+
+    Returns:
+        The checked study.
+
+    Raises:
+        ConfigError: The text is not valid; the message has the key, its line and the nearest key.
+
+    Example:
+        >>> parse_study("name = 'x'\nsede = 1", where="mine")
+        Traceback (most recent call last):
+        afor.bench.common.errors.ConfigError: mine, line 2: unknown key "sede". Did you mean "seed"?
+
     """
     return check_study(read_toml(text, where), where, text)
 
 
 def read_toml(text: str, where: str) -> dict[str, Any]:
-    """Read TOML; raise ConfigError for whatever is wrong with it."""
+    """Parse TOML; raise ConfigError if it is not valid."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -241,11 +264,11 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
 
 
 def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
-    """Check a study's content; lines are named where `text`, its TOML, is given."""
+    """Check the content of a study; messages name lines if `text`, its TOML, is given."""
     for path, value, reason in _unusable_values(content):
         key = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
-        place = _place(where, text, path)
-        raise ConfigError(f"{place}: {key} = {show_value(value)} is not valid: {reason}.")
+        location = _location(where, text, path)
+        raise ConfigError(f"{location}: {key} = {show_value(value)} is not valid: {reason}.")
     try:
         study = Study.model_validate(content)
     except ValidationError as error:
@@ -257,7 +280,7 @@ def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
 def _unusable_values(
     content: Any, path: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], Any, str]]:
-    """Yield what no setting can be, with its path and the reason: a study is stored as JSON."""
+    """Yield each value that JSON cannot store, with its path and the reason."""
     if isinstance(content, dict | list):
         if len(path) >= MAX_NESTING:
             yield path, content, f"tables and lists are nested at most {MAX_NESTING} deep"
@@ -275,8 +298,8 @@ def _unusable_values(
         if not math.isfinite(content):
             yield path, content, "a number must be finite"
     else:  # TOML's dates and times
-        kinds = "text, numbers, true or false, lists and tables of these"
-        yield path, content, f"accepted are {kinds}; put a date in quotes"
+        accepted = "text, numbers, true or false, lists and tables of these"
+        yield path, content, f"accepted are {accepted}; put a date in quotes"
 
 
 def _is_text(text: str) -> bool:
@@ -288,25 +311,25 @@ def _is_text(text: str) -> bool:
 
 
 def _explain(error: ValidationError, content: dict[str, Any], text: str, where: str) -> str:
-    # Of several faults the unknown key is told first: a missing key is often a misspelled one.
+    # Report an unknown key first: a missing key is often a misspelled one.
     faults = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     first = faults[0]
     path = _real_path(first["loc"], content, missing=first["type"] == "missing")
     key = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
-    place = _place(where, text, path)
+    location = _location(where, text, path)
     if first["type"] == "extra_forbidden":
         accepted = _fields_at(path[:-1])
         near = difflib.get_close_matches(str(path[-1]), accepted, n=1, cutoff=0.5)
         hint = f'Did you mean "{near[0]}"?' if near else f"Accepted here: {', '.join(accepted)}."
-        return f'{place}: unknown key "{key}". {hint}'
+        return f'{location}: unknown key "{key}". {hint}'
     if first["type"] == "missing":
-        return f'{place}: the key "{key}" is missing. `afor study demo` shows a complete study.'
+        return f'{location}: the key "{key}" is missing. `afor study demo` shows a complete study.'
     message = first["msg"][0].lower() + first["msg"][1:]
-    return f"{place}: {key} = {show_value(first['input'])} is not valid: {message}."
+    return f"{location}: {key} = {show_value(first['input'])} is not valid: {message}."
 
 
 def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> tuple[str | int, ...]:
-    """Keep the parts of pydantic's place that are in the file, not its names of types."""
+    """Return the parts of pydantic's location that are keys of the file, without type names."""
     path: list[str | int] = []
     here = content
     for part in loc:
@@ -332,32 +355,32 @@ def _fields_at(path: Sequence[str | int]) -> list[str]:
     return list((tables[str(path[0])] if path else Study).model_fields)
 
 
-def _place(where: str, text: str, path: Sequence[str | int]) -> str:
+def _location(where: str, text: str, path: Sequence[str | int]) -> str:
     line = line_of(text, path)
     return f"{where}, line {line}" if line else where
 
 
 def _check_names(study: Study, text: str, where: str) -> None:
-    """Refuse a name given twice, and a learning rate for a backbone that is not there."""
-    for kind in ("datasets", "backbones", "optimizers"):
-        names = [entry.name for entry in getattr(study, kind)]
+    """Refuse duplicate names, and learning rates for backbones that the study does not have."""
+    for section in ("datasets", "backbones", "optimizers"):
+        names = [entry.name for entry in getattr(study, section)]
         for number, name in enumerate(names):
             if name in names[:number]:
-                place = _place(where, text, (kind, number))
+                location = _location(where, text, (section, number))
                 raise ConfigError(
-                    f'{place}: {kind} has "{name}" twice. Give the second another '
+                    f'{location}: {section} has "{name}" twice. Give the second another '
                     f'name and say what it is with use = "{name}".'
                 )
     backbones = [backbone.name for backbone in study.backbones]
-    # A rate for a backbone of the paper that the study leaves out is no mistake.
+    # Presets give rates for all backbones of the paper; a study may leave some out.
     backbones += [name for name in PAPER_BACKBONES if name not in backbones]
     for number, dataset in enumerate(study.datasets):
         for name in dataset.lr:
             if name not in backbones:
-                place = _place(where, text, ("datasets", number, "lr", name))
+                location = _location(where, text, ("datasets", number, "lr", name))
                 near = difflib.get_close_matches(name, backbones, n=1, cutoff=0.5)
                 hint = f' Did you mean "{near[0]}"?' if near else ""
                 raise ConfigError(
-                    f'{place}: datasets.{number + 1}.lr has "{name}", which is no '
+                    f'{location}: datasets.{number + 1}.lr has "{name}", which is no '
                     f"backbone of this study.{hint} Accepted: {', '.join(backbones)}."
                 )

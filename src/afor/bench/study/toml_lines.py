@@ -1,4 +1,4 @@
-"""Find the line of a TOML file that holds a key: what `tomllib` reads, it does not place."""
+"""Find the line of a key in a TOML file; `tomllib` does not report it."""
 
 import re
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
     >>> line_of("seed = 0\n[[sets]]\nname = 'a'\n[[sets]]\nnane = 'b'", ("sets", 1, "nane"))
     5
     """
-    known = _lines(text)
+    lines = _lines(text)
     for length in range(len(path), 0, -1):
-        if (found := known.get(tuple(path[:length]))) is not None:
-            return found
+        if (line := lines.get(tuple(path[:length]))) is not None:
+            return line
     return None
 
 
 def _lines(text: str) -> dict[Path, int]:
-    """Map every key and table to the line on which it first stands."""
-    known: dict[Path, int] = {}
+    """Map every key and table to the line of its first occurrence."""
+    lines: dict[Path, int] = {}
     counts: dict[Path, int] = {}
     table: Path = ()
     open_quote = ""
-    depth = 0  # inside an array or an inline table that goes over several lines
+    depth = 0  # inside an array or inline table that spans several lines
     for number, line in enumerate(text.splitlines(), start=1):
         if open_quote:
             open_quote = "" if open_quote in line else open_quote
@@ -41,17 +41,17 @@ def _lines(text: str) -> dict[Path, int]:
                 whole = (*_resolve(names[:-1], counts), names[-1])
                 counts[whole] = counts.get(whole, -1) + 1
                 table = (*whole, counts[whole])
-                known.setdefault(whole, number)
-            known.setdefault(table, number)
+                lines.setdefault(whole, number)
+            lines.setdefault(table, number)
             continue
         if depth == 0 and (assignment := _ASSIGNMENT.match(line)):
             names = _names(assignment.group(1))
             for length in range(1, len(names) + 1):
-                known.setdefault((*table, *names[:length]), number)
+                lines.setdefault((*table, *names[:length]), number)
         open_quote = next((q for q in _QUOTES if line.count(q) % 2), "")
         bare = re.sub(r'"[^"]*"|\'[^\']*\'|#.*', "", line)
         depth = max(depth + sum(map(bare.count, "[{")) - sum(map(bare.count, "]}")), 0)
-    return known
+    return lines
 
 
 def _names(dotted: str) -> Path:
@@ -59,7 +59,7 @@ def _names(dotted: str) -> Path:
 
 
 def _resolve(names: Path, counts: dict[Path, int]) -> Path:
-    """Put in the number of the latest entry where a name is an array of tables."""
+    """Insert the index of the latest entry after each name of an array of tables."""
     path: Path = ()
     for name in names:
         path = (*path, name)

@@ -1,4 +1,4 @@
-"""From a window source and one side of a split to batches whose subjects are checked every time."""
+"""Batches of windows for one side of a split; the subjects of every batch are checked."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from afor.bench.training.run_spec import Normalization
 
 Normalize = Callable[[torch.Tensor], torch.Tensor]
 
-# Below this a channel counts as flat and is only centred. Far under any EEG in volts.
-FLAT = 1e-12
+# Channels with a smaller standard deviation are only centred; EEG in volts is far above it.
+MIN_DEVIATION = 1e-12
 
 
-class WindowSource(Protocol):
-    """All windows of a dataset, addressed by one running number."""
+class Windows(Protocol):
+    """The interface that training needs of the windows of a data set."""
 
     @property
     def subjects(self) -> Sequence[str]:
@@ -51,7 +51,7 @@ class WindowSource(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows with their labels and the people they come from."""
+    """Windows with their labels and subjects."""
 
     inputs: torch.Tensor  # float32 (n, channels, samples)
     labels: torch.Tensor  # int64 (n,)
@@ -59,12 +59,12 @@ class Batch:
 
 
 class Side:
-    """The windows of one side of a split. A window of anybody else raises LeakageError."""
+    """The windows of one side of a split; any other window raises LeakageError."""
 
     def __init__(
         self,
         role: str,
-        source: WindowSource,
+        source: Windows,
         names: Sequence[str],
         normalize: Normalize,
         device: torch.device,
@@ -86,12 +86,12 @@ class Side:
             raise DataError(f"{role}: subjects {', '.join(names)} have no windows.")
 
     def load(self, indices: NDArray[np.int64]) -> Batch:
-        """Read these windows, normalised and on the device."""
+        """Return these windows, normalised and on the device."""
         codes = self._source.subject_codes[indices]
         if not self._allowed[codes].all():
-            stranger = self._source.subjects[int(codes[~self._allowed[codes]][0])]
+            intruder = self._source.subjects[int(codes[~self._allowed[codes]][0])]
             raise LeakageError(
-                f"a {self.role} batch holds a window of subject {stranger}, who is not one of "
+                f"a {self.role} batch holds a window of subject {intruder}, who is not one of "
                 f"the {self.role} subjects. This is a fault in the order of the batches."
             )
         inputs = torch.from_numpy(self._source.gather(indices)).to(self._device)
@@ -120,17 +120,33 @@ class Side:
 
 
 def make_normalize(
-    kind: Normalization, source: WindowSource, train: Sequence[str], device: torch.device
+    normalization: Normalization,
+    source: Windows,
+    train: Sequence[str],
+    device: torch.device,
 ) -> Normalize:
-    """Return the function that normalises a batch in place; only `train` is ever looked at."""
-    if kind == "none":
+    """Return a function that normalises a batch in place.
+
+    Args:
+        normalization: ``"zscore"`` per channel over the training subjects, ``"window"`` per channel
+            and window, or ``"none"``.
+        source: The windows.
+        train: Training subjects; statistics use no other data.
+        device: Device of the batches.
+
+    Raises:
+        ConfigError: ``normalization`` is none of these.
+    """
+    if normalization == "none":
         return lambda inputs: inputs
-    if kind == "window":
+    if normalization == "window":
         return _normalize_window
-    if kind != "zscore":
-        raise ConfigError(f'normalization "{kind}" is not known. Accepted: zscore, window, none.')
+    if normalization != "zscore":
+        raise ConfigError(
+            f'normalization "{normalization}" is not known. Accepted: zscore, window, none.'
+        )
     mean, deviation = source.channel_statistics(train)
-    scale = np.where(deviation > FLAT, 1.0 / np.maximum(deviation, FLAT), 1.0)
+    scale = np.where(deviation > MIN_DEVIATION, 1.0 / np.maximum(deviation, MIN_DEVIATION), 1.0)
     shift_t, scale_t = (
         torch.tensor(values, dtype=torch.float32, device=device)[:, None]
         for values in (mean, scale)
@@ -140,7 +156,7 @@ def make_normalize(
 
 def _normalize_window(inputs: torch.Tensor) -> torch.Tensor:
     deviation, mean = torch.std_mean(inputs, dim=-1, keepdim=True, correction=0)
-    return inputs.sub_(mean).div_(torch.where(deviation > FLAT, deviation, 1.0))
+    return inputs.sub_(mean).div_(torch.where(deviation > MIN_DEVIATION, deviation, 1.0))
 
 
 def epoch_batches(
@@ -148,10 +164,15 @@ def epoch_batches(
 ) -> list[NDArray[np.int64]]:
     """Shuffle the windows of a side into the batches of one epoch.
 
-    Every window comes up once; a last batch of a single window is left out, because batch norm
-    cannot train on it. With `subjects_per_batch` the subjects are grouped at random, that many at
-    a time, and no batch mixes groups. Inside a batch windows stand in the order of the source,
-    which makes reading faster and changes nothing else.
+    Every window occurs once; a last batch of a single window is dropped, because batch norm cannot
+    train on it. Within a batch, windows are in the order of the source, which makes reading faster.
+
+    Args:
+        side: The windows.
+        batch_size: Number of windows of a batch.
+        seed: Seed of the order.
+        subjects_per_batch: Group the subjects at random, this many at a time, and never mix groups
+            in a batch; None mixes all subjects.
     """
     rng = np.random.default_rng(seed)
     if subjects_per_batch is None:

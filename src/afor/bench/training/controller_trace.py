@@ -1,29 +1,27 @@
-"""What AFOR's controller did during a run, per layer group and epoch; nothing for the others."""
+"""Record the state of AFOR's controller during a run, per layer group and epoch."""
 
-from typing import TYPE_CHECKING
+import torch
+from torch.optim import Optimizer
 
-if TYPE_CHECKING:
-    import torch
-    from torch.optim import Optimizer
+from afor import AFOR
+from afor.control import FIELDS
 
-# A tensor whose standardised score is beyond this moves beta2 visibly away from the middle.
+# A tensor whose absolute z-score is above this is called awake.
 AWAKE = 0.5
-# Control states kept before they are summed: one copy a step instead of a dozen operations.
+# Control states buffered before they are summed: one copy per step instead of a dozen operations.
 BUFFERED_STEPS = 256
 
 
 class Traces:
     """Averages of the control state over the steps of each epoch.
 
-    Reading waits for the device once per epoch only. `result` is {} for other optimizers, else
-    {group: {"beta2": [...], "beta2_sd": [...], "score": [...], "awake": [...]}}, one value per
-    epoch: beta2 and its standard deviation over the group's tensors and steps, the mean score,
-    and the share of (tensor, step) whose standardised score is beyond 0.5.
+    There is one host sync per epoch. `result` is {} for other optimizers than AFOR, else
+    {group: {"beta2": [...], "beta2_sd": [...], "score": [...], "awake": [...]}} with one value per
+    epoch: mean and standard deviation of beta2 over the group's tensors and steps, the mean score,
+    and the share of (tensor, step) pairs that are awake.
     """
 
-    def __init__(self, optimizer: "Optimizer", model: "torch.nn.Module") -> None:
-        from afor import AFOR
-
+    def __init__(self, optimizer: Optimizer, model: torch.nn.Module) -> None:
         self._optimizer = optimizer
         self._named = list(model.named_parameters()) if isinstance(optimizer, AFOR) else []
         self._names: list[str] = []  # of the tensors with a control state
@@ -37,11 +35,9 @@ class Traces:
         self.result: dict[str, dict[str, list[float]]] = {}
 
     def after_step(self) -> None:
-        """Keep the present control state."""
+        """Record the current control state."""
         if not self._named:
             return
-        import torch
-
         if self._buffer is None:
             self._buffer = self._make_buffer()
         torch.stack(self._controls, out=self._buffer[self._filled])
@@ -50,7 +46,7 @@ class Traces:
             self._add_up()
 
     def end_epoch(self) -> None:
-        """Turn the sums into one value per group and start the next epoch."""
+        """Compute the values of this epoch for each group and start the next epoch."""
         self._add_up()
         if self._sums is None:
             return
@@ -82,10 +78,8 @@ class Traces:
             for name, total in zip(self._names, self._all_beta2, strict=True)
         }
 
-    def _make_buffer(self) -> "torch.Tensor":
-        """Find the control states; a tensor that got no gradient in the first step has none."""
-        import torch
-
+    def _make_buffer(self) -> torch.Tensor:
+        """Collect the control states; a tensor without a gradient in the first step has none."""
         state = self._optimizer.state
         traced = [(name, state[p]["control"]) for name, p in self._named if "control" in state[p]]
         self._names = [name for name, _ in traced]
@@ -96,10 +90,6 @@ class Traces:
     def _add_up(self) -> None:
         if self._buffer is None or not self._filled:
             return
-        import torch
-
-        from afor.control import FIELDS
-
         control = self._buffer[: self._filled].double()
         beta2 = 1.0 - control[..., FIELDS.index("forgetting")]
         score = control[..., FIELDS.index("score")]

@@ -1,6 +1,6 @@
-"""One run on a worker: a spec and windows in, the bytes of a finished run out.
+"""Execute one run in a worker: from a spec and windows to the bytes of a finished run.
 
-What goes wrong inside a run becomes a record of that run; it never stops the worker.
+An error inside a run is recorded as the result of that run; it never stops the worker.
 """
 
 import platform
@@ -10,27 +10,39 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
+from afor import __version__
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.module_search import import_named, is_trainer
 from afor.bench.data.splits import Split
+from afor.bench.models.input_shape import InputShape
 from afor.bench.training.record import FinishedRun, RunRecord, decode, encode
 from afor.bench.training.run_spec import RunSettings
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
-    from afor.bench.models.input_shape import InputShape
 
-# Stands in stored studies: the name stays although the module has moved.
+# Part of stored studies: the name stays although the module has moved.
 DEFAULT_TRAINER = "afor.bench.execute:train_run"
 
 Trainer = Callable[[Mapping[str, Any], "WindowSource"], RunRecord]
 
-LONGEST_REASON = 500
-LONGEST_TRACEBACK = 8000
+MAX_REASON_LENGTH = 500
+MAX_TRACEBACK_LENGTH = 8000
 
 
 def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
-    """Train one run and return it as bytes, as `decode` reads them."""
+    """Train one run.
+
+    Args:
+        key: Key of the run.
+        spec: Spec of the run, see `study.plan`.
+        source: The windows of its data set.
+
+    Returns:
+        The finished run as bytes, for `record.decode`. A run that raises is returned as failed.
+    """
     started = time.perf_counter()
     try:
         trainer = resolve_trainer(spec.get("trainer", {}).get("source", DEFAULT_TRAINER))
@@ -40,18 +52,18 @@ def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
                 f"the trainer returned a {type(returned).__name__}, expected a RunRecord"
             )
         record = returned
-        # Without the seconds a worker takes once, to import torch.
+        # Excludes the time of importing torch.
         elapsed_s = record.elapsed_s
         content = encode(
             FinishedRun(
                 key, record.status, record.reason, spec, record, "", environment(), now(), elapsed_s
             )
         )
-        decode(content)  # what another trainer returned must be readable too
+        decode(content)  # the record of a custom trainer must be valid, too
         return content
-    except Exception as error:  # noqa: BLE001  a run may fail in any way, and only that run
-        reason = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
-        trace = traceback.format_exc()[-LONGEST_TRACEBACK:]
+    except Exception as error:  # noqa: BLE001  any error fails this run only
+        reason = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
+        trace = traceback.format_exc()[-MAX_TRACEBACK_LENGTH:]
         elapsed_s = time.perf_counter() - started
     return encode(
         FinishedRun(key, "failed", reason, spec, None, trace, environment(), now(), elapsed_s)
@@ -59,14 +71,14 @@ def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
 
 
 def failed_run(key: str, spec: dict[str, Any], reason: str) -> bytes:
-    """Return the bytes of a run that took its workers down."""
+    """Return the bytes of a failed run, for one whose workers died."""
     return encode(
         FinishedRun(key, "failed", reason, spec, None, "", environment(), now(), elapsed_s=0.0)
     )
 
 
 def train_run(spec: Mapping[str, Any], source: "WindowSource") -> RunRecord:
-    """Train the network and the optimizer a spec names: the trainer of every real study."""
+    """Train the network and the optimizer of a spec: the default trainer of a study."""
     from afor.bench.models.registry import build_backbone
     from afor.bench.training.loop import train
 
@@ -101,10 +113,8 @@ def run_settings(spec: Mapping[str, Any]) -> RunSettings:
     )
 
 
-def input_shape(source: "WindowSource") -> "InputShape":
-    """Describe the windows to a backbone."""
-    from afor.bench.models.input_shape import InputShape
-
+def input_shape(source: "WindowSource") -> InputShape:
+    """Return the shape of the windows, for building a network."""
     return InputShape(
         source.channel_names,
         samples=source.window_samples,
@@ -114,7 +124,7 @@ def input_shape(source: "WindowSource") -> "InputShape":
 
 
 def resolve_trainer(target: str) -> Trainer:
-    """Import the function that trains; raise ConfigError when it is none, and call nothing."""
+    """Import a trainer by its name, without calling it; raise ConfigError if it is none."""
     if target == DEFAULT_TRAINER:
         return train_run
     module, _, name = target.partition(":")
@@ -129,12 +139,8 @@ def resolve_trainer(target: str) -> Trainer:
 
 
 def environment() -> dict[str, str]:
-    """Return what may change the last bits of a result from one machine to another."""
-    import numpy as np
-
-    from afor import __version__
-
-    torch = sys.modules.get("torch")  # a trainer that needs no torch must not wait for it
+    """Return the versions and the machine, which may change the last bits of a result."""
+    torch = sys.modules.get("torch")  # do not import it for a trainer that does not need it
     return {
         "afor": __version__,
         "torch": str(torch.__version__) if torch else "",
@@ -147,13 +153,13 @@ def environment() -> dict[str, str]:
 
 
 def _kernel() -> str:
-    """Say whether AFOR's native kernel was used: it adds in another order than torch does."""
-    fused = sys.modules.get("afor.native.binding")
-    if fused is None:
+    """Return whether AFOR uses its native kernel, which adds in another order than torch."""
+    binding = sys.modules.get("afor.native.binding")
+    if binding is None:
         return ""
-    return "native" if fused.unavailable_reason() is None else "none"
+    return "native" if binding.unavailable_reason() is None else "none"
 
 
 def now() -> str:
-    """Return the time as text, UTC, to the second."""
+    """Return the current time as text, in UTC and seconds."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,9 +1,9 @@
-"""One run: settings and a window source in, a record out. No files, no printing.
+"""Train one run: from settings and windows to a record, without files or output.
 
     record = train(settings, source, lambda: build_backbone("eegnet", shape))
 
-Everything random is keyed by the study seed, the dataset, the fold and the draw, so a run repeats
-bit by bit, and two runs that differ in the optimizer alone are paired: same weights, batches and
+All random numbers depend on the study seed, the dataset, the fold and the draw, so a run repeats
+bit for bit, and two runs that differ only in the optimizer are paired: same weights, batches and
 dropout.
 """
 
@@ -22,33 +22,45 @@ from afor.bench.common.devices import pick_device, repeatable
 from afor.bench.common.errors import TrainingError
 from afor.bench.common.seeding import derive_substep, isolated, seed_torch
 from afor.bench.optimizers.build import AfterStep, BeforeStep, TwoModes, build_optimizer
-from afor.bench.training.batches import Batch, Side, WindowSource, epoch_batches, make_normalize
+from afor.bench.training.batches import Batch, Side, Windows, epoch_batches, make_normalize
 from afor.bench.training.controller_trace import Traces
 from afor.bench.training.metrics import measure, vote
 from afor.bench.training.record import Epoch, RunRecord
 from afor.bench.training.run_spec import RunSettings
 
-EVALUATION_BATCH = 256  # windows at a time where nothing is learned; part of the bits
+EVALUATION_BATCH = 256  # evaluation batch size; changing it changes results bit for bit
 
 
 Watch = Callable[[Epoch, nn.Module], None]
-# Sees each step once it is taken: the training so far, the batch and its loss, not yet read back.
+# Called after each step with the training so far, the batch and its loss, a tensor on the device.
 WatchStep = Callable[["Fit", Batch, torch.Tensor], None]
 
 
 def train(
     settings: RunSettings,
-    source: WindowSource,
+    source: Windows,
     make_model: Callable[[], nn.Module],
     watch: Watch | None = None,
     watch_step: WatchStep | None = None,
 ) -> RunRecord:
     """Train until validation accuracy stops rising, restore the best weights, test once.
 
-    `make_model` builds the network, drawing its weights from torch's global generator; afterwards
-    the generator is as it was before the run. `watch` sees each finished epoch and the network as
-    it was judged, `watch_step` each step while the gradients are still in place; neither changes
-    a number. Raises ConfigError, DataError or LeakageError.
+    torch's global generator is restored after the run.
+
+    Args:
+        settings: Settings of the run.
+        source: The windows, a `WindowSource` or `ArrayWindows`.
+        make_model: Builds the network; its weights come from torch's global generator.
+        watch: Called after each epoch with the epoch and the network as it was evaluated.
+        watch_step: Called after each step, while the gradients still exist.
+
+    Returns:
+        The record of the run; it has no test result if the loss became non-finite.
+
+    Raises:
+        ConfigError: The settings cannot be used.
+        DataError: A subject of the split has no windows.
+        LeakageError: A batch has a window of a subject of another side.
     """
     started = time.perf_counter()
     device = pick_device(settings.device)
@@ -96,7 +108,7 @@ def train(
 
 
 class Fit:
-    """The training of one network: epochs, early stopping, the best weights so far."""
+    """The training of one network with early stopping; keeps the best weights."""
 
     def __init__(
         self,
@@ -122,7 +134,7 @@ class Fit:
         self.steps = 0
 
     def run(self) -> str:
-        """Train until the patience or the epochs are used up; return why it diverged, or ''."""
+        """Train until the end or early stopping; return the reason of a divergence, or ''."""
         best = -1.0
         for epoch in range(self.settings.max_epochs):
             started = time.perf_counter()
@@ -131,7 +143,7 @@ class Fit:
             if not math.isfinite(train_loss):
                 return f"the training loss became {train_loss} in epoch {epoch + 1}"
             if isinstance(self.optimizer, TwoModes):
-                self.optimizer.eval()  # schedule-free: judge at the averaged weights
+                self.optimizer.eval()  # schedule-free: evaluate at the averaged weights
             logits = predict(self.model, self.validation, self.n_classes)
             loss, accuracy = score(logits, self.validation.labels)
             if not math.isfinite(loss):
@@ -141,7 +153,7 @@ class Fit:
             )
             if self.watch is not None:
                 self.watch(self.history[-1], self.model)
-            if accuracy > best:  # strictly: of equal epochs the first is kept
+            if accuracy > best:  # strictly: the first of equal epochs is kept
                 best, self.best_epoch = accuracy, epoch
                 self.best_weights = copy.deepcopy(self.model.state_dict())
             elif self.best_epoch is not None and epoch - self.best_epoch >= self.settings.patience:

@@ -1,4 +1,4 @@
-"""What is measured on predictions, all of it from one confusion matrix."""
+"""Metrics of predictions, all computed from one confusion matrix."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Metrics:
-    """Shares between 0 and 1 (kappa between -1 and 1), and the matrix they come from."""
+    """Metrics between 0 and 1 (kappa between -1 and 1), and the confusion matrix."""
 
     n: int
     accuracy: float
@@ -20,10 +20,16 @@ class Metrics:
 
 
 def measure(labels: NDArray[np.int64], predictions: NDArray[np.int64], n_classes: int) -> Metrics:
-    """Compare predictions with the truth.
+    """Compute the metrics of predictions.
 
-    >>> measure(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2).accuracy
-    0.75
+    Args:
+        labels: True classes.
+        predictions: Predicted classes.
+        n_classes: Number of classes.
+
+    Example:
+        >>> measure(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2).accuracy
+        0.75
     """
     pairs = labels * n_classes + predictions
     confusion = np.bincount(pairs, minlength=n_classes**2).reshape(n_classes, n_classes)
@@ -48,9 +54,9 @@ def measure(labels: NDArray[np.int64], predictions: NDArray[np.int64], n_classes
 def vote(
     logits: NDArray[np.float32], labels: NDArray[np.int64], trials: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Decide each trial by the mean logits of its windows; return its labels and predictions."""
+    """Classify each trial by the mean logits of its windows; return its labels and predictions."""
     _, first, member = np.unique(trials, return_index=True, return_inverse=True)
     total = np.zeros((len(first), logits.shape[1]))
     np.add.at(total, member, logits)
-    # The number of windows scales all logits of a trial alike, so the sum decides as the mean.
+    # All windows of a trial have the same weight, so the sum has the same argmax as the mean.
     return labels[first], total.argmax(axis=1)

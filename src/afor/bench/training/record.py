@@ -1,4 +1,4 @@
-"""What a run leaves behind, and how it is written as bytes. Nothing here imports torch."""
+"""The result of a run, and its encoding as bytes. This module does not import torch."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Epoch:
-    """One line of the history."""
+    """The losses, accuracy and times of one epoch."""
 
     train_loss: float  # mean over the epoch's batches, while training
     validation_loss: float
@@ -26,7 +26,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What came out. A diverged run has no test result: its test data was never touched."""
+    """The result of one training. A diverged run has no test result: it was never tested."""
 
     status: Literal["done", "diverged"]
     reason: str  # empty when done
@@ -43,7 +43,7 @@ class RunRecord:
     beta2_by_tensor: Mapping[str, float] = field(default_factory=dict)  # AFOR's mean over all steps
 
     def numbers(self) -> dict[str, object]:
-        """Return all that must be the same, bit by bit, when the run is repeated."""
+        """Return the values that must be the same, bit for bit, if the run is repeated."""
         epochs = [(e.train_loss, e.validation_loss, e.validation_accuracy) for e in self.history]
         return {
             "status": self.status,
@@ -60,7 +60,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that has ended, well or not."""
+    """A run that has ended: done, diverged or failed."""
 
     key: str
     status: Status
@@ -74,21 +74,24 @@ class FinishedRun:
 
 
 def encode(run: FinishedRun) -> bytes:
-    """Return a run as JSON. Numbers come back bit by bit; NaN of a trace stays NaN."""
+    """Return a run as JSON, from which `decode` restores every number bit for bit, NaN included."""
     return json.dumps({"format": FORMAT, **asdict(run)}, separators=(",", ":")).encode()
 
 
 def decode(content: bytes | str) -> FinishedRun:
-    """Read what `encode` wrote; ValueError when it is something else.
+    """Read a run that `encode` wrote.
 
-    Types are checked, and that the parts fit each other, so that tables and exports may rely on it.
+    Types and the consistency of the parts are checked, so that tables and exports may rely on them.
+
+    Raises:
+        ValueError: The content is not a valid run.
     """
     try:
         stored = _STORED_RUN.validate_json(content, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        reason = f"{place}: {first['msg']}" if place else first["msg"]
+        key = ".".join(map(str, first["loc"]))
+        reason = f"{key}: {first['msg']}" if key else first["msg"]
         raise ValueError(f"not a finished run ({reason})") from None
     if stored.format != FORMAT:
         raise ValueError("a run of another format")
@@ -109,7 +112,7 @@ _STORED_RUN = TypeAdapter(_StoredRun)
 
 
 def _fault(run: FinishedRun) -> str:
-    """Say which part of a run does not fit the others; nothing when all fit."""
+    """Return an error message if the parts of a run are inconsistent, else an empty text."""
     split, data = run.spec.get("split"), run.spec.get("data")
     tested = split.get("test") if isinstance(split, dict) else None
     if not (isinstance(tested, list) and tested and all(isinstance(name, str) for name in tested)):

@@ -1,4 +1,4 @@
-"""What a run is made from and what comes out of it. Nothing here imports torch."""
+"""The settings of one run. This module does not import torch."""
 
 import math
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ Normalization = Literal["zscore", "window", "none"]
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What decides the numbers of one run, besides the windows and the network."""
+    """Everything that determines the result of a run besides the windows and the network."""
 
-    dataset: str  # enters the seeds
+    dataset: str  # name, part of the seeds
     split: Split
     optimizer: str
     lr: float
@@ -55,6 +55,6 @@ class RunSettings:
                 )
 
     def seed(self, purpose: Purpose) -> int:
-        """Return the seed of this run for one purpose; the optimizer has no part in it."""
+        """Return the seed of this run for one purpose; it does not depend on the optimizer."""
         split = self.split
         return derive_seed(self.study_seed, self.dataset, split.fold, split.draw, purpose)

@@ -81,7 +81,7 @@ def test_finished_runs_are_not_repeated_in_the_same_store(store_of, window_cache
     cells = make_plan(
         made.study.model_copy(update={"optimizers": made.study.optimizers[:2]}),
         open_sources(made.study, window_cache),
-    ).cells
+    ).runs
     assert {cell.optimizer for cell in cells} == {"afor", "adamw"}
     assert all(cell.key in finished for cell in cells)
 
@@ -100,7 +100,7 @@ def test_a_matched_study_in_the_store_is_never_its_own_origin(store_of) -> None:
     path = store_of()
     with open_store(path, write=True) as store:
         made = matched_study(store)
-        afor = [cell for cell in store.raw_cells("tiny") if cell[4] == "afor"]
+        afor = [cell for cell in store.plan_rows("tiny") if cell[4] == "afor"]
         rows = [(made.study.name, *row[1:]) for row in afor]
         store.replace_study(made.study.name, made.toml, rows)
         assert matched_study(store).toml == made.toml

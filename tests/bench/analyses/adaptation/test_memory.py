@@ -125,7 +125,7 @@ def test_companions_start_together_and_part(chosen) -> None:
 
 
 def test_a_controller_held_still_does_the_warm_up_and_nothing_else(chosen) -> None:
-    settings = chosen.cell.spec["optimizer"]["settings"]
+    settings = chosen.planned.spec["optimizer"]["settings"]
     still = with_optimizer(chosen, "afor", {**settings, **ASLEEP})
     log = StepLog()
     replay(still, watch_step=log.watch)

@@ -110,8 +110,8 @@ def test_blocks_and_control_train_from_the_same_start(chosen) -> None:
 
 
 def test_the_whole_experiment_runs_on_a_real_network(chosen) -> None:
-    warm = {**chosen.cell.spec["optimizer"]["settings"], "warmup_steps": 4}
-    chosen.cell.spec["optimizer"]["settings"] = warm
+    warm = {**chosen.planned.spec["optimizer"]["settings"], "warmup_steps": 4}
+    chosen.planned.spec["optimizer"]["settings"] = warm
     found = measure_shift(chosen, batches_per_block=3, rounds=3, statistics="calibrated")
     assert found.statistics == "calibrated"
     assert found.events == 7

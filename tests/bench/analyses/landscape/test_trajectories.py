@@ -25,7 +25,7 @@ def test_a_trajectory_starts_at_the_initial_weights_and_holds_every_epoch(traine
     assert trajectory.solution == record.best_epoch + 1
     assert trajectory.steps[0] == 0
     assert trajectory.steps[-1] == record.steps
-    assert trajectory.key == run.cell.key
+    assert trajectory.key == run.planned.key
 
 
 def test_two_optimizers_leave_from_the_same_weights_and_part(trained_paths):

@@ -52,13 +52,13 @@ def test_the_lines_of_a_step():
     assert "26n+49k" in result.stdout
     assert "two noise averages" in result.stdout
     adamp = runner.invoke(app, ["cost", "--lines", "adamp"], env={"COLUMNS": "100"})
-    assert "without the projection" in adamp.stdout
+    assert "The projection" in adamp.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--lines", "lion"], "no formula is written down"),
+        (["--lines", "lion"], "there is no list of its operations"),
         (["--format", "html"], "--format cannot be 'html'"),
         (["--dataset", "seed"], "Accepted: deap"),
     ],

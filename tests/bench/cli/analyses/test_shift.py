@@ -36,7 +36,7 @@ def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
     ("arguments", "words"),
     [
         (["-o", "shift.txt"], "a figure is written as"),
-        (["--statistics", "robust"], "accepted are paper, calibrated"),
+        (["--statistics", "robust"], "Accepted: paper, calibrated"),
         (["--subjects-per-block", "2"], "at most 1 fit"),
         (["--epochs", "1", "--batches-per-block", "1"], "Raise --epochs"),
         (["--dataset", "deap"], "no data set"),
@@ -51,4 +51,4 @@ def test_what_cannot_be_asked_for_is_one_sentence(study, arguments, words) -> No
 def test_only_synthetic_subjects_can_be_moved() -> None:
     result = runner.invoke(app, ["shift", "physionet", "--subject-shift", "0"])
     assert isinstance(result.exception, ConfigError)
-    assert "physionet_mi holds real ones" in str(result.exception)
+    assert "needs synthetic subjects; physionet_mi holds recordings" in str(result.exception)

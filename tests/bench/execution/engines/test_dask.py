@@ -45,7 +45,7 @@ def test_a_run_that_kills_its_worker_again_and_again_fails_and_the_rest_goes_on(
     summary = tiny.run_here(engine=DaskEngine(cluster.address))
     assert (summary.done, summary.failed) == (3, 6)
     with open_store(tiny.store) as store:
-        reasons = {cell.optimizer: cell.reason for cell in store.cells()}
+        reasons = {cell.optimizer: cell.reason for cell in store.runs()}
     assert "died" in reasons["killer"]
     assert "never works" in reasons["raiser"]
 

@@ -19,7 +19,7 @@ def work(tiny):
         tiny.write(**settings)
         study = load_study(str(tiny.file))
         plan = make_plan(study, open_sources(study))
-        return open_jobs(plan.cells, {}), plan.sources, tiny.folder / "spool"
+        return open_jobs(plan.runs, {}), plan.sources, tiny.folder / "spool"
 
     return make
 

@@ -3,7 +3,7 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.noise import noise_figure
-from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.noise_floor import copy_differences, noise_floor
 from afor.bench.stats.simulated import simulate_results
 
@@ -12,31 +12,33 @@ BLOCK = ("bci2a", "eegnet", "accuracy")
 
 
 def simulated(gains, datasets=("bci2a",)):
-    return collect_cells(*simulate_results(gains, datasets=datasets))
+    return collect_conditions(*simulate_results(gains, datasets=datasets))
 
 
 def test_every_pair_of_copies_differs_once_per_fold_with_both_signs():
-    cells = simulated(GAINS)
-    found = copy_differences(cells, *BLOCK)
+    conditions = simulated(GAINS)
+    found = copy_differences(conditions, *BLOCK)
     assert len(found) == 2 * 3 * 9  # signs, pairs of three copies, folds
     assert sum(found) == pytest.approx(0)
     first, second = (
-        cells["bci2a", "eegnet", name].fold_values("accuracy")[0]
+        conditions["bci2a", "eegnet", name].fold_values("accuracy")[0]
         for name in ("adam", "adam_seed_1")
     )
     assert found[0] == first - second
     # The mean square of the differences is what the noise floor calls the spread, squared.
-    assert np.mean(np.square(found)) == pytest.approx(noise_floor(cells, *BLOCK).spread ** 2)
+    assert np.mean(np.square(found)) == pytest.approx(noise_floor(conditions, *BLOCK).spread ** 2)
 
 
 def test_rows_are_the_identical_and_then_the_others_without_copies():
-    cells = simulated(GAINS)
-    axis = noise_figure(cells).axes[0]
+    conditions = simulated(GAINS)
+    axis = noise_figure(conditions).axes[0]
     assert [t.get_text() for t in axis.get_yticklabels()] == ["identical", "MARS", "AFOR"]
     identical, mars, _ = axis.collections[:3]
     assert len(identical.get_offsets()) == 54
     assert len(mars.get_offsets()) == 9
-    ours, base = (cells["bci2a", "eegnet", o].fold_values("accuracy") for o in ("mars", "adam"))
+    ours, base = (
+        conditions["bci2a", "eegnet", o].fold_values("accuracy") for o in ("mars", "adam")
+    )
     gains = sorted(100 * (ours[fold] - base[fold]) for fold in ours)
     assert mars.get_offsets()[:, 0].tolist() == pytest.approx(gains)
     means = [line.get_xdata()[0] for line in axis.lines[1:]]
@@ -44,11 +46,11 @@ def test_rows_are_the_identical_and_then_the_others_without_copies():
 
 
 def test_each_block_has_a_panel_with_its_own_band():
-    cells = simulated(GAINS, ["deap", "bci2a"])
-    figure = noise_figure(cells)
+    conditions = simulated(GAINS, ["deap", "bci2a"])
+    figure = noise_figure(conditions)
     assert len(figure.axes) == 2
     for axis, dataset in zip(figure.axes, ("deap", "bci2a"), strict=True):
-        bound = 100 * noise_floor(cells, dataset, "eegnet", "accuracy").bound
+        bound = 100 * noise_floor(conditions, dataset, "eegnet", "accuracy").bound
         box = axis.patches[0].get_bbox()
         assert (box.x0, box.x1) == pytest.approx((-bound, bound))
 

@@ -3,7 +3,7 @@ import pytest
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.results import _cliques, folds_figure, gain_figure, rank_figure
 from afor.bench.stats.comparisons import compare, mean_ranks
-from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.simulated import simulate_results
 
 NASTY = "<script> $x$ a_b"
@@ -16,8 +16,8 @@ def simulated():
 
 
 @pytest.fixture(scope="module")
-def cells(simulated):
-    return collect_cells(*simulated)
+def conditions(simulated):
+    return collect_conditions(*simulated)
 
 
 def texts(figure):
@@ -25,11 +25,11 @@ def texts(figure):
     return " | ".join(t.get_text() for t in figure.findobj(lambda a: hasattr(a, "get_text")))
 
 
-def test_the_gain_figure_has_a_panel_per_data_set_and_draws_the_gains(cells):
-    figure = gain_figure(cells)
+def test_the_gain_figure_has_a_panel_per_data_set_and_draws_the_gains(conditions):
+    figure = gain_figure(conditions)
     assert len(figure.axes) == 2
     drawn = [line.get_xdata()[0] for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
-    expected = [100 * c.gain for c in compare(cells, "bci2a", "eegnet", "accuracy")]
+    expected = [100 * c.gain for c in compare(conditions, "bci2a", "eegnet", "accuracy")]
     assert sorted(drawn) == pytest.approx(sorted(expected))
     assert "noise floor" in texts(figure)
 
@@ -37,7 +37,7 @@ def test_the_gain_figure_has_a_panel_per_data_set_and_draws_the_gains(cells):
 def test_a_gain_of_an_incomplete_cell_is_hollow(simulated):
     results, expected = simulated
     lacking = [r for r in results if (r.optimizer, r.fold) != ("afor", 0)]
-    figure = gain_figure(collect_cells(lacking, expected))
+    figure = gain_figure(collect_conditions(lacking, expected))
     faces = [
         line.get_markerfacecolor()
         for line in figure.axes[0].lines
@@ -47,26 +47,26 @@ def test_a_gain_of_an_incomplete_cell_is_hollow(simulated):
     assert "hollow" in texts(figure)
 
 
-def test_names_are_drawn_as_they_are(cells):
-    assert "<script> \\$x\\$ a_b" in texts(gain_figure(cells))
+def test_names_are_drawn_as_they_are(conditions):
+    assert "<script> \\$x\\$ a_b" in texts(gain_figure(conditions))
 
 
-def test_the_folds_figure_names_subjects_and_counts_wins(cells):
-    text = texts(folds_figure(cells, "bci2a", "eegnet"))
+def test_the_folds_figure_names_subjects_and_counts_wins(conditions):
+    text = texts(folds_figure(conditions, "bci2a", "eegnet"))
     comparison = next(
-        c for c in compare(cells, "bci2a", "eegnet", "accuracy") if c.optimizer == "afor"
+        c for c in compare(conditions, "bci2a", "eegnet", "accuracy") if c.optimizer == "afor"
     )
     assert f"higher in {comparison.wins} of 9" in text
     assert "s01" in text
 
 
-def test_folds_that_are_not_there_are_answered_with_the_cells(cells):
+def test_folds_that_are_not_there_are_answered_with_the_cells(conditions):
     with pytest.raises(ConfigError, match="no fold in common on deap/eegnet"):
-        folds_figure(cells, "deap", "eegnet")
+        folds_figure(conditions, "deap", "eegnet")
 
 
-def test_the_rank_figure_prints_every_rank(cells):
-    ranks = mean_ranks(cells, ["accuracy"])
+def test_the_rank_figure_prints_every_rank(conditions):
+    ranks = mean_ranks(conditions, ["accuracy"])
     text = texts(rank_figure(ranks))
     for value in ranks.mean_ranks:
         assert f"{value:.2f}" in text
@@ -74,7 +74,7 @@ def test_the_rank_figure_prints_every_rank(cells):
 
 def test_nothing_to_rank_says_what_to_do(simulated):
     results, expected = simulated
-    lacking = collect_cells([r for r in results if r.fold], expected)
+    lacking = collect_conditions([r for r in results if r.fold], expected)
     with pytest.raises(ConfigError, match="nothing to rank"):
         rank_figure(mean_ranks(lacking, ["accuracy"]))
 

@@ -5,14 +5,14 @@ from afor.bench.analyses.landscape.table import landscape_table
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.paper import (
     beside_paper_table,
-    cost_table,
     learning_rates_table,
+    paper_cost_table,
     paper_datasets_table,
     published_table,
     same_method_table,
 )
-from afor.bench.stats.groups import collect_cells
-from afor.bench.stats.paper_numbers import published_cells
+from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.paper_numbers import published_results
 from afor.bench.stats.simulated import simulate_results
 
 
@@ -31,11 +31,11 @@ def test_the_papers_main_table_has_all_its_cells_and_stars():
 
 
 def test_ours_stands_beside_the_paper_with_difference_and_both_spreads():
-    cells = collect_cells(*simulate_results({"adam": 0, "afor": 0.02, "mine": 0}))
-    table = beside_paper_table(cells, ["accuracy"])
+    conditions = collect_conditions(*simulate_results({"adam": 0, "afor": 0.02, "mine": 0}))
+    table = beside_paper_table(conditions, ["accuracy"])
     record = next(r for r in table.records if (r["dataset"], r["optimizer"]) == ("deap", "afor"))
-    paper = published_cells()["deap", "eegnet", "afor", "accuracy"]
-    ours = cells["deap", "eegnet", "afor"].summary("accuracy")
+    paper = published_results()["deap", "eegnet", "afor", "accuracy"]
+    ours = conditions["deap", "eegnet", "afor"].summary("accuracy")
     assert (record["paper_mean"], record["paper_sd"]) == (paper.mean, paper.sd)
     assert record["ours_sd"] == pytest.approx(100 * ours[1])
     assert record["difference"] == pytest.approx(100 * ours[0] - paper.mean)
@@ -48,7 +48,7 @@ def test_the_table_says_which_networks_its_numbers_come_from():
     simulated = simulate_results(
         {"adam": 0, "afor": 0.02}, backbones=("eegnet", "eegnet_authors", "acrnn_authors")
     )
-    table = beside_paper_table(collect_cells(*simulated), ["accuracy"])
+    table = beside_paper_table(collect_conditions(*simulated), ["accuracy"])
     families = {r["backbone"]: (r["network"], r["paper_mean"]) for r in table.records}
     assert families["eegnet"][0] == "original"
     assert families["eegnet_authors"][0] == families["acrnn_authors"][0] == "authors"
@@ -59,15 +59,15 @@ def test_the_table_says_which_networks_its_numbers_come_from():
 
 
 def test_a_store_without_the_papers_cells_says_so():
-    cells = collect_cells(*simulate_results({"mine": 0, "yours": 0}))
-    with pytest.raises(ConfigError, match="No cell here is also in the paper"):
-        beside_paper_table(cells)
+    conditions = collect_conditions(*simulate_results({"mine": 0, "yours": 0}))
+    with pytest.raises(ConfigError, match="No condition here is also in the paper"):
+        beside_paper_table(conditions)
 
 
 def test_the_paper_contradicts_itself_visibly():
     table = same_method_table()
     rows = rows_of(table)
-    texts = [cell.text for cell in rows["BCI IV 2a, ACRNN, Acc"]]
+    texts = [condition.text for condition in rows["BCI IV 2a, ACRNN, Acc"]]
     assert texts == ["36.35", "39.41", "+3.06", "40.26", "+0.85"]
     assert rows["BCI IV 2a, ACRNN, Acc"][-1].inside_noise
     assert not rows["BCI IV 2a, EEGNet, Acc"][-1].inside_noise
@@ -78,14 +78,14 @@ def test_measured_values_stand_beside_the_papers():
     rates = rows_of(learning_rates_table({"deap": {"eegnet": 3e-4}}))
     assert rates["EEGNet"][0].text == "1e-3 (3e-4)"
     assert rates["EEGNet"][1].text == "3e-3"
-    cost = cost_table({"state_kb": {"adam": 13.69, "afor": 14.0}})
+    cost = paper_cost_table({"state_kb": {"adam": 13.69, "afor": 14.0}})
     assert [row.label for row in cost.rows if row.heading] == ["paper", "ours"]
     assert cost.rows[-1].cells[-1].text == "14.00"
     landscape = landscape_table({"afor": {"minimum_loss": 0.5, "path_length": 40.0}})
     assert landscape.rows[-1].cells[-1].text == "40.000"
     assert rows_of(paper_datasets_table())["ISRUC"][-1].text == "10"
     assert rows_of(landscape_table())["path length"][0].text == "48.947"
-    assert rows_of(cost_table())["state memory (KB)"][-1].text == "14.11"
+    assert rows_of(paper_cost_table())["state memory (KB)"][-1].text == "14.11"
 
 
 def test_a_landscape_of_ours_stands_below_the_papers_with_what_the_plane_keeps(bowl):

@@ -2,39 +2,39 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.side import datasets_table, noise_table, ranks_table
-from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.simulated import simulate_results
 
 GAINS = {"adam": 0.0, "adam_again": 0.0, "afor": 0.0}
 
 
 @pytest.fixture(scope="module")
-def cells():
-    return collect_cells(*simulate_results(GAINS, datasets=["bci2a"], subject_noise=0.002))
+def conditions():
+    return collect_conditions(*simulate_results(GAINS, datasets=["bci2a"], subject_noise=0.002))
 
 
 def rows_of(table):
     return {row.label: row.cells for row in table.rows}
 
 
-def test_the_noise_table_lists_the_copies(cells):
-    row = rows_of(noise_table(cells, ["accuracy"]))["BCI IV 2a, EEGNet, Acc"]
+def test_the_noise_table_lists_the_copies(conditions):
+    row = rows_of(noise_table(conditions, ["accuracy"]))["BCI IV 2a, EEGNet, Acc"]
     assert row[-1].text == "Adam = Adam again"
 
 
 def test_a_noise_table_without_controls_says_how_to_run_them():
-    cells = collect_cells(*simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"]))
+    conditions = collect_conditions(*simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"]))
     with pytest.raises(ConfigError, match="afor run controls"):
-        noise_table(cells)
+        noise_table(conditions)
 
 
-def test_the_data_sets_are_counted_once_whatever_the_number_of_optimizers(cells):
-    row = rows_of(datasets_table(cells))["BCI IV 2a"]
-    assert [cell.text for cell in row] == ["4", "9", "9", "5", "25,920", "30.00"]
+def test_the_data_sets_are_counted_once_whatever_the_number_of_optimizers(conditions):
+    row = rows_of(datasets_table(conditions))["BCI IV 2a"]
+    assert [condition.text for condition in row] == ["4", "9", "9", "5", "25,920", "30.00"]
 
 
 def test_ranks_are_listed_best_first():
     gains = {"adam": 0.0, "mars": 0.1, "afor": 0.2}
-    table = ranks_table(collect_cells(*simulate_results(gains)), ["accuracy"])
+    table = ranks_table(collect_conditions(*simulate_results(gains)), ["accuracy"])
     assert [row.label for row in table.rows] == ["AFOR", "MARS", "Adam"]
     assert [row.cells[0].text for row in table.rows] == ["1.00", "2.00", "3.00"]

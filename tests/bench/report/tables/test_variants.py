@@ -3,7 +3,7 @@ import pytest
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import to_csv, to_latex, to_markdown
 from afor.bench.report.tables.variants import ablation_table, sensitivity_table
-from afor.bench.stats.groups import collect_cells
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.simulated import simulate_results
 
@@ -25,7 +25,7 @@ VARIED = {
 
 def simulated(gains, **options):
     options = {"datasets": ["bci2a"], "subject_noise": 0.002, **options}
-    return collect_cells(*simulate_results(gains, **options))
+    return collect_conditions(*simulate_results(gains, **options))
 
 
 def rows_of(table):
@@ -33,8 +33,8 @@ def rows_of(table):
 
 
 def test_the_ablation_shows_the_change_against_the_whole_and_what_is_noise():
-    cells = simulated(ABLATION)
-    table = ablation_table(cells, ["accuracy"])
+    conditions = simulated(ABLATION)
+    table = ablation_table(conditions, ["accuracy"])
     rows = rows_of(table)
     assert list(rows) == [
         "AFOR",
@@ -44,7 +44,7 @@ def test_the_ablation_shows_the_change_against_the_whole_and_what_is_noise():
         "Noise floor (95 %)",
     ]
     record = next(r for r in table.records if r["variant"] == "afor_no_dc")
-    ours, whole = (cells["bci2a", "eegnet", name] for name in ("afor_no_dc", "afor"))
+    ours, whole = (conditions["bci2a", "eegnet", name] for name in ("afor_no_dc", "afor"))
     drop = ours.summary("accuracy")[0] - whole.summary("accuracy")[0]
     assert record["change"] == pytest.approx(drop)
     assert record["change"] == pytest.approx(-0.05, abs=0.01)
@@ -56,9 +56,9 @@ def test_the_ablation_shows_the_change_against_the_whole_and_what_is_noise():
 
 
 def test_the_noise_floor_stands_below_the_changes_it_judges():
-    cells = simulated(ABLATION, datasets=["bci2a", "deap"])
-    table = ablation_table(cells, ["accuracy"])
-    floors = [noise_floor(cells, d, "eegnet", "accuracy").bound for d in ("deap", "bci2a")]
+    conditions = simulated(ABLATION, datasets=["bci2a", "deap"])
+    table = ablation_table(conditions, ["accuracy"])
+    floors = [noise_floor(conditions, d, "eegnet", "accuracy").bound for d in ("deap", "bci2a")]
     assert [c.text for c in table.rows[-1].cells] == [f"±{100 * floor:.2f}" for floor in floors]
     by_place = {(r["dataset"], r["variant"]): r["noise_floor"] for r in table.records}
     assert by_place["deap", "afor_no_dc"] == floors[0]

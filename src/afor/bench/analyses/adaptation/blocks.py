@@ -1,4 +1,4 @@
-"""Batches that stay with a few subjects for a while, and the same windows shuffled."""
+"""Schedule batches in blocks of few subjects, and shuffle the same windows as a control."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,11 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Schedule:
-    """The windows of every step of a training, and the steps at which the subjects change."""
+    """The windows of every step of a training, and the steps at which subjects change."""
 
     batches: tuple[Indices, ...]
-    changes: tuple[int, ...]  # positions of the first batch of a block, but for the very first
-    rounds: tuple[int, ...]  # positions at which a round over all subjects begins
+    changes: tuple[int, ...]  # position of the first batch of each block but the first
+    rounds: tuple[int, ...]  # position of the first batch of each round over all subjects
 
 
 def blocked(
@@ -29,10 +29,10 @@ def blocked(
     batches_per_block: int = 20,
     rounds: int = 10,
 ) -> Schedule:
-    """Stay with `subjects_per_block` subjects for `batches_per_block` batches, then take others.
+    """Train on `subjects_per_block` subjects for `batches_per_block` batches, then on others.
 
-    In a round every subject has one block (a rest that fills no block waits for the next round).
-    No subject is in two successive blocks. Raises ConfigError when there are too few subjects.
+    In a round every subject has one block; subjects that do not fill a block are left out of the
+    round. No subject is in two successive blocks. Raises ConfigError for too few subjects.
     """
     rng = np.random.default_rng(seed)
     codes = np.unique(side.subject_codes)
@@ -55,17 +55,17 @@ def blocked(
         while last & set(order[:subjects_per_block].tolist()):
             order = rng.permutation(codes)
         for first in range(0, len(order) - subjects_per_block + 1, subjects_per_block):
-            chosen = order[first : first + subjects_per_block]
-            last = set(chosen.tolist())
+            subjects = order[first : first + subjects_per_block]
+            last = set(subjects.tolist())
             if batches:
                 changes.append(len(batches))
-            pool = np.concatenate([pools[code] for code in chosen])
+            pool = np.concatenate([pools[code] for code in subjects])
             batches += _fill(rng, pool, batch_size, batches_per_block)
     return Schedule(tuple(batches), tuple(changes), tuple(starts))
 
 
 def shuffled(schedule: Schedule, seed: int) -> Schedule:
-    """Deal the windows of each round anew: same windows, sizes and steps, but no blocks."""
+    """Shuffle the windows of each round: same windows, sizes and steps, but no blocks."""
     rng = np.random.default_rng(seed)
     batches: list[Indices] = []
     ends = (*schedule.rounds[1:], len(schedule.batches))
@@ -78,7 +78,7 @@ def shuffled(schedule: Schedule, seed: int) -> Schedule:
 
 
 def _fill(rng: np.random.Generator, pool: Indices, batch_size: int, count: int) -> list[Indices]:
-    """Draw batches without repeating a window before all had their turn."""
+    """Draw batches; no window is repeated before all were drawn."""
     size = min(batch_size, len(pool))
     if size < 2:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Event-locked averages: what a series does around given steps, with intervals over events."""
+"""Average a series around events (given steps), with intervals over events."""
 
 import math
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Response:
 def locked(
     series: FloatArray, events: Sequence[int], before: int, after: int, *, relative: bool = False
 ) -> FloatArray:
-    """Cut windows around events and take off each one's mean before its event.
+    """Cut windows around events and subtract the mean before the event from each.
 
     `series` is (steps, tensors), an event the position of the first step that follows the change.
     Returns (events, before + after, tensors); with `relative`, the logarithm of the ratio to the

@@ -1,10 +1,10 @@
-"""Is it the adaptation at all? AFOR beside AdamW held at AFOR's own time-averaged beta2.
+"""Make a study that compares AFOR with AdamW at AFOR's own time-averaged beta2.
 
     made = matched_study(store)
     Path("matched.toml").write_text(made.toml)
 
 The averages come from finished AFOR runs of a store. AdamW gets them as one constant for all
-tensors, and as one constant per tensor: what AFOR then still gains, it gains by adapting.
+tensors, and as one constant per tensor: any gain that AFOR still has comes from adapting.
 """
 
 import difflib
@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.build import full_settings
-from afor.bench.store.database import Store, StoredCell
+from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.schema import OptimizerEntry, Study, parse_study
-from afor.bench.study.toml_text import study_toml
+from afor.bench.study.toml_io import study_toml
 from afor.bench.training.record import RunRecord
 
 Weighting = Literal["tensors", "elements"]
@@ -90,13 +90,13 @@ def matched_study(
     average over tensors. Everything but the optimizers is as in the stored study, so that its
     finished runs are not repeated in the same store. Raises ConfigError.
     """
-    cells = _chosen_cells(store, study, dataset, backbone, optimizer)
+    stored_runs = _runs_of_optimizer(store, study, dataset, backbone, optimizer)
     records = [
         run.record
-        for run in (store.run(cell.key) for cell in cells if cell.status == "done")
+        for run in (store.run(stored.key) for stored in stored_runs if stored.status == "done")
         if run is not None and run.record is not None
     ]
-    first = cells[0]
+    first = stored_runs[0]
     if not records:
         raise ConfigError(
             f"{store.path}: no run of {optimizer} on {first.dataset} × {first.backbone} is done "
@@ -109,13 +109,13 @@ def matched_study(
             f"{store.path}. Average over tensors, or train the runs again."
         )
     beta2 = overall_beta2(by_tensor, sizes)
-    stored = parse_study(store.studies()[first.study], f"{store.path}, study {first.study}")
+    stored_study = parse_study(store.studies()[first.study], f"{store.path}, study {first.study}")
     rates = {
-        cell.entry: cell.rate
-        for cell in store.cells(first.study)
-        if (cell.dataset, cell.backbone) == (first.dataset, first.backbone)
+        stored.entry: stored.rate
+        for stored in store.runs(first.study)
+        if (stored.dataset, stored.backbone) == (first.dataset, first.backbone)
     }
-    made = _with_controls(stored, first, by_tensor, beta2, rates)
+    made = _with_controls(stored_study, first, by_tensor, beta2, rates)
     weighting: Weighting = "tensors" if sizes is None else "elements"
     remarks = _remarks(first, len(records), beta2, weighting)
     steps = sum(record.steps for record in records)
@@ -125,52 +125,52 @@ def matched_study(
     )  # fmt: skip
 
 
-def _chosen_cells(
+def _runs_of_optimizer(
     store: Store, study: str, dataset: str, backbone: str, optimizer: str
-) -> list[StoredCell]:
-    """Return the cells of one optimizer on one network of one study."""
-    cells = [cell for cell in store.cells() if not cell.is_search]
-    for kind, wanted in (
+) -> list[StoredRun]:
+    """Return the runs of one optimizer on one network of one study."""
+    stored_runs = [stored for stored in store.runs() if not stored.is_search]
+    for column, wanted in (
         ("optimizer", optimizer),
         ("study", study),
         ("dataset", dataset),
         ("backbone", backbone),
     ):
-        there = list(dict.fromkeys(getattr(cell, kind) for cell in cells))
+        present = list(dict.fromkeys(getattr(stored, column) for stored in stored_runs))
         if not wanted:
             # A matched study holds the same AFOR runs again; it is never its own origin.
-            own = [name for name in there if kind != "study" or "-matched-" not in name]
-            if len(own or there) > 1:
+            own = [name for name in present if column != "study" or "-matched-" not in name]
+            if len(own or present) > 1:
                 raise ConfigError(
-                    f"{store.path} holds several {kind}s with {optimizer} runs; average over one, "
-                    f"since they differ. Choose with --{kind}: {', '.join(own)}."
+                    f"{store.path} holds several {column}s with {optimizer} runs; average over "
+                    f"one, since they differ. Choose with --{column}: {', '.join(own)}."
                 )
-            wanted = (own or there)[0] if there else ""
-        if wanted not in there:
-            near = difflib.get_close_matches(wanted, there, n=1)
+            wanted = (own or present)[0] if present else ""
+        if wanted not in present:
+            near = difflib.get_close_matches(wanted, present, n=1)
             hint = f' Did you mean "{near[0]}"?' if near else ""
             raise ConfigError(
-                f'{store.path} has no runs of the {kind} "{wanted}".{hint} It has '
-                f"{', '.join(there) or 'none'}. AFOR's averages need a finished study with AFOR."
+                f'{store.path} has no runs of the {column} "{wanted}".{hint} It has '
+                f"{', '.join(present) or 'none'}. AFOR's averages need a finished study with AFOR."
             )
-        cells = [cell for cell in cells if getattr(cell, kind) == wanted]
-    return cells
+        stored_runs = [stored for stored in stored_runs if getattr(stored, column) == wanted]
+    return stored_runs
 
 
 def _with_controls(
     stored: Study,
-    place: StoredCell,
+    run: StoredRun,
     by_tensor: Mapping[str, float],
     beta2: float,
     rates: Mapping[str, float],
 ) -> Study:
     """Return the stored study on one network, with AFOR and its controls as its optimizers."""
-    known = {entry.name: entry for entry in stored.optimizers}
-    origin = known[place.entry]
+    by_name = {entry.name: entry for entry in stored.optimizers}
+    origin = by_name[run.entry]
     entries = [origin]
     for name in CONTROLS:
-        entry = known.get(name) or OptimizerEntry(name=name, seed=origin.seed)
-        entries.append(entry.model_copy(update={"lr": rates.get(name, place.rate)}))
+        entry = by_name.get(name) or OptimizerEntry(name=name, seed=origin.seed)
+        entries.append(entry.model_copy(update={"lr": rates.get(name, run.rate)}))
     # All but beta2 is AFOR's own, the learning rate and the weight decay too.
     full: Mapping[str, Any] = full_settings(origin.use, origin.settings)
     beta1 = full.get("betas", (0.9, 0.999))[0]
@@ -186,28 +186,28 @@ def _with_controls(
             ),
         )
     ]
-    own_rate = {e.name: e.lr if e.lr not in (None, place.rate) else None for e in entries}
-    dataset = next(entry for entry in stored.datasets if entry.name == place.dataset)
-    name = f"{stored.name}-matched-{place.dataset}-{place.backbone}"
+    own_rate = {e.name: e.lr if e.lr not in (None, run.rate) else None for e in entries}
+    dataset = next(entry for entry in stored.datasets if entry.name == run.dataset)
+    name = f"{stored.name}-matched-{run.dataset}-{run.backbone}"
     return stored.model_copy(
         update={
             "name": re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:80],
             "description": f"Is it the adaptation? AFOR beside AdamW at AFOR's mean beta2, "
-            f"{place.dataset} × {place.backbone}.",
+            f"{run.dataset} × {run.backbone}.",
             # The rates as they were trained with, wherever they came from.
             "lr_from": "",
-            "datasets": [dataset.model_copy(update={"lr": {place.backbone: place.rate}})],
-            "backbones": [entry for entry in stored.backbones if entry.name == place.backbone],
+            "datasets": [dataset.model_copy(update={"lr": {run.backbone: run.rate}})],
+            "backbones": [entry for entry in stored.backbones if entry.name == run.backbone],
             "optimizers": [e.model_copy(update={"lr": own_rate[e.name]}) for e in entries],
         }
     )
 
 
-def _remarks(place: StoredCell, runs: int, beta2: float, weighting: Weighting) -> str:
+def _remarks(run: StoredRun, runs: int, beta2: float, weighting: Weighting) -> str:
     return (
         f"Is it the adaptation at all? AFOR beside AdamW held at AFOR's own mean beta2.\n"
-        f"Averages: {runs} finished runs of {place.optimizer} on {place.dataset} × "
-        f"{place.backbone} in the study {place.study},\n"
+        f"Averages: {runs} finished runs of {run.optimizer} on {run.dataset} × "
+        f"{run.backbone} in the study {run.study},\n"
         f"over all their steps; over all {weighting} it is {beta2:.6f}.\n"
         f"The averages are pooled over folds and draws: a control of the mechanism, "
         f"not a method to report.\n"

@@ -1,4 +1,4 @@
-"""When AFOR's controller wakes up, and when AFOR parts from AdamW at a constant beta2.
+"""Find when AFOR's controller becomes active and when AFOR departs from AdamW at a constant beta2.
 
     memory = watch_memory(find_run(load_study("demo")), steps=6000)
     memory.printed["beta2"]       # (steps, tensors)
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from afor.bench.analyses.replay import ChosenRun, replay
 from afor.bench.analyses.step_log import FloatArray, StepLog, Steps
+from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError, TrainingError
+from afor.bench.common.seeding import isolated
 from afor.bench.training.controller_trace import AWAKE
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ COMPARED = {
 
 
 def watch_memory(chosen: ChosenRun, steps: int = 0, progress: Progress | None = None) -> Memory:
-    """Train the run and its companions; with `steps`, that long and without early stopping.
+    """Train the run and its companions; `steps` sets their length and disables early stopping.
 
     Raises ConfigError when the run is not AFOR's, TrainingError when a training diverges.
     """
@@ -73,7 +75,7 @@ def watch_memory(chosen: ChosenRun, steps: int = 0, progress: Progress | None = 
     length = min(steps or len(printed), len(printed))
     printed, run = printed.first(length), extend(chosen, length)
 
-    own = run.cell.spec["optimizer"]
+    own = run.planned.spec["optimizer"]
     low, high = printed.beta2_range
     middle = round((low + high) / 2, 12)  # 0.9945 itself, not its neighbour
     beta1 = own["settings"].get("betas", (0.9, 0.999))[0]
@@ -114,12 +116,12 @@ def _watch(run: ChosenRun) -> "tuple[Steps, Snapshots]":
 
 
 def _apart(one: "torch.Tensor", other: "torch.Tensor", start: "torch.Tensor") -> float:
-    """Return how far two trainings are apart, relative to the way the second has travelled."""
+    """Return the distance of two trainings relative to the distance the second has travelled."""
     return float((one - other).norm() / (other - start).norm())
 
 
 def finish(run: ChosenRun, watch: "Callable[[Fit, Batch, torch.Tensor], None]") -> "RunRecord":
-    """Train a run to its end; TrainingError when it diverges, for half a trace misleads."""
+    """Train a run to its end; raise TrainingError if it diverges, since its trace is incomplete."""
     record = replay(run, watch_step=watch)
     if record.status != "done":
         raise TrainingError(f"{run.place}: {record.reason}. Choose a smaller learning rate.")
@@ -127,9 +129,9 @@ def finish(run: ChosenRun, watch: "Callable[[Fit, Batch, torch.Tensor], None]") 
 
 
 def extend(chosen: ChosenRun, steps: int) -> ChosenRun:
-    """Return the run with at least so many steps and no early stopping; its start is the same."""
-    training = chosen.cell.spec["training"]
-    windows = len(chosen.source.indices_of(chosen.cell.spec["split"]["train"]))
+    """Return the run with at least `steps` steps and no early stopping; its start is the same."""
+    training = chosen.planned.spec["training"]
+    windows = len(chosen.source.indices_of(chosen.planned.spec["split"]["train"]))
     per_epoch = max(1, windows // training["batch_size"])
     epochs = -(-steps // per_epoch)
     changed = {**training, "max_epochs": epochs, "patience": epochs}
@@ -140,20 +142,19 @@ def with_optimizer(
     chosen: ChosenRun, name: str, settings: Mapping[str, Any], lr_factor: float = 1.0
 ) -> ChosenRun:
     """Return the run with another optimizer of the same learning rate and weight decay."""
-    own = chosen.cell.spec["optimizer"]
+    own = chosen.planned.spec["optimizer"]
     changed = {**own, "name": name, "settings": dict(settings), "lr": own["lr"] * lr_factor}
     return _changed(chosen, {"optimizer": changed})
 
 
 def _changed(chosen: ChosenRun, changes: Mapping[str, Any]) -> ChosenRun:
-    return ChosenRun(replace(chosen.cell, spec={**chosen.cell.spec, **changes}), chosen.source)
+    return ChosenRun(
+        replace(chosen.planned, spec={**chosen.planned.spec, **changes}), chosen.source
+    )
 
 
 def start_of(chosen: ChosenRun) -> "torch.Tensor":
     """Return the parameters before the first step, as one vector."""
-    from afor.bench.common.devices import pick_device
-    from afor.bench.common.seeding import isolated
-
     settings = chosen.settings
     device = pick_device(settings.device)
     with isolated(settings.seed("weights"), device):
@@ -176,7 +177,7 @@ class Snapshots:
         self.kept: dict[int, torch.Tensor] = {}
 
     def watch(self, fit: "Fit", _batch: "Batch", _loss: "torch.Tensor") -> None:
-        """See a step."""
+        """Record a step."""
         if is_mark(fit.steps + 1):
             self.kept[fit.steps + 1] = _flat(fit.model)
 
@@ -218,12 +219,12 @@ def part_step(memory: Memory, name: str) -> int | None:
 
 def describe(memory: Memory) -> dict[str, Any]:
     """Return the numbers behind the figure, ready for JSON."""
-    found: dict[str, Any] = {"run": memory.place, "steps": len(memory.printed)}
+    numbers: dict[str, Any] = {"run": memory.place, "steps": len(memory.printed)}
     low, high = memory.printed.beta2_range
     for form, steps in (("printed", memory.printed), ("calibrated", memory.calibrated)):
         after = slice(min(steps.warmup_steps, len(steps) - 1), None)
         beta2 = steps["beta2"][after]
-        found[form] = {
+        numbers[form] = {
             "wake_step": wake_step(steps),
             "awake_share": float(awake_share(steps)[after].mean()),
             "mean_abs_zscore": float(np.abs(steps["zscore"][after]).mean()),
@@ -234,8 +235,8 @@ def describe(memory: Memory) -> dict[str, Any]:
                 zip(steps.names, map(float, steps["beta2"].mean(axis=0)), strict=True)
             ),
         }
-    found["apart_from"] = f"AdamW at {memory.middle:g}"
-    found["apart"] = {
+    numbers["apart_from"] = f"AdamW at {memory.middle:g}"
+    numbers["apart"] = {
         name: {
             "part_step": part_step(memory, name),
             "last": float(values[-1]),
@@ -243,4 +244,4 @@ def describe(memory: Memory) -> dict[str, Any]:
         }
         for name, values in memory.distances.items()
     }
-    return found
+    return numbers

@@ -1,4 +1,4 @@
-"""Does a change of sampled subject do what the paper says? Sec. III-B, as an experiment.
+"""Test the paper's claim about changes of subject (Sec. III-B) in an experiment.
 
     shift = measure_shift(find_run(load_study("demo")), rounds=30)
     for link in shift.links:
@@ -20,7 +20,11 @@ from afor.bench.analyses.adaptation.blocks import Schedule, blocked, shuffled
 from afor.bench.analyses.adaptation.events import Response, locked, mean_interval, respond
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.analyses.step_log import StepLog, Steps
+from afor.bench.common.devices import pick_device, repeatable
 from afor.bench.common.errors import ConfigError, TrainingError
+from afor.bench.common.seeding import isolated, seed_torch
+from afor.bench.optimizers.build import build_optimizer
+from afor.bench.training.batches import Side, make_normalize
 
 BEFORE, AFTER = 10, 20  # steps around a change; shorter when the blocks are
 JUDGED = 10  # steps: the memory of the momentum, 1 / (1 - beta1), the residual is taken against
@@ -62,7 +66,7 @@ class Link:
 
     @property
     def sentence(self) -> str:
-        """Say it in plain words, with the numbers."""
+        """Return the finding as a sentence with its numbers."""
         rises = self.difference > 0
         claim = "rises" if self.quantity.direction > 0 else "falls"
         if self.answer == "not seen":
@@ -181,10 +185,6 @@ def train_schedule(
     import torch
     from torch.nn.functional import cross_entropy
 
-    from afor.bench.common.devices import pick_device, repeatable
-    from afor.bench.common.seeding import isolated, seed_torch
-    from afor.bench.optimizers.build import build_optimizer
-
     settings = chosen.settings
     device = pick_device(settings.device)
     log = StepLog()
@@ -214,9 +214,6 @@ def train_schedule(
 
 
 def _training_side(chosen: ChosenRun) -> Any:
-    from afor.bench.common.devices import pick_device
-    from afor.bench.training.batches import Side, make_normalize
-
     settings = chosen.settings
     device = pick_device(settings.device)
     names = settings.split.train

@@ -1,4 +1,4 @@
-"""What one step of an optimizer costs on a network: operations, state, time beside Adam's."""
+"""Measure the cost of an optimizer's step: operations, state, time relative to Adam."""
 
 import copy
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from afor.bench.analyses.cost.flop_counter import FlopCounter
-from afor.bench.analyses.cost.flops import SOPHIA_CURVATURE, Condition, Formula, formula
+from afor.bench.analyses.cost.flops import SOPHIA_CURVATURE, Case, Formula, formula
 from afor.bench.analyses.cost.latency import (
     Entrant,
     Latency,
@@ -27,6 +27,8 @@ from afor.bench.models.registry import build_backbone
 from afor.bench.optimizers.build import find_entry
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.stats.labels import DATASET_LABELS
+from afor.control import FIELDS
+from afor.native.binding import unavailable_reason
 
 KIB = 1024
 WEIGHT_DECAY = 1e-4  # Sec. IV-C
@@ -37,7 +39,7 @@ ADAM_FUSED, AFOR_LOOP = "adam fused", "afor for-loop"
 # Of AFOR's nine control numbers, these look at the last step. They steer no later one, but for
 # a step with a non-finite gradient, which repeats the standardised score.
 LOOKS_BACK = ("score", "zscore", "forgetting")
-MATRICES: tuple[Condition, ...] = ("decay", "matrix")
+MATRICES: tuple[Case, ...] = ("decay", "matrix")
 GROWTH_SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 
@@ -74,7 +76,7 @@ class Cost:
     def measures(self) -> dict[str, dict[str, float]]:
         """Return {measure: {optimizer: value}}, the form that `afor table cost --ours` reads."""
         adam = next((s for s in self.steps if s.name == "adam"), None)
-        found: dict[str, dict[str, float]] = {
+        measures: dict[str, dict[str, float]] = {
             "kflops": {s.name: s.flops / 1e3 for s in self.steps},
             "pass_mflops": {s.name: s.pass_flops / 1e6 for s in self.steps if s.pass_flops},
             "state_kb": {s.name: s.state_bytes / KIB for s in self.steps},
@@ -86,9 +88,9 @@ class Cost:
         }
         if adam is not None:
             others = [s for s in self.steps if s is not adam]
-            found["extra_kflops"] = {s.name: (s.flops - adam.flops) / 1e3 for s in others}
-            found["extra_ms"] = {s.name: s.latency.extra_us / 1e3 for s in others}
-        return {measure: values for measure, values in found.items() if values}
+            measures["extra_kflops"] = {s.name: (s.flops - adam.flops) / 1e3 for s in others}
+            measures["extra_ms"] = {s.name: s.latency.extra_us / 1e3 for s in others}
+        return {measure: values for measure, values in measures.items() if values}
 
     def as_dict(self) -> dict[str, object]:
         """Return all of it in plain values, for JSON and for the table."""
@@ -180,17 +182,15 @@ def measure_growth(
 
 def shape_of(dataset: str) -> InputShape:
     """Return the shape of a data set's windows."""
-    known = {name: label for name, label in DATASET_LABELS.items() if label in DATASET_SHAPES}
-    if dataset not in known:
-        accepted = ", ".join(known)
+    shapes = {name: label for name, label in DATASET_LABELS.items() if label in DATASET_SHAPES}
+    if dataset not in shapes:
+        accepted = ", ".join(shapes)
         raise ConfigError(f'--dataset "{dataset}" has no known shape. Accepted: {accepted}.')
-    return DATASET_SHAPES[known[dataset]]
+    return DATASET_SHAPES[shapes[dataset]]
 
 
 def entrants_of(optimizers: Sequence[str]) -> list[Entrant]:
     """Return Adam and the others, and both of its and AFOR's implementations, like with like."""
-    from afor.native.binding import unavailable_reason
-
     names = dict.fromkeys(["adam", *optimizers])
     for name in names:
         find_entry(name)  # refuse an unknown one before anything is measured
@@ -206,8 +206,6 @@ def state_bytes(optimizer: torch.optim.Optimizer) -> tuple[int, int]:
 
     Python numbers (a step counter of type int) count as nothing, as in the paper's table.
     """
-    from afor.control import FIELDS
-
     kept = spare = 0
     for state in optimizer.state.values():
         for key, value in state.items():

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 # With weight decay, or on tensors of two dimensions and more, or where AdamP's test says so.
-Condition = Literal["", "decay", "matrix", "projected"]
+Case = Literal["", "decay", "matrix", "projected"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Operation:
     row: int = 0
     tensor: int = 0
     host: int = 0
-    when: Condition = ""
+    when: Case = ""
 
 
 _COUNT = Operation("t ← t + 1", tensor=1)
@@ -127,16 +127,16 @@ class Formula:
         return "+".join(f"{number}{letter}" for number, letter in parts if number)
 
 
-def formula(name: str, conditions: Iterable[Condition] = ("decay",)) -> Formula | None:
-    """Add up the lines of an optimizer that hold under these conditions; None if it is not known.
+def formula(name: str, cases: Iterable[Case] = ("decay",)) -> Formula | None:
+    """Add up the lines of an optimizer that hold under these cases; None if it is not known.
 
-    >>> str(formula("adam", conditions=()))
+    >>> str(formula("adam", cases=()))
     '13n+9k'
     """
     lines = OPERATIONS.get(name)
     if lines is None:
         return None
-    held = [line for line in lines if not line.when or line.when in tuple(conditions)]
+    held = [line for line in lines if not line.when or line.when in tuple(cases)]
     return Formula(
         sum(line.element for line in held),
         sum(line.row for line in held),

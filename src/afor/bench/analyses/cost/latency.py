@@ -1,4 +1,4 @@
-"""How long a step takes beside Adam's: contenders take turns, ratios are taken within rounds."""
+"""Time steps relative to Adam: optimizers take turns, ratios are computed within rounds."""
 
 import copy
 import statistics
@@ -102,16 +102,16 @@ def growth(
 ) -> dict[int, dict[str, Latency]]:
     """Time the steps on parameters alone, as many as in `sizes`, in twelve square-ish tensors."""
     generator = torch.Generator().manual_seed(0)
-    found = {}
+    latencies = {}
     for size in sizes:
         shapes = growth_shapes(size)
         tensors = nn.ParameterList(torch.randn(s, generator=generator) for s in shapes)
         for tensor in tensors:
             tensor.grad = torch.randn(tensor.shape, generator=generator)
-        found[size] = measure_latency(
+        latencies[size] = measure_latency(
             entrants, tensors, None, weight_decay=1e-4, rounds=rounds, threads=threads
         )
-    return found
+    return latencies
 
 
 def growth_shapes(size: int) -> list[tuple[int, int]]:
@@ -122,7 +122,7 @@ def growth_shapes(size: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def one_thread_count(threads: int) -> Iterator[None]:
-    """Let torch use so many threads inside the block."""
+    """Set the number of torch threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

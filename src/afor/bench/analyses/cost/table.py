@@ -1,12 +1,11 @@
-"""The cost of a step as a table, ours below the paper's where both measured the same network."""
+"""Build the table of costs, ours below the paper's if both measured the same network."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
-from afor.bench.report.tables.paper import COST_LABELS
-from afor.bench.report.tables.paper import cost_table as hand_written_table
+from afor.bench.report.tables.paper import COST_LABELS, paper_cost_table
 from afor.bench.stats.labels import backbone_label, dataset_label, optimizer_label
 from afor.bench.stats.paper_numbers import published
 from afor.bench.study.schema import paper_backbone
@@ -25,12 +24,12 @@ IMPLEMENTATIONS = (" fused", " for-loop")
 
 
 def cost_table(ours: Mapping[str, Any]) -> Table:
-    """Return the table of what `afor cost --json` wrote.
+    """Return the table of the values that `afor cost --json` wrote.
 
     A file with measures alone, {measure: {optimizer: value}}, stands below the paper's table.
     """
     if "measures" not in ours:
-        return hand_written_table(ours)
+        return paper_cost_table(ours)
     try:
         return _measured(ours)
     except (KeyError, TypeError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""The loss around a solution, in a plane, with the ways of the optimizers projected onto it.
+"""Compute the loss in a plane around a solution, with the optimizers' paths projected onto it.
 
     runs = [find_run(study, optimizer=name) for name in ("adam", "afor")]
     found = landscape(runs, [record_trajectory(run) for run in runs], center="afor")
@@ -40,7 +40,7 @@ MARGIN = 1.15  # how far beyond the farthest projected point the grid reaches
 
 @dataclass(frozen=True)
 class PathInPlane:
-    """What a plane shows of one trajectory, and what it does not."""
+    """The projection of one trajectory onto a plane, and how much of it the plane keeps."""
 
     x: list[float]
     y: list[float]
@@ -87,7 +87,7 @@ class Landscape:
 
     @property
     def place(self) -> str:
-        """Name the run for people."""
+        """Return the name of the run for titles."""
         return f"{self.dataset}, {self.backbone}, fold {self.fold}, draw {self.draw}"
 
 
@@ -141,9 +141,9 @@ def landscape(
     started = time.perf_counter()
     by_name = {one.optimizer: one for one in trajectories}
     center = choose_center([one.optimizer for one in trajectories], center)
-    grid_axis(grid, 1.0 if span is None else span)  # a mistake is told before the work
+    grid_axis(grid, 1.0 if span is None else span)  # reports mistakes before the work
     _check_pairing(trajectories)
-    middle, run = by_name[center], next(r for r in runs if r.cell.optimizer == center)
+    middle, run = by_name[center], next(r for r in runs if r.planned.optimizer == center)
     surface = LossSurface(run, windows=windows, seed=seed, batch_norm=batch_norm)
     plane = make_plane(
         directions,
@@ -167,17 +167,17 @@ def landscape(
     sizes = [grid * grid, *[len(place) for place in places] * 2]
     grid_loss, *path_losses = np.split(losses, np.cumsum(sizes)[:-1])
     count = len(trajectories)
-    cell = run.cell
+    planned = run.planned
     lengths = np.full((count, 2), math.nan)
     if directions == "random":
         drawn = random_lengths([one.points for one in trajectories], derive_substep(seed, 2))
         lengths = np.stack([drawn.mean(axis=1), drawn.std(axis=1, ddof=1)], axis=1)
     return Landscape(
         study=study,
-        dataset=cell.dataset,
-        backbone=cell.backbone,
-        fold=cell.fold,
-        draw=cell.draw,
+        dataset=planned.dataset,
+        backbone=planned.backbone,
+        fold=planned.fold,
+        draw=planned.draw,
         center=center,
         directions=directions,
         seed=seed,
@@ -224,7 +224,7 @@ def measure_path(
     projected_loss: NDArray[np.float64],
     true_loss: NDArray[np.float64],
 ) -> PathInPlane:
-    """Return all that is said of one trajectory in a plane."""
+    """Return the measures of one trajectory in a plane."""
     points = trajectory.points
     x, y = plane.coordinates(points).T
     return PathInPlane(
@@ -248,19 +248,19 @@ def measure_path(
     )
 
 
-def write_landscape(found: Landscape, path: Path) -> None:
+def write_landscape(measured: Landscape, path: Path) -> None:
     """Write everything as JSON, which the table, the figure and the report read."""
-    write_output(path, landscape_json(found))
+    write_output(path, landscape_json(measured))
 
 
-def landscape_json(found: Landscape) -> str:
+def landscape_json(measured: Landscape) -> str:
     """Return everything as JSON; a loss that is not finite is null."""
-    return json.dumps(content_of(found), allow_nan=False) + "\n"
+    return json.dumps(content_of(measured), allow_nan=False) + "\n"
 
 
-def content_of(found: Landscape) -> dict[str, Any]:
+def content_of(measured: Landscape) -> dict[str, Any]:
     """Return the JSON object that `read_landscape` reads."""
-    return {"landscape": FORMAT, **_finite(asdict(found))}
+    return {"landscape": FORMAT, **_finite(asdict(measured))}
 
 
 def read_landscape(content: Mapping[str, Any], where: str) -> Landscape:

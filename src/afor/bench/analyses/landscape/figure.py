@@ -21,7 +21,7 @@ AXIS_NAMES = {
 }
 
 
-def landscape_figure(found: Landscape) -> Any:
+def landscape_figure(result: Landscape) -> Any:
     """Draw the loss around a solution and all paths; the legend says what the plane keeps."""
     from matplotlib.patheffects import withStroke
     from matplotlib.ticker import MaxNLocator
@@ -29,8 +29,8 @@ def landscape_figure(found: Landscape) -> Any:
     with house_style():
         figure, axes = new_figure(90)
         axis = axes[0, 0]
-        bar = _contours(figure, axis, found)
-        for number, (name, path) in enumerate(_center_last(found)):
+        bar = _contours(figure, axis, result)
+        for number, (name, path) in enumerate(_center_last(result)):
             color, marker = color_of(name, number), marker_of(name, number)
             share = share_text(path.explained_share)
             x, y = np.array(path.x), np.array(path.y)
@@ -46,42 +46,42 @@ def landscape_figure(found: Landscape) -> Any:
                 x[path.solution], y[path.solution], marker="*", markersize=9, color=color,
                 markeredgecolor="white", markeredgewidth=0.7, zorder=6, linestyle="",
             )  # fmt: skip
-        start = next(iter(found.paths.values()))
+        start = next(iter(result.paths.values()))
         axis.plot(
             start.x[0], start.y[0], marker="o", markersize=5.5, color="white", zorder=5,
             markeredgecolor="black", markeredgewidth=0.9, linestyle="", label="start of all paths",
         )  # fmt: skip
-        kept = f"weights that a run keeps; (0, 0): {optimizer_label(found.center)}'s"
+        kept = f"weights that a run keeps; (0, 0): {optimizer_label(result.center)}'s"
         axis.plot([], [], marker="*", markersize=7, color="#555555", linestyle="",
                   label=plain(kept))  # fmt: skip
-        span = found.span
+        span = result.span
         axis.set(xlim=(-span, span), ylim=(-span, span), aspect="equal")
-        axis.set_xlabel(AXIS_NAMES[found.directions].format(1))
-        axis.set_ylabel(AXIS_NAMES[found.directions].format(2))
+        axis.set_xlabel(AXIS_NAMES[result.directions].format(1))
+        axis.set_ylabel(AXIS_NAMES[result.directions].format(2))
         for side in (axis.xaxis, axis.yaxis):
             side.set_major_locator(MaxNLocator(TICKS))
-        axis.set_title(plain(f"{dataset_label(found.dataset)}, {backbone_label(found.backbone)}"))
-        bar.set_label(f"training loss, {found.windows:,} windows")
+        axis.set_title(plain(f"{dataset_label(result.dataset)}, {backbone_label(result.backbone)}"))
+        bar.set_label(f"training loss, {result.windows:,} windows")
         figure.legend(*axis.get_legend_handles_labels(), loc="outside lower left", ncols=1)
     return figure
 
 
-def _center_last(found: Landscape) -> list[tuple[str, PathInPlane]]:
+def _center_last(result: Landscape) -> list[tuple[str, PathInPlane]]:
     """Return the paths so that the one whose solution is the center is drawn on top."""
-    return sorted(found.paths.items(), key=lambda item: item[0] == found.center)
+    return sorted(result.paths.items(), key=lambda item: item[0] == result.center)
 
 
-def _contours(figure: Any, axis: Any, found: Landscape) -> Any:
+def _contours(figure: Any, axis: Any, result: Landscape) -> Any:
     from matplotlib import colormaps
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.ticker import FuncFormatter
 
-    loss = np.ma.masked_invalid(np.array(found.loss, dtype=np.float64))
+    loss = np.ma.masked_invalid(np.array(result.loss, dtype=np.float64))
     levels = contour_levels(loss.compressed())
     # Low loss is dark; the darkest and the lightest end are left to the paths and their halo.
     shades = colormaps["GnBu_r"](np.linspace(0.25, 0.95, len(levels) - 1))
     colors = ListedColormap(shades)
-    x = np.array(found.axis)
+    x = np.array(result.axis)
     filled = axis.contourf(x, x, loss, levels, cmap=colors, norm=BoundaryNorm(levels, colors.N))
     axis.contour(x, x, loss, levels, colors="white", linewidths=0.35)
     axis.set_facecolor("#F2F2F2")  # where the loss is not finite

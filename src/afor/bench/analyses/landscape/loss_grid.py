@@ -13,8 +13,10 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from afor.bench.common.devices import repeatable
 from afor.bench.common.errors import ConfigError, EngineError
 from afor.bench.common.module_search import safe_start
+from afor.bench.execution.engines.worker import die_with
 
 Function = Callable[[int], float]  # of a point's number; picklable if there are several workers
 Watch = Callable[[int, int], None]  # points done, points in all
@@ -51,8 +53,6 @@ def evaluate(
     Several workers are started anew, not forked: a script that asks for them needs the usual
     `if __name__ == "__main__":`.
     """
-    from afor.bench.common.devices import repeatable
-
     if workers < 1:
         raise ConfigError(f"-j {workers}: at least one worker is needed.")
     values = np.empty(count)
@@ -106,8 +106,6 @@ def _start(parent: int, function: Function) -> None:
     import signal
 
     import torch
-
-    from afor.bench.execution.engines.worker import die_with
 
     global _function
     die_with(parent)

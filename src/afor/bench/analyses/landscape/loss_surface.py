@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from afor.bench.analyses.landscape.trajectories import unflatten
 from afor.bench.analyses.replay import ChosenRun
+from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.seeding import derive_substep
+from afor.bench.common.seeding import derive_substep, isolated
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,7 +52,7 @@ class LossSurface:
         self.indices = allowed
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the windows and the network at home; the other process makes its own."""
+        """Do not pickle the windows and the network; the other process creates its own."""
         return {k: v for k, v in self.__dict__.items() if k not in ("_batches", "_model")}
 
     def __call__(
@@ -83,16 +84,12 @@ class LossSurface:
 
     @cached_property
     def _model(self) -> "nn.Module":
-        from afor.bench.common.devices import pick_device
-        from afor.bench.common.seeding import isolated
-
         settings = self.chosen.settings
         with isolated(settings.seed("weights"), pick_device("cpu")):
             return self.chosen.make_model().eval()
 
     @cached_property
     def _batches(self) -> "list[Batch]":
-        from afor.bench.common.devices import pick_device
         from afor.bench.training.batches import Side, make_normalize
         from afor.bench.training.loop import EVALUATION_BATCH
 

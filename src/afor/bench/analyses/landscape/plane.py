@@ -1,4 +1,4 @@
-"""A plane through the space of all weights: its two directions, and what of a path lies in it.
+"""Define planes in the space of all weights and project paths onto them.
 
     plane = random_plane(center, seed=0)
     plane.coordinates(points), plane.explained_share(points)
@@ -134,11 +134,11 @@ def gram_schmidt(vectors: Vectors) -> Vectors:
     >>> gram_schmidt(np.array([[2.0, 0.0], [1.0, 3.0]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    found: list[NDArray[np.float64]] = []
+    orthonormal: list[NDArray[np.float64]] = []
     for number, vector in enumerate(vectors, start=1):
         rest = vector.astype(np.float64)
         for _ in range(2):  # the second pass takes off what rounding left of the first
-            for direction in found:
+            for direction in orthonormal:
                 rest = rest - (direction @ rest) * direction
         length = np.linalg.norm(rest)
         if not length > DEPENDENT * np.linalg.norm(vector):
@@ -146,8 +146,8 @@ def gram_schmidt(vectors: Vectors) -> Vectors:
                 f"Direction {number} lies in the span of those before it, or is zero: together "
                 "they span no plane. Take another seed or other directions."
             )
-        found.append(rest / length)
-    return np.array(found)
+        orthonormal.append(rest / length)
+    return np.array(orthonormal)
 
 
 def random_lengths(paths: Sequence[Vectors], seed: int, planes: int = PLANES) -> Vectors:
@@ -155,12 +155,12 @@ def random_lengths(paths: Sequence[Vectors], seed: int, planes: int = PLANES) ->
 
     One plane is one draw; this says how far the next one would come out elsewhere.
     """
-    found = np.empty((len(paths), planes))
+    lengths = np.empty((len(paths), planes))
     for number in range(planes):
         size = paths[0].shape[1]
         directions = gram_schmidt(_gaussian(size, derive_substep(seed, number))).T
-        found[:, number] = [path_length(points @ directions) for points in paths]
-    return found
+        lengths[:, number] = [path_length(points @ directions) for points in paths]
+    return lengths
 
 
 def path_length(points: Vectors) -> float:

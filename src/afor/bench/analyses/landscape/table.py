@@ -42,7 +42,7 @@ def landscape_table(ours: Mapping[str, Any] | None = None) -> Table:
     return replace(table, notes=notes)
 
 
-def _landscape_measures(found: Landscape) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+def _landscape_measures(result: Landscape) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
     measures = {
         name: {
             **{key: getattr(path, key) for key in LANDSCAPE_LABELS},
@@ -51,11 +51,11 @@ def _landscape_measures(found: Landscape) -> tuple[dict[str, dict[str, float]], 
             "explained_percent": 100 * path.explained_share,
             "step_percent": 100 * path.step_share,
         }
-        for name, path in found.paths.items()
+        for name, path in result.paths.items()
     }
     note = (
-        f"ours: {found.place}; {found.directions} directions, seed {found.seed}, around "
-        f"{optimizer_label(found.center)}'s solution; {found.windows:,} training windows; batch "
-        f"norm {found.batch_norm}. In the plane: share of the squared displacement."
+        f"ours: {result.place}; {result.directions} directions, seed {result.seed}, around "
+        f"{optimizer_label(result.center)}'s solution; {result.windows:,} training windows; batch "
+        f"norm {result.batch_norm}. In the plane: share of the squared displacement."
     )
     return measures, (note,)

@@ -1,4 +1,4 @@
-"""A landscape in words: how it was made, its numbers, and what they cannot say."""
+"""Describe a landscape in words: its computation, its numbers and their limits."""
 
 import math
 
@@ -9,22 +9,24 @@ from afor.bench.analyses.landscape.plane import PLANES
 from afor.bench.stats.labels import optimizer_label, share_text
 
 
-def describe(found: Landscape) -> str:
-    """Return what was found, in words and one small table."""
-    points = len(found.axis)
+def describe(result: Landscape) -> str:
+    """Return what was result, in words and one small table."""
+    points = len(result.axis)
     kinds = {
         "random": "two random directions, made orthonormal",
         "filter": "two random directions, filter-normalised; biases and batch norm do not move",
         "pca": "the two principal directions of all paths",
     }
-    norm = "statistics of the center" if found.batch_norm == "fixed" else "recomputed at each point"
+    norm = (
+        "statistics of the center" if result.batch_norm == "fixed" else "recomputed at each point"
+    )
     lines = [
-        f"{found.study}: {found.place}; center: {optimizer_label(found.center)}'s solution",
-        f"plane: {kinds[found.directions]}, seed {found.seed}; {found.weights:,} weights",
-        f"loss: {found.windows:,} of {found.training_windows:,} training windows, evaluation mode, "
-        f"batch norm ({found.norm_layers} layers): {norm}",
-        f"grid: {points} x {points} from {-found.span:.4g} to {found.span:.4g}; all losses in "
-        f"{found.grid_s:.0f} s on {found.workers} core{'s' if found.workers > 1 else ''}",
+        f"{result.study}: {result.place}; center: {optimizer_label(result.center)}'s solution",
+        f"plane: {kinds[result.directions]}, seed {result.seed}; {result.weights:,} weights",
+        f"loss: {result.windows:,} of {result.training_windows:,} training windows, evaluation "
+        f"mode, batch norm ({result.norm_layers} layers): {norm}",
+        f"grid: {points} x {points} from {-result.span:.4g} to {result.span:.4g}; all losses in "
+        f"{result.grid_s:.0f} s on {result.workers} core{'s' if result.workers > 1 else ''}",
         "",
         f"{'':12s}{'min. loss':>12s}{'min. loss':>12s}{'length':>10s}{'length':>10s}"
         f"{'path in':>12s}{'steps in':>12s}{'epochs':>8s}",
@@ -35,32 +37,32 @@ def describe(found: Landscape) -> str:
         f"{optimizer_label(name):12s}{path.minimum_loss:12.4f}{path.minimum_true_loss:12.4f}"
         f"{path.path_length:10.3f}{path.path_length_full:10.3f}"
         f"{share_text(path.explained_share):>12s}{share_text(path.step_share):>12s}{path.epochs:8d}"
-        for name, path in found.paths.items()
+        for name, path in result.paths.items()
     ]
-    return "\n".join([*lines, "", *findings(found)])
+    return "\n".join([*lines, "", *findings(result)])
 
 
-def findings(found: Landscape) -> list[str]:
-    """Say what the numbers mean, and what they cannot."""
-    shares = [path.explained_share for path in found.paths.values()]
+def findings(result: Landscape) -> list[str]:
+    """Return sentences on what the numbers mean and what they do not."""
+    shares = [path.explained_share for path in result.paths.values()]
     texts = [
         f"The plane keeps {share_text(min(shares))} to {share_text(max(shares))} of the squared "
         "displacement of the paths."
     ]
-    if found.directions != "pca":
+    if result.directions != "pca":
         texts[0] += (
-            f" Two random directions of {found.weights:,} keep {share_text(2 / found.weights)} of "
-            "any path on average: such a picture shows the shadows of the paths, not the paths."
+            f" Two random directions of {result.weights:,} keep {share_text(2 / result.weights)} "
+            "of any path on average: such a picture shows the shadows of the paths, not the paths."
         )
-    losses = np.array(found.loss)
+    losses = np.array(result.loss)
     losses = losses[np.isfinite(losses)]
-    true = np.concatenate([path.true_loss for path in found.paths.values()])
+    true = np.concatenate([path.true_loss for path in result.paths.values()])
     if losses.size:
         texts.append(
             f"Over the whole grid the loss varies by {np.ptp(losses):.2g}; along the true paths it "
             f"varies by {np.ptp(true):.2g}."
         )
-    label = optimizer_label(found.center)
+    label = optimizer_label(result.center)
     texts.append(
         f"{label}'s solution lies in the middle, where its projected loss is its true one; every "
         f"other projected loss is that of {label}'s weights, moved by what the plane keeps of a "
@@ -68,7 +70,7 @@ def findings(found: Landscape) -> list[str]:
     )
     spread = [
         f"{path.random_length_mean:.3g} ± {path.random_length_sd:.2g} ({optimizer_label(name)})"
-        for name, path in found.paths.items()
+        for name, path in result.paths.items()
         if not math.isnan(path.random_length_mean)
     ]
     if spread:
@@ -76,12 +78,12 @@ def findings(found: Landscape) -> list[str]:
             f"Length in the plane depends on the plane: mean ± SD over {PLANES} random ones "
             f"{', '.join(spread)}."
         )
-    epochs = {path.epochs for path in found.paths.values()}
+    epochs = {path.epochs for path in result.paths.values()}
     if len(epochs) > 1:
         texts.append(
             "The runs ended after different numbers of epochs (early stopping), so their lengths "
             "do not compare."
         )
-    if any(max(map(abs, (*p.x, *p.y))) > found.span for p in found.paths.values()):
+    if any(max(map(abs, (*p.x, *p.y))) > result.span for p in result.paths.values()):
         texts.append("A path leaves the grid; without --span the grid holds all of them.")
     return texts

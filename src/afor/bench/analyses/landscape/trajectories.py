@@ -1,4 +1,4 @@
-"""The way of an optimizer through the weights: one run trained again, its weights kept on the way.
+"""Record the path of an optimizer: train one run again and keep its weights.
 
 trajectory = record_trajectory(find_run(study, optimizer="afor"))
 trajectory.weights  # (points, weights): as initialised, then after every epoch
@@ -88,8 +88,8 @@ def record_trajectory(
             "Choose another fold or draw, or a smaller learning rate in the study."
         )
     return Trajectory(
-        optimizer=chosen.cell.optimizer,
-        key=chosen.cell.key,
+        optimizer=chosen.planned.optimizer,
+        key=chosen.planned.key,
         weights=np.stack([weights for weights, _ in kept.values()]),
         buffers=np.stack([buffers for _, buffers in kept.values()]),
         steps=np.array(list(kept), dtype=np.int64),

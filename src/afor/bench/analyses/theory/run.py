@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from afor import AFOR
 from afor.bench.analyses.replay import ChosenRun, replay
 from afor.bench.analyses.theory.theorem import Assumptions
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import isolated
 from afor.bench.training.batches import Batch, epoch_batches
 from afor.bench.training.record import Epoch, RunRecord
+from afor.control import FIELDS
 
 if TYPE_CHECKING:
     from afor.bench.training.loop import Fit
@@ -105,9 +107,6 @@ class _Observer:
 
     def watch_step(self, fit: "Fit", batch: Batch, loss: Tensor) -> None:
         """Keep the largest gradient and every tensor's beta2."""
-        from afor import AFOR
-        from afor.control import FIELDS
-
         del batch
         if self.fit is None:
             self.fit, self.group = fit, fit.optimizer.param_groups[0]

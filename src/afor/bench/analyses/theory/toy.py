@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from afor import AFOR
 from afor.bench.analyses.theory.theorem import (
     Assumptions,
     Bound,
@@ -19,6 +20,7 @@ from afor.bench.analyses.theory.theorem import (
     finite_bound,
 )
 from afor.bench.common.errors import ConfigError
+from afor.control import FIELDS
 
 Floats = NDArray[np.float64]
 WINDOWS, FEATURES, BATCH = 512, 10, 32
@@ -89,9 +91,6 @@ def run_toy(
     toy: Toy, lr: float, *, eps: float, weight_decay: float, steps: int, seed: int = 0
 ) -> ToyRun:
     """Train from zero with AFOR, keeping the true gradient of every step."""
-    from afor import AFOR
-    from afor.control import FIELDS
-
     if steps < 1 or not lr > 0 or not eps > 0 or weight_decay < 0:
         raise ConfigError("steps, lr and eps must be above 0, weight_decay 0 or above.")
     parameter = torch.nn.Parameter(torch.zeros(FEATURES, dtype=torch.float64))

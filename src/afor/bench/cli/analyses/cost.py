@@ -1,75 +1,87 @@
-"""``afor cost``: operations, state and time of a step, for every optimizer on any backbone."""
+"""The command ``afor cost``: operations, memory and time of a step of every optimizer."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from afor.bench.analyses.cost import compute
+from afor.bench.analyses.cost.figure import growth_figure
+from afor.bench.analyses.cost.flops import OPERATIONS, formula
+from afor.bench.analyses.cost.table import cost_table
+from afor.bench.cli.options import Json, TableFormat
 from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-
-FIGURES = (".pdf", ".svg", ".png")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("cost")(cost)
+from afor.bench.common.output_files import write_output
+from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
+from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
+from afor.bench.report.figures.style import save_figure
 
 
 def cost(
     backbone: Annotated[
-        str, typer.Option(help="A name that `afor models` lists, or module:Class.")
+        str, typer.Option(help="A backbone that `afor models` lists, or module:Class.")
     ] = "eegnet",
     dataset: Annotated[
-        str, typer.Option(help="Whose windows: deap, bci2a, isruc, physionet_mi.")
+        str,
+        typer.Option(help="Data set with the windows' shape: deap, bci2a, isruc, physionet_mi."),
     ] = "deap",
     optimizer: Annotated[
         list[str] | None,
-        typer.Option(help="Only these, and Adam; repeatable. [default: the paper's seven]"),
+        typer.Option(
+            help="Measure only this optimizer, and Adam; repeatable.",
+            show_default="the paper's seven",
+        ),
     ] = None,
     batch: Annotated[
-        int, typer.Option(min=0, max=65_536, help="Windows; 0: the paper's, 256 or 64.")
+        int,
+        typer.Option(min=0, max=65_536, help="Batch size; 0 uses the paper's, 256 or 64."),
     ] = 0,
-    weight_decay: Annotated[float, typer.Option(help="As Sec. IV-C; 0 leaves it out.")] = 1e-4,
+    weight_decay: Annotated[
+        float, typer.Option(help="Weight decay, by default that of Sec. IV-C; 0 leaves it out.")
+    ] = 1e-4,
     rounds: Annotated[
-        int, typer.Option(min=1, max=100_000, help="In each, all take their turn.")
+        int, typer.Option(min=1, max=100_000, help="Number of interleaved timing rounds.")
     ] = 25,
-    threads: Annotated[int, typer.Option(min=1, max=1024, help="Of torch.")] = 1,
-    form: Annotated[
-        str | None,
-        typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}. [default: by --output]"),
-    ] = None,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Number of torch threads.")] = 1,
+    form: TableFormat = None,
     output: Annotated[
         list[Path] | None,
         typer.Option(
             "--output",
             "-o",
-            help="A table (.md .tex .csv .txt), the values (.json) or the growth with the size "
-            "of the network (.pdf .svg .png); repeatable.",
+            help="A table (.md .tex .csv .txt), the values (.json) or a figure of the growth with "
+            "the size of the network (.pdf .svg .png); repeatable.",
         ),
     ] = None,
     lines: Annotated[
-        str, typer.Option(help="Print the operations of this optimizer's step, and stop.")
+        str, typer.Option(help="Print only the operations in a step of this optimizer.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Measure what a step costs beside Adam's: operations, state, time."""
-    import json
+    """Measure the operations, memory and time of a step.
 
+    All optimizers are compared with Adam.
+
+    Example:
+        afor cost --backbone eegnet --dataset deap --output cost.json
+    """
     if lines:
         _print_lines(lines)
         return
     if form is not None:
         choose(form, FORMATS, "--format")
     targets = output or []
-    from afor.bench.analyses.cost.compute import measure_cost, measure_growth
-    from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
-
     names = tuple(optimizer or PAPER_OPTIMIZERS)
-    pictures = [target for target in targets if target.suffix.lower() in FIGURES]
-    tables = [target for target in targets if target not in pictures]
+    pictures = [target for target in targets if target.suffix.lower() in FIGURE_FORMATS]
+    files = [target for target in targets if target not in pictures]
     typer.echo(f"Measuring {len(names)} optimizers on {backbone}, {dataset} ...", err=True)
-    found = measure_cost(
+    costs = compute.measure_cost(
         backbone,
         dataset,
         names,
@@ -79,47 +91,35 @@ def cost(
         threads=threads,
     ).as_dict()
     if pictures:
-        typer.echo("Measuring how it grows ...", err=True)
-        found["growth"] = measure_growth(names, rounds=rounds, threads=threads)
-    from afor.bench.analyses.cost.table import cost_table
-
-    built = cost_table(found)
+        typer.echo("Measuring the growth with the size of the network ...", err=True)
+        costs["growth"] = compute.measure_growth(names, rounds=rounds, threads=threads)
+    table = cost_table(costs)
+    text = json.dumps(costs, indent=1, ensure_ascii=False)
     if as_json:
-        typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
-    elif not tables or form:
-        typer.echo(render(built, form or "terminal", standalone=False).rstrip("\n"))
-    from afor.bench.common.output_files import write_output
-
-    for target in tables:
-        kind = by_suffix(target)
-        text = (
-            json.dumps(found, indent=1, ensure_ascii=False) + "\n"
-            if kind == "json"
-            else render(built, kind, standalone=False, to_file=True)
+        typer.echo(text)
+    elif not files or form:
+        typer.echo(render(table, form or "terminal", standalone=False).rstrip("\n"))
+    for target in files:
+        file_form = by_suffix(target)
+        is_json = file_form == "json"
+        content = (
+            f"{text}\n" if is_json else render(table, file_form, standalone=False, to_file=True)
         )
-        write_output(target, text)
+        write_output(target, content)
         typer.echo(str(target), err=True)
     if pictures:
-        from afor.bench.analyses.cost.figure import growth_figure
-        from afor.bench.report.figures.style import save_figure
-
-        drawn = growth_figure(found["growth"])  # type: ignore[arg-type]
+        drawn = growth_figure(costs["growth"])  # type: ignore[arg-type]
         for target in pictures:
             save_figure(drawn, target)
             typer.echo(str(target), err=True)
-    typer.echo("\nNext: afor cost --lines afor, afor theory", err=True)
+    print_next("afor cost --lines afor, afor theory")
 
 
 def _print_lines(name: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from afor.bench.analyses.cost.flops import OPERATIONS, formula
-
+    """Print the operations of one optimizer's step, line by line."""
     if name not in OPERATIONS:
         raise ConfigError(
-            f'--lines "{name}": no formula is written down for it. Accepted: '
+            f'--lines "{name}": there is no list of its operations. Accepted: '
             f"{', '.join(OPERATIONS)}. `afor cost --optimizer {name}` counts its step."
         )
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -127,16 +127,16 @@ def _print_lines(name: str) -> None:
     for heading in ("element", "row", "tensor", "host"):
         table.add_column(heading, justify="right")
     table.add_column("when")
-    words = {
+    conditions = {
         "": "",
-        "decay": "with decay",
+        "decay": "with weight decay",
         "matrix": "for matrices",
-        "projected": "if the test says so",
+        "projected": "if the step is projected",
     }
     for line in OPERATIONS[name]:
         counts = (line.element, line.row, line.tensor, line.host)
         texts = [str(count) if count else "" for count in counts]
-        table.add_row(Text(line.text), *texts, words[line.when])
+        table.add_row(Text(line.text), *texts, conditions[line.when])
     console = Console(highlight=False)
     console.print(table)
     total = formula(name, ("decay", "matrix"))
@@ -144,5 +144,5 @@ def _print_lines(name: str) -> None:
         f"\n{total} for n elements, r rows, k tensors; host: on Python numbers, per tensor"
     )
     if any(line.when == "projected" for line in OPERATIONS[name]):
-        console.print("without the projection, which depends on the data")
-    typer.echo("\nNext: afor cost", err=True)
+        console.print("The projection, which depends on the data, is not counted.")
+    print_next("afor cost")

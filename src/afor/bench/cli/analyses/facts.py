@@ -1,40 +1,39 @@
-"""``afor facts``: properties of the paper's equations and of the released code, computed."""
+"""The command ``afor facts``: computed properties of the equations and the released code."""
 
 import json
 from typing import Annotated
 
 import typer
 
+from afor.bench.analyses.facts import FACTS
+from afor.bench.cli.options import Json
 from afor.bench.cli.printing import choose
-from afor.bench.cli.study import Json
-
-NAMES = ("nsal-dgat", "mean-beta2", "burst", "no-fast-channel")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("facts")(facts)
 
 
 def facts(
     name: Annotated[
-        str | None, typer.Argument(help=f"{', '.join(NAMES)}. [default: all four]")
+        str | None,
+        typer.Argument(help=f"One of the properties: {', '.join(FACTS)}.", show_default="all four"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show four properties of the printed equations and the released networks by computing them."""
-    names = NAMES if name is None else (choose(name, NAMES, "the fact"),)
-    from afor.bench.analyses.facts import FACTS
+    """Compute four properties of the paper's equations.
 
-    found = []
+    Each is a property of the printed equations or of the released networks.
+
+    Example:
+        afor facts burst
+    """
+    names = tuple(FACTS) if name is None else (choose(name, tuple(FACTS), "the fact"),)
+    computed = []
     for each in names:
         if not as_json:
             typer.echo(f"Computing {each} ...", err=True)
-        found.append(FACTS[each]())
+        computed.append(FACTS[each]())
     if as_json:
-        typer.echo(json.dumps([vars(fact) for fact in found], indent=1, ensure_ascii=False))
+        typer.echo(json.dumps([vars(fact) for fact in computed], indent=1, ensure_ascii=False))
         return
-    for fact in found:
+    for fact in computed:
         typer.echo(f"{fact.name}\n  {fact.statement}")
         for key, value in fact.values.items():
             typer.echo(f"  {key}: {_text(value)}")

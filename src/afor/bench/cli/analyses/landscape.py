@@ -1,98 +1,145 @@
-"""The command ``afor landscape``: the loss around a solution, and the ways that led there."""
+"""The command ``afor landscape``: the loss around a solution, and the paths of the training."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress, TaskID
 
-from afor.bench.cli.study import CachePath, Json, Roots, StudyName, cores, with_roots
+from afor.bench.analyses.landscape import compute as analysis
+from afor.bench.analyses.landscape.figure import landscape_figure
+from afor.bench.analyses.landscape.loss_grid import grid_axis
+from afor.bench.analyses.landscape.loss_surface import check_loss
+from afor.bench.analyses.landscape.plane import check_directions
+from afor.bench.analyses.landscape.text import describe
+from afor.bench.analyses.landscape.trajectories import (
+    Trajectory,
+    load_trajectories,
+    record_trajectory,
+    save_trajectories,
+)
+from afor.bench.analyses.replay import ChosenRun, find_run
+from afor.bench.cli.options import (
+    CacheDir,
+    Draw,
+    Fold,
+    Jobs,
+    Json,
+    OfBackbone,
+    OfDataset,
+    Roots,
+    StudyName,
+)
+from afor.bench.cli.studies import cores, with_roots
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
+from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
+from afor.bench.report.figures.style import save_figure
+from afor.bench.study.schema import load_study
 
-if TYPE_CHECKING:
-    from afor.bench.analyses.landscape.compute import Landscape
-    from afor.bench.analyses.landscape.trajectories import Trajectory
-    from afor.bench.analyses.replay import ChosenRun
+DATA_SUFFIX = ".json"
+PLAIN_EVERY_S = 10.0  # between two lines of progress if stderr is not a terminal
 
-DATA, FIGURES = ".json", (".pdf", ".svg", ".png")
-PLAIN_EVERY_S = 10.0  # between two lines of progress where there is no terminal
-
-Show = Callable[[str, int, int], None]  # what, done, in all
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("landscape")(landscape)
+ShowProgress = Callable[[str, int, int], None]  # what is done, how many are done, how many in all
 
 
 def landscape(
     name: StudyName,
-    dataset: Annotated[str, typer.Option(help="[default: the study's first]")] = "",
-    backbone: Annotated[str, typer.Option(help="[default: the study's first]")] = "",
+    dataset: OfDataset = "",
+    backbone: OfBackbone = "",
     optimizer: Annotated[
-        list[str] | None, typer.Option(help="Repeatable. [default: adam and afor]")
+        list[str] | None,
+        typer.Option(
+            help="Optimizer of the study to train; repeatable.", show_default="adam and afor"
+        ),
     ] = None,
     center: Annotated[
-        str, typer.Option(help="Whose solution lies in the middle. [default: afor, else the last]")
+        str,
+        typer.Option(
+            help="Optimizer whose solution is the center of the plane.",
+            show_default="afor, else the last",
+        ),
     ] = "",
-    fold: Annotated[int, typer.Option(min=0, help="The fold of the run.")] = 0,
-    draw: Annotated[int, typer.Option(min=0, help="The draw of the run.")] = 0,
-    grid: Annotated[int, typer.Option(max=1001, help="Points along each direction.")] = 51,
+    fold: Fold = 0,
+    draw: Draw = 0,
+    grid: Annotated[
+        int, typer.Option(max=1001, help="Number of grid points along each direction.")
+    ] = 51,
     span: Annotated[
-        float | None, typer.Option(help="The grid reaches from -SPAN to SPAN. [default: the paths]")
+        float | None,
+        typer.Option(
+            help="The grid reaches from -SPAN to SPAN.", show_default="wide enough for the paths"
+        ),
     ] = None,
     directions: Annotated[
-        str, typer.Option(help="random, filter (random, filter-normalised) or pca (of the paths).")
+        str,
+        typer.Option(
+            help="Directions of the plane: random, filter (random, filter-normalised) or pca (of "
+            "the paths)."
+        ),
     ] = "random",
-    seed: Annotated[int, typer.Option(help="Of random directions and of the windows.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the random directions and of the choice of windows.")
+    ] = 0,
     windows: Annotated[
-        int, typer.Option(help="Training windows the loss is a mean over; 0: all.")
+        int, typer.Option(help="Number of training windows to average the loss over; 0 uses all.")
     ] = 512,
     batch_norm: Annotated[
-        str, typer.Option(help="fixed: statistics of the center; recomputed: at every point.")
+        str,
+        typer.Option(
+            help="Batch-norm statistics: fixed (those of the center) or recomputed (at each point)."
+        ),
     ] = "fixed",
     every_steps: Annotated[
-        int, typer.Option(help="Keep a path's point every so many steps too; 0: epochs alone.")
+        int,
+        typer.Option(
+            help="Record a point of the path every so many steps too; 0 records epochs alone."
+        ),
     ] = 0,
     paths: Annotated[
         Path | None,
-        typer.Option(help="An .npz file that keeps the paths: another plane trains nothing."),
+        typer.Option(
+            help="An .npz file that keeps the paths, so that another plane needs no training."
+        ),
     ] = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option("--output", "-o", help=".json, .pdf, .svg or .png; repeatable."),
-    ] = None,
-    jobs: Annotated[
-        int,
         typer.Option(
-            "-j", "--jobs", min=0, max=1024, help="Processes for the grid. [default: cores]"
+            "--output",
+            "-o",
+            help="The values (.json) or a figure (.pdf .svg .png); repeatable.",
+            show_default="landscape.json",
         ),
-    ] = 0,
-    cache_dir: CachePath = None,
+    ] = None,
+    jobs: Jobs = 0,
+    cache_dir: CacheDir = None,
     root: Roots = None,
-    json_: Json = False,
+    as_json: Json = False,
 ) -> None:
-    """Train a run once per optimizer and draw the loss around one of the solutions."""
-    from afor.bench.analyses.landscape import compute as analysis
-    from afor.bench.analyses.landscape.loss_grid import grid_axis
-    from afor.bench.analyses.landscape.loss_surface import check_loss
-    from afor.bench.analyses.landscape.plane import check_directions
-    from afor.bench.analyses.landscape.text import describe
-    from afor.bench.analyses.replay import find_run
-    from afor.bench.study.schema import load_study
+    """Draw the loss around a trained solution.
 
+    Trains one run of a study with each optimizer, and evaluates the loss on a plane through one of
+    the solutions.
+
+    Example:
+        afor landscape demo --directions pca --output landscape.json
+    """
     targets = output or [Path("landscape.json")]
-    for target in targets:  # before the work, not after it
-        if target.suffix.lower() not in (DATA, *FIGURES):
-            accepted = ", ".join((DATA, *FIGURES))
+    for target in targets:  # before the work
+        if target.suffix.lower() not in (DATA_SUFFIX, *FIGURE_FORMATS):
+            accepted = ", ".join((DATA_SUFFIX, *FIGURE_FORMATS))
             raise ConfigError(f"--output {target}: a landscape is written as {accepted}.")
     names = optimizer or ["adam", "afor"]
     center = analysis.choose_center(names, center)
     grid_axis(grid, 1.0 if span is None else span)
-    kind, norm = check_directions(directions), check_loss(windows, batch_norm)
+    plane, norm = check_directions(directions), check_loss(windows, batch_norm)
     study = with_roots(load_study(name), root)
     runs = [
         find_run(
@@ -103,12 +150,12 @@ def landscape(
     ]  # fmt: skip
     with _progress() as show:
         trajectories = _trajectories(runs, paths, every_steps, show)
-        found = analysis.landscape(
+        measured = analysis.landscape(
             runs,
             trajectories,
             study=study.name,
             center=center,
-            directions=kind,
+            directions=plane,
             grid=grid,
             span=span,
             seed=seed,
@@ -119,70 +166,50 @@ def landscape(
             watch=lambda done, total: show("loss at grid and path points", done, total),
         )
     for target in targets:
-        if target.suffix.lower() == DATA:
-            analysis.write_landscape(found, target)
+        if target.suffix.lower() == DATA_SUFFIX:
+            analysis.write_landscape(measured, target)
         else:
-            _write_figure(found, target)
-    if json_:
-        typer.echo(analysis.landscape_json(found), nl=False)
+            save_figure(landscape_figure(measured), target)
+    if as_json:
+        typer.echo(analysis.landscape_json(measured), nl=False)
         return
-    typer.echo(describe(found) + "\n")
+    typer.echo(describe(measured) + "\n")
     for target in targets:
         typer.echo(str(target))
-    data = next((t for t in targets if t.suffix.lower() == DATA), None)
-    following = (
+    data = next((t for t in targets if t.suffix.lower() == DATA_SUFFIX), None)
+    print_next(
         f"afor figure landscape --data {data}; afor table landscape --ours {data}; "
-        f"afor report STORE --landscape {data}"
+        f"afor report RESULTS --landscape {data}"
         if data
         else f"afor landscape {name} --output landscape.json, which tables and figures read"
     )
-    typer.echo(f"\nNext: {following}", err=True)
 
 
 def _trajectories(
-    runs: "Sequence[ChosenRun]", path: Path | None, every_steps: int, show: Show
-) -> "list[Trajectory]":
-    """Read the paths that a file holds, train the others, and write the file anew."""
-    from dataclasses import replace
-    from functools import partial
-
-    from afor.bench.analyses.landscape.trajectories import (
-        load_trajectories,
-        record_trajectory,
-        save_trajectories,
-    )
-
-    known = load_trajectories(path, every_steps) if path is not None and path.exists() else {}
-    found = []
+    runs: Sequence[ChosenRun], path: Path | None, every_steps: int, show: ShowProgress
+) -> list[Trajectory]:
+    """Read the paths that the file holds, train the others, and add these to the file."""
+    by_key = load_trajectories(path, every_steps) if path is not None and path.exists() else {}
+    trajectories = []
     for run in runs:
-        cell = run.cell
-        if cell.key not in known:
-            watch = partial(_show_epoch, show, cell.optimizer, run.settings.max_epochs)
+        planned = run.planned
+        if planned.key not in by_key:
+            watch = partial(_show_epoch, show, planned.optimizer, run.settings.max_epochs)
             watch(0)
-            known[cell.key] = record_trajectory(run, every_steps, watch)
+            by_key[planned.key] = record_trajectory(run, every_steps, watch)
             if path is not None:
-                save_trajectories(path, list(known.values()), every_steps)
-        found.append(replace(known[cell.key], optimizer=cell.optimizer))
-    return found
+                save_trajectories(path, list(by_key.values()), every_steps)
+        trajectories.append(replace(by_key[planned.key], optimizer=planned.optimizer))
+    return trajectories
 
 
-def _show_epoch(show: Show, optimizer: str, most: int, done: int) -> None:
-    show(f"training {optimizer}", done, most)
-
-
-def _write_figure(found: "Landscape", target: Path) -> None:
-    from afor.bench.analyses.landscape.figure import landscape_figure
-    from afor.bench.report.figures.style import save_figure
-
-    save_figure(landscape_figure(found), target)
+def _show_epoch(show: ShowProgress, optimizer: str, max_epochs: int, done: int) -> None:
+    show(f"training {optimizer}", done, max_epochs)
 
 
 @contextmanager
-def _progress() -> Iterator[Show]:
-    """Show a bar per piece of work on stderr; plain lines where stderr is no terminal."""
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
-
+def _progress() -> Iterator[ShowProgress]:
+    """Show a bar per task on standard error, or plain lines if it is not a terminal."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal or console.is_dumb_terminal:
         yield _plain_lines()
@@ -202,15 +229,15 @@ def _progress() -> Iterator[Show]:
         yield show
 
 
-def _plain_lines() -> Show:
-    said = time.monotonic()
+def _plain_lines() -> ShowProgress:
+    printed_at = time.monotonic()
     current = ""
 
     def show(what: str, done: int, total: int) -> None:
-        nonlocal said, current
-        if what != current or done == total or time.monotonic() - said > PLAIN_EVERY_S:
+        nonlocal printed_at, current
+        if what != current or done == total or time.monotonic() - printed_at > PLAIN_EVERY_S:
             sys.stderr.write(f"{what}: {done} of {total}\n")
             sys.stderr.flush()
-            said, current = time.monotonic(), what
+            printed_at, current = time.monotonic(), what
 
     return show

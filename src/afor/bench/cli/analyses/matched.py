@@ -1,55 +1,68 @@
 """The command ``afor matched``: a study that holds AdamW at AFOR's own mean beta2."""
 
+import json
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from afor.bench.cli.study import CachePath, Json, Roots, StudyName, Trust, with_roots
+from afor.bench.analyses.adaptation.matched import matched_study
+from afor.bench.analyses.replay import find_run
+from afor.bench.cli.options import CacheDir, Json, Results, Roots, Trust
+from afor.bench.cli.studies import with_roots
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from afor.bench.store.database import Store
+from afor.bench.common.output_files import write_output
+from afor.bench.store.database import Store, open_store
+from afor.bench.store.locations import find_store
+from afor.bench.study.named_code import refuse_stored_code
+from afor.bench.study.schema import parse_study
 
 WEIGHTS = ("tensors", "elements")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("matched")(matched)
-
-
 def matched(
-    store: StudyName,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The TOML to write.")] = Path(
+    results: Results,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The TOML file to write.")] = Path(
         "matched.toml"
     ),
-    dataset: Annotated[str, typer.Option(help="[default: the only one]")] = "",
-    backbone: Annotated[str, typer.Option(help="[default: the only one]")] = "",
-    study: Annotated[str, typer.Option(help="Of several in the store.")] = "",
-    optimizer: Annotated[str, typer.Option(help="Whose mean beta2 is taken.")] = "afor",
+    dataset: Annotated[
+        str, typer.Option(help="Data set of the store.", show_default="the only one")
+    ] = "",
+    backbone: Annotated[
+        str, typer.Option(help="Backbone of the store.", show_default="the only one")
+    ] = "",
+    study: Annotated[
+        str, typer.Option(help="Study of the store.", show_default="the only one")
+    ] = "",
+    optimizer: Annotated[
+        str, typer.Option(help="The optimizer whose mean beta2 is used.")
+    ] = "afor",
     average: Annotated[
-        str, typer.Option(help="Over tensors, one vote each, or over their elements.")
+        str,
+        typer.Option(
+            help="What beta2 is averaged over: tensors (each counts once) or elements (each tensor "
+            "counts by its size)."
+        ),
     ] = "tensors",
     root: Roots = None,
-    cache_dir: CachePath = None,
-    json_: Json = False,
+    cache_dir: CacheDir = None,
+    as_json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Write a study with AFOR beside AdamW at AFOR's mean beta2, from a finished store."""
-    import json
-    from functools import partial
+    """Write a study of AdamW at AFOR's mean beta2.
 
-    from afor.bench.analyses.adaptation.matched import matched_study
-    from afor.bench.store.database import open_store
-    from afor.bench.store.locations import find_store
-    from afor.bench.study.named_code import refuse_stored_code
+    The mean is taken from the finished AFOR runs of a store. The study compares AFOR with AdamW at
+    one constant for all tensors, and at one constant per tensor.
 
+    Example:
+        afor matched demo --output matched.toml
+    """
     if average not in WEIGHTS:
-        raise ConfigError(f"--average {average} is not known. Accepted: {', '.join(WEIGHTS)}.")
-    path = find_store(store)
+        raise ConfigError(f"--average cannot be {average!r}. Accepted: {', '.join(WEIGHTS)}.")
+    path = find_store(results)
     with open_store(path) as opened:
         make = partial(
             matched_study,
@@ -63,17 +76,14 @@ def matched(
         if not trust:
             refuse_stored_code(made.study, str(path))
         if average == "elements":
-            place = (made.store_study, made.dataset, made.backbone, optimizer)
-            sizes = _sizes(opened, *place, root, cache_dir)
-            made = make(sizes=sizes)
-    from afor.bench.common.output_files import write_output
-
+            run_names = (made.store_study, made.dataset, made.backbone, optimizer)
+            made = make(sizes=_sizes(opened, *run_names, root, cache_dir))
     write_output(output, made.toml)
-    if json_:
+    if as_json:
         names = ("dataset", "backbone", "optimizer", "runs", "steps", "beta2", "weighting")
-        found = {name: getattr(made, name) for name in names}
-        found |= {"beta2_by_tensor": dict(made.beta2_by_tensor), "output": str(output)}
-        typer.echo(json.dumps(found))
+        content = {name: getattr(made, name) for name in names}
+        content |= {"beta2_by_tensor": dict(made.beta2_by_tensor), "output": str(output)}
+        typer.echo(json.dumps(content))
     else:
         width = max(map(len, made.beta2_by_tensor))
         typer.echo(
@@ -84,24 +94,21 @@ def matched(
             typer.echo(f"  {name:<{width}}  {beta2:.6f}")
         typer.echo(f"  {'over ' + made.weighting:<{width}}  {made.beta2:.6f}\n{output}")
     judge = f"afor stats {path} --study {made.study.name} --baseline adamw_mean_per_tensor"
-    typer.echo(f"\nNext: afor run {output} --store {path}, then {judge}", err=True)
+    print_next(f"afor run {output} --store {path}, then {judge}")
 
 
 def _sizes(
-    store: "Store",
+    store: Store,
     study: str,
     dataset: str,
     backbone: str,
     optimizer: str,
     root: list[str] | None,
     cache_dir: Path | None,
-) -> "Mapping[str, int]":
-    """Build the network to count the elements of its tensors; needs the data's shape."""
-    from afor.bench.analyses.replay import find_run
-    from afor.bench.study.schema import parse_study
-
+) -> Mapping[str, int]:
+    """Return the number of elements of each tensor; builds the network, which needs the data."""
     stored = with_roots(parse_study(store.studies()[study], str(store.path)), root)
-    chosen = find_run(
+    run = find_run(
         stored,
         dataset=dataset,
         backbone=backbone,
@@ -110,7 +117,7 @@ def _sizes(
         draw=_first(stored.protocol.only_draws),
         cache_dir=cache_dir,
     )
-    return {name: p.numel() for name, p in chosen.make_model().named_parameters()}
+    return {name: p.numel() for name, p in run.make_model().named_parameters()}
 
 
 def _first(numbers: list[int] | None) -> int:

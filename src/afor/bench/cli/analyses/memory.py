@@ -1,54 +1,69 @@
 """The command ``afor memory``: one AFOR run step by step, and when its controller wakes up."""
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from afor.bench.cli.study import CachePath, Json, Roots, StudyName, with_roots
+from afor.bench.analyses.adaptation.memory import COMPARED, Memory, describe, watch_memory
+from afor.bench.analyses.adaptation.memory_figures import policy_figure, wake_figure
+from afor.bench.analyses.replay import find_run
+from afor.bench.cli.options import (
+    AforVariant,
+    CacheDir,
+    Draw,
+    Fold,
+    Json,
+    OfBackbone,
+    OfDataset,
+    Roots,
+    StudyName,
+)
+from afor.bench.cli.studies import with_roots
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from afor.bench.analyses.adaptation.memory import Memory
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("memory")(memory)
+from afor.bench.report.figures.style import FORMATS, save_figure
+from afor.bench.study.schema import load_study
 
 
 def memory(
     name: StudyName,
-    dataset: Annotated[str, typer.Option(help="[default: the first]")] = "",
-    backbone: Annotated[str, typer.Option(help="[default: the first]")] = "",
-    optimizer: Annotated[str, typer.Option(help="AFOR or one of its variants.")] = "afor",
-    fold: int = 0,
-    draw: int = 0,
+    dataset: OfDataset = "",
+    backbone: OfBackbone = "",
+    optimizer: AforVariant = "afor",
+    fold: Fold = 0,
+    draw: Draw = 0,
     steps: Annotated[
-        int, typer.Option(help="Train so long, without early stopping. [default: as the run did]")
+        int,
+        typer.Option(
+            help="Number of steps to train, without early stopping; 0 trains as the run does."
+        ),
     ] = 0,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Wake-up over steps: .pdf, .svg or .png")
+        Path,
+        typer.Option(
+            "--output", "-o", help="Figure of beta2 and z-scores over steps: .pdf, .svg or .png."
+        ),
     ] = Path("memory.pdf"),
     forgetting: Annotated[
-        Path | None, typer.Option(help="Also the paper's figure of forgetting by layer.")
+        Path | None,
+        typer.Option(help="Also write the paper's figure of forgetting by layer to this file."),
     ] = None,
     root: Roots = None,
-    cache_dir: CachePath = None,
-    json_: Json = False,
+    cache_dir: CacheDir = None,
+    as_json: Json = False,
 ) -> None:
-    """Train one run again and show beta2 and z-scores over steps, beside constant beta2."""
-    import json
+    """Show beta2 and z-scores of one run step by step.
 
-    from afor.bench.analyses.adaptation.memory import describe, watch_memory
-    from afor.bench.analyses.adaptation.memory_figures import policy_figure, wake_figure
-    from afor.bench.analyses.replay import find_run
-    from afor.bench.report.figures.style import save_figure
-    from afor.bench.study.schema import load_study
+    The run is trained again, beside the same run with constant beta2.
 
+    Example:
+        afor memory demo --output memory.pdf
+    """
     for target in (output, forgetting):
-        check_target(target)
-    chosen = find_run(
+        check_figure_path(target)
+    run = find_run(
         with_roots(load_study(name), root),
         dataset=dataset,
         backbone=backbone,
@@ -57,34 +72,36 @@ def memory(
         draw=draw,
         cache_dir=cache_dir,
     )
-    found = watch_memory(chosen, steps, lambda words: typer.echo(f"training: {words}", err=True))
-    save_figure(wake_figure(found), output)
+    watched = watch_memory(run, steps, lambda words: typer.echo(f"training: {words}", err=True))
+    save_figure(wake_figure(watched), output)
     if forgetting is not None:
-        save_figure(policy_figure(found.printed, found.place), forgetting)
-    if json_:
-        figures = [str(path) for path in (output, forgetting) if path]
-        typer.echo(json.dumps({**describe(found), "figures": figures}))
+        save_figure(policy_figure(watched.printed, watched.place), forgetting)
+    written = [str(path) for path in (output, forgetting) if path]
+    if as_json:
+        typer.echo(json.dumps({**describe(watched), "figures": written}))
     else:
-        _print(found)
-        for path in (output, forgetting):
-            if path is not None:
-                typer.echo(str(path))
-    typer.echo(f"\nNext: afor shift {name}", err=True)
+        _print(watched)
+        for path in written:
+            typer.echo(path)
+    print_next(f"afor shift {name}")
 
 
-def check_target(path: Path | None) -> None:
-    """Refuse a figure that cannot be written, before the work and not after it."""
-    from afor.bench.report.figures.style import FORMATS
+def check_figure_path(path: Path | None) -> None:
+    """Refuse a file name that no figure can have, before the work.
 
+    Args:
+        path: The file to write, or None for no file.
+
+    Raises:
+        ConfigError: The suffix is not that of a figure.
+    """
     if path is not None and path.suffix.lower() not in FORMATS:
         raise ConfigError(f"{path}: a figure is written as {', '.join(FORMATS)}.")
 
 
-def _print(found: "Memory") -> None:
-    from afor.bench.analyses.adaptation.memory import COMPARED, describe
-
-    numbers = describe(found)
-    typer.echo(f"{found.place}: {numbers['steps']} steps")
+def _print(watched: Memory) -> None:
+    numbers = describe(watched)
+    typer.echo(f"{watched.place}: {numbers['steps']} steps")
     for form, label in (("printed", "as printed"), ("calibrated", "calibrated")):
         n = numbers[form]
         woke = f"from step {n['wake_step']} on" if n["wake_step"] else "never"

@@ -1,65 +1,83 @@
-"""The command ``afor shift``: what a change of subject does to AFOR's controller."""
+"""The command ``afor shift``: how AFOR's controller responds to a change of subject."""
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from afor.bench.cli.study import CachePath, Json, Roots, StudyName, with_roots
+from afor.bench.analyses.adaptation.shift import Shift, describe_shift, measure_shift
+from afor.bench.analyses.adaptation.shift_figure import shift_figure
+from afor.bench.analyses.replay import find_run
+from afor.bench.cli.analyses.memory import check_figure_path
+from afor.bench.cli.options import (
+    AforVariant,
+    CacheDir,
+    Draw,
+    Fold,
+    Json,
+    OfBackbone,
+    OfDataset,
+    Roots,
+    StudyName,
+)
+from afor.bench.cli.studies import with_roots
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from afor.bench.analyses.adaptation.shift import Shift
-    from afor.bench.study.schema import Study
+from afor.bench.report.figures.style import save_figure
+from afor.bench.study.schema import Study, load_study
 
 STATISTICS = ("paper", "calibrated")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("shift")(shift)
-
-
 def shift(
     name: StudyName,
-    dataset: Annotated[str, typer.Option(help="[default: the first]")] = "",
-    backbone: Annotated[str, typer.Option(help="[default: the first]")] = "",
-    optimizer: Annotated[str, typer.Option(help="AFOR or one of its variants.")] = "afor",
-    fold: Annotated[int, typer.Option(min=0, help="Whose training subjects are used.")] = 0,
-    draw: Annotated[int, typer.Option(min=0)] = 0,
-    subjects_per_block: Annotated[int, typer.Option(help="Subjects sampled at a time.")] = 1,
-    batches_per_block: Annotated[int, typer.Option(help="Batches until they change.")] = 20,
-    epochs: Annotated[int, typer.Option(help="How often each subject has a block.")] = 20,
+    dataset: OfDataset = "",
+    backbone: OfBackbone = "",
+    optimizer: AforVariant = "afor",
+    fold: Fold = 0,
+    draw: Draw = 0,
+    subjects_per_block: Annotated[
+        int, typer.Option(help="Number of subjects that batches are drawn from at a time.")
+    ] = 1,
+    batches_per_block: Annotated[
+        int, typer.Option(help="Number of batches until the subjects change.")
+    ] = 20,
+    epochs: Annotated[int, typer.Option(help="Number of blocks of each subject.")] = 20,
     statistics: Annotated[
-        str, typer.Option(help="paper or calibrated. [default: the study's]")
+        str,
+        typer.Option(
+            help="Statistics of the score: paper or calibrated.", show_default="the study's"
+        ),
     ] = "",
     subject_shift: Annotated[
-        float | None, typer.Option(help="Of synthetic subjects, instead of the study's.")
+        float | None,
+        typer.Option(help="Distance between synthetic subjects.", show_default="the study's"),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help=".pdf, .svg or .png")] = Path(
-        "shift.pdf"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Figure to write: .pdf, .svg or .png.")
+    ] = Path("shift.pdf"),
     root: Roots = None,
-    cache_dir: CachePath = None,
-    json_: Json = False,
+    cache_dir: CacheDir = None,
+    as_json: Json = False,
 ) -> None:
-    """Test the claim: a change of subject raises the residual and shortens the memory."""
-    import json
+    """Measure how AFOR responds to a change of subject.
 
-    from afor.bench.analyses.adaptation.shift import describe_shift, measure_shift
-    from afor.bench.analyses.adaptation.shift_figure import shift_figure
-    from afor.bench.analyses.replay import find_run
-    from afor.bench.cli.analyses.memory import check_target
-    from afor.bench.report.figures.style import save_figure
-    from afor.bench.study.schema import load_study
+    This tests the paper's claim that a change of subject raises the residual and shortens the
+    memory. The subjects of training batches change in blocks; a shuffled order is the control.
 
-    check_target(output)
+    Example:
+        afor shift demo --statistics calibrated
+    """
+    check_figure_path(output)
     if statistics and statistics not in STATISTICS:
-        raise ConfigError(f"--statistics {statistics}: accepted are {', '.join(STATISTICS)}.")
+        raise ConfigError(
+            f"--statistics cannot be {statistics!r}. Accepted: {', '.join(STATISTICS)}."
+        )
     study = with_roots(load_study(name), root)
     if subject_shift is not None:
         study = _with_subject_shift(study, dataset, subject_shift)
-    chosen = find_run(
+    run = find_run(
         study,
         dataset=dataset,
         backbone=backbone,
@@ -68,43 +86,43 @@ def shift(
         draw=draw,
         cache_dir=cache_dir,
     )
-    found = measure_shift(
-        chosen,
+    measured = measure_shift(
+        run,
         subjects_per_block=subjects_per_block,
         batches_per_block=batches_per_block,
         rounds=epochs,
         statistics=statistics,
         progress=lambda words: typer.echo(words, err=True),
     )
-    save_figure(shift_figure(found), output)
-    if json_:
-        typer.echo(json.dumps({**describe_shift(found), "figure": str(output)}))
+    save_figure(shift_figure(measured), output)
+    if as_json:
+        typer.echo(json.dumps({**describe_shift(measured), "figure": str(output)}))
     else:
-        _print(found)
+        _print(measured)
         typer.echo(str(output))
-    other = "paper" if found.statistics == "calibrated" else "calibrated"
-    typer.echo(f"\nNext: afor shift {name} --statistics {other}", err=True)
+    other = "paper" if measured.statistics == "calibrated" else "calibrated"
+    print_next(f"afor shift {name} --statistics {other}")
 
 
-def _print(found: "Shift") -> None:
+def _print(measured: Shift) -> None:
     typer.echo(
-        f"{found.place}: {found.events} changes of subject in {found.steps} steps, "
-        f"{found.subjects_per_block} at a time for {found.batches_per_block} batches; "
-        f"score statistics: {found.statistics}"
+        f"{measured.place}: {measured.events} changes of subject in {measured.steps} steps, "
+        f"{measured.subjects_per_block} at a time for {measured.batches_per_block} batches; "
+        f"score statistics: {measured.statistics}"
     )
     typer.echo("Mean over the first 10 batches after a change, blocks minus shuffled control:")
-    for link in found.links:
+    for link in measured.links:
         typer.echo(f"  {link.sentence}")
 
 
-def _with_subject_shift(study: "Study", dataset: str, value: float) -> "Study":
-    """Move the synthetic subjects apart, or together."""
+def _with_subject_shift(study: Study, dataset: str, value: float) -> Study:
+    """Set the distance between the synthetic subjects of a study."""
     entries = []
     for entry in study.datasets:
         if entry.name == (dataset or study.datasets[0].name):
             if entry.use != "synthetic":
                 raise ConfigError(
-                    f"--subject-shift moves synthetic subjects; {entry.name} holds real ones."
+                    f"--subject-shift needs synthetic subjects; {entry.name} holds recordings."
                 )
             options = {**entry.options, "shift": value}
             entries.append(entry.model_copy(update={"options": options}))

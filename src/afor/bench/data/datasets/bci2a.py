@@ -1,7 +1,7 @@
 """BCI Competition IV 2a: nine subjects imagine left hand, right hand, feet or tongue.
 
-Two releases are read: the competition's GDF files (the classes of the evaluation session lie in a
-separate ``A0xE.mat``), and the ``A0xT.mat``/``A0xE.mat`` of BNCI Horizon 2020.
+Two releases are supported: the competition's GDF files (with the classes of the evaluation session
+in a separate ``A0xE.mat``), and the ``A0xT.mat``/``A0xE.mat`` of BNCI Horizon 2020.
 """
 
 from collections.abc import Iterator
@@ -22,26 +22,26 @@ from afor.bench.data.recording import Recording, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
 
 RATE_HZ = 250
-N_STORED = 25  # 22 EEG and 3 EOG; EOG is never used to classify
-TRIALS = 288  # a session
+N_STORED = 25  # 22 EEG and 3 EOG channels; EOG is not used
+TRIALS = 288  # of a session
 SUBJECTS = tuple(f"A{i:02d}" for i in range(1, 10))
 CHANNELS = (
     "Fz", "FC3", "FC1", "FCz", "FC2", "FC4", "C5", "C3", "C1", "Cz", "C2",
     "C4", "C6", "CP3", "CP1", "CPz", "CP2", "CP4", "P1", "Pz", "P2", "POz",
 )  # fmt: skip
-# Only these carry their name in the file; the other EEG channels are all called "EEG".
+# Only these channels have a name in the file; the other EEG channels are all called "EEG".
 NAMED_AT = {0: "Fz", 7: "C3", 9: "Cz", 11: "C4", 19: "Pz"}
 CLASS_NAMES = ("left hand", "right hand", "feet", "tongue")
 TRIAL_START, UNKNOWN_CUE, REJECTED = 768, 783, 1023
 CUES = {769: 0, 770: 1, 771: 2, 772: 3}
 CUE_AFTER_START = 2 * RATE_HZ
-MARKED = {"A01T": 15, "A03T": 18, "A06T": 69}  # trials marked as artifacts, where published
+MARKED = {"A01T": 15, "A03T": 18, "A06T": 69}  # published numbers of trials with artifacts
 
 Array = NDArray[np.float64]
 
 
 class Bci2aSettings(DataSettings):
-    """Options; the defaults are the paper's Sec. IV-A."""
+    """Options of BCI IV 2a; the defaults are those of the paper's Sec. IV-A."""
 
     sessions: Literal["TE", "T", "E"] = "TE"
     start_s: Annotated[float, Field(ge=-2, le=5.5)] = (
@@ -57,7 +57,7 @@ class Bci2aSettings(DataSettings):
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """One session before cutting: pieces of signal, each with its cues."""
+    """The signal of a session, or of one run of it, with its cues."""
 
     signal_uv: Array  # (22, samples), NaN where missing
     cues: NDArray[np.int64]
@@ -66,7 +66,7 @@ class Session:
 
 
 def find_subjects(root: Path, settings: Bci2aSettings) -> tuple[str, ...]:
-    """Return the subjects of whom at least one wanted session is there."""
+    """Return the subjects with at least one of the selected sessions."""
     return tuple(
         subject
         for subject in SUBJECTS
@@ -75,7 +75,7 @@ def find_subjects(root: Path, settings: Bci2aSettings) -> tuple[str, ...]:
 
 
 def source_files(root: Path, subject: str, settings: Bci2aSettings) -> tuple[Path, ...]:
-    """Return the files of the wanted sessions; DataError when one is missing."""
+    """Return the files of the selected sessions; raise DataError if one is missing."""
     files = []
     for session in settings.sessions:
         path = _signal_path(root, subject, session)
@@ -91,7 +91,7 @@ def source_files(root: Path, subject: str, settings: Bci2aSettings) -> tuple[Pat
 
 
 def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording:
-    """Read one subject's sessions: cut, filter (in the order asked for), float32."""
+    """Read the sessions of one subject and cut and filter them, in the order of the options."""
     trials, labels, ids, notes = [], [], [], []
     first = round(settings.start_s * RATE_HZ)
     samples = round(settings.stop_s * RATE_HZ) - first
@@ -100,7 +100,7 @@ def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording
     band = band_of(settings.band_hz)
     for number, name in enumerate(settings.sessions):
         path = _signal_path(root, subject, name)
-        assert path is not None  # source_files has been asked before
+        assert path is not None  # checked by source_files
         where = f"BCI IV 2a subject {subject} ({path.name})"
         count = rejected = 0
         for session in _sessions(root, path, subject, name):
@@ -121,11 +121,11 @@ def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording
         if count != TRIALS:
             notes.append(f"session {name}: {count} trials instead of {TRIALS}")
         if rejected:
-            what = "dropped" if settings.drop_rejected else "kept"
-            notes.append(f"session {name}: {rejected} trials marked as artifacts, {what}")
-        known = MARKED.get(f"{subject}{name}", rejected)
-        if count == TRIALS and rejected != known:
-            notes.append(f"session {name}: {known} marked trials are published")
+            action = "dropped" if settings.drop_rejected else "kept"
+            notes.append(f"session {name}: {rejected} trials marked as artifacts, {action}")
+        published = MARKED.get(f"{subject}{name}", rejected)
+        if count == TRIALS and rejected != published:
+            notes.append(f"session {name}: {published} marked trials are published")
     return Recording(
         dataset="bci2a",
         subject=subject,
@@ -154,10 +154,10 @@ def _read_gdf_session(root: Path, path: Path, subject: str, session: str) -> Ses
     if len(gdf.labels) != N_STORED:
         raise DataError(f"{where}: {len(gdf.labels)} channels, expected {N_STORED}.")
     for position, name in NAMED_AT.items():
-        found = gdf.labels[position].removeprefix("EEG-").strip()
-        if found.lower() != name.lower():
+        label = gdf.labels[position].removeprefix("EEG-").strip()
+        if label.lower() != name.lower():
             raise DataError(
-                f"{where}: channel {position + 1} is called {found!r}, expected {name!r}. The "
+                f"{where}: channel {position + 1} is called {label!r}, expected {name!r}. The "
                 "channels are in another order or one is missing."
             )
     starts = gdf.positions[gdf.codes == TRIAL_START]
@@ -188,8 +188,8 @@ def _read_classes(path: Path, subject: str, expected: int) -> NDArray[np.int64]:
     where = f"BCI IV 2a subject {subject} ({path.name})"
     values = read_mat(path, {"classlabel"}).get("classlabel")
     if not isinstance(values, np.ndarray) or values.size != expected:
-        found = values.size if isinstance(values, np.ndarray) else "no"
-        raise DataError(f"{where}: {found} values of 'classlabel' for {expected} trials.")
+        count = values.size if isinstance(values, np.ndarray) else "no"
+        raise DataError(f"{where}: {count} values of 'classlabel' for {expected} trials.")
     return _labels(values, where)
 
 
@@ -216,7 +216,7 @@ def _read_bnci(path: Path, subject: str) -> Iterator[Session]:
         if not all(isinstance(value, np.ndarray) for value in (signal, trial, y, fs)):
             raise DataError(f"{where}: run {number + 1} holds something else than numbers.")
         if trial.size == 0:
-            continue  # an eye-movement block; A04T has fewer of them, so they are not counted off
+            continue  # an eye-movement block; their number differs (A04T)
         used = True
         if signal.ndim != 2 or signal.shape[1] != N_STORED:
             raise DataError(
@@ -243,7 +243,7 @@ def _read_bnci(path: Path, subject: str) -> Iterator[Session]:
 
 
 def _filter_pieces(signal: Array, band: Band | None) -> Array:
-    """Filter each stretch between missing samples by itself; one of under a second is missing."""
+    """Filter each stretch between missing samples separately; drop those below one second."""
     missing = np.isnan(signal).any(axis=0)
     edges = np.flatnonzero(np.diff(np.concatenate([[True], missing, [True]]).astype(np.int8)))
     filtered = np.full_like(signal, np.nan)
@@ -267,7 +267,7 @@ def _cut(
 def _signal_path(root: Path, subject: str, session: str) -> Path | None:
     for suffix in ("gdf", "mat"):
         path = root / f"{subject}{session}.{suffix}"
-        # Beside a GDF training session, A0xE.mat holds only the classes of A0xE.gdf.
+        # Next to a GDF file, A0xE.mat contains only the classes of A0xE.gdf.
         if path.is_file() and not (suffix == "mat" and any(root.glob(f"{subject}?.gdf"))):
             return path
     return None
@@ -285,7 +285,7 @@ def _class_path(root: Path, subject: str) -> Path:
 
 
 def download(root: Path, _settings: Bci2aSettings) -> None:
-    """Fetch the BNCI Horizon 2020 files with MOABB."""
+    """Download the BNCI Horizon 2020 files with MOABB."""
     from moabb.datasets import BNCI2014_001
 
     root.mkdir(parents=True, exist_ok=True)

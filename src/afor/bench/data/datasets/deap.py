@@ -1,6 +1,6 @@
 """DEAP: 32 subjects rate 40 one-minute music videos; valence above 5 is the positive class.
 
-Read are the "data_preprocessed_python" files, Python 2 pickles that are never unpickled here.
+It reads the "data_preprocessed_python" files, Python 2 pickles, without unpickling them.
 """
 
 from pathlib import Path
@@ -38,7 +38,7 @@ CHANNELS = (
 
 
 class DeapSettings(DataSettings):
-    """Options; the defaults are the paper's Sec. IV-A."""
+    """Options of DEAP; the defaults are those of the paper's Sec. IV-A."""
 
     rating: Annotated[str, Field(pattern="^(valence|arousal|dominance|liking)$")] = "valence"
     threshold: Annotated[float, Field(ge=0, le=10)] = (
@@ -51,12 +51,12 @@ class DeapSettings(DataSettings):
 
 
 def find_subjects(root: Path, _settings: DeapSettings) -> tuple[str, ...]:
-    """Return the subjects whose file is there."""
+    """Return the subjects whose file exists."""
     return tuple(subject for subject in SUBJECTS if _path(root, subject).is_file())
 
 
 def source_files(root: Path, subject: str, _settings: DeapSettings) -> tuple[Path, ...]:
-    """Return the subject's one file."""
+    """Return the file of a subject; raise DataError if it is missing."""
     path = _path(root, subject)
     if not path.is_file():
         raise DataError(f"DEAP subject {subject}: {path} is missing. Get it from {INFO.where}.")
@@ -64,20 +64,20 @@ def source_files(root: Path, subject: str, _settings: DeapSettings) -> tuple[Pat
 
 
 def load_subject(root: Path, subject: str, settings: DeapSettings) -> Recording:
-    """Read one subject: baseline, filter over the whole minute, float32."""
+    """Read one subject, subtract the baseline and filter the whole minute."""
     (path,) = source_files(root, subject, settings)
     arrays = read_arrays(path)
     for key, expected in (("data", DATA_SHAPE), ("labels", LABELS_SHAPE)):
-        found = arrays[key].shape if key in arrays else "nothing"
-        if found != expected:
+        shape = arrays[key].shape if key in arrays else "nothing"
+        if shape != expected:
             raise DataError(
                 f"DEAP subject {subject} ({path.name}): expected {key} of shape {expected}, found "
-                f"{found}. Use the 'data_preprocessed_python' download."
+                f"{shape}. Use the 'data_preprocessed_python' download."
             )
     if extra := sorted(set(arrays) - {"data", "labels"}):
         raise DataError(f"DEAP subject {subject} ({path.name}): unexpected {', '.join(extra)}.")
     where = f"DEAP subject {subject} ({path.name})"
-    # The other eight of the 40 channels are eye, muscle, skin, breath, pulse and temperature.
+    # The other 8 of the 40 channels are eye, muscle, skin, breath, pulse and temperature.
     eeg = arrays["data"][:, : len(CHANNELS)]
     require_finite(eeg, where, CHANNELS)
     ratings = _ratings(arrays["labels"], where)[:, RATINGS[settings.rating]]

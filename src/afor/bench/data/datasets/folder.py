@@ -1,7 +1,7 @@
 """Your own data: one file per subject in a folder, ``<subject>-epo.fif`` or ``<subject>.npz``.
 
-An ``.npz`` holds ``data`` (trials, channels, samples), ``labels`` (numbers from 0 or words),
-``channel_names`` and ``rate_hz``; ``class_names`` and ``trial_ids`` if you like.
+An ``.npz`` has the arrays ``data`` (trials, channels, samples), ``labels`` (numbers from 0 or
+words), ``channel_names`` and ``rate_hz``, and optionally ``class_names`` and ``trial_ids``.
 
     np.savez("mine/anna.npz", data=x, labels=y, channel_names=["C3", "C4"], rate_hz=250)
 """
@@ -25,34 +25,34 @@ TO_MICROVOLTS = {"uV": 1.0, "mV": 1e3, "V": 1e6, "none": 1.0}
 
 
 class FolderSettings(DataSettings):
-    """Options; ``unit`` is that of .npz files, MNE files are always in volts."""
+    """Options of a folder; ``unit`` is that of .npz files, MNE files are always in volts."""
 
     unit: Literal["uV", "mV", "V", "none"] = "uV"
-    classes: Words | None = None  # order of the classes; by name when not given
+    classes: Words | None = None  # order of the classes; None sorts them by name
     band_hz: BandHz = "none"
     window_samples: Samples = 0
     stride_samples: Samples = 0
 
 
 def find_subjects(root: Path, _settings: FolderSettings) -> tuple[str, ...]:
-    """Return the subjects by their file names."""
+    """Return the subjects, from the names of the files."""
     return tuple(sorted(_files_by_subject(root)))
 
 
 def source_files(root: Path, subject: str, _settings: FolderSettings) -> tuple[Path, ...]:
-    """Return the subject's one file."""
+    """Return the file of a subject; raise DataError unless there is exactly one."""
     files = _files_by_subject(root).get(subject, [])
     if len(files) != 1:
-        what = "no file" if not files else f"{len(files)} files"
+        number = "no file" if not files else f"{len(files)} files"
         raise DataError(
-            f"folder subject {subject}: {what} in {root}; expected one of "
+            f"folder subject {subject}: {number} in {root}; expected one of "
             f"{', '.join(subject + suffix for suffix in SUFFIXES)}."
         )
     return (files[0],)
 
 
 def load_subject(root: Path, subject: str, settings: FolderSettings) -> Recording:
-    """Read one subject's file."""
+    """Read one subject and filter it, if a band is set."""
     (path,) = source_files(root, subject, settings)
     read = _read_npz if path.suffix == ".npz" else _read_fif
     recording = read(path, subject, settings)
@@ -88,8 +88,8 @@ def _read_npz(path: Path, subject: str, settings: FolderSettings) -> Recording:
     rate = arrays["rate_hz"].reshape(-1)
     if rate.size != 1 or rate.dtype.kind not in "fiu":
         raise DataError(f"{where}: rate_hz must be one number.")
-    given = tuple(map(str, arrays["class_names"].reshape(-1))) if "class_names" in arrays else None
-    numbers, class_names = _number_labels(labels, settings.classes or given, where)
+    stored = tuple(map(str, arrays["class_names"].reshape(-1))) if "class_names" in arrays else None
+    numbers, class_names = _number_labels(labels, settings.classes or stored, where)
     require_finite(np.asarray(data, dtype=np.float64), where, names)
     ids = arrays.get("trial_ids", np.arange(len(data))).reshape(-1)
     if ids.dtype.kind not in "iu":
@@ -143,7 +143,7 @@ def _read_fif(path: Path, subject: str, settings: FolderSettings) -> Recording:
     try:
         epochs = mne.read_epochs(path, preload=True, verbose="error").pick("eeg", verbose="error")
         signal = epochs.get_data(copy=False) * TO_MICROVOLTS["V"]
-    except Exception as error:  # noqa: BLE001  a damaged FIF file raises anything
+    except Exception as error:  # noqa: BLE001  a damaged FIF file can raise any error
         raise DataError(
             f"{where}: MNE cannot read EEG epochs from it ({type(error).__name__}: {error})."
         ) from None
@@ -165,12 +165,12 @@ def _read_fif(path: Path, subject: str, settings: FolderSettings) -> Recording:
 
 
 def _files_by_subject(root: Path) -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {}
+    files: dict[str, list[Path]] = {}
     for path in sorted(root.iterdir()):
         for suffix in SUFFIXES:
             if path.name.endswith(suffix) and path.is_file():
-                found.setdefault(path.name.removesuffix(suffix), []).append(path)
-    return found
+                files.setdefault(path.name.removesuffix(suffix), []).append(path)
+    return files
 
 
 DATASET = Dataset(

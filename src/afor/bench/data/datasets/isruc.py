@@ -1,8 +1,8 @@
 """ISRUC-Sleep subgroup I: a hundred nights, five sleep stages, six EEG channels.
 
-Read are the recordings (``N/N.rec``, plain EDF) and the release of extracted channels
-(``subjectN.mat``), both with the scoring of expert 1 (``N/N_1.txt``). Channels are found by name:
-two naming schemes exist, subject 8 has no frontal electrodes, subject 40 is unreferenced.
+It reads the recordings (``N/N.rec``, plain EDF) or the release of extracted channels
+(``subjectN.mat``), both with the scoring of expert 1 (``N/N_1.txt``). Channels are selected by
+name: there are two naming schemes, subject 8 has no frontal electrodes, subject 40 is unreferenced.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ EPOCH_S = 30
 EPOCH_SAMPLES = RATE_HZ * EPOCH_S  # Sec. IV-A: "30 s epochs of 6000 time points"
 SUBJECTS = tuple(str(i) for i in range(1, 101))
 CHANNELS = ("F3", "C3", "O1", "F4", "C4", "O2")
-# Left electrodes refer to the right ear and the other way round; A and M name the same place.
+# Left electrodes are referenced to the right ear and vice versa; A and M are the same position.
 REFERENCES = {
     name: ("A2", "M2") if name in ("F3", "C3", "O1") else ("A1", "M1") for name in CHANNELS
 }
@@ -39,7 +39,7 @@ PUBLISHED_COUNTS = {"W": 20_979, "N1": 11_513, "N2": 28_287, "N3": 17_480, "REM"
 
 
 class IsrucSettings(DataSettings):
-    """Options; the defaults are the paper's Sec. IV-A and protocol decisions."""
+    """Options of ISRUC; the defaults are those of the paper's Sec. IV-A and of the protocol."""
 
     scorer: Literal[1, 2] = 1
     subject_8: Literal["substitute", "exclude"] = "substitute"
@@ -50,12 +50,12 @@ class IsrucSettings(DataSettings):
 
 
 def find_subjects(root: Path, _settings: IsrucSettings) -> tuple[str, ...]:
-    """Return the subjects whose signals are there."""
+    """Return the subjects whose signals exist."""
     return tuple(subject for subject in SUBJECTS if _signal_path(root, subject) is not None)
 
 
 def source_files(root: Path, subject: str, settings: IsrucSettings) -> tuple[Path, ...]:
-    """Return the signals and the scoring; DataError when one is missing."""
+    """Return the signal file and the scoring file; raise DataError if one is missing."""
     signals = _signal_path(root, subject)
     if signals is None:
         raise DataError(
@@ -66,7 +66,7 @@ def source_files(root: Path, subject: str, settings: IsrucSettings) -> tuple[Pat
 
 
 def load_subject(root: Path, subject: str, settings: IsrucSettings) -> Recording:
-    """Read one night as epochs of 30 s; no filter, as in the paper."""
+    """Read one night as epochs of 30 s, without a filter, as in the paper."""
     path, scoring = source_files(root, subject, settings)
     labels = read_scoring(scoring, subject)
     if path.suffix == ".mat":
@@ -103,7 +103,7 @@ def load_subject(root: Path, subject: str, settings: IsrucSettings) -> Recording
 
 
 def read_scoring(path: Path, subject: str) -> NDArray[np.int64]:
-    """Return the stages of a scoring file: one code a line, blank lines allowed."""
+    """Return the stages of a scoring file, which has one code per line; blank lines are allowed."""
     if path.stat().st_size > MAX_SCORING_BYTES:
         raise DataError(f"ISRUC subject {subject} ({path.name}): too large for a scoring.")
     labels = []
@@ -162,7 +162,7 @@ def _has(by_name: dict[str, str], name: str) -> bool:
 def _electrode(
     edf: EdfFile, by_name: dict[str, str], name: str, subject: str, notes: list[str]
 ) -> NDArray[np.floating]:
-    """Return one electrode against the opposite ear, in microvolts at 200 Hz."""
+    """Return one electrode, referenced to the opposite ear, in microvolts at 200 Hz."""
     for ear in REFERENCES[name]:
         if f"{name}-{ear}" in by_name:
             return _at_rate(edf, by_name[f"{name}-{ear}"], notes)

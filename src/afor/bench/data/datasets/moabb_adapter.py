@@ -1,9 +1,8 @@
-"""Any data set and paradigm of MOABB, as ``moabb:<Name>``: MOABB downloads and cuts, we check.
+"""Read any data set of MOABB, as ``moabb:<Name>``: MOABB downloads and cuts it into trials.
 
 open_windows("moabb:BNCI2014_001", options={"paradigm_options": {"fmin": 4, "fmax": 40}})
 """
 
-import difflib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,12 +11,13 @@ import numpy as np
 from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.common.suggest import nearest
 from afor.bench.data.catalog import Dataset, DatasetInfo
 from afor.bench.data.recording import Recording
 from afor.bench.data.settings import DataSettings, Samples
 
 MICROVOLTS_PER_VOLT = 1e6
-# What MOABB calls a data set's kind → the paradigm that cuts it.
+# Paradigm of a MOABB data set → the class that cuts it into trials.
 PARADIGMS = {"imagery": "MotorImagery", "p300": "P300", "ssvep": "SSVEP", "cvep": "CVEP"}
 
 
@@ -32,14 +32,13 @@ class MoabbSettings(DataSettings):
 
 
 def moabb_dataset(name: str) -> Dataset:
-    """Return a MOABB data set by its class name; ConfigError names the nearest one."""
+    """Return a MOABB data set by its class name; raise ConfigError with the nearest one."""
     moabb = _import_moabb()
     from moabb.datasets.base import BaseDataset
 
     if not _is_class(moabb.datasets, name, BaseDataset) and name != "FakeDataset":
-        known = [entry for entry in dir(moabb.datasets) if entry[0].isupper()]
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean 'moabb:{near[0]}'?" if near else ""
+        similar = nearest(name, [entry for entry in dir(moabb.datasets) if entry[0].isupper()])
+        hint = f" Did you mean 'moabb:{similar}'?" if similar else ""
         raise ConfigError(f"MOABB {moabb.__version__} has no data set {name!r}.{hint}")
     return Dataset(
         info=DatasetInfo(
@@ -66,7 +65,7 @@ def moabb_dataset(name: str) -> Dataset:
 
 
 def load_subject(name: str, _root: Path, subject: str, settings: MoabbSettings) -> Recording:
-    """Let MOABB read and cut one subject, and bring the result into our shape."""
+    """Read one subject with MOABB and return it as a recording."""
     dataset = _make_dataset(name, settings)
     paradigm = _make_paradigm(dataset, settings)
     number = next(s for s in dataset.subject_list if str(s) == subject)
@@ -101,9 +100,9 @@ def _make_dataset(name: str, settings: MoabbSettings) -> Any:
     moabb = _import_moabb()
     from moabb.datasets.fake import FakeDataset
 
-    kind = FakeDataset if name == "FakeDataset" else getattr(moabb.datasets, name)
+    cls = FakeDataset if name == "FakeDataset" else getattr(moabb.datasets, name)
     try:
-        return kind(**settings.dataset_options)
+        return cls(**settings.dataset_options)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"moabb:{name}: dataset_options are not accepted: {error}") from None
 
@@ -132,7 +131,7 @@ def _make_paradigm(dataset: Any, settings: MoabbSettings) -> Any:
 
 
 def _is_class(module: ModuleType, name: str, base: type) -> bool:
-    """Tell whether a name in a module of MOABB is a subclass of `base`."""
+    """Return True if a name in a module of MOABB is a subclass of `base`."""
     value = getattr(module, name, None)
     return isinstance(value, type) and issubclass(value, base)
 

@@ -1,8 +1,8 @@
 """PhysioNet EEG Motor Movement/Imagery (EEGMMIDB): 109 subjects, free to download.
 
-The codes T1 and T2 change their meaning by run: in runs 4, 8, 12 they are the left and the right
-fist, in runs 6, 10, 14 both fists and both feet. Runs 1 and 2 are a minute each with the eyes open
-and closed, marked T0; S089 has its minute marked T1 after 0.1 s of T0.
+The meaning of the codes T1 and T2 depends on the run: in runs 4, 8, 12 they are the left and the
+right fist, in runs 6, 10, 14 both fists and both feet. Runs 1 and 2 are one minute with the eyes
+open and one with the eyes closed, marked T0; S089 has T1 after 0.1 s of T0 instead.
 """
 
 import re
@@ -28,7 +28,7 @@ RATE_HZ = 160.0
 N_CHANNELS = 64
 SUBJECTS = tuple(f"S{i:03d}" for i in range(1, 110))
 SLOW = "runs 3 to 14 were recorded at 128 Hz with events of 5.1 s"
-# Subject → the runs that are not as published, and what is wrong with them.
+# Subject → the irregular runs, and the reason.
 IRREGULAR: Mapping[str, tuple[tuple[int, ...], str]] = {
     "S088": (tuple(range(3, 15)), SLOW),
     "S092": (tuple(range(3, 15)), SLOW),
@@ -37,7 +37,7 @@ IRREGULAR: Mapping[str, tuple[tuple[int, ...], str]] = {
 }
 EYES_OPEN, EYES_CLOSED = 1, 2
 REST = "T0"
-MINUTE_SHARE = 0.9  # of the marked time, that one event of a minute of rest must cover
+MINUTE_SHARE = 0.9  # share of the marked time that the event of a minute of rest must cover
 HAND_RUNS, BOTH_RUNS = (4, 8, 12), (6, 10, 14)
 
 Task = Literal["eyes", "left_right", "fists_feet", "imagery"]
@@ -60,7 +60,7 @@ RUNS: Mapping[Task, Mapping[int, Mapping[str, int]]] = {
 
 
 class PhysionetSettings(DataSettings):
-    """Options; the paper does not use this set, so all defaults are ours."""
+    """Options of PhysioNet MI; the paper does not use it, so all defaults are ours."""
 
     task: Task = "eyes"
     channels: Words | None = None  # all 64
@@ -73,12 +73,12 @@ class PhysionetSettings(DataSettings):
     stride_samples: Samples = 160
 
     def trial_settings(self) -> dict[str, Any]:
-        """Leave out what only decides which subjects are read."""
+        """Leave out the option that only selects subjects."""
         return {k: v for k, v in super().trial_settings().items() if k != "include_irregular"}
 
 
 def irregular_subjects(settings: PhysionetSettings) -> dict[str, str]:
-    """Return the subjects with an irregular run among those of the task, and why."""
+    """Return the subjects with an irregular run of the task, and the reason."""
     if settings.include_irregular:
         return {}
     runs = set(RUNS[settings.task])
@@ -95,7 +95,7 @@ def find_subjects(root: Path, settings: PhysionetSettings) -> tuple[str, ...]:
 
 
 def source_files(root: Path, subject: str, settings: PhysionetSettings) -> tuple[Path, ...]:
-    """Return the files of the task's runs; DataError when one is missing."""
+    """Return the files of the task's runs; raise DataError if one is missing."""
     paths = tuple(_run_path(root, subject, run) for run in RUNS[settings.task])
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
@@ -108,7 +108,7 @@ def source_files(root: Path, subject: str, settings: PhysionetSettings) -> tuple
 
 
 def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recording:
-    """Read one subject's trials of the task."""
+    """Read the trials of the task of one subject."""
     trials: list[NDArray[np.floating]] = []
     labels: list[int] = []
     ids: list[int] = []
@@ -165,8 +165,8 @@ def _signals(
     for name in names:
         rate = edf.rate_hz(by_name[name])
         if rate != RATE_HZ:
-            is_known = run in IRREGULAR.get(subject, ((), ""))[0]
-            why = f" Subject {subject} is known for it." if is_known else ""
+            is_irregular = run in IRREGULAR.get(subject, ((), ""))[0]
+            why = f" Subject {subject} is known for it." if is_irregular else ""
             raise DataError(
                 f"{edf.path}: channel {name} has {rate:g} Hz, expected {RATE_HZ:g}.{why} "
                 f'Leave the subject out with exclude = ["{subject}"].'
@@ -179,10 +179,10 @@ def _signals(
 def _events_of_run(
     edf: EdfFile, subject: str, settings: PhysionetSettings
 ) -> tuple[list[Annotation], str]:
-    """Return the events of a run, and what is unusual about them; DataError for unknown ones.
+    """Return the events of a run and a note about them; raise DataError for unknown events.
 
-    In a minute of rest the file's name says which state it is. When the minute is not marked as
-    rest, the one event that covers it counts as rest, and the short ones are left out.
+    In a minute of rest, the file name gives the state (eyes open or closed). If the minute is not
+    marked as rest, the event that covers it counts as rest and shorter ones are ignored.
     """
     events = list(edf.annotations())
     if unknown := {e.text for e in events if not re.fullmatch(r"T[012]", e.text)}:
@@ -215,7 +215,7 @@ def _trials_of_run(
 ) -> tuple[NDArray[np.floating], list[int], int]:
     samples = round(settings.trial_s * RATE_HZ)
     band = band_of(settings.band_hz)
-    # The last record is filled up with zeros after the last event; they are no recording.
+    # The last record is padded with zeros after the last event.
     recorded_s = max((event.onset_s + event.duration_s for event in events), default=0.0)
     signal = signal[:, : max(0, round(recorded_s * RATE_HZ))]
     onsets: list[int] = []

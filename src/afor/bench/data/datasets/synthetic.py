@@ -1,10 +1,10 @@
-"""Synthetic subjects: EEG-like data with a known truth, and one number for how far apart they lie.
+"""Synthetic subjects: EEG-like data with known parameters and an adjustable subject shift.
 
     trial = gain · (background + Σ rhythms: amplitude(class) · topography · oscillation) + noise
 
-Everything a subject owns is the population's value plus ``shift`` times a draw of its own, so
-``shift = 0`` makes subjects exchangeable and ``shift = 2`` moves each one twice as far, along the
-same direction, as ``shift = 1``. The model is written out in docs/explanation/synthetic.md.
+Every parameter of a subject is the population's value plus ``shift`` times a random deviation, so
+with ``shift = 0`` all subjects are alike and with ``shift = 2`` each deviates twice as far, in the
+same direction, as with ``shift = 1``. The model is described in docs/explanation/synthetic.md.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,7 @@ from afor.bench.data.montage import electrode_xy
 from afor.bench.data.recording import MAX_RATE_HZ, Recording
 from afor.bench.data.settings import DataSettings, Samples, Words
 
-MODEL_VERSION = 1  # part of the data's fingerprint: raise it when a number below changes
-
+MODEL_VERSION = 1  # part of the fingerprint of the data: increase it if a number below changes
 
 DEFAULT_WINDOW_S = {"imagery": 1.0, "sleep": 3.0, "emotion": 1.0}  # as in Sec. IV-A
 DEFAULT_STRIDE_S = {"imagery": 0.5, "sleep": 3.0, "emotion": 1.0}
@@ -44,13 +43,12 @@ TRIAL_LOG_AMPLITUDE_SD = 0.25  # from trial to trial, in every subject
 STAY = 0.85  # probability that a sleep stage goes on for another epoch
 LOWEST_HZ = 0.5
 
-
-# Of one subject, as 4-byte numbers: half a gigabyte. Drawing takes about three times as much.
+# Maximum number of samples of a subject: 0.5 GB. Drawing them takes about three times as much.
 MAX_SAMPLES = 1 << 27
 
 
 class SyntheticSettings(DataSettings):
-    """Options of the synthetic subjects; ``shift`` is the distance between them."""
+    """Options of the synthetic subjects; ``shift`` scales the differences between them."""
 
     kind: Kind = "imagery"
     shift: Annotated[float, Field(ge=0, le=5)] = 1.0
@@ -60,7 +58,7 @@ class SyntheticSettings(DataSettings):
     label_noise: Annotated[float, Field(ge=0, le=0.5)] = 0.05
     effect: Annotated[float, Field(ge=0, le=100)] = 1.0
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    session: Annotated[int, Field(ge=0, lt=2**31)] = 0  # other trials of the same subjects
+    session: Annotated[int, Field(ge=0, lt=2**31)] = 0  # other numbers: new trials, same subjects
     channels: Words | None = None
     rate_hz: Annotated[float, Field(ge=64, le=1000)] | None = None
     trial_s: Annotated[float, Field(gt=0, le=120)] | None = None
@@ -68,22 +66,22 @@ class SyntheticSettings(DataSettings):
     stride_samples: Samples
 
     def trial_settings(self) -> dict[str, Any]:
-        """Leave out the number of subjects: a subject is the same among few and among many."""
+        """Leave out the number of subjects, which does not change a subject."""
         return {k: v for k, v in super().trial_settings().items() if k != "n_subjects"}
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_windows(cls, given: dict[str, Any]) -> dict[str, Any]:
-        kind = given.get("kind", "imagery")
+    def _fill_windows(cls, options: dict[str, Any]) -> dict[str, Any]:
+        kind = options.get("kind", "imagery")
         if not isinstance(kind, str) or kind not in RECIPES:
-            return {"window_samples": 1, "stride_samples": 1, **given}
-        rate = given.get("rate_hz")
+            return {"window_samples": 1, "stride_samples": 1, **options}
+        rate = options.get("rate_hz")
         if not (isinstance(rate, int | float) and 0 < rate <= MAX_RATE_HZ):
             rate = RECIPES[kind].rate_hz
         return {
             "window_samples": round(DEFAULT_WINDOW_S[kind] * rate),
             "stride_samples": round(DEFAULT_STRIDE_S[kind] * rate),
-            **given,
+            **options,
         }
 
     @model_validator(mode="after")
@@ -102,7 +100,7 @@ class SyntheticSettings(DataSettings):
 
 @dataclass(frozen=True, eq=False)
 class SubjectTruth:
-    """What a synthetic subject is made of; the population's values when ``shift`` is 0."""
+    """The parameters of a synthetic subject; those of the population if ``shift`` is 0."""
 
     centres: FloatArray  # (rhythms, 2): where each rhythm sits, seen from above
     topographies: FloatArray  # (rhythms, channels): 1 at the centre, falling off around it
@@ -116,17 +114,17 @@ class SubjectTruth:
 
 
 def subject_names(settings: SyntheticSettings) -> tuple[str, ...]:
-    """Return ``sub-01`` and so on."""
+    """Return the names of the subjects, ``sub-01`` and so on."""
     width = max(2, len(str(settings.n_subjects)))
     return tuple(f"sub-{i + 1:0{width}d}" for i in range(settings.n_subjects))
 
 
 def subject_truth(settings: SyntheticSettings, index: int) -> SubjectTruth:
-    """Return the parameters of subject ``index``, counted from 0, however many there are."""
+    """Return the parameters of subject ``index``, counted from 0."""
     recipe = RECIPES[settings.kind]
     rng = _generator(settings, index, stage=0)
     n, shift = len(recipe.rhythms), settings.shift
-    # One fixed order of draws, whatever the shift: subjects move along a ray as it grows.
+    # The draws do not depend on the shift: a subject moves along a ray as it grows.
     moved = rng.standard_normal((n, 2)) * POSITION_SD * shift
     peak, size = rng.standard_normal((2, n))
     gain, noise, slope, effect, flips = rng.standard_normal(5)
@@ -154,7 +152,7 @@ def subject_truth(settings: SyntheticSettings, index: int) -> SubjectTruth:
 
 
 def _scaled(recipe: Recipe) -> FloatArray:
-    """Return how far each peak may move, relative to alpha: slow rhythms move less."""
+    """Return the scale of each peak's deviation relative to alpha: slow rhythms move less."""
     return np.array([r.peak_hz for r in recipe.rhythms]) / 10.0
 
 
@@ -187,7 +185,7 @@ def _draw_labels(settings: SyntheticSettings, rng: np.random.Generator) -> NDArr
     weights = np.array(recipe.class_weights[:n_classes])
     weights = weights / weights.sum()
     if not recipe.is_sequence:
-        # As near to the wished counts as whole numbers allow, in random order.
+        # The nearest whole numbers to the expected counts, in random order.
         edges = np.round(np.cumsum(weights) * n).astype(int)
         return rng.permutation(np.repeat(np.arange(n_classes), np.diff(edges, prepend=0)))
     labels = rng.choice(n_classes, size=n, p=weights)
@@ -222,7 +220,7 @@ def _draw_trials(
     amplitude = truth.amplitude_uv * np.exp(log_amplitude)
     background_mixing = BACKGROUND_UV * _smoothing(names)
     trials = np.empty((shown.size, len(names), samples), dtype=np.float32)
-    for i in range(shown.size):  # one trial at a time stays inside the processor's cache
+    for i in range(shown.size):  # one trial at a time fits into the cache
         parts = rng.standard_normal((2, len(shapes), freqs.size), dtype=np.float32)
         sources = np.fft.irfft((parts[0] + 1j * parts[1]) * shapes, n=samples, axis=-1)
         mixing = np.concatenate(

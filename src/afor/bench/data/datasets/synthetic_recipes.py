@@ -1,4 +1,4 @@
-"""The population behind the synthetic subjects: electrodes, rhythms, and what each class does."""
+"""The populations of synthetic subjects: electrodes, rhythms, and the effect of each class."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +12,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rhythm:
-    """A source of band-limited activity: where it sits, its peak, its width, its size."""
+    """A source of band-limited activity: its position, peak, width and amplitude."""
 
     name: str
     xy: tuple[float, float]
@@ -24,7 +24,7 @@ class Rhythm:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One kind of recording: electrodes, classes, rhythms and what each class does to them."""
+    """One kind of recording: electrodes, classes, rhythms and the effect of each class on them."""
 
     channel_names: tuple[str, ...]
     class_names: tuple[str, ...]
@@ -34,10 +34,10 @@ class Recipe:
     rate_hz: float
     trial_s: float
     trials: int
-    is_sequence: bool  # labels follow each other in bouts, as sleep stages do
+    is_sequence: bool  # labels come in sequences, like sleep stages
 
 
-# The area of the left hand lies in the right hemisphere, and the other way round.
+# The area of the left hand is in the right hemisphere and vice versa.
 LEFT_HAND, RIGHT_HAND, FOOT, FACE = (0.45, 0.0), (-0.45, 0.0), (0.0, 0.0), (0.0, 0.3)
 
 IMAGERY = Recipe(

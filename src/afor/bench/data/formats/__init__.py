@@ -1,4 +1,4 @@
-"""Read file formats with every length checked: EDF, GDF, MATLAB 5, pickles of arrays.
+"""Readers of file formats that check every length: EDF, GDF, MATLAB 5, pickles of arrays.
 
 Imports `common`. Start reading at `edf.read_edf`.
 """

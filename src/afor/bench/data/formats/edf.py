@@ -1,8 +1,9 @@
-"""Read EDF and EDF+ files and believe nothing in them.
+"""Read EDF and EDF+ files; check every field.
 
-Ready-made readers take several broken headers without a word and fail on others with errors that
-name no file. This one checks every field against the file's size before it allocates anything, so
-a damaged file gives a DataError and never a wrong number of samples, a hang or a full memory.
+MNE and edfio accept several damaged headers silently and fail on others with errors that do not
+name the file. This reader checks every field against the size of the file before it allocates
+memory, so a damaged file raises DataError and never gives wrong samples, an endless loop or a
+memory error.
 """
 
 import math
@@ -32,7 +33,7 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class Signal:
-    """One signal's header."""
+    """The header of one signal."""
 
     label: str
     unit: str
@@ -55,7 +56,7 @@ class Annotation:
 
 @dataclass(frozen=True, eq=False)
 class EdfFile:
-    """A checked EDF file: headers in memory, samples left on disk until asked for."""
+    """A checked EDF file: headers in memory, samples memory-mapped."""
 
     path: Path
     signals: tuple[Signal, ...]
@@ -68,11 +69,11 @@ class EdfFile:
         return tuple(s.label for s in self.signals if s.label != ANNOTATIONS)
 
     def rate_hz(self, label: str) -> float:
-        """Return a signal's sampling rate."""
+        """Return the sampling rate of a signal."""
         return self._signal(label).samples / self.record_s
 
     def microvolts(self, label: str) -> NDArray[np.float64]:
-        """Return a signal's samples in microvolts."""
+        """Return the samples of a signal in microvolts."""
         signal = self._signal(label)
         scale = MICROVOLTS.get(signal.unit)
         if scale is None:
@@ -88,36 +89,41 @@ class EdfFile:
         return scale * ((wide - signal.digital_min) * gain + signal.physical_min)
 
     def annotations(self) -> list[Annotation]:
-        """Return the EDF+ annotations that carry a text."""
-        found: list[Annotation] = []
+        """Return the EDF+ annotations with a text, by onset."""
+        annotations: list[Annotation] = []
         for signal in self.signals:
             if signal.label == ANNOTATIONS:
                 part = self.records[:, signal.first : signal.first + signal.samples]
                 for record in np.ascontiguousarray(part):
-                    found += _parse_annotations(record.tobytes(), self.path)
-        return sorted(found, key=lambda a: a.onset_s)
+                    annotations += _parse_annotations(record.tobytes(), self.path)
+        return sorted(annotations, key=lambda a: a.onset_s)
 
     def _signal(self, label: str) -> Signal:
         matches = [s for s in self.signals if s.label == label]
         if len(matches) != 1:
-            what = "no signal" if not matches else f"{len(matches)} signals"
+            number = "no signal" if not matches else f"{len(matches)} signals"
             raise DataError(
-                f"{self.path}: {what} named {label!r}. Found: {', '.join(self.labels())}."
+                f"{self.path}: {number} named {label!r}. Found: {', '.join(self.labels())}."
             )
         return matches[0]
 
 
 def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
-    """Open an EDF or EDF+C file; DataError names the file and the fault.
+    """Open an EDF or EDF+C file.
 
-    A file shorter or longer than its header says is refused unless ``allow_truncated``, which
-    keeps the whole records that are both announced and there.
+    Args:
+        path: The file.
+        allow_truncated: Accept a file that is shorter or longer than its header says, and use the
+            complete records.
+
+    Raises:
+        DataError: The file is not valid; the message names the file and the fault.
     """
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
             fixed = file.read(FIXED_BYTES)
-            n_signals, record_s, n_records, kind = _parse_fixed(fixed, path)
+            n_signals, record_s, n_records, variant = _parse_fixed(fixed, path)
             rest = file.read(SIGNAL_BYTES * n_signals)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
@@ -144,7 +150,7 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
             )
         notes.append(f"truncated: {present} of {n_records} records")
     elif present > n_records or left_over:
-        # More data than announced: the count may be damaged, and silence would lose a part.
+        # More data than the header says: the count may be damaged, and data would be lost.
         extra = size - header_bytes - n_records * 2 * per_record
         if not allow_truncated:
             raise DataError(
@@ -153,7 +159,7 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
                 "with --allow-truncated."
             )
         notes.append(f"{extra} bytes after the last record left out")
-    if kind.startswith("EDF+D"):
+    if variant.startswith("EDF+D"):
         raise DataError(f"{path}: EDF+D (with gaps) is not supported; convert it to EDF+C.")
     count = min(present, n_records)
     samples = np.memmap(path, dtype="<i2", mode="r", offset=header_bytes, shape=(count, per_record))
@@ -227,7 +233,7 @@ def _parse_signals(
 
 
 def _parse_annotations(record: bytes, path: Path) -> list[Annotation]:
-    found = []
+    annotations = []
     for entry in record.split(b"\x00"):
         if not entry:
             continue
@@ -237,25 +243,25 @@ def _parse_annotations(record: bytes, path: Path) -> list[Annotation]:
             raise DataError(f"{path}: broken EDF+ annotation {entry[:40]!r}.")
         start = _number(onset, "annotation onset", path)
         length = _number(duration, "annotation duration", path) if duration else 0.0
-        found += [
+        annotations += [
             Annotation(start, length, text.decode("utf-8", "replace"))
             for text in texts[:-1]
             if text
         ]
-    return found
+    return annotations
 
 
-def _number(text: bytes, what: str, path: Path) -> float:
+def _number(text: bytes, field: str, path: Path) -> float:
     plain = text.decode("latin-1").strip(" \x00")
     if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", plain, re.ASCII):
         value = float(plain)
         if math.isfinite(value):
             return value
-    raise DataError(f"{path}: the {what} is {plain!r}, expected a number.")
+    raise DataError(f"{path}: the {field} is {plain!r}, expected a number.")
 
 
-def _integer(text: bytes, what: str, path: Path) -> int:
-    value = _number(text, what, path)
+def _integer(text: bytes, field: str, path: Path) -> int:
+    value = _number(text, field, path)
     if value != int(value):
-        raise DataError(f"{path}: the {what} is {value}, expected a whole number.")
+        raise DataError(f"{path}: the {field} is {value}, expected a whole number.")
     return int(value)

@@ -1,4 +1,4 @@
-"""Read GDF 1.99 files, the format of BCI Competition IV 2a, and check every field first."""
+"""Read GDF 1.99 files, the format of BCI Competition IV 2a; check every field."""
 
 import math
 import struct
@@ -18,14 +18,14 @@ MAX_BYTES = 128 << 20  # A01T.gdf has 34 MB
 INT16 = 3
 MAX_VALUE = 1e9  # no amplifier's range is larger
 MICROVOLT_CODES = {4275: 1.0, 4274: 1e3}  # microvolt, millivolt
-# Where the fields of all channels begin inside the variable header, per channel.
+# Offsets of the fields in the channel headers, in bytes per channel.
 LABEL, UNIT, PHYSICAL_MIN, PHYSICAL_MAX = 0, 102, 104, 112
 DIGITAL_MIN, DIGITAL_MAX, SAMPLES, TYPE = 120, 128, 216, 220
 
 
 @dataclass(frozen=True, eq=False)
 class GdfFile:
-    """A GDF file: the signal in microvolts with NaN where samples are missing, and its events."""
+    """The content of a GDF file: signal in microvolts, NaN for missing samples, and events."""
 
     labels: tuple[str, ...]
     rate_hz: float
@@ -35,7 +35,7 @@ class GdfFile:
 
 
 def read_gdf(path: Path) -> GdfFile:
-    """Read a GDF 1.99 file of int16 samples; DataError names the file and the fault."""
+    """Read a GDF 1.99 file of int16 samples; raise DataError if it is not valid."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path}: larger than {MAX_BYTES} bytes, no session of this set is.")
@@ -105,7 +105,7 @@ def _scaled(digital: NDArray[np.int16], header: bytes, n: int, path: Path) -> ND
             raise DataError(f"{path}: channel {i + 1} has the unit code {units[i]}, expected µV.")
         gain = (top[i] - bottom[i]) / (high[i] - low[i])
         signal[i] = MICROVOLT_CODES[units[i]] * ((digital[i] - low[i]) * gain + bottom[i])
-    # Runs are joined by samples at the digital minimum in every channel: no data, not a value.
+    # Between runs, all channels are at the digital minimum: missing samples.
     signal[:, (digital == np.round(low)[:, None]).all(axis=0)] = np.nan
     return signal
 

@@ -1,6 +1,7 @@
-"""Read MATLAB 5 files (.mat) within bounds: numbers, texts, cells and structs.
+"""Read MATLAB 5 files (.mat): numbers, texts, cells and structs.
 
-Every length is checked against the file, and unpacked data against a limit, before memory is taken.
+Every length is checked against the size of the file, and unpacked data against a limit, before
+memory is allocated; SciPy's reader does not do so.
 """
 
 import struct
@@ -29,13 +30,21 @@ CELL, STRUCT, CHAR = 1, 2, 4
 
 
 class _BrokenError(Exception):
-    """The file is not sound; the message says where."""
+    """The file is damaged; the message says where."""
 
 
 def read_mat(path: Path, wanted: set[str] | None = None) -> dict[str, Any]:
-    """Return the variables: arrays, texts, cells as lists, structs as lists of dicts.
+    """Return the variables of a MATLAB file by name.
 
-    ``wanted`` limits what is kept. DataError names the file and the fault.
+    Args:
+        path: The file.
+        wanted: Names of the variables to return; None returns all.
+
+    Returns:
+        Arrays, texts, cells as lists and structs as lists of dicts.
+
+    Raises:
+        DataError: The file is not valid; the message names the file and the fault.
     """
     try:
         if path.stat().st_size > MAX_KEPT_BYTES:
@@ -46,8 +55,8 @@ def read_mat(path: Path, wanted: set[str] | None = None) -> dict[str, Any]:
     if content[:8] == b"\x89HDF\r\n\x1a\n" or content[:10] == b"MATLAB 7.3":
         raise DataError(f"{path}: a MATLAB 7.3 file; save it with '-v7'.")
     if len(content) < HEADER_BYTES or content[126:128] not in (b"IM", b"MI"):
-        what = "empty" if not content else "no MATLAB 5 file"
-        raise DataError(f"{path}: {what}. Fetch the file again.")
+        fault = "empty" if not content else "no MATLAB 5 file"
+        raise DataError(f"{path}: {fault}. Fetch the file again.")
     if content[126:128] == b"MI":
         raise DataError(f"{path}: written on a big-endian machine, which is not supported.")
     try:
@@ -57,7 +66,7 @@ def read_mat(path: Path, wanted: set[str] | None = None) -> dict[str, Any]:
 
 
 class _Reader:
-    """Walk through the nested elements and count what is unpacked."""
+    """Read the nested elements and limit the unpacked data."""
 
     def __init__(self, wanted: set[str] | None) -> None:
         self.wanted = wanted
@@ -65,20 +74,20 @@ class _Reader:
         self.elements = 0
 
     def variables(self, data: memoryview) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        variables: dict[str, Any] = {}
         while len(data):
-            kind, body, data = self.element(data)
-            if kind == COMPRESSED:
-                kind, body, _ = self.element(self.unpack(body))
-            if kind != MATRIX:
-                raise _BrokenError(f"element of type {kind} where a variable should be")
+            type_code, body, data = self.element(data)
+            if type_code == COMPRESSED:
+                type_code, body, _ = self.element(self.unpack(body))
+            if type_code != MATRIX:
+                raise _BrokenError(f"element of type {type_code} where a variable should be")
             name, value = self.matrix(body, depth=0)
             if self.wanted is None or name in self.wanted:
-                found[name] = value
+                variables[name] = value
                 self.kept += len(body)
             if self.kept > MAX_KEPT_BYTES:
                 raise _BrokenError(f"more than {MAX_KEPT_BYTES} bytes of data")
-        return found
+        return variables
 
     def unpack(self, body: memoryview) -> memoryview:
         stream = zlib.decompressobj()
@@ -88,27 +97,27 @@ class _Reader:
         return memoryview(plain)
 
     def element(self, data: memoryview) -> tuple[int, memoryview, memoryview]:
-        """Return an element's type and content, and what follows it."""
+        """Return the type and content of the first element, and the data after it."""
         self.elements += 1
         if len(data) < 8 or self.elements > MAX_ELEMENTS:
             raise _BrokenError("an element is cut short" if len(data) < 8 else "too many elements")
-        kind, size = struct.unpack_from("<II", data)
-        if kind >> 16:  # small element: type and size share four bytes, the content follows
-            kind, size, head = kind & 0xFFFF, kind >> 16, 4
+        type_code, size = struct.unpack_from("<II", data)
+        if type_code >> 16:  # small element: type and size share four bytes, the content follows
+            type_code, size, head = type_code & 0xFFFF, type_code >> 16, 4
             if size > 4:
                 raise _BrokenError("a small element of impossible size")
-            return kind, data[head : head + size], data[8:]
+            return type_code, data[head : head + size], data[8:]
         if size > len(data) - 8:
             raise _BrokenError(f"an element wants {size} bytes, {len(data) - 8} are left")
         # Compressed elements are not padded to 8 bytes, all others are.
-        end = 8 + size if kind == COMPRESSED else 8 + size + (-size % 8)
-        return kind, data[8 : 8 + size], data[min(end, len(data)) :]
+        end = 8 + size if type_code == COMPRESSED else 8 + size + (-size % 8)
+        return type_code, data[8 : 8 + size], data[min(end, len(data)) :]
 
     def numbers(self, data: memoryview) -> tuple[np.ndarray[Any, Any], memoryview]:
-        kind, body, rest = self.element(data)
-        if kind not in NUMBERS:
-            raise _BrokenError(f"numbers of unknown type {kind}")
-        dtype = np.dtype("<" + NUMBERS[kind])
+        type_code, body, rest = self.element(data)
+        if type_code not in NUMBERS:
+            raise _BrokenError(f"numbers of unknown type {type_code}")
+        dtype = np.dtype("<" + NUMBERS[type_code])
         if len(body) % dtype.itemsize:
             raise _BrokenError("numbers are cut short")
         return np.frombuffer(body, dtype), rest
@@ -129,26 +138,28 @@ class _Reader:
             count *= n
         if min(shape) < 0 or len(shape) > MAX_DEPTH:
             raise _BrokenError("an array of impossible shape")
-        kind = int(flags[0]) & 0xFF
+        type_code = int(flags[0]) & 0xFF
         name = name_bytes.tobytes().decode("latin-1")
-        if kind in CLASSES:
-            return name, self.array(rest, kind, shape, count, is_complex=bool(flags[0] & 0x800))
-        if kind == CHAR:
+        if type_code in CLASSES:
+            return name, self.array(
+                rest, type_code, shape, count, is_complex=bool(flags[0] & 0x800)
+            )
+        if type_code == CHAR:
             return name, self.text(rest, count)
-        if kind == CELL:
+        if type_code == CELL:
             return name, self.cells(rest, count, depth)
-        if kind == STRUCT:
+        if type_code == STRUCT:
             return name, self.structs(rest, count, depth)
-        return name, None  # functions, objects and sparse arrays: of no use here
+        return name, None  # functions, objects and sparse arrays are not supported
 
     def array(
-        self, data: memoryview, kind: int, shape: tuple[int, ...], count: int, is_complex: bool
+        self, data: memoryview, type_code: int, shape: tuple[int, ...], count: int, is_complex: bool
     ) -> np.ndarray[Any, Any]:
         values, _ = self.numbers(data)
         if values.size != count or is_complex:
             raise _BrokenError(f"an array of {count} numbers holds {values.size}")
         with np.errstate(invalid="ignore"):  # a damaged value may not fit; loaders check ranges
-            return values.astype("<" + CLASSES[kind], copy=False).reshape(shape, order="F")
+            return values.astype("<" + CLASSES[type_code], copy=False).reshape(shape, order="F")
 
     def text(self, data: memoryview, count: int) -> str:
         codes, _ = self.numbers(data)
@@ -157,15 +168,15 @@ class _Reader:
         return "".join(map(chr, codes.tolist()))
 
     def cells(self, data: memoryview, count: int, depth: int) -> list[Any]:
-        found = []
+        values = []
         if count > MAX_ELEMENTS:
             raise _BrokenError("too many cells")
         for _ in range(count):
-            kind, body, data = self.element(data)
-            if kind != MATRIX:
+            type_code, body, data = self.element(data)
+            if type_code != MATRIX:
                 raise _BrokenError("a cell without an array")
-            found.append(self.matrix(body, depth + 1)[1])
-        return found
+            values.append(self.matrix(body, depth + 1)[1])
+        return values
 
     def structs(self, data: memoryview, count: int, depth: int) -> list[dict[str, Any]]:
         width, data = self.numbers(data)

@@ -1,9 +1,9 @@
 """Read the arrays out of a pickle without running it.
 
-A pickle is a program, and ``pickle.load`` runs it. This is a reader for the few instructions that a
-dict of numpy arrays consists of: it imports nothing, calls nothing and builds only dict, tuple,
-str, bytes, numbers and arrays. A name such as ``numpy.dtype`` is a mark to compare, never an object
-to call. Everything else is refused, and every length is checked against the file before use.
+A pickle is a program, and ``pickle.load`` runs it. This reader interprets the few instructions of a
+pickled dict of numpy arrays: it imports nothing, calls nothing and builds only dict, tuple, str,
+bytes, numbers and arrays. A name such as ``numpy.dtype`` is only compared, never looked up. All
+other instructions are refused, and every length is checked against the size of the file.
 """
 
 import codecs
@@ -23,12 +23,12 @@ MAX_INSTRUCTIONS = 10_000
 MAX_TEXT = 4096
 MAX_AXES = 4
 PIECE_BYTES = 1 << 20
-LAST_LATIN1_LEAD = 0xC3  # a UTF-8 byte above it begins a character beyond latin1
+LAST_LATIN1_LEAD = 0xC3  # UTF-8 bytes above it start characters that are not in latin1
 
 
 @dataclass(frozen=True)
 class Name:
-    """A global the pickle mentions: compared, never imported."""
+    """The name of a global in the pickle: compared, never imported."""
 
     module: str
     name: str
@@ -46,7 +46,7 @@ FLOAT_CODES = {"f4": "f4", "f8": "f8"}
 
 
 class Mark:
-    """The place on the stack where a tuple or a list of items begins."""
+    """Marks the start of a tuple or of items on the stack."""
 
 
 @dataclass(eq=False)
@@ -65,13 +65,20 @@ class ArrayShell:
 
 
 class _RefusedError(Exception):
-    """The content is not an allowed one; the message says why."""
+    """The content is not allowed; the message gives the reason."""
 
 
 def read_arrays(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[np.floating]]:
-    """Return the float arrays of a pickled dict; DataError for anything else.
+    """Return the float arrays of a pickled dict.
 
     Nothing in the file is executed. The arrays are read-only views of the bytes read.
+
+    Args:
+        path: The file.
+        max_bytes: Maximum size of the file.
+
+    Raises:
+        DataError: The file is too large or is not a pickled dict of float arrays.
     """
     try:
         size = path.stat().st_size
@@ -162,7 +169,7 @@ class _Machine:
     # Instructions ------------------------------------------------------------------------------
 
     def text(self, length: int) -> None:
-        # Text is kept as bytes and decoded only where a word or the samples are expected.
+        # Text is kept as bytes and decoded only if a word or samples are expected.
         self.stack.append(_Text(self.take(length)))
 
     def bytes_(self, length: int) -> None:
@@ -173,10 +180,10 @@ class _Machine:
         self.stack.append(tuple(items))
 
     def name(self, module: str, name: str) -> None:
-        found = Name(module, name)
-        if found not in ALLOWED:
+        target = Name(module, name)
+        if target not in ALLOWED:
             raise _RefusedError(f"it asks for {module}.{name}")
-        self.stack.append(found)
+        self.stack.append(target)
 
     def stack_name(self) -> None:
         name, module = self.pop(), self.pop()
@@ -225,7 +232,7 @@ class _Text:
 
 
 def _word(value: Any) -> str:
-    """Return a short text: a key, a module, a type code."""
+    """Decode a short text: a key, a module or a type code."""
     raw = value.raw if isinstance(value, _Text) else value
     if not isinstance(raw, memoryview) or len(raw) > MAX_TEXT:
         raise _RefusedError("a word was expected")
@@ -233,7 +240,7 @@ def _word(value: Any) -> str:
 
 
 def _call(machine: _Machine, function: Any, arguments: tuple[Any, ...]) -> Any:
-    """Do what the four allowed functions would do, for the arguments numpy writes."""
+    """Return the result of one of the allowed functions, for the arguments that numpy writes."""
     if isinstance(function, Name) and function in RECONSTRUCT:
         if len(arguments) == 3 and arguments[:2] == (NDARRAY, (0,)) and _word(arguments[2]) == "b":
             return ArrayShell()
@@ -242,7 +249,7 @@ def _call(machine: _Machine, function: Any, arguments: tuple[Any, ...]) -> Any:
         if code in FLOAT_CODES and arguments[1] in (0, False) and arguments[2] in (1, True):
             return FloatType(FLOAT_CODES[code])
     elif function == ENCODE and len(arguments) == 2 and isinstance(arguments[0], _Text):
-        # One text can be recalled and decoded again and again: the sum is what counts.
+        # The same text can be decoded many times: limit the sum.
         machine.decoded_bytes += len(arguments[0].raw)
         if machine.decoded_bytes > len(machine.content):
             raise _RefusedError("it decodes more text than it has")
@@ -252,7 +259,7 @@ def _call(machine: _Machine, function: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _latin1(utf8: memoryview) -> memoryview:
-    """Turn UTF-8 text of characters below 256 into the bytes it stands for, piece by piece."""
+    """Convert UTF-8 text of characters below 256 to latin-1 bytes, piece by piece."""
     if len(utf8) and np.frombuffer(utf8, np.uint8).max() > LAST_LATIN1_LEAD:
         raise _RefusedError("bytes stored as text that is not latin1")
     decoder, out = codecs.getincrementaldecoder("utf-8")(), bytearray()
@@ -277,11 +284,11 @@ def _build_type(target: FloatType, state: tuple[Any, ...]) -> None:
 def _build_array(target: ArrayShell, state: tuple[Any, ...]) -> None:
     if len(state) != 5 or state[0] != 1 or not isinstance(state[2], FloatType):
         raise _RefusedError("an array of something else than floats")
-    _, shape, kind, is_fortran, samples = state
+    _, shape, float_type, is_fortran, samples = state
     raw = samples.raw if isinstance(samples, _Text) else samples
     if type(shape) is not tuple or not all(type(n) is int and n >= 0 for n in shape):
         raise _RefusedError("a shape that is no tuple of sizes")
-    dtype = np.dtype(kind.order.replace("|", "=") + kind.code)
+    dtype = np.dtype(float_type.order.replace("|", "=") + float_type.code)
     wanted = dtype.itemsize
     for n in shape:
         wanted *= n

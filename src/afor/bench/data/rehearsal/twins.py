@@ -1,7 +1,7 @@
-"""Stand-ins: files in the real formats, filled with synthetic subjects.
+"""Write stand-ins for data sets: files in the real formats, filled with synthetic subjects.
 
-They let anyone rehearse a study on DEAP, BCI IV 2a or ISRUC before access is granted. The data are
-not the data sets': each folder says so in ``SYNTHETIC.txt``.
+They allow rehearsing a study on DEAP, BCI IV 2a or ISRUC before access is granted. Each folder has
+a file ``SYNTHETIC.txt`` that marks it as synthetic.
 """
 
 from collections.abc import Sequence
@@ -28,20 +28,31 @@ EAR_CHANNELS = ("ROC", "A1", "LOC", "A2", "C4", "O2", "C3", "O1", "F4", "F3")
 def write_twin(
     name: str, root: Path, subjects: Sequence[str] | None = None, *, trials: int = 0, seed: int = 0
 ) -> list[Path]:
-    """Write a stand-in of ``deap``, ``bci2a`` or ``isruc`` and return the files.
+    """Write a stand-in for a data set.
 
-    ``trials`` is per session of BCI IV 2a (288 when 0) or per night of ISRUC (880 when 0).
+    Args:
+        name: ``deap``, ``bci2a`` or ``isruc``.
+        root: Folder to write to.
+        subjects: Subjects to write; None writes all.
+        trials: Trials per session of BCI IV 2a (0 for 288) or per night of ISRUC (0 for 880).
+        seed: Seed of the synthetic subjects.
+
+    Returns:
+        The files.
+
+    Raises:
+        ConfigError: There is no stand-in for the data set, or a subject is unknown.
     """
     if name not in WRITERS:
         raise ConfigError(f"No stand-in for {name!r}; there is one for {', '.join(WRITERS)}.")
-    known, write = WRITERS[name]
-    if unknown := sorted(set(subjects or ()).difference(known)):
+    all_subjects, write = WRITERS[name]
+    if unknown := sorted(set(subjects or ()).difference(all_subjects)):
         raise ConfigError(f"{name} has no subject {', '.join(unknown)}.")
     root.mkdir(parents=True, exist_ok=True)
     (root / STAND_IN_MARK).write_text(NOTICE)
     files: list[Path] = []
-    for subject in subjects or known:
-        files += write(root, subject, known.index(subject), trials, seed)
+    for subject in subjects or all_subjects:
+        files += write(root, subject, all_subjects.index(subject), trials, seed)
     return files
 
 
@@ -51,15 +62,15 @@ def _synthesise(index: int, n_subjects: int, **options: object) -> Recording:
 
 
 def _write_deap(root: Path, subject: str, index: int, _trials: int, seed: int) -> list[Path]:
-    made = _synthesise(
+    recording = _synthesise(
         index, 32, kind="emotion", channels=deap.CHANNELS, trials=40, trial_s=63, seed=seed
     )
     rng = np.random.default_rng([seed, index])
     data = np.empty(deap.DATA_SHAPE)
-    data[:, :32] = made.trials
+    data[:, :32] = recording.trials
     data[:, 32:] = rng.normal(0, 100, (40, 8, deap.DATA_SHAPE[2]))
     labels = rng.uniform(1, 9, deap.LABELS_SHAPE)
-    labels[:, 0] = np.where(made.labels == 1, rng.uniform(5.1, 9, 40), rng.uniform(1, 5, 40))
+    labels[:, 0] = np.where(recording.labels == 1, rng.uniform(5.1, 9, 40), rng.uniform(1, 5, 40))
     path = root / f"{subject}.dat"
     write_python2_pickle(path, {"labels": labels, "data": data})
     return [path]
@@ -69,7 +80,7 @@ def bci2a_session(
     index: int, session: int, trials: int, seed: int
 ) -> tuple[NDArray[np.float64], list[tuple[int, int, int]], NDArray[np.int64]]:
     """Return one session's signal, events (sample, code, duration) and classes from 1 to 4."""
-    made = _synthesise(
+    recording = _synthesise(
         index, 9, kind="imagery", channels=bci2a.CHANNELS, rate_hz=bci2a.RATE_HZ,
         trial_s=TRIAL_S, trials=trials, seed=seed, session=session,
     )  # fmt: skip
@@ -80,21 +91,21 @@ def bci2a_session(
     at = 0
     for run in np.array_split(np.arange(trials), min(RUNS, trials)):
         events.append((at, 32766, 0))
-        body = np.concatenate(list(made.trials[run]), axis=1)
+        body = np.concatenate(list(recording.trials[run]), axis=1)
         signal = np.empty((25, lead_in + body.shape[1]))
         signal[:22, :lead_in] = rng.normal(0, 10, (22, lead_in))
         signal[:22, lead_in:] = body
         signal[22:] = rng.normal(0, 40, (3, signal.shape[1]))
         for i, trial in enumerate(run):
-            start = at + lead_in + i * made.trials.shape[2]
-            code = 783 if session else 769 + int(made.labels[trial])
+            start = at + lead_in + i * recording.trials.shape[2]
+            code = 783 if session else 769 + int(recording.labels[trial])
             events += [(start, bci2a.TRIAL_START, 1875)]
             if trial % 20 == 7:
                 events.append((start, bci2a.REJECTED, 1875))
             events.append((start + bci2a.CUE_AFTER_START, code, 313))
         pieces += [signal, gap]
         at += signal.shape[1] + GAP_SAMPLES
-    return np.concatenate(pieces[:-1], axis=1), events, made.labels + 1
+    return np.concatenate(pieces[:-1], axis=1), events, recording.labels + 1
 
 
 def _write_bci2a(root: Path, subject: str, index: int, trials: int, seed: int) -> list[Path]:
@@ -114,11 +125,11 @@ def _write_bci2a(root: Path, subject: str, index: int, trials: int, seed: int) -
 
 
 def _write_isruc(root: Path, subject: str, index: int, trials: int, seed: int) -> list[Path]:
-    made = _synthesise(
+    recording = _synthesise(
         index, 100, kind="sleep", rate_hz=isruc.RATE_HZ, trial_s=isruc.EPOCH_S,
         trials=trials or 880, seed=seed,
     )  # fmt: skip
-    night = np.concatenate(list(made.trials), axis=1).astype(np.float64)
+    night = np.concatenate(list(recording.trials), axis=1).astype(np.float64)
     by_name = dict(zip(isruc.CHANNELS, night, strict=True))
     rng = np.random.default_rng([seed, index])
     noise = {name: rng.normal(0, 20, night.shape[1]) for name in ("LOC", "ROC", "A1", "A2")}
@@ -139,7 +150,7 @@ def _write_isruc(root: Path, subject: str, index: int, trials: int, seed: int) -
     files = [folder / f"{subject}.rec", folder / f"{subject}_1.txt", folder / f"{subject}_2.txt"]
     write_edf(files[0], list(stored), np.stack(list(stored.values())), isruc.RATE_HZ)
     codes = {label: code for code, label in isruc.STAGES.items()}
-    text = "".join(f"{codes[label]}\n" for label in made.labels.tolist())
+    text = "".join(f"{codes[label]}\n" for label in recording.labels.tolist())
     for path in files[1:]:
         path.write_text(text + "\n")
     return files

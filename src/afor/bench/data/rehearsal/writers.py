@@ -1,6 +1,6 @@
 """Write small files in the formats of the data sets: EDF, EDF+, GDF 1.99 and a Python 2 pickle.
 
-They serve stand-ins (see twins.py) and tests; other programs read them as the real thing.
+They are used for stand-ins (see twins.py) and tests; other programs can read them, too.
 """
 
 import struct
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 DIGITAL_MIN, DIGITAL_MAX = -32768, 32767
-SAYS_SYNTHETIC = "SYNTHETIC"
+SYNTHETIC = "SYNTHETIC"
 GDF_MICROVOLT, GDF_INT16 = 4275, 3
 
 
@@ -23,7 +23,7 @@ def write_edf(
     rate_hz: int,
     annotations: Sequence[tuple[float, float, str]] | None = None,
 ) -> None:
-    """Write (channels, samples) in microvolts as EDF, or as EDF+ when there are annotations."""
+    """Write a signal (channels, samples) in microvolts as EDF, or as EDF+ with annotations."""
     n_records, rest = divmod(signal_uv.shape[1], rate_hz)
     if rest:
         raise ValueError(f"{signal_uv.shape[1]} samples are no whole seconds at {rate_hz} Hz")
@@ -40,8 +40,8 @@ def write_edf(
     plus = annotations is not None
     head = [
         _text("0", 8),
-        _text("X X X X" if plus else SAYS_SYNTHETIC, 80),
-        _text(f"Startdate 01-JAN-2000 X X {SAYS_SYNTHETIC}" if plus else SAYS_SYNTHETIC, 80),
+        _text("X X X X" if plus else SYNTHETIC, 80),
+        _text(f"Startdate 01-JAN-2000 X X {SYNTHETIC}" if plus else SYNTHETIC, 80),
         b"01.01.0000.00.00",
         _text(str(256 * (n + 1)), 8),
         _text("EDF+C" if plus else "", 44),
@@ -80,7 +80,7 @@ def write_gdf(
     rate_hz: int,
     events: Sequence[tuple[int, int, int]],
 ) -> None:
-    """Write (channels, samples) as GDF 1.99; NaN becomes the digital minimum, as in the original.
+    """Write a signal (channels, samples) as GDF 1.99; NaN becomes the digital minimum.
 
     ``events`` are (sample counted from 0, code, duration in samples).
     """
@@ -91,8 +91,8 @@ def write_gdf(
     fixed = b"".join(
         [
             b"GDF 1.99",
-            _text(f"X {SAYS_SYNTHETIC}", 66) + bytes(10 + 4),
-            _text(SAYS_SYNTHETIC, 64) + bytes(4 + 12 + 8 + 8),
+            _text(f"X {SYNTHETIC}", 66) + bytes(10 + 4),
+            _text(SYNTHETIC, 64) + bytes(4 + 12 + 8 + 8),
             struct.pack("<H", n + 1) + bytes(6 + 8 + 6 + 6 + 24),  # header in blocks of 256 bytes
             struct.pack("<q2I2H", samples, 1, rate_hz, n, 0),
         ]
@@ -127,7 +127,7 @@ def write_gdf(
 
 
 def write_python2_pickle(path: Path, arrays: dict[str, NDArray[np.float64]]) -> None:
-    """Write a dict of float64 arrays as Python 2's protocol 2 did, byte strings and all."""
+    """Write a dict of float64 arrays as Python 2 did with protocol 2, with byte strings."""
     parts = [b"\x80\x02}q\x00("]
     for name, array in arrays.items():
         raw = np.ascontiguousarray(array, dtype="<f8").tobytes()

@@ -1,8 +1,8 @@
-"""The same jobs on a dask cluster that somebody else has started.
+"""Execute jobs on a running dask cluster.
 
-Windows go by path where a worker sees the driver's files; to a worker that does not, the prepared
-trials are sent once. A result comes back through the scheduler, and is put into the spool as well
-where the worker can reach it, so that it survives the driver.
+A worker that sees the driver's files reads the windows by path; to others, the prepared trials are
+sent once. Results come back through the scheduler; a worker that can reach the spool also writes
+them there, so that they survive the driver.
 """
 
 import contextlib
@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from afor.bench.common.errors import ConfigError, EngineError
+from afor.bench.common.files import write_atomically
 from afor.bench.common.module_search import add_folders, used_folders
+from afor.bench.data.cache import default_cache_dir, samples_path
 from afor.bench.execution.jobs import MAX_DEATHS, Ended, Job, Started
 from afor.bench.store.spool import SUFFIX, read_spool, write_spool
 from afor.bench.training.execute import execute, failed_run
@@ -27,18 +29,18 @@ if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
 
 CONNECT_S = 15.0
-TOKEN = "driver.token"  # a file that shows whether a worker sees our spool
-MAX_LOSSES = 10  # results of one job that vanished with the worker that held them
-JOBS_PER_THREAD = 1  # a job that waits behind one that kills its worker would be blamed too
+TOKEN = "driver.token"  # its content shows whether a worker sees the driver's spool
+MAX_LOSSES = 10  # results of one job that were lost with their worker
+JOBS_PER_THREAD = 1  # a job queued behind one that kills the worker would be blamed too
 
-# In a worker: torch's generators and thread count belong to the process, so one run at a time.
+# In a worker, one run at a time: torch's generators and thread count belong to the process.
 _one_run = threading.Lock()
 _sources: dict[str, "WindowSource"] = {}  # fingerprint → windows, unpacked once per worker
-_received: dict[str, Path] = {}  # fingerprint → folder of the trials that were sent to us
+_received: dict[str, Path] = {}  # fingerprint → folder of received trials
 
 
 class DaskEngine:
-    """Runs jobs on the workers of a dask scheduler."""
+    """Executes jobs on the workers of a dask scheduler."""
 
     def __init__(self, scheduler: str) -> None:
         if not scheduler:
@@ -48,7 +50,7 @@ class DaskEngine:
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
     ) -> Iterator[Started | Ended]:
-        """Yield what happens until every job has ended once."""
+        """Yield events until every job has ended."""
         distributed = _import_distributed()
         token = _write_token(spool)
         try:
@@ -63,7 +65,7 @@ class DaskEngine:
         try:
             yield from _Session(client, distributed, sources, spool, token).run(jobs)
         finally:
-            with contextlib.suppress(Exception):  # the scheduler may be gone, and we are leaving
+            with contextlib.suppress(Exception):  # the scheduler may be gone
                 client.close(timeout=CONNECT_S)
 
 
@@ -98,7 +100,7 @@ class _Session:
             future = next(done)
             job = self._jobs.pop(future)
             try:
-                kind, content = future.result()
+                outcome, content = future.result()
             except self.distributed.KilledWorker as error:
                 reason = f"its worker died {MAX_DEATHS} times ({str(error)[:200]})"
                 yield Ended(job.key, failed_run(job.key, job.spec, reason))
@@ -110,9 +112,9 @@ class _Session:
                         f"The dask cluster was lost ({type(error).__name__}: {error}). Start it "
                         f"again and run the same command: nothing finished is lost."
                     ) from error
-                waiting.append(job)  # its result was lost with the worker that held it
+                waiting.append(job)  # its result was lost with the worker
                 continue
-            if kind == "absent":
+            if outcome == "absent":
                 self._ship(job.dataset, content)
                 waiting.appendleft(job)
                 continue
@@ -130,7 +132,7 @@ class _Session:
             run_remotely,
             job.key,
             job.spec,
-            # With the task, not scattered: data held by a worker is gone when the worker is.
+            # Sent with the task, not scattered: scattered data is lost with its worker.
             self._packed[job.dataset],
             str(self.spool.resolve()),
             self.token,
@@ -144,8 +146,6 @@ class _Session:
 
     def _ship(self, dataset: str, worker: str) -> None:
         """Send the prepared trials of a data set to one worker, subject by subject."""
-        from afor.bench.data.cache import samples_path
-
         source = self.sources[dataset]
         for prepared in source.prepared:
             path = samples_path(source.folder, prepared.key)
@@ -163,10 +163,9 @@ class _Session:
 def run_remotely(
     key: str, spec: dict[str, Any], packed: bytes, spool: str, token: str, folders: Sequence[str]
 ) -> tuple[str, Any]:
-    """Train one run in a dask worker; ("absent", worker) when the windows are not there.
+    """Train one run in a dask worker; return ("absent", worker) if it lacks the windows.
 
-    `folders` are those of the driver's study files: modules it names are found there, if this
-    machine sees them, after everything installed.
+    Custom modules are also searched for in `folders`, those of the driver's study files.
     """
     from distributed import get_worker
 
@@ -174,20 +173,20 @@ def run_remotely(
     folder = Path(spool)
     sees_spool = _sees(folder, token)
     if sees_spool and (kept := read_spool(folder / f"{key}{SUFFIX}")) is not None:
-        return "ended", kept  # finished before, by a worker that died with the answer
+        return "ended", kept  # finished by a worker that died before it answered
     with _one_run:
         located = _locate(_unpack(packed, spec["data"]["fingerprint"]))
         if located is None:
             return "absent", get_worker().address
         content = execute(key, spec, located)
     if sees_spool:
-        with contextlib.suppress(OSError):  # the result is on its way back in any case
+        with contextlib.suppress(OSError):  # the result is returned in any case
             write_spool(folder, key, content)
     return "ended", content
 
 
 def _sees(spool: Path, token: str) -> bool:
-    """Tell whether this machine sees the driver's spool, and not another folder of that name."""
+    """Tell whether this machine sees the driver's spool, not another folder of that name."""
     try:
         return (spool / TOKEN).read_text("utf-8") == token
     except OSError:
@@ -195,9 +194,9 @@ def _sees(spool: Path, token: str) -> bool:
 
 
 def pack_source(source: "WindowSource") -> bytes:
-    """Return a description of the windows, small enough to travel with every task."""
+    """Return a description of the windows that is small enough to send with every task."""
     slim = copy.copy(source)
-    # Needed only to find one person under two names, which has been done.
+    # The hashes find duplicate subjects, which the driver has done.
     prepared = tuple(replace(p, trial_hashes=()) for p in source.prepared)
     slim.__dict__.update(source.__getstate__(), prepared=prepared)
     return zlib.compress(pickle.dumps(slim))
@@ -210,20 +209,15 @@ def _unpack(packed: bytes, fingerprint: str) -> "WindowSource":
 
 
 def receive_file(fingerprint: str, name: str, content: bytes) -> None:
-    """Keep a file of prepared trials in this worker's cache."""
-    from afor.bench.common.files import write_atomically
-    from afor.bench.data.cache import default_cache_dir
-
+    """Write a file of prepared trials to this worker's cache."""
     folder = default_cache_dir() / "received" / fingerprint[:32]
     write_atomically(folder / name, content)
     _received[fingerprint] = folder
 
 
 def _locate(source: "WindowSource") -> "WindowSource | None":
-    """Return the source with a folder that this process can read, or None."""
+    """Return the source with a folder that this process can read, or None if there is none."""
     import numpy as np
-
-    from afor.bench.data.cache import default_cache_dir, samples_path
 
     sent = default_cache_dir() / "received" / source.fingerprint[:32]
     for folder in (source.folder, _received.get(source.fingerprint, sent)):

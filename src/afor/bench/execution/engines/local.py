@@ -1,4 +1,4 @@
-"""Jobs on local processes that outlive their runs but never their driver."""
+"""Execute jobs in local worker processes, which serve many runs and die with their driver."""
 
 import contextlib
 import math
@@ -29,18 +29,32 @@ if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-# A process that ends closes its lines first: wait that long for its exit code, which tells why.
+# A process closes its pipes before it exits: wait this long for its exit code.
 CLOSING_S = 2.0
-KILLED_S = 5.0  # a killed process that waits for a dead file system may never end: leave it then
+KILLED_S = 5.0  # a killed process may hang in a file system: give up on it then
 START_LIMIT_S = 600.0  # for the imports of a worker
-LOOK_EVERY_S = 10.0  # for runs that are over their time
-LATE_S = 5.0  # this driver was stopped or the machine slept: no fault of the workers
-# The signals that come from outside; those of a crash (SIGSEGV, SIGABRT) are the worker's own.
+LOOK_EVERY_S = 10.0  # interval of checks for runs beyond their limit
+LATE_S = 5.0  # a longer delay means that this process was stopped or the machine slept
+# Signals from outside; those of a crash (SIGSEGV, SIGABRT) are caused by the worker itself.
 OUTSIDE_SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 
 
 class LocalEngine:
-    """Runs jobs in `workers` processes on this machine."""
+    """Executes runs in worker processes on this machine.
+
+    Args:
+        workers: Number of worker processes.
+        threads: Number of torch threads of each worker.
+        limits: Maximum time of a run; None uses the default limits.
+
+    Raises:
+        ConfigError: ``workers`` is below 1.
+
+    Example:
+        >>> LocalEngine(workers=2).workers
+        2
+
+    """
 
     def __init__(self, workers: int, threads: int = 1, limits: TimeLimits | None = None) -> None:
         if workers < 1:
@@ -52,7 +66,7 @@ class LocalEngine:
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
     ) -> Generator[Started | Died | Ended, None, None]:
-        """Yield what happens until every job has ended once."""
+        """Yield events until every job has ended."""
         spool.mkdir(parents=True, exist_ok=True)
         packed = {name: pickle.dumps(source) for name, source in sources.items()}
         waiting, deaths = deque(jobs), Counter[str]()
@@ -64,14 +78,14 @@ class LocalEngine:
         try:
             while waiting or any(worker.job for worker in crew):
                 idle = sum(worker.job is None for worker in crew)
-                pause_s = starts.pause_s()  # once: the wait below must know why nothing was started
+                pause_s = starts.pause_s()  # read once: the wait below must use the same value
                 while len(crew) < self.workers and idle < len(waiting) and not pause_s:
                     crew.append(_Worker(next(numbers), spool, self.threads, inbox))
                     idle += 1
                 for worker in crew:
                     if waiting and worker.is_ready and worker.job is None:
                         worker.give(waiting.popleft(), packed)
-                looked = _forgive_lateness(crew, looked)
+                looked = _extend_after_sleep(crew, looked)
                 try:
                     worker, message = inbox.get(timeout=self._wait_s(crew, pause_s))
                 except queue.Empty:
@@ -81,7 +95,7 @@ class LocalEngine:
                     worker, message = hanging[0], None
                     worker.end_as_hanging(self._limit_s(worker))
                 if worker not in crew:
-                    continue  # the last words of one that was ended as hanging
+                    continue  # a late message of a worker that was killed as hanging
                 if message is not None and message[0] == "ready":
                     worker.is_ready = True
                 elif message is not None and message[0] == "started":
@@ -97,7 +111,7 @@ class LocalEngine:
                 else:
                     job, started = worker.job, worker.has_started
                     worker.job = None
-                    if message is None:  # the line is closed: the worker is gone
+                    if message is None:  # the pipe is closed: the worker has exited
                         worker.stop(grace_s=CLOSING_S)
                         crew.remove(worker)
                         if not worker.has_worked:
@@ -109,17 +123,17 @@ class LocalEngine:
                                 )
                     if job is None:
                         continue
-                    # A worker killed just after its rename has finished the run all the same.
+                    # A worker killed right after its rename has still finished the run.
                     path = spool / f"{job.key}{SUFFIX}"
                     content = read_spool(path)
                     if content is not None:
                         self.limits.add(like_of(job.dataset, job.spec), worker.busy_s())
                         yield Ended(job.key, content, path)
                         continue
-                    # A worker that never began the run tells nothing about the run.
+                    # The death of a worker that had not started the run is not held against it.
                     deaths[job.key] += started or worker.hung_s > 0
                     if deaths[job.key] < MAX_DEATHS:
-                        waiting.append(job)  # at the end: the others first
+                        waiting.append(job)  # at the end: other jobs first
                         yield Died(job.key, worker.cause())
                         continue
                     reason = f"its worker died {MAX_DEATHS} times ({worker.cause()})"
@@ -129,7 +143,7 @@ class LocalEngine:
                 worker.stop()
 
     def _limit_s(self, worker: "_Worker") -> float:
-        """Return the seconds a worker may take for what it does; infinite when it is idle."""
+        """Return the time limit of what a worker does now; infinite if it is idle."""
         if worker.job is not None:
             return self.limits.limit_s(like_of(worker.job.dataset, worker.job.spec))
         return START_LIMIT_S if not worker.is_ready else math.inf
@@ -138,13 +152,13 @@ class LocalEngine:
         return self._limit_s(worker) - worker.busy_s()
 
     def _wait_s(self, crew: "Sequence[_Worker]", pause_s: float) -> float:
-        """Return how long to wait for a message before somebody may be hanging."""
+        """Return how long to wait for a message until a worker may exceed its limit."""
         waits = [LOOK_EVERY_S, *(self._left_s(worker) for worker in crew)]
         return max(min([*waits, pause_s] if pause_s else waits), 0.0)
 
 
-def _forgive_lateness(crew: "Sequence[_Worker]", looked: float) -> float:
-    """Give workers back the time in which this process did not run; return the time now."""
+def _extend_after_sleep(crew: "Sequence[_Worker]", looked: float) -> float:
+    """Do not charge workers for time in which this process did not run; return the time now."""
     moment = time.monotonic()
     late_s = moment - looked - LOOK_EVERY_S
     if late_s > LATE_S:
@@ -154,7 +168,7 @@ def _forgive_lateness(crew: "Sequence[_Worker]", looked: float) -> float:
 
 
 class _Worker:
-    """A worker process as its driver sees it."""
+    """The driver's handle of a worker process."""
 
     def __init__(
         self, number: int, spool: Path, threads: int, inbox: "queue.SimpleQueue[Any]"
@@ -162,16 +176,16 @@ class _Worker:
         self.name = f"worker {number}"
         self.job: Job | None = None
         self.is_ready = False
-        self.has_started = False  # with the job it has
-        self.has_worked = False  # has begun any run at all
-        self.since = time.monotonic()  # when it began what it does: its start, or its job
-        self.hung_s = 0.0  # the limit that it exceeded
+        self.has_started = False  # its current job
+        self.has_worked = False  # has started any run
+        self.since = time.monotonic()  # start of its current job, or of the process
+        self.hung_s = 0.0  # the time limit that it exceeded
         self.log = spool / f"worker-{number}.log"
         self._sources: set[str] = set()
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                # -P: a file in the current folder must not take the place of a package.
+                # -P: a file in the current folder must not shadow a package.
                 [
                     *(sys.executable, "-P", "-c", BOOTSTRAP, str(os.getpid()), str(spool)),
                     *search_folders(),
@@ -184,13 +198,13 @@ class _Worker:
         self._line = cast("BinaryIO", self._process.stdin)
         self._listener = threading.Thread(target=self._listen, args=(inbox,), daemon=True)
         self._listener.start()
-        # A process that hangs does not empty its line: only this thread may wait for it.
+        # A hanging process does not read its pipe: only this thread may block on it.
         self._outbox: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
         self._sender = threading.Thread(target=self._send, daemon=True)
         self._sender.start()
 
     def give(self, job: Job, packed: Mapping[str, bytes]) -> None:
-        """Send a job, before it the windows it needs if they are new to this worker."""
+        """Send a job, preceded by its windows if this worker does not have them yet."""
         self.job, self.has_started, self.since = job, False, time.monotonic()
         if job.dataset not in self._sources:
             self._outbox.put(("source", job.dataset, packed[job.dataset]))
@@ -198,21 +212,21 @@ class _Worker:
         self._outbox.put(("job", job.key, job.spec, job.dataset))
 
     def busy_s(self) -> float:
-        """Return the seconds since it began what it does."""
+        """Return the seconds since the start of its current job, or of the process."""
         return time.monotonic() - self.since
 
     def end_as_hanging(self, limit_s: float) -> None:
-        """Kill a process that has been busy for too long."""
+        """Kill a process that exceeded its time limit."""
         self.hung_s = limit_s
         self._process.kill()
 
     @property
     def was_killed(self) -> bool:
-        """Tell whether somebody else ended the process: a person, or a system out of memory."""
+        """Whether the process was killed from outside, such as by a system out of memory."""
         return _signal_name(self._process.returncode) in OUTSIDE_SIGNALS
 
     def cause(self) -> str:
-        """Say how the process ended, with the last line it wrote."""
+        """Return how the process ended, with the last line of its log."""
         code = self._process.returncode
         if self.hung_s:
             text = f"ended after {clock(self.hung_s)}, its time limit"
@@ -227,7 +241,7 @@ class _Worker:
         return f"{text}; its last words in {self.log}: {lines[-1][:200]}" if lines else text
 
     def stop(self, grace_s: float = 0.0) -> None:
-        """End the process, whatever it does, and everything that belongs to it."""
+        """Kill the process if it still runs, and release its threads, pipes and log."""
         try:
             self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
@@ -235,7 +249,7 @@ class _Worker:
             try:
                 self._process.wait(KILLED_S)
             except subprocess.TimeoutExpired:
-                return  # it waits inside the kernel; it ends when that does, and we cannot wait
+                return  # blocked inside the kernel: it ends when that does
         self._outbox.put(None)
         self._sender.join()
         self._listener.join()
@@ -248,7 +262,7 @@ class _Worker:
                 self.log.unlink()
 
     def _send(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it has just died; the listener says so
+        with contextlib.suppress(OSError, ValueError):  # the process died; the listener reports it
             while (message := self._outbox.get()) is not None:
                 send(self._line, message)
 
@@ -262,7 +276,7 @@ class _Worker:
 
 
 def _signal_name(code: int | None) -> str:
-    """Return the signal behind the exit code of a process; empty when it ended by itself."""
+    """Return the signal that ended a process; empty if it exited by itself."""
     if code is None or code >= 0:
         return ""
     try:

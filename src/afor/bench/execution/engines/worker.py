@@ -1,8 +1,8 @@
-"""A worker process: takes jobs from its driver, trains them, leaves each result in the spool.
+"""Run a worker process: receive jobs from the driver, train them, write results to the spool.
 
 The driver starts it by `BOOTSTRAP` of `module_search` with the arguments PARENT, SPOOL and the
-folders of its own `sys.path`. It speaks pickled frames over its standard input and output, stays
-alive from run to run, because importing torch takes seconds, and dies when its driver does.
+folders of its own `sys.path`. It exchanges pickled frames over standard input and output, serves
+many runs because importing torch takes seconds, and exits when its driver does.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ def send(stream: BinaryIO, message: Any) -> None:
 
 
 def receive(stream: BinaryIO) -> Any:
-    """Read one frame; EOFError when the other side is gone."""
+    """Read one frame; raise EOFError if the other process has exited."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         raise EOFError
@@ -41,7 +41,7 @@ def receive(stream: BinaryIO) -> Any:
 
 
 def die_with(parent: int) -> None:
-    """Ask to be killed when the driver dies, and check that it has not died before that."""
+    """Ask the system to kill this process with the driver; exit if the driver died already."""
     if sys.platform == "linux":
         import ctypes
 
@@ -52,13 +52,13 @@ def die_with(parent: int) -> None:
 
 
 def main() -> None:
-    """Serve one driver until it closes the line."""
+    """Serve one driver until it closes the pipe."""
     parent, spool = int(sys.argv[1]), Path(sys.argv[2])
     die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the driver
     faulthandler.enable()
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a network prints goes to the log, not into the frames
+    os.dup2(2, 1)  # printed text goes to the log, not into the frames
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(inbox,), daemon=True).start()
 
@@ -68,8 +68,8 @@ def main() -> None:
     sources: dict[str, Any] = {}
     send(answers, ("ready",))
     while True:
-        kind, *rest = inbox.get()
-        if kind == "source":
+        message, *rest = inbox.get()
+        if message == "source":
             name, content = rest
             sources[name] = pickle.loads(content)
             continue
@@ -85,9 +85,9 @@ def main() -> None:
 
 
 def _listen(inbox: "queue.SimpleQueue[Any]") -> None:
-    """Hand over messages, and end the process at once when the driver is gone.
+    """Forward messages, and exit immediately if the driver has exited.
 
-    This is what ends us where the system has no death signal, in the middle of a training too.
+    On systems without a death signal, this ends the process even during training.
     """
     stream = os.fdopen(os.dup(0), "rb")
     try:

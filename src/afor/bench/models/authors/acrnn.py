@@ -8,7 +8,7 @@ from afor.bench.models.acrnn import ExtendedSelfAttention
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.settings import Dropout, Form, check_choice
 
-# Constants of the released network, on every data set alike.
+# Constants of the released network, the same for every data set.
 _ATTENTION_HIDDEN = 15
 _PLANES = 32
 _KERNEL = 3  # samples
@@ -30,10 +30,9 @@ class ACRNNAuthors(nn.Module):
     torch.Size([40, 32, 32, 3])
 
     Args:
-        shape: The input.
+        shape: Shape of a window.
         dropout: Probability of dropping a feature map, and an element after the attention (twice).
         form: How the convolution is computed.
-
     """
 
     def __init__(self, shape: InputShape, *, dropout: Dropout = 0.5, form: Form = "fast") -> None:

@@ -23,12 +23,11 @@ class EEGNetAuthors(EEGNet):
     torch.Size([8, 1, 1, 300])
 
     Args:
-        shape: The input.
+        shape: Shape of a window.
         dropout: Probability of dropping an element after each of the two pools.
         norm_momentum: Share of a batch in the running statistics of the three batch norms.
         norm_eps: Added to the variance in the three batch norms.
         form: How the forward pass is computed, as for :class:`EEGNet`.
-
     """
 
     def __init__(

@@ -9,8 +9,8 @@ from afor.bench.models.hslt import HSLT, RegionEncoder
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.settings import Dropout, Form, check_choice
 
-# By number of electrodes: sizes of the runs of channels that are regions, and how many tokens a
-# region hands on, its class token included.
+# By number of electrodes: the sizes of the regions, which are consecutive channels, and the number
+# of tokens of an encoded region, its class token included.
 REGION_SIZES: dict[int, tuple[tuple[int, ...], int]] = {
     6: ((1, 1, 1, 1, 1, 1), 2),
     22: ((2, 2, 2, 3, 2, 3, 3, 2, 3), 4),
@@ -31,13 +31,12 @@ class HSLTAuthors(HSLT):
     9
 
     Args:
-        shape: The input, of 6, 22, 32 or 62 channels.
+        shape: Shape of a window, with 6, 22, 32 or 62 channels.
         dropout: Probability of dropping an attention weight or an element of an MLP.
         form: How the forward pass is computed, as for :class:`HSLT`.
 
     Raises:
         ConfigError: For another number of channels.
-
     """
 
     def __init__(self, shape: InputShape, *, dropout: Dropout = 0.4, form: Form = "fast") -> None:

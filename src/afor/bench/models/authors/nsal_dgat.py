@@ -74,14 +74,13 @@ class NSALDGATAuthors(PublishedNSALDGAT):
     torch.Size([4, 4])
 
     Args:
-        shape: The input, of at least 12 channels without ``repair``.
+        shape: Shape of a window, with at least 12 channels without ``repair``.
         repair: Make the network usable on few channels.
         dropout: Probability of dropping an element, twice, in the head.
         form: How the graph layers are computed.
 
     Raises:
         ConfigError: With fewer than 12 channels and no ``repair``, or fewer than 3 at all.
-
     """
 
     def __init__(

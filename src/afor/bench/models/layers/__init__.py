@@ -1,4 +1,4 @@
-"""Provide the layers and numeric shortcuts that the networks are made from.
+"""The layers of the networks, and fast equivalents of slow operations.
 
 Imports `common` and `models.input_shape`. Start reading at `toeplitz.same_filter`.
 """

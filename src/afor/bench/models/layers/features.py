@@ -13,8 +13,8 @@ from afor.bench.models.layers.precision import at_least_float32, without_autocas
 # The five bands of NSAL-DGAT and HSLT: delta, theta, alpha, beta, gamma.
 BANDS_HZ: tuple[tuple[float, float], ...] = ((0.5, 4), (4, 8), (8, 14), (14, 30), (30, 50))
 
-# Far below the variance of EEG in volts (about 1e-12), so only silence is clamped.
-_SILENCE = 1e-20
+# Far below the variance of EEG in volts (about 1e-12): only constant signals are clamped.
+_MIN_VARIANCE = 1e-20
 
 
 class DifferentialEntropy(nn.Module):
@@ -51,14 +51,14 @@ class DifferentialEntropy(nn.Module):
                     f"{2 * high_hz:g} Hz, found {shape.rate_hz:g} Hz. Set bands_hz to bands below "
                     f"{shape.rate_hz / 2:g} Hz."
                 )
-            chosen = [low_hz <= frequency < high_hz for frequency in frequencies]
-            if not any(chosen):
+            in_band = [low_hz <= frequency < high_hz for frequency in frequencies]
+            if not any(in_band):
                 raise ConfigError(
                     f"The band {low_hz:g}–{high_hz:g} Hz holds no Fourier bin of a window of "
                     f"{shape.samples} samples at {shape.rate_hz:g} Hz: use windows of at least "
                     f"{math.ceil(shape.rate_hz / (high_hz - low_hz))} samples, or wider bands_hz."
                 )
-            bands.append(chosen)
+            bands.append(in_band)
         weights = torch.tensor(bands, dtype=torch.float32).t() * (2 / shape.samples**2)  # ±f
         # Derived from the settings, so not part of the state dict.
         self.register_buffer("weights", weights, persistent=False)
@@ -70,4 +70,4 @@ class DifferentialEntropy(nn.Module):
             spectrum = torch.fft.rfft(signal - signal.mean(dim=-1, keepdim=True))
             power = spectrum.real.square() + spectrum.imag.square()
             variance = power @ self.weights.to(power.dtype)
-            return 0.5 * torch.log(2 * math.pi * math.e * variance.clamp(min=_SILENCE))
+            return 0.5 * torch.log(2 * math.pi * math.e * variance.clamp(min=_MIN_VARIANCE))

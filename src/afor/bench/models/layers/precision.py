@@ -1,4 +1,4 @@
-"""Keep autocast away from arithmetic that half precision would spoil."""
+"""Disable autocast for arithmetic that needs more than half precision."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:
-    """Return a context in which autocast is off on the tensor's device, if it exists there."""
+    """Return a context that disables autocast on the tensor's device."""
     device = tensor.device.type
     if torch.amp.is_autocast_available(device):
         return torch.autocast(device, enabled=False)
@@ -15,7 +15,7 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:
 
 
 def autocast_dtype(tensor: Tensor) -> torch.dtype:
-    """Return the type that autocast wants matrix products in, or the tensor's own."""
+    """Return the dtype of matrix products under autocast, or the tensor's dtype without it."""
     device = tensor.device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)
@@ -23,7 +23,7 @@ def autocast_dtype(tensor: Tensor) -> torch.dtype:
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """Return the type for sums over many products.
+    """Return the dtype for sums over many products.
 
     >>> at_least_float32(torch.bfloat16), at_least_float32(torch.float64)
     (torch.float32, torch.float64)

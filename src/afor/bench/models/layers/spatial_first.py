@@ -1,4 +1,4 @@
-"""EEGNet's first block with the spatial mixing first: the same numbers for a fraction of the work.
+"""EEGNet's first block with the spatial mixing first: the same result for a fraction of the work.
 
 The block is a temporal convolution on every channel, a batch norm and a depthwise spatial
 convolution. Nothing in it is nonlinear in the signal, so the channels can be mixed first, and what
@@ -48,8 +48,8 @@ def spatial_first_block(
 def filtered_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and variance of every filter's output over batch, channels and time.
 
-    The output itself is never formed. The gradient flows through ``filters`` (and through
-    ``signal`` if it asks for one).
+    The output itself is never computed. Gradients flow to ``filters``, and to ``signal`` if it
+    requires them.
     """
     batch, channels, samples = signal.shape
     kernel = filters.shape[-1]
@@ -91,7 +91,7 @@ def padded_second_moments(rows: Tensor, kernel: int) -> Tensor:
     samples = rows.shape[1]
     lags = _autocorrelation(rows, kernel)
     both_sides = torch.cat([lags.flip(0), lags[1:]])  # lag −(K−1) … K−1
-    # Row i starts at lag −i: the same reading trick as for Toeplitz rows, in the other direction.
+    # Row i starts at lag −i: the same shift by one element as for Toeplitz rows.
     repeated = F.pad(both_sides, (0, 1)).repeat(kernel)[kernel - 1 :]
     repeated = repeated[: kernel * (2 * kernel - 1)]
     toeplitz = repeated.view(kernel, 2 * kernel - 1)[:, :kernel]

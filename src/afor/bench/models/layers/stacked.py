@@ -1,6 +1,6 @@
-"""Small transformer encoders of equal shape in one call, while each keeps its own parameters.
+"""Run small transformer encoders of equal shape in one call; each keeps its own parameters.
 
-Everything here is laid out as (encoders, width, tokens, batch): linear layers are one batched
+All tensors are laid out as (encoders, width, tokens, batch): linear layers are one batched
 matrix product, and attention among a handful of tokens becomes plain arithmetic on whole batches
 instead of thousands of 4 × 4 matrix products.
 """
@@ -36,7 +36,7 @@ def stacked_encoder(encoders: Sequence[nn.Module], members: Tensor) -> Tensor:
 
 
 def stacked_block(blocks: Sequence[nn.Module], tokens: Tensor) -> Tensor:
-    """Run one ``hslt.Block`` per leading index of ``tokens``; the same steps as its forward."""
+    """Run one ``hslt.Block`` per leading index of ``tokens``, with the steps of its forward."""
     stack = _Stack(blocks)
     hidden = stack.linear("widen", stack.norm("attention_norm", tokens)).relu()
     tokens = tokens + stack.linear("narrow", _attention(stack, hidden)).relu()
@@ -49,7 +49,7 @@ def stacked_block(blocks: Sequence[nn.Module], tokens: Tensor) -> Tensor:
 
 
 class _Stack:
-    """Read the parameters of like modules as one tensor with a leading axis."""
+    """Stack the parameters of equal modules along a leading axis."""
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         self.modules = modules

@@ -11,7 +11,7 @@ from afor.bench.models.layers.precision import autocast_dtype, without_autocast
 
 
 def same_padding(kernel: int) -> tuple[int, int]:
-    """Return the zeros left and right that keep the length; the longer side is the right one."""
+    """Return the padding, left and right, that keeps the length; the right side may be longer."""
     return (kernel - 1) // 2, kernel // 2
 
 
@@ -35,8 +35,8 @@ def same_filter(maps: Tensor, filters: Tensor) -> Tensor:
     return filtered.view(count, batch, samples)
 
 
-# Outputs per matrix product: short enough that the band, not the window, sets the work; long
-# enough for a product to run at full speed.
+# Outputs per matrix product: short, so that the work depends on the band and not on the window;
+# long enough for a product to run at full speed.
 _BLOCK = 96
 
 
@@ -72,7 +72,7 @@ class _SameFilter(torch.autograd.Function):
         grad = grads[0]
         if grad is None:
             return None, None
-        if torch.is_grad_enabled():  # a second derivative must see how the rows were made
+        if torch.is_grad_enabled():  # a second derivative needs the graph of the rows
             rows = _toeplitz_rows(filters, rows.shape[1])
         count, block, width = rows.shape
         grad_maps = torch.zeros_like(maps, memory_format=torch.contiguous_format)
@@ -89,7 +89,7 @@ class _SameFilter(torch.autograd.Function):
 
 
 def _toeplitz_rows(filters: Tensor, block: int) -> Tensor:
-    """Lay every filter out as ``block`` rows, each shifted right by one more sample."""
+    """Repeat every filter in ``block`` rows, each shifted right by one more sample."""
     count, kernel = filters.shape
     width = block + kernel
     # Copies one element longer than the rows they are read back as: reading shifts each by one.

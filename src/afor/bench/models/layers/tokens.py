@@ -17,8 +17,8 @@ class LogPowerTokens(nn.Module):
     """Map a signal (batch, channels, samples) to (batch, channels, 8).
 
     Temporal filters of a quarter second shared by all electrodes, batch norm, mean square over the
-    window, logarithm. ``form="plain"`` computes just that; ``"fast"`` gets the same from each
-    window's autocorrelation, without ever forming a filtered signal.
+    window, logarithm. ``form="plain"`` computes just that; ``"fast"`` computes the same from the
+    autocorrelation of each window, without filtering the signal.
     """
 
     FEATURES = 8
@@ -35,7 +35,7 @@ class LogPowerTokens(nn.Module):
         """Return the log power of every filter at every electrode."""
         batch, channels, samples = signal.shape
         rows = signal.reshape(batch * channels, samples)
-        # A replaced norm (synchronised across ranks, say) has statistics of its own.
+        # A replaced norm (such as one synchronised across ranks) has other statistics.
         fast = self.form == "fast" and type(self.norm) is nn.BatchNorm1d
         power = self._power_fast(rows) if fast else self._power_plain(rows)
         tokens = torch.log(power.clamp(min=_POWER_FLOOR))
@@ -112,13 +112,13 @@ def _autocorrelation(rows: Tensor, lags: int) -> Tensor:
 
 
 def _energy(edge: Tensor, taps: Tensor) -> Tensor:
-    """Return the energy that ``taps`` still see of ``edge`` while sliding off it.
+    """Return the energy of the outputs at the edge of a row, where ``taps`` overlap it partly.
 
     Output r is Σ_s edge[s]·taps[s + r], for as many outputs as there are samples.
     """
     count, size = taps.shape
     padded = F.pad(taps, (0, size))
-    place = torch.arange(size, device=taps.device)
-    hankel = padded[:, place[:, None] + place]  # (filters, sample, output)
+    sample = torch.arange(size, device=taps.device)
+    hankel = padded[:, sample[:, None] + sample]  # (filters, sample, output)
     outputs = edge @ hankel.permute(1, 0, 2).reshape(size, count * size)
     return outputs.view(-1, count, size).square().sum(dim=2)

@@ -1,4 +1,4 @@
-"""Figures of what happens while training: convergence, sensitivity, forgetting."""
+"""Draw training: convergence, sensitivity to settings, forgetting coefficients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
         figure, axes = new_figure(14 + 36 * len(curves), rows=len(curves))
         for axis, (dataset, by_optimizer) in zip(axes[:, 0], curves.items(), strict=True):
             for position, (name, runs) in enumerate(by_optimizer.items()):
-                # Runs that ended early leave the average where they end.
+                # Runs that ended early are averaged only up to their end.
                 whole = np.full((len(runs), max(len(run) for run in runs)), np.nan)
                 for i, run in enumerate(runs):
                     whole[i, : len(run)] = run
@@ -40,7 +40,7 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
                 color = color_of(name, position)
                 axis.plot(
                     epochs, np.nanmean(whole, axis=0), color=color,
-                    # The broad line lies below: where curves coincide, both are seen.
+                    # AFOR's broad line is below, so that coinciding curves are both visible.
                     linestyle="-" if name == "afor" else DASHES[1 + position % (len(DASHES) - 1)],
                     linewidth=2.0 if name == "afor" else 1.0,
                     zorder=2 if name == "afor" else 3, label=plain(optimizer_label(name)),
@@ -69,18 +69,18 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
 
 def runs_ended_early(curves: Mapping[str, Curves]) -> int:
     """Count the runs with fewer epochs than the longest of their panel."""
-    found = 0
+    count = 0
     for by_optimizer in curves.values():
         lengths = [len(run) for runs in by_optimizer.values() for run in runs]
-        found += sum(length < max(lengths) for length in lengths)
-    return found
+        count += sum(length < max(lengths) for length in lengths)
+    return count
 
 
 def sensitivity_figure(settings: Sequence[Sensitivity], ylabel: str = "Acc (%)") -> Any:
     """Draw the mean over one setting at a time, default dashed; two data sets have two axes.
 
-    All axes span as many points, so that equal changes look equal in every panel. Of two data
-    sets the first stands in the upper half: curves on different axes that cross say nothing.
+    All axes have the same range, so that equal changes look equal in every panel. Of two data sets,
+    the first is in the upper half, so that curves on different axes do not cross.
     """
     _need(settings, "settings")
     panels: list[list[Any]] = []
@@ -110,11 +110,11 @@ def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any
     for number, (dataset, points) in enumerate(setting.points.items()):
         side = sides[number] if twin else axis
         color, marker = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
-        # Values are tried in no even steps: they stand at even distances, by rank.
-        places = [values.index(point[0]) for point in points]
+        # The values are not evenly spaced: they are drawn at equal distances, by rank.
+        positions = [values.index(point[0]) for point in points]
         means = [point[1] for point in points]
         side.plot(
-            places, means, color=color, marker=marker, markersize=3.6,
+            positions, means, color=color, marker=marker, markersize=3.6,
             linestyle=DASHES[number % len(DASHES)], label=plain(dataset_label(dataset)),
         )  # fmt: skip
         at_default = [point[1] for point in points if point[0] == setting.default]
@@ -156,7 +156,7 @@ def forgetting_figure(
     """
     _need(runs, "runs with traces")
     groups = list(runs[0])
-    shade = min(0.15, 0.5 / len(groups))  # many bands on one another stay readable
+    shade = min(0.15, 0.5 / len(groups))  # many overlapping bands stay readable
     with house_style():
         figure, axes = new_figure(150, rows=3)
         over, against, steady = axes[:, 0]
@@ -218,7 +218,7 @@ def _steady_values(runs: Sequence[Trace], group: str) -> list[float]:
 
 
 def _same_span(sides: Sequence[Any]) -> None:
-    """Let all axes span as many points, so that equal changes look equal."""
+    """Give all axes the same range, so that equal changes look equal."""
     limits = [side.get_ylim() for side in sides]
     half = max(high - low for low, high in limits) / 2
     for side, (low, high) in zip(sides, limits, strict=True):

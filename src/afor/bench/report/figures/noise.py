@@ -1,4 +1,4 @@
-"""One figure of the noise floor: what identical methods differ by, and what the others gain."""
+"""Draw the noise floor: differences between identical methods, and gains of the others."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import color_of, house_style, marker_of, new_figure, plain
 from afor.bench.stats.comparisons import BASELINE, blocks_of
-from afor.bench.stats.groups import Cells, paired_fold_values
+from afor.bench.stats.groups import Conditions, paired_fold_values
 from afor.bench.stats.labels import (
     backbone_label,
     dataset_label,
@@ -17,8 +17,7 @@ from afor.bench.stats.labels import (
     metric_scale,
     optimizer_label,
 )
-from afor.bench.stats.noise_floor import NoiseFloor, copy_differences, is_control, noise_floor
-from afor.bench.stats.sensitivity import is_varied
+from afor.bench.stats.noise_floor import NoiseFloor, copy_differences, noise_floor
 
 NO_CONTROLS = (
     "No A/A controls here: no optimizer ran twice under other seeds. "
@@ -28,22 +27,22 @@ DARK, LIGHT = "#4D4D4D", "#DDDDDD"
 
 
 def noise_figure(
-    cells: Cells,
+    conditions: Conditions,
     metric: str = "accuracy",
     *,
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> Any:
-    """Draw the fold differences of identical methods above those of the others, block by block.
+    """Draw the fold differences of identical methods and of the others, one panel per block.
 
     The first row of a panel pools all pairs of copies; the others are gains over the baseline,
     paired by fold. The band holds 95 % of the mean differences between identical methods.
     """
-    floors = [noise_floor(cells, d, b, metric) for d, b in blocks_of(cells)]
-    known = [floor for floor in floors if floor is not None]
-    if not known:
+    floors = [noise_floor(conditions, d, b, metric) for d, b in blocks_of(conditions)]
+    measured = [floor for floor in floors if floor is not None]
+    if not measured:
         raise ConfigError(NO_CONTROLS)
-    panels = [(floor, _gains(cells, floor, baseline, optimizers)) for floor in known]
+    panels = [(floor, _gains(conditions, floor, baseline, optimizers)) for floor in measured]
     scale = metric_scale(metric)
     rows = [1 + len(gains) for _, gains in panels]
     with house_style():
@@ -56,7 +55,7 @@ def noise_figure(
         for axis, (floor, gains) in zip(axes[:, 0], panels, strict=True):
             axis.axvspan(-scale * floor.bound, scale * floor.bound, color=LIGHT, zorder=0)
             axis.axvline(0, color="black", linewidth=0.7, zorder=1)
-            same = copy_differences(cells, floor.dataset, floor.backbone, metric)
+            same = copy_differences(conditions, floor.dataset, floor.backbone, metric)
             _strip(axis, 0, [scale * d for d in same], DARK, "o", mean=False)
             for row, (name, gain) in enumerate(gains, start=1):
                 color, marker = color_of(name, row), marker_of(name, row)
@@ -84,24 +83,26 @@ def noise_figure(
 
 
 def _gains(
-    cells: Cells, floor: NoiseFloor, baseline: str, optimizers: Sequence[str] | None
+    conditions: Conditions, floor: NoiseFloor, baseline: str, optimizers: Sequence[str] | None
 ) -> list[tuple[str, list[float]]]:
-    """Return the paired fold differences of every optimizer that is no copy."""
-    block = {o: c for (d, b, o), c in cells.items() if (d, b) == (floor.dataset, floor.backbone)}
+    """Return the paired fold differences of every optimizer that is not a control."""
+    block = {
+        o: c for (d, b, o), c in conditions.items() if (d, b) == (floor.dataset, floor.backbone)
+    }
     base = block.get(baseline)
     if base is None or not base.has(floor.metric):
         raise ConfigError(
             f"The baseline {baseline!r} has no finished run on {floor.dataset}/{floor.backbone}. "
             f"Choose another with --baseline; here: {', '.join(block)}."
         )
-    names = optimizers or [o for o in block if not is_control(o) and not is_varied(o)]
-    found = []
+    names = optimizers or [o for o, c in block.items() if not c.is_control and not c.role.varied]
+    gains = []
     for name in names:
-        cell = block.get(name)
-        if cell is not None and name != baseline and cell.has(floor.metric):
-            _, ours, theirs = paired_fold_values(cell, base, floor.metric)
-            found.append((name, (ours - theirs).tolist()))
-    return found
+        condition = block.get(name)
+        if condition is not None and name != baseline and condition.has(floor.metric):
+            _, ours, theirs = paired_fold_values(condition, base, floor.metric)
+            gains.append((name, (ours - theirs).tolist()))
+    return gains
 
 
 def _strip(
@@ -110,7 +111,7 @@ def _strip(
     """Draw one dot per fold, spread over the row in the order of their values, and their mean."""
     if not values:
         return
-    # Van der Corput's sequence: neighbours in value lie apart in height, the same every time.
+    # Van der Corput's sequence gives neighbouring values different heights, reproducibly.
     heights = [_corput(i + 1) - 0.5 for i in range(len(values))]
     ordered = np.sort(np.asarray(values))
     axis.scatter(

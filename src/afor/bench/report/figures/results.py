@@ -1,8 +1,8 @@
-"""Figures of results: gain over the baseline, paired folds, mean ranks."""
+"""Draw results: gain over the baseline, paired folds, mean ranks."""
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import (
@@ -16,7 +16,7 @@ from afor.bench.report.figures.style import (
     plain,
 )
 from afor.bench.stats.comparisons import BASELINE, Comparison, Ranks, compare_all, main_optimizers
-from afor.bench.stats.groups import Cells, mean_sd, paired_fold_values
+from afor.bench.stats.groups import Condition, Conditions, mean_sd, paired_fold_values
 from afor.bench.stats.labels import (
     backbone_label,
     dataset_label,
@@ -29,7 +29,7 @@ from afor.bench.stats.labels import (
 
 
 def gain_figure(
-    cells: Cells,
+    conditions: Conditions,
     metric: str = "accuracy",
     *,
     baseline: str = BASELINE,
@@ -40,16 +40,18 @@ def gain_figure(
     With several backbones: their mean and SD, as the paper's Fig. 2, and each of them as a dot.
     With one: the mean over folds and its 95 % interval.
     """
-    names = [n for n in optimizers or main_optimizers(cells) if n != baseline]
-    found = compare_all(cells, [metric], optimizers=[*names, baseline], baseline=baseline)
-    names = [name for name in names if any(c.optimizer == name for c in found)]
-    datasets = list(dict.fromkeys(c.dataset for c in found))
-    several = len({c.backbone for c in found}) > 1
+    names = [n for n in optimizers or main_optimizers(conditions) if n != baseline]
+    comparisons = compare_all(
+        conditions, [metric], optimizers=[*names, baseline], baseline=baseline
+    )
+    names = [name for name in names if any(c.optimizer == name for c in comparisons)]
+    datasets = list(dict.fromkeys(c.dataset for c in comparisons))
+    several = len({c.backbone for c in comparisons}) > 1
     with house_style():
         height = 12 + len(datasets) * (9 + 4.2 * len(names))
         figure, axes = new_figure(height, rows=len(datasets), sharex=True)
         for axis, dataset in zip(axes[:, 0], datasets, strict=True):
-            of_dataset = [c for c in found if c.dataset == dataset]
+            of_dataset = [c for c in comparisons if c.dataset == dataset]
             _noise_band(axis, of_dataset)
             axis.axvline(0, color="black", linewidth=0.7)
             for row, name in enumerate(names):
@@ -65,14 +67,39 @@ def gain_figure(
         label = f"{metric_label(metric)} gain over {optimizer_label(baseline)} ({unit})"
         axes[-1, 0].set_xlabel(plain(label))
         spread = "SD over backbones; dots: backbones" if several else "95 % interval over folds"
-        noise = "\ngrey band: noise floor" if any(c.floor is not None for c in found) else ""
-        hollow = "\nhollow: runs are missing" if not all(c.complete for c in found) else ""
+        noise = "\ngrey band: noise floor" if any(c.floor is not None for c in comparisons) else ""
+        hollow = "\nhollow: runs are missing" if not all(c.complete for c in comparisons) else ""
         figure.supxlabel(f"bars: {spread}{noise}{hollow}", fontsize=6, color="#444444")
     return figure
 
 
+class PairedFold(NamedTuple):
+    """One fold and its two results, as printed (percent, or the metric itself for kappa)."""
+
+    fold: int
+    subjects: tuple[str, ...]
+    ours: float
+    theirs: float
+
+    @property
+    def label(self) -> str:
+        """The subject, or the number of a fold with several subjects."""
+        return self.subjects[0] if len(self.subjects) == 1 else f"fold {self.fold}"
+
+
+def paired_folds(condition: Condition, baseline: Condition, metric: str) -> list[PairedFold]:
+    """Return the folds that two conditions share, the largest gain over the baseline first."""
+    subjects = {fold: run.test_subjects for (fold, _), run in condition.runs.items()}
+    scale = metric_scale(metric)
+    folds = [
+        PairedFold(fold, subjects[fold], scale * float(ours), scale * float(theirs))
+        for fold, ours, theirs in zip(*paired_fold_values(condition, baseline, metric), strict=True)
+    ]
+    return sorted(folds, key=lambda row: row.ours - row.theirs, reverse=True)
+
+
 def folds_figure(
-    cells: Cells,
+    conditions: Conditions,
     dataset: str,
     backbone: str,
     optimizer: str = "afor",
@@ -80,51 +107,57 @@ def folds_figure(
     *,
     baseline: str = BASELINE,
 ) -> Any:
-    """Draw each fold's two results joined by a line, sorted by the difference."""
-    cell, base = (cells.get((dataset, backbone, name)) for name in (optimizer, baseline))
-    folds = [] if cell is None or base is None else [k for k in cell.runs if k in base.runs]
-    if cell is None or base is None or not folds:
-        there = ", ".join(f"{d}/{b}/{o}" for d, b, o in cells)
+    """Draw each fold's two results joined by a line, sorted by the difference.
+
+    In SVG, an invisible bar with the id `fold-N` covers the N-th row; the report shows a tip there.
+
+    Raises:
+        ConfigError: The two optimizers have no fold in common.
+
+    """
+    condition, base = (conditions.get((dataset, backbone, name)) for name in (optimizer, baseline))
+    rows = paired_folds(condition, base, metric) if condition and base else []
+    if not rows:
+        present = ", ".join(f"{d}/{b}/{o}" for d, b, o in conditions)
         raise ConfigError(
             f"{optimizer} and {baseline} have no fold in common on {dataset}/{backbone}. "
-            f"Cells here: {there}."
+            f"Conditions here: {present}."
         )
-    numbers, ours, theirs = paired_fold_values(cell, base, metric)
-    scale = metric_scale(metric)
-    subjects = {fold: run.test_subjects for (fold, _), run in cell.runs.items()}
-    order = sorted(range(len(numbers)), key=lambda i: ours[i] - theirs[i], reverse=True)
     with house_style():
-        figure, axes = new_figure(22 + 2.7 * len(order))
+        figure, axes = new_figure(22 + 2.7 * len(rows))
         axis = axes[0, 0]
-        for row, i in enumerate(order):
-            better = ours[i] >= theirs[i]
+        for number, row in enumerate(rows):
+            is_better = row.ours >= row.theirs
             axis.plot(
-                [scale * theirs[i], scale * ours[i]],
-                [row, row],
-                color=BLUE if better else VERMILION,
-                linestyle="-" if better else (0, (2, 1)),
+                [row.theirs, row.ours],
+                [number, number],
+                color=BLUE if is_better else VERMILION,
+                linestyle="-" if is_better else (0, (2, 1)),
                 linewidth=1.2,
                 zorder=1,
             )
-        rows = range(len(order))
+            axis.axhspan(
+                number - 0.5, number + 0.5, color="black", alpha=0, linewidth=0, zorder=4,
+                gid=f"fold-{number}",
+            )  # fmt: skip
         axis.scatter(
-            [scale * theirs[i] for i in order], rows, s=11, facecolor="white", edgecolor="black",
-            linewidth=0.7, zorder=2, label=plain(optimizer_label(baseline)),
+            [row.theirs for row in rows], range(len(rows)), s=11, facecolor="white",
+            edgecolor="black", linewidth=0.7, zorder=2, label=plain(optimizer_label(baseline)),
         )  # fmt: skip
         axis.scatter(
-            [scale * ours[i] for i in order], rows, s=13, color="black", zorder=3,
+            [row.ours for row in rows], range(len(rows)), s=13, color="black", zorder=3,
             label=plain(optimizer_label(optimizer)),
         )  # fmt: skip
-        names = [_fold_name(numbers[i], subjects[numbers[i]]) for i in order]
-        axis.set_yticks(rows, [plain(name) for name in names], fontsize=5.5)
-        axis.set_ylim(len(order) - 0.4, -0.6)
+        axis.set_yticks(range(len(rows)), [plain(row.label) for row in rows], fontsize=5.5)
+        axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
         axis.grid(axis="x")
-        axis.set_xlabel(plain(metric_label(metric) + (" (%)" if scale != 1 else "")))
-        won = int((ours > theirs).sum())
-        gain = signed(scale * float((ours - theirs).mean()))
+        unit = " (%)" if metric_scale(metric) != 1 else ""
+        axis.set_xlabel(plain(f"{metric_label(metric)}{unit}"))
+        won = sum(row.ours > row.theirs for row in rows)
+        gain = signed(math.fsum(row.ours - row.theirs for row in rows) / len(rows))
         axis.set_title(plain(f"{dataset_label(dataset)}, {backbone_label(backbone)}"))
-        note = f"mean {gain}; higher in {won} of {len(order)}"
+        note = f"mean {gain}; higher in {won} of {len(rows)}"
         axis.set_title(note, loc="right", fontsize=6.5, fontweight="normal")
         figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
     return figure
@@ -188,42 +221,38 @@ def rank_figure(ranks: Ranks) -> Any:
     return figure
 
 
-def _gain_row(axis: Any, row: int, name: str, found: list[Comparison], several: bool) -> None:
-    if not found:
+def _gain_row(axis: Any, row: int, name: str, comparisons: list[Comparison], several: bool) -> None:
+    if not comparisons:
         return
     color, marker = color_of(name, row), marker_of(name, row)
-    scale = metric_scale(found[0].metric)
-    gains = [scale * c.gain for c in found]
+    scale = metric_scale(comparisons[0].metric)
+    gains = [scale * c.gain for c in comparisons]
     mean, sd, _ = mean_sd(gains)
     if several:
         low, high = mean - sd, mean + sd
         axis.scatter(gains, [row + 0.26] * len(gains), s=3, color=color, alpha=0.7, linewidth=0)
     else:
-        low, high = (scale * end for end in found[0].interval)
+        low, high = (scale * end for end in comparisons[0].interval)
     if not math.isnan(low):
         axis.plot([low, high], [row, row], color=color, linewidth=1.3)
-    complete = all(c.complete for c in found)
+    complete = all(c.complete for c in comparisons)
     axis.plot(
         mean, row, marker=marker, markersize=4.2, color=color, markeredgewidth=0.9,
         markerfacecolor=color if complete else "white",
     )  # fmt: skip
 
 
-def _noise_band(axis: Any, found: list[Comparison]) -> None:
+def _noise_band(axis: Any, comparisons: list[Comparison]) -> None:
     """Shade the noise floor of the mean over the backbones."""
-    floors = {c.backbone: c.floor for c in found if c.floor is not None}
+    floors = {c.backbone: c.floor for c in comparisons if c.floor is not None}
     if floors:
-        scale = metric_scale(found[0].metric)
+        scale = metric_scale(comparisons[0].metric)
         bound = scale * math.sqrt(math.fsum(f * f for f in floors.values())) / len(floors)
         axis.axvspan(-bound, bound, color="#D9D9D9", linewidth=0, zorder=0)
 
 
-def _fold_name(fold: int, subjects: tuple[str, ...]) -> str:
-    return subjects[0] if len(subjects) == 1 else f"fold {fold}"
-
-
 def _cliques(values: Sequence[float], difference: float) -> list[tuple[float, float]]:
-    """Return the widest spans of sorted ranks that no critical difference separates."""
+    """Return the widest ranges of sorted ranks within one critical difference."""
     spans: list[tuple[float, float]] = []
     for i, low in enumerate(values):
         close = [v for v in values[i:] if v - low < difference]

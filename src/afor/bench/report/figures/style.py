@@ -1,4 +1,4 @@
-"""How figures look: one column wide, legible in print, told apart without colour vision."""
+"""Define sizes, colours and markers of figures; they differ without colour vision too."""
 
 import io
 from collections.abc import Iterator, Mapping

@@ -28,11 +28,11 @@ def convergence_table(curves: Curves) -> Table:
             texts = [f"{reached}/{len(runs)}"]
             record: dict[str, object] = {"panel": panel, "optimizer": name, "runs": len(runs)}
             record |= {"epochs": last, "runs_to_the_end": reached}
-            for place, epoch in epochs.items():
+            for moment, epoch in epochs.items():
                 mean, sd, n = mean_sd([run[epoch - 1] for run in runs if len(run) >= epoch])
                 spread = "" if math.isnan(sd) else f"±{sd:.3f}"
                 texts.append(f"{mean:.3f}{spread}" if n else "–")
-                record |= {f"{place}_mean": mean, f"{place}_sd": sd}
+                record |= {f"{moment}_mean": mean, f"{moment}_sd": sd}
             rows.append(Row(optimizer_label(name), tuple(map(TableCell, texts))))
             records.append(record)
     return Table(

@@ -1,4 +1,4 @@
-"""One table, five forms: terminal, Markdown, LaTeX, CSV and JSON."""
+"""Define tables and write them for the terminal, as Markdown, LaTeX, CSV and JSON."""
 
 import csv
 import io
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableCell:
-    """What is printed in one place, and how it is marked."""
+    """The text of one cell and its marks."""
 
     text: str = ""
     best: bool = False
     second: bool = False
     star: bool = False  # significantly better than the baseline
-    inside_noise: bool = False  # identical methods come out as far apart
+    inside_noise: bool = False  # within the noise floor
     partial: str = ""  # done/expected where runs are missing
-    link: str = ""  # dataset/backbone/optimizer of the cell it shows
+    link: str = ""  # dataset/backbone/optimizer of the condition it shows
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A line with a label, or a heading over the lines that follow."""
+    """A row with a label, or a heading of the rows that follow."""
 
     label: str
     cells: tuple[TableCell, ...] = ()
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table without a form. `records` holds its numbers unrounded, for programs."""
+    """A table independent of its format. `records` holds the unrounded numbers."""
 
     name: str
     title: str
@@ -62,9 +62,9 @@ class Table:
 
 
 def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
-    """Return rich tables that fit into `width`: the column groups are split over several.
+    """Return rich tables no wider than `width`; column groups are split over several tables.
 
-    Without style, ¹ and ² stand for best and second.
+    Without style, ¹ and ² mark the best and the second best.
     """
     from rich import box
     from rich.table import Table as RichTable
@@ -79,7 +79,7 @@ def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
             used = first + 2
         parts[-1] += members
         used += size
-    found = []
+    tables = []
     for part in parts:
         grid = RichTable(
             box=box.SIMPLE_HEAD,
@@ -102,12 +102,12 @@ def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
             grid.add_row(
                 _text(row.label, ""), *(_terminal_cell(row.cells[j], styled) for j in part)
             )
-        found.append(grid)
-    return found
+        tables.append(grid)
+    return tables
 
 
 def to_markdown(table: Table) -> str:
-    """Return a GitHub table: best is bold, second underlined."""
+    """Return a GitHub table; the best is bold, the second best underlined."""
     headings = [table.label, *(f"{c.group} {c.label}".strip() for c in table.columns)]
     lines = [
         f"**{escape_markdown(table.title)}**",
@@ -181,7 +181,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_json(table: Table) -> str:
-    """Return title, notes and records; what is undefined becomes null."""
+    """Return title, notes and records as JSON; values that are not finite become null."""
     records = [
         {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in r.items()}
         for r in table.records
@@ -191,7 +191,7 @@ def to_json(table: Table) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Return text that Markdown and the HTML made from it show as it is.
+    """Escape text for Markdown and for the HTML made from it.
 
     >>> escape_markdown("<b> & co")
     '&lt;b&gt; &amp; co'
@@ -201,7 +201,7 @@ def escape_markdown(text: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    r"""Return text that LaTeX prints as it is.
+    r"""Escape text for LaTeX.
 
     >>> escape_latex("50% of a_b ± 1")
     '50\\% of a\\_b $\\pm$ 1'
@@ -265,7 +265,7 @@ def _width(table: Table, i: int, styled: bool) -> int:
 def _text(text: str, style: str) -> "Text":
     from rich.text import Text
 
-    # The style is on the text alone: a style of the cell would also underline its padding.
+    # Style the text alone: a style of the cell would also underline its padding.
     return Text().append("\n".join(printable(line) for line in text.split("\n")), style or None)
 
 

@@ -1,4 +1,4 @@
-"""The main table, as the paper prints it, and the comparisons behind its stars."""
+"""Build the main table, in the form of the paper's Table III, and the table of comparisons."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from afor.bench.report.tables.parts import (
     MISSING,
     NO_CONTROLS_NOTE,
     NOISE_NOTE,
-    cell_text,
+    condition_text,
     incomplete_note,
     partial,
 )
@@ -22,7 +22,7 @@ from afor.bench.stats.comparisons import (
     main_optimizers,
     reference_levels,
 )
-from afor.bench.stats.groups import Cell, Cells
+from afor.bench.stats.groups import Condition, Conditions
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
@@ -37,57 +37,59 @@ from afor.bench.stats.labels import (
 
 
 def main_table(
-    cells: Cells,
+    conditions: Conditions,
     metrics: Sequence[str] = PAPER_METRICS,
     *,
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> Table:
     """Return mean ± SD over folds for every optimizer, as the paper's Table III."""
-    names = list(optimizers or main_optimizers(cells))
-    datasets = list(dict.fromkeys(d for d, _, _ in cells))
-    backbones = list(dict.fromkeys(b for _, b, _ in cells))
+    names = list(optimizers or main_optimizers(conditions))
+    datasets = list(dict.fromkeys(d for d, _, _ in conditions))
+    backbones = list(dict.fromkeys(b for _, b, _ in conditions))
     columns = [(b, m) for b in backbones for m in metrics]
     comparisons = {
         (c.dataset, c.backbone, c.metric, c.optimizer): c
-        for d, b in blocks_of(cells)
+        for d, b in blocks_of(conditions)
         for m in metrics
-        for c in compare(cells, d, b, m, optimizers=names, baseline=baseline)
+        for c in compare(conditions, d, b, m, optimizers=names, baseline=baseline)
     }
     rows, records = [], []
     for dataset in datasets:
-        rows.append(Row(_dataset_heading(cells, dataset), heading=True))
-        places = {column: _places(cells, dataset, *column, names) for column in columns}
+        rows.append(Row(_dataset_heading(conditions, dataset), heading=True))
+        ranks = {column: _top_two(conditions, dataset, *column, names) for column in columns}
         for name in names:
             texts = []
             for backbone, metric in columns:
-                cell = cells.get((dataset, backbone, name))
+                condition = conditions.get((dataset, backbone, name))
                 comparison = comparisons.get((dataset, backbone, metric, name))
-                place = places[backbone, metric].get(name, 0)
-                texts.append(_result_cell(cell, metric, comparison, place))
-                records.append(_record(dataset, backbone, name, metric, cell, comparison, place))
-            if any(cells.get((dataset, b, name)) for b in backbones):
+                rank = ranks[backbone, metric].get(name, 0)
+                texts.append(_result_cell(condition, metric, comparison, rank))
+                records.append(
+                    _record(dataset, backbone, name, metric, condition, comparison, rank)
+                )
+            if any(conditions.get((dataset, b, name)) for b in backbones):
                 rows.append(Row(optimizer_label(name), tuple(texts)))
-        rows += _reference_rows(cells, dataset, columns)
+        rows += _reference_rows(conditions, dataset, columns)
     return Table(
         name="main",
         title="Results under the cross-subject protocol: mean ± SD over folds",
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
-        notes=_main_notes(cells, list(comparisons.values()), baseline),
+        notes=_main_notes(conditions, list(comparisons.values()), baseline),
         records=tuple(r for r in records if r is not None),
     )
 
 
 def comparison_table(
-    cells: Cells,
+    conditions: Conditions,
     metrics: Sequence[str] = PAPER_METRICS,
     *,
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> Table:
     """Return every comparison with the baseline: gain, interval, p-values, effect, noise floor."""
-    comparisons = compare_all(cells, metrics, optimizers=optimizers, baseline=baseline)
+    comparisons = compare_all(conditions, metrics, optimizers=optimizers, baseline=baseline)
     rows: list[Row] = []
     heading = ""
     for c in comparisons:
@@ -120,7 +122,7 @@ def comparison_table(
         columns=tuple(Column(label) for label in labels),
         rows=tuple(rows),
         notes=(
-            *_main_notes(cells, comparisons, baseline),
+            *_main_notes(conditions, comparisons, baseline),
             "p: exact one-sided sign flips. Interval: BCa bootstrap over folds. d_z: mean over SD "
             "of the paired differences. W/T/L: folds won, tied, lost.",
         ),
@@ -128,32 +130,34 @@ def comparison_table(
     )
 
 
-def _places(
-    cells: Cells, dataset: str, backbone: str, metric: str, names: Sequence[str]
+def _top_two(
+    conditions: Conditions, dataset: str, backbone: str, metric: str, names: Sequence[str]
 ) -> dict[str, int]:
-    """Return 1 for the best and 2 for the second of the complete cells."""
-    members = [cells[dataset, backbone, n] for n in names if (dataset, backbone, n) in cells]
+    """Return the ranks 1 and 2 of the best and second best complete conditions."""
+    members = [
+        conditions[dataset, backbone, n] for n in names if (dataset, backbone, n) in conditions
+    ]
     means = {c.optimizer: c.summary(metric)[0] for c in members if c.complete and c.has(metric)}
     levels = sorted(set(means.values()), reverse=True)[:2]
-    # With a single method there is nothing to be better than.
+    # A single method is not marked as best.
     return {n: levels.index(m) + 1 for n, m in means.items() if m in levels and len(means) > 1}
 
 
 def _result_cell(
-    cell: Cell | None, metric: str, comparison: Comparison | None, place: int
+    condition: Condition | None, metric: str, comparison: Comparison | None, rank: int
 ) -> TableCell:
-    if cell is None:
+    if condition is None:
         return MISSING
-    if not cell.has(metric):
-        return TableCell("–", partial=partial(cell))
+    if not condition.has(metric):
+        return TableCell("–", partial=partial(condition))
     return TableCell(
-        cell_text(cell, metric),
-        best=place == 1,
-        second=place == 2,
+        condition_text(condition, metric),
+        best=rank == 1,
+        second=rank == 2,
         star=comparison is not None and comparison.significant,
         inside_noise=comparison is not None and comparison.inside_noise is True,
-        partial=partial(cell),
-        link=f"{cell.dataset}/{cell.backbone}/{cell.optimizer}",
+        partial=partial(condition),
+        link=f"{condition.dataset}/{condition.backbone}/{condition.optimizer}",
     )
 
 
@@ -162,13 +166,13 @@ def _record(
     backbone: str,
     optimizer: str,
     metric: str,
-    cell: Cell | None,
+    condition: Condition | None,
     comparison: Comparison | None,
-    place: int,
+    rank: int,
 ) -> Mapping[str, object] | None:
-    if cell is None or not cell.has(metric):
+    if condition is None or not condition.has(metric):
         return None
-    mean, sd, n = cell.summary(metric)
+    mean, sd, n = condition.summary(metric)
     return {
         "dataset": dataset,
         "backbone": backbone,
@@ -177,9 +181,9 @@ def _record(
         "mean": mean,
         "sd": sd,
         "folds": n,
-        "done": cell.done,
-        "expected": cell.expected,
-        "place": place or None,
+        "done": condition.done,
+        "expected": condition.expected,
+        "place": rank or None,
         "gain": comparison.gain if comparison else None,
         "p_holm": comparison.p_holm if comparison else None,
         "significant": comparison.significant if comparison else None,
@@ -188,8 +192,10 @@ def _record(
     }
 
 
-def _reference_rows(cells: Cells, dataset: str, columns: Sequence[tuple[str, str]]) -> list[Row]:
-    levels = [reference_levels(cells, dataset, b, m) for b, m in columns]
+def _reference_rows(
+    conditions: Conditions, dataset: str, columns: Sequence[tuple[str, str]]
+) -> list[Row]:
+    levels = [reference_levels(conditions, dataset, b, m) for b, m in columns]
     if not any(levels):
         return []
     majority, chance = [], []
@@ -200,15 +206,17 @@ def _reference_rows(cells: Cells, dataset: str, columns: Sequence[tuple[str, str
             continue
         scale, (mean, sd, _) = metric_scale(metric), level.majority
         majority.append(TableCell(mean_sd_text(scale * mean, scale * sd)))
-        known = not math.isnan(level.adjusted_chance)
-        chance.append(TableCell(f"{scale * level.adjusted_chance:.2f}") if known else MISSING)
+        has_chance = not math.isnan(level.adjusted_chance)
+        chance.append(TableCell(f"{scale * level.adjusted_chance:.2f}") if has_chance else MISSING)
     return [
         Row("Majority class", tuple(majority), rule=True),
         Row("Chance (95 %)", tuple(chance)),
     ]
 
 
-def _main_notes(cells: Cells, comparisons: list[Comparison], baseline: str) -> tuple[str, ...]:
+def _main_notes(
+    conditions: Conditions, comparisons: list[Comparison], baseline: str
+) -> tuple[str, ...]:
     notes = []
     if comparisons:
         family = max(c.family for c in comparisons)
@@ -226,17 +234,20 @@ def _main_notes(cells: Cells, comparisons: list[Comparison], baseline: str) -> t
                 f"{dataset_label(dataset)}: n = {n} folds, smallest attainable p {p_text(best)}, "
                 f"after Holm {p_text(min(1.0, best * family))}.{verdict}"
             )
-        known = any(c.floor is not None for c in comparisons)
-        notes.append(NOISE_NOTE if known else NO_CONTROLS_NOTE)
-    return (*notes, *incomplete_note(cells))
+        has_floor = any(c.floor is not None for c in comparisons)
+        notes.append(NOISE_NOTE if has_floor else NO_CONTROLS_NOTE)
+    return (*notes, *incomplete_note(conditions))
 
 
-def _dataset_heading(cells: Cells, dataset: str) -> str:
+def _dataset_heading(conditions: Conditions, dataset: str) -> str:
     classes = {
-        run.classes for (d, _, _), c in cells.items() if d == dataset for run in c.runs.values()
+        run.classes
+        for (d, _, _), c in conditions.items()
+        if d == dataset
+        for run in c.runs.values()
     }
-    known = [str(count) for count in sorted(classes) if count > 1]
-    return dataset_label(dataset) + (f" ({'/'.join(known)} classes)" if known else "")
+    counts = [str(count) for count in sorted(classes) if count > 1]
+    return dataset_label(dataset) + (f" ({'/'.join(counts)} classes)" if counts else "")
 
 
 def _flat(comparison: Comparison) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""The paper's own tables, and ours beside them."""
+"""Build the paper's tables, and tables that compare our results with them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
-from afor.bench.report.tables.parts import MISSING, cell_text, partial
-from afor.bench.stats.groups import Cells
+from afor.bench.report.tables.parts import MISSING, condition_text, partial
+from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     PAPER_METRICS,
@@ -19,7 +19,12 @@ from afor.bench.stats.labels import (
     optimizer_label,
     signed,
 )
-from afor.bench.stats.paper_numbers import TableName, published, published_cells, same_method_twice
+from afor.bench.stats.paper_numbers import (
+    TableName,
+    published,
+    published_results,
+    same_method_twice,
+)
 from afor.bench.study.schema import paper_backbone
 
 COST_LABELS = {
@@ -32,14 +37,14 @@ Measured = Mapping[str, Mapping[str, float]]
 
 
 def published_table(table: TableName = "results") -> Table:
-    """Return Table III or IV as printed, its marks included."""
-    cells = published_cells(table)
-    columns = list(dict.fromkeys((b, m) for _, b, _, m in cells))
+    """Return Table III or IV as printed, with its marks."""
+    results = published_results(table)
+    columns = list(dict.fromkeys((b, m) for _, b, _, m in results))
     rows = []
-    for dataset in dict.fromkeys(d for d, _, _, _ in cells):
+    for dataset in dict.fromkeys(d for d, _, _, _ in results):
         rows.append(Row(dataset_label(dataset), heading=True))
-        for name in dict.fromkeys(o for d, _, o, _ in cells if d == dataset):
-            printed = [cells[dataset, b, name, m] for b, m in columns]
+        for name in dict.fromkeys(o for d, _, o, _ in results if d == dataset):
+            printed = [results[dataset, b, name, m] for b, m in columns]
             texts = [
                 TableCell(mean_sd_text(c.mean, c.sd), c.best, c.second, c.significant)
                 for c in printed
@@ -52,25 +57,25 @@ def published_table(table: TableName = "results") -> Table:
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
         notes=("* and marks as printed in the paper.",) if table == "results" else (),
-        records=tuple(dict(vars(c)) for c in cells.values()),
+        records=tuple(dict(vars(c)) for c in results.values()),
     )
 
 
-def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> Table:
-    """Return ours, the paper's, the difference and both gains over Adam, where both have a cell."""
-    printed = {**published_cells("ablation"), **published_cells("results")}
+def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) -> Table:
+    """Compare our means and gains over Adam with the paper's, for each condition that both have."""
+    printed = {**published_results("ablation"), **published_results("results")}
     rows: list[Row] = []
     records = []
     heading = ""
-    for (dataset, backbone, name), cell in cells.items():
+    for (dataset, backbone, name), condition in conditions.items():
         for metric in metrics:
             network = paper_backbone(backbone)
             paper = printed.get((dataset, network, name, metric))
-            if paper is None or not cell.has(metric):
+            if paper is None or not condition.has(metric):
                 continue
             scale = metric_scale(metric)
-            mean, sd, n = cell.summary(metric)
-            base = cells.get((dataset, backbone, "adam"))
+            mean, sd, n = condition.summary(metric)
+            base = conditions.get((dataset, backbone, "adam"))
             has_base = base is not None and base.has(metric) and name != "adam"
             base_mean = base.summary(metric)[0] if base is not None and has_base else math.nan
             our_gain = scale * (mean - base_mean)
@@ -78,7 +83,7 @@ def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> 
             if heading != (heading := f"{dataset_label(dataset)}, {backbone_label(backbone)}"):
                 rows.append(Row(heading, heading=True))
             texts = [
-                TableCell(cell_text(cell, metric), partial=partial(cell)),
+                TableCell(condition_text(condition, metric), partial=partial(condition)),
                 TableCell(mean_sd_text(paper.mean, paper.sd)),
                 TableCell(signed(scale * mean - paper.mean)),
                 TableCell(signed(our_gain)) if has_base else MISSING,
@@ -95,8 +100,8 @@ def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> 
                     "ours_mean": scale * mean,
                     "ours_sd": scale * sd,
                     "ours_folds": n,
-                    "done": cell.done,
-                    "expected": cell.expected,
+                    "done": condition.done,
+                    "expected": condition.expected,
                     "paper_mean": paper.mean,
                     "paper_sd": paper.sd,
                     "difference": scale * mean - paper.mean,
@@ -106,7 +111,7 @@ def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> 
             )
     if not rows:
         raise ConfigError(
-            "No cell here is also in the paper: it printed deap, bci2a and isruc with "
+            "No condition here is also in the paper: it printed deap, bci2a and isruc with "
             f"{', '.join(BACKBONE_LABELS)}. The preset `paper` runs them all."
         )
     return Table(
@@ -120,7 +125,7 @@ def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> 
             Column("paper's gain"),
         ),
         rows=tuple(rows),
-        label="Cell",
+        label="Condition",
         notes=(
             "gain: over Adam, in points. SDs are across folds, as in the paper.",
             *_network_notes([str(record["backbone"]) for record in records]),
@@ -130,7 +135,7 @@ def beside_paper_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> 
 
 
 def _network_notes(backbones: Sequence[str]) -> list[str]:
-    """Say which family of networks the numbers of ours come from."""
+    """State which networks our numbers come from."""
     released: list[str] = []
     original: list[str] = []
     for name in dict.fromkeys(backbones):
@@ -148,7 +153,7 @@ def _network_notes(backbones: Sequence[str]) -> list[str]:
 
 
 def same_method_table() -> Table:
-    """Return the paper's two printings of one method beside the margin it claims."""
+    """Compare the paper's two results of one method with the gain it claims."""
     rows, records = [], []
     for row in same_method_twice():
         label = f"{dataset_label(row.dataset)}, {backbone_label(row.backbone)}"
@@ -182,7 +187,7 @@ def same_method_table() -> Table:
 
 
 def learning_rates_table(ours: Measured | None = None) -> Table:
-    """Return Table II; `ours` as {dataset: {backbone: rate}} stands in parentheses."""
+    """Return Table II with `ours`, {dataset: {backbone: rate}}, in parentheses."""
     section = published()["learning_rates"]
     rows = []
     for backbone in BACKBONE_LABELS:
@@ -213,8 +218,8 @@ def learning_rates_table(ours: Measured | None = None) -> Table:
     )
 
 
-def cost_table(ours: Measured | None = None) -> Table:
-    """Return Table VI; `ours` as {measure: {optimizer: value}} stands below the paper's rows."""
+def paper_cost_table(ours: Measured | None = None) -> Table:
+    """Return Table VI with `ours`, {measure: {optimizer: value}}, below the paper's rows."""
     own = [name for row in (ours or {}).values() for name in row]
     names = list(dict.fromkeys([*PAPER_OPTIMIZERS, *own]))
     return measured_table(

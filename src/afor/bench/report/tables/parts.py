@@ -1,7 +1,7 @@
-"""What several tables print alike: a cell's mean, its missing runs, the notes below."""
+"""Format what several tables share: means, missing runs, notes."""
 
 from afor.bench.report.tables.formats import TableCell
-from afor.bench.stats.groups import Cell, Cells
+from afor.bench.stats.groups import Condition, Conditions
 from afor.bench.stats.labels import mean_sd_text, metric_scale
 
 MISSING = TableCell("–")
@@ -15,29 +15,29 @@ NO_CONTROLS_NOTE = (
 )
 
 
-def incomplete_note(cells: Cells) -> list[str]:
-    """Return what is missing and how tables show it, or nothing."""
-    sentence = incomplete_sentence(cells)
+def incomplete_note(conditions: Conditions) -> list[str]:
+    """Return a note on missing runs, or nothing if all are finished."""
+    sentence = incomplete_sentence(conditions)
     how = "Where a table shows them they are marked (done/expected), never starred, and not ranked."
     return [f"{sentence} {how}"] if sentence else []
 
 
-def incomplete_sentence(cells: Cells) -> str:
-    """Count the incomplete cells, A/A controls too, and their missing runs; empty if complete."""
-    missing = [c for c in cells.values() if not c.complete]
+def incomplete_sentence(conditions: Conditions) -> str:
+    """Count incomplete conditions (controls too) and their missing runs; empty if complete."""
+    missing = [c for c in conditions.values() if not c.complete]
     if not missing:
         return ""
     runs = sum(c.expected - c.done for c in missing)
-    return f"Incomplete: {len(missing)} of {len(cells)} cells lack {runs} runs."
+    return f"Incomplete: {len(missing)} of {len(conditions)} conditions lack {runs} runs."
 
 
-def partial(cell: Cell) -> str:
-    """Return done/expected of an incomplete cell, and nothing of a complete one."""
-    return "" if cell.complete else f"{cell.done}/{cell.expected}"
+def partial(condition: Condition) -> str:
+    """Return done/expected of an incomplete condition; empty for a complete one."""
+    return "" if condition.complete else f"{condition.done}/{condition.expected}"
 
 
-def cell_text(cell: Cell, metric: str) -> str:
-    """Return mean ± SD over folds, shares as percent."""
-    mean, sd, _ = cell.summary(metric)
+def condition_text(condition: Condition, metric: str) -> str:
+    """Return mean ± SD over folds, in percent."""
+    mean, sd, _ = condition.summary(metric)
     scale = metric_scale(metric)
     return mean_sd_text(scale * mean, scale * sd)

@@ -1,4 +1,4 @@
-"""The tables that stand beside the main one: ranks, noise floor, data sets."""
+"""Build the tables of ranks, noise floor and data sets."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.parts import incomplete_note
 from afor.bench.stats.comparisons import blocks_of, mean_ranks
-from afor.bench.stats.groups import Cells
+from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
@@ -22,13 +22,13 @@ from afor.bench.stats.noise_floor import identity_gap, noise_floor
 
 
 def ranks_table(
-    cells: Cells,
+    conditions: Conditions,
     metrics: Sequence[str] = PAPER_METRICS,
     *,
     optimizers: Sequence[str] | None = None,
 ) -> Table:
-    """Return mean ranks over all blocks that are complete, best first."""
-    ranks = mean_ranks(cells, metrics, optimizers)
+    """Return mean ranks over all complete blocks, best first."""
+    ranks = mean_ranks(conditions, metrics, optimizers)
     order = sorted(zip(ranks.mean_ranks, ranks.optimizers, strict=True))
     return Table(
         name="ranks",
@@ -45,20 +45,20 @@ def ranks_table(
                 if len(ranks.blocks) > 1
                 else []
             ),
-            *incomplete_note(cells),
+            *incomplete_note(conditions),
         ),
         records=tuple({"optimizer": o, "mean_rank": rank} for rank, o in order),
     )
 
 
-def noise_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> Table:
+def noise_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) -> Table:
     """Return the noise floor of every block that has A/A controls."""
     rows, records = [], []
     identical: list[tuple[str, str]] = []
     gaps: list[float] = []
-    for dataset, backbone in blocks_of(cells):
+    for dataset, backbone in blocks_of(conditions):
         for metric in metrics:
-            floor = noise_floor(cells, dataset, backbone, metric)
+            floor = noise_floor(conditions, dataset, backbone, metric)
             if floor is None:
                 continue
             scale = metric_scale(metric)
@@ -73,7 +73,7 @@ def noise_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> Table:
             rows.append(Row(label, tuple(map(TableCell, texts))))
             records.append({**asdict(floor), "copies": copies, "identical": str(floor.identical)})
             identical += list(floor.identical)
-            gap = identity_gap(cells, dataset, backbone, metric)
+            gap = identity_gap(conditions, dataset, backbone, metric)
             gaps += [] if gap is None else [scale * gap]
     if not rows:
         raise ConfigError(
@@ -107,11 +107,13 @@ def noise_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> Table:
     )
 
 
-def datasets_table(cells: Cells) -> Table:
-    """Return what was tested on: folds, draws, subjects, windows, classes, majority class."""
+def datasets_table(conditions: Conditions) -> Table:
+    """Return the data sets: classes, subjects, folds, draws, windows, majority class."""
     rows, records = [], []
-    for dataset in dict.fromkeys(d for d, _, _ in cells):
-        runs = [run for (d, _, _), c in cells.items() if d == dataset for run in c.runs.values()]
+    for dataset in dict.fromkeys(d for d, _, _ in conditions):
+        runs = [
+            run for (d, _, _), c in conditions.items() if d == dataset for run in c.runs.values()
+        ]
         if not runs:
             continue
         windows = {(run.fold): run.test_windows for run in runs}

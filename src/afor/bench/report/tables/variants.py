@@ -1,4 +1,4 @@
-"""AFOR changed in one thing at a time: the ablation and the sensitivity table, with their noise."""
+"""Build the ablation and sensitivity tables: AFOR with one change at a time."""
 
 import math
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from afor.bench.report.tables.parts import (
     MISSING,
     NO_CONTROLS_NOTE,
     NOISE_NOTE,
-    cell_text,
+    condition_text,
     incomplete_note,
     partial,
 )
 from afor.bench.stats.comparisons import blocks_of
-from afor.bench.stats.groups import Cell, Cells, paired_fold_values
+from afor.bench.stats.groups import Condition, Conditions, paired_fold_values
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
@@ -25,114 +25,118 @@ from afor.bench.stats.labels import (
     optimizer_label,
     signed,
 )
-from afor.bench.stats.noise_floor import is_control, method_of, noise_floor
+from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.paired_tests import sign_flip_p, two_sided_p
-from afor.bench.stats.sensitivity import NOT_VARIED, SETTINGS, default_of, varied_setting
+from afor.bench.stats.sensitivity import LABELS, NOT_VARIED, default_of
 
-Place = tuple[str, str, str]  # dataset, backbone, metric: a column
+ColumnKey = tuple[str, str, str]  # dataset, backbone, metric
 Record = dict[str, object]
 
 
 def ablation_table(
-    cells: Cells, metrics: Sequence[str] = PAPER_METRICS, *, reference: str = "afor"
+    conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS, *, reference: str = "afor"
 ) -> Table:
     """Return the variants of one optimizer with their change against it, as Table IV.
 
-    Copies of the reference under other seeds stand below it: their change means nothing, and the
-    last row says how large such changes come out.
+    Controls of the reference are listed below it: their change is noise, and the last row gives
+    the noise floor.
     """
-    variants = variants_of(cells, reference)
-    columns = _columns(cells, metrics, reference)
+    variants = variants_of(conditions, reference)
+    columns = _columns(conditions, metrics, reference)
     if not variants or not columns:
         raise ConfigError(
             f"No variant of {reference!r} stands beside it here. The preset `ablation` runs them: "
             "`afor run ablation`."
         )
-    names = dict.fromkeys(o for _, _, o in cells)
-    copies = [name for name in names if is_control(name) and method_of(name) == reference]
+    copies = dict.fromkeys(
+        c.optimizer for c in conditions.values() if c.is_control and c.method == reference
+    )
     rows, records = [], []
     for name in [reference, *copies, *variants]:
-        row, found = _row(cells, columns, name, reference, optimizer_label(name))
+        row, row_records = _row(conditions, columns, name, reference, optimizer_label(name))
         rows.append(Row(row.label, row.cells, rule=name == variants[0]))
-        records += found
+        records += row_records
     return Table(
         name="ablation",
         title=f"Variants of {optimizer_label(reference)}: mean ± SD (change)",
         columns=_headings(columns),
-        rows=(*rows, *_noise_row(cells, columns)),
+        rows=(*rows, *_noise_row(conditions, columns)),
         label="Variant",
-        notes=_notes(cells, columns),
+        notes=_notes(conditions, columns),
         records=tuple(records),
     )
 
 
-def sensitivity_table(cells: Cells, metrics: Sequence[str] = PAPER_METRICS) -> Table:
+def sensitivity_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) -> Table:
     """Return the mean for every value of each varied setting, with its change from the default."""
-    found: dict[str, dict[float, str]] = {}
-    for name in dict.fromkeys(o for _, _, o in cells):
-        if varied := varied_setting(name):
-            found.setdefault(varied[0], {})[varied[1]] = name
-    columns = _columns(cells, metrics, "afor")
-    if not found or not columns:
+    settings: dict[str, dict[float, str]] = {}
+    for condition in conditions.values():
+        if varied := condition.role.varied:
+            settings.setdefault(varied[0], {})[varied[1]] = condition.optimizer
+    columns = _columns(conditions, metrics, "afor")
+    if not settings or not columns:
         raise ConfigError(NOT_VARIED)
     rows, records = [], []
-    for setting, names in found.items():
-        rows.append(Row(SETTINGS[setting][0], heading=True))
+    for setting, names in settings.items():
+        rows.append(Row(LABELS[setting], heading=True))
         default = default_of(setting)
         for value, name in sorted({**names, default: "afor"}.items()):
             label = f"{value:g} (default)" if value == default else f"{value:g}"
-            row, made = _row(cells, columns, name, "afor", label)
+            row, made = _row(conditions, columns, name, "afor", label)
             rows.append(row)
             records += [{**record, "setting": setting, "value": value} for record in made]
     return Table(
         name="sensitivity",
         title="AFOR with one setting varied: mean ± SD (change from the default)",
         columns=_headings(columns),
-        rows=(*rows, *_noise_row(cells, columns)),
+        rows=(*rows, *_noise_row(conditions, columns)),
         label="Setting",
-        notes=_notes(cells, columns),
+        notes=_notes(conditions, columns),
         records=tuple(records),
     )
 
 
-def variants_of(cells: Cells, reference: str = "afor") -> list[str]:
-    """Return the optimizers here that differ from the reference in the settings alone."""
-    names = dict.fromkeys(o for _, _, o in cells)
+def variants_of(conditions: Conditions, reference: str = "afor") -> list[str]:
+    """Return the optimizers that differ from the reference in their settings alone."""
+    names = dict.fromkeys(o for _, _, o in conditions)
     return [n for n in names if n in OPTIMIZERS and OPTIMIZERS[n].variant_of == reference]
 
 
-def _columns(cells: Cells, metrics: Sequence[str], reference: str) -> list[Place]:
-    blocks = [(d, b) for d, b in blocks_of(cells) if (d, b, reference) in cells]
+def _columns(conditions: Conditions, metrics: Sequence[str], reference: str) -> list[ColumnKey]:
+    blocks = [(d, b) for d, b in blocks_of(conditions) if (d, b, reference) in conditions]
     return [(d, b, m) for d, b in blocks for m in metrics]
 
 
-def _headings(columns: Sequence[Place]) -> tuple[Column, ...]:
+def _headings(columns: Sequence[ColumnKey]) -> tuple[Column, ...]:
     return tuple(
         Column(metric_label(m), f"{dataset_label(d)}, {backbone_label(b)}") for d, b, m in columns
     )
 
 
 def _row(
-    cells: Cells, columns: Sequence[Place], name: str, reference: str, label: str
+    conditions: Conditions, columns: Sequence[ColumnKey], name: str, reference: str, label: str
 ) -> tuple[Row, list[Record]]:
     texts, records = [], []
     for dataset, backbone, metric in columns:
-        cell, base = cells.get((dataset, backbone, name)), cells[dataset, backbone, reference]
-        if cell is None or not cell.has(metric):
+        condition, base = (
+            conditions.get((dataset, backbone, name)),
+            conditions[dataset, backbone, reference],
+        )
+        if condition is None or not condition.has(metric):
             texts.append(MISSING)
             continue
-        change = _change(cells, cell, base, metric)
-        text = cell_text(cell, metric)
+        change = _change(conditions, condition, base, metric)
+        text = condition_text(condition, metric)
         if name != reference and change["folds"]:
             text += f" ({signed(metric_scale(metric) * float(str(change['change'])))})"
         inside = name != reference and change["inside_noise"] is True
-        texts.append(TableCell(text, inside_noise=inside, partial=partial(cell)))
+        texts.append(TableCell(text, inside_noise=inside, partial=partial(condition)))
         records.append(change)
     return Row(label, tuple(texts)), records
 
 
-def _noise_row(cells: Cells, columns: Sequence[Place]) -> list[Row]:
-    floors = [noise_floor(cells, *place) for place in columns]
+def _noise_row(conditions: Conditions, columns: Sequence[ColumnKey]) -> list[Row]:
+    floors = [noise_floor(conditions, *column) for column in columns]
     if not any(floors):
         return []
     texts = [
@@ -142,21 +146,21 @@ def _noise_row(cells: Cells, columns: Sequence[Place]) -> list[Row]:
     return [Row("Noise floor (95 %)", tuple(texts), rule=True)]
 
 
-def _notes(cells: Cells, columns: Sequence[Place]) -> tuple[str, ...]:
-    known = any(noise_floor(cells, *place) for place in columns)
-    return (NOISE_NOTE if known else NO_CONTROLS_NOTE, *incomplete_note(cells))
+def _notes(conditions: Conditions, columns: Sequence[ColumnKey]) -> tuple[str, ...]:
+    has_floor = any(noise_floor(conditions, *column) for column in columns)
+    return (NOISE_NOTE if has_floor else NO_CONTROLS_NOTE, *incomplete_note(conditions))
 
 
-def _change(cells: Cells, cell: Cell, base: Cell, metric: str) -> Record:
-    folds, ours, theirs = paired_fold_values(cell, base, metric)
-    mean, sd, _ = cell.summary(metric)
+def _change(conditions: Conditions, condition: Condition, base: Condition, metric: str) -> Record:
+    folds, ours, theirs = paired_fold_values(condition, base, metric)
+    mean, sd, _ = condition.summary(metric)
     d = ours - theirs
-    floor = noise_floor(cells, cell.dataset, cell.backbone, metric)
+    floor = noise_floor(conditions, condition.dataset, condition.backbone, metric)
     change = float(d.mean()) if folds else math.nan
     return {
-        "dataset": cell.dataset,
-        "backbone": cell.backbone,
-        "variant": cell.optimizer,
+        "dataset": condition.dataset,
+        "backbone": condition.backbone,
+        "variant": condition.optimizer,
         "metric": metric,
         "mean": mean,
         "sd": sd,
@@ -166,6 +170,6 @@ def _change(cells: Cells, cell: Cell, base: Cell, metric: str) -> Record:
         "noise_floor": floor.bound if floor else None,
         "inside_noise": abs(change) <= floor.bound if floor and folds else None,
         "folds": len(folds),
-        "done": cell.done,
-        "expected": cell.expected,
+        "done": condition.done,
+        "expected": condition.expected,
     }

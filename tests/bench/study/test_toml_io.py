@@ -1,5 +1,4 @@
 import tomllib
-from datetime import date
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -7,7 +6,7 @@ from hypothesis import strategies as st
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.study.schema import load_study, parse_study, preset_names, preset_text
-from afor.bench.study.toml_text import study_toml, toml_text
+from afor.bench.study.toml_io import study_toml, toml_text
 
 # What TOML can hold: no lone surrogates, integers of 64 bits, and a NaN that equals nothing.
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -31,11 +30,6 @@ def test_what_is_written_reads_back_as_it_was(content):
 def test_every_preset_survives(name):
     content = tomllib.loads(preset_text(name))
     assert tomllib.loads(toml_text(content)) == content
-
-
-def test_what_no_study_holds_is_refused():
-    with pytest.raises(ConfigError, match="cannot be written into a study"):
-        toml_text({"day": date(2026, 1, 1)})
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -65,5 +59,5 @@ def test_keys_with_dots_strings_with_quotes_and_every_digit_survive() -> None:
 def test_a_value_toml_cannot_hold_is_refused() -> None:
     study = load_study("demo")
     entry = study.optimizers[0].model_copy(update={"settings": {"x": None}})
-    with pytest.raises(ConfigError, match=r"None \(NoneType\) cannot be written"):
+    with pytest.raises(ConfigError, match="cannot be written into a study"):
         study_toml(study.model_copy(update={"optimizers": [entry]}))

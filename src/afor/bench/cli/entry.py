@@ -1,0 +1,25 @@
+"""The entry point of the command `afor`: it works without the extra `afor[bench]` too."""
+
+import sys
+
+# The distributions of the extra `bench`, by the names of their packages.
+BENCH_PACKAGES = frozenset(
+    {"numpy", "scipy", "matplotlib", "mne", "typer", "rich", "pydantic", "jinja2", "tomlkit"}
+)
+
+
+def main() -> None:
+    """Run the command line; say what to install where a package of the benchmark is missing."""
+    try:
+        from afor.bench.cli.app import main as run
+
+        run()
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in BENCH_PACKAGES or "--debug" in sys.argv:
+            raise
+        sys.stderr.write(
+            f"afor: the package {package}, which the benchmark needs, is not installed. "
+            "Install it with: pip install 'afor[bench]'\n"
+        )
+        raise SystemExit(1) from None

@@ -1,0 +1,56 @@
+"""A group of commands whose modules are imported when a command is called.
+
+Importing the modules of all commands takes seconds. The group knows the name and the summary of
+each command, which is all that `afor --help` and shell completion show of them.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+import typer.core
+import typer.main
+
+EXAMPLE = "\n\nExample:\n"  # starts the last section of a command's docstring
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """A group with a table of commands: name to (module:function below `cli`, summary)."""
+
+    table: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, (_, summary) in self.table.items():
+            self.add_command(typer.core.TyperCommand(name, help=summary))  # a stand-in
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the command that the arguments name and import it."""
+        name, stand_in, rest = super().resolve_command(ctx, args)
+        return name, stand_in if name is None else self.load(name), rest
+
+    def load(self, name: str) -> Any:
+        """Import a command.
+
+        Args:
+            name: A name of the table.
+
+        Returns:
+            The command, or the group of commands.
+        """
+        module, _, attribute = self.table[name][0].partition(":")
+        target = getattr(import_module(f"afor.bench.cli.{module}"), attribute)
+        if isinstance(target, typer.Typer):
+            return typer.main.get_command(target)
+        single = typer.Typer(add_completion=False)
+        add_command(single, name, target)
+        return typer.main.get_command(single)
+
+
+def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
+    """Add a function as a command; the help ends with the example of its docstring."""
+    text, _, example = (inspect.getdoc(function) or "").partition(EXAMPLE)
+    epilog = f"Example: {example.strip()}" if example else None
+    app.command(name, help=text, epilog=epilog)(function)

@@ -1,0 +1,93 @@
+"""Find out what each optimizer entry of a study is: an original, a control, or AFOR varied.
+
+The roles come from the entries themselves, so names are free, and results carry them. Names are
+read in one function alone, `role_from_name`: for results of earlier versions, which carry no role,
+for `--optimizer adam_seed_1` on the command line, and for printed labels.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from afor.bench.study.schema import OptimizerEntry, Study
+
+# The settings that the paper varies (Sec. V-D), and their names in tables.
+VARIED_SETTINGS = {"beta2_min": "beta2_min", "direction_weight": "w", "warmup_steps": "warmup"}
+_COPY = re.compile(r"^(?P<original>.+)_(?:again\d*|seed_(?P<seed>\d{1,18}))$")
+_VARIED = re.compile(rf"^afor_(?P<name>{'|'.join(VARIED_SETTINGS.values())})_(?P<value>[0-9.]+)$")
+
+
+@dataclass(frozen=True)
+class Role:
+    """What an optimizer entry is in its study.
+
+    Attributes:
+        copy_of: The entry from which it differs in the seed alone; empty for an original.
+        seed: Its own seed; None if it trains under the seed of the study.
+        varied: The one setting in which it differs from AFOR, by its name in tables, and its value.
+    """
+
+    copy_of: str = ""
+    seed: int | None = None
+    varied: tuple[str, float] | None = None
+
+
+def roles_of(study: Study) -> dict[str, Role]:
+    """Return the role of each optimizer entry by its name.
+
+    Entries with the same `use`, settings, learning rate and weight decay are one method. The first
+    of them without a seed of its own is the original, the others are copies of it.
+
+    >>> from afor.bench.study.schema import load_study
+    >>> roles_of(load_study("demo"))["adam_seed_1"]
+    Role(copy_of='adam', seed=1, varied=None)
+    """
+    originals: list[OptimizerEntry] = []
+    for entry in sorted(study.optimizers, key=lambda entry: entry.seed is not None):
+        if not any(_is_same_method(entry, original) for original in originals):
+            originals.append(entry)
+    return {entry.name: _role(entry, originals) for entry in study.optimizers}
+
+
+def run_role(roles: Mapping[str, Role], entry: str, label: str) -> Role | None:
+    """Return the role of a run; in a search its label is the entry's name and a learning rate."""
+    role = roles.get(entry)
+    if role is None or not role.copy_of:
+        return role
+    return replace(role, copy_of=role.copy_of + label.removeprefix(entry))
+
+
+def role_from_name(name: str) -> Role:
+    """Return the role that a name tells, for results that hold no role.
+
+    >>> role_from_name("adam_seed_1").copy_of, role_from_name("afor_w_0.5").varied
+    ('adam', ('w', 0.5))
+    """
+    if copy := _COPY.match(name):
+        return Role(copy["original"], int(copy["seed"]) if copy["seed"] else None)
+    varied = _VARIED.match(name)
+    return Role(varied=(varied["name"], float(varied["value"])) if varied else None)
+
+
+def _role(entry: OptimizerEntry, originals: list[OptimizerEntry]) -> Role:
+    original = next(other for other in originals if _is_same_method(entry, other))
+    if original is not entry:
+        return Role(original.name, entry.seed)
+    plain = OptimizerEntry(name=entry.use, use=entry.use)
+    if entry.seed is not None and entry.name != entry.use and _is_same_method(entry, plain):
+        return Role(entry.use, entry.seed)  # its original may be in another store
+    if entry.use == "afor" and len(entry.settings) == 1:
+        ((setting, value),) = entry.settings.items()
+        reference = entry.model_copy(update={"settings": {}})
+        has_reference = any(_is_same_method(reference, other) for other in originals)
+        if has_reference and setting in VARIED_SETTINGS and isinstance(value, int | float):
+            return Role(seed=entry.seed, varied=(VARIED_SETTINGS[setting], float(value)))
+    return Role(seed=entry.seed)
+
+
+def _is_same_method(one: OptimizerEntry, other: OptimizerEntry) -> bool:
+    return _method(one) == _method(other)
+
+
+def _method(entry: OptimizerEntry) -> tuple[str, Mapping[str, object], float | None, float | None]:
+    return entry.use, entry.settings, entry.lr, entry.weight_decay

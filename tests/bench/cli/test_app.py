@@ -1,0 +1,145 @@
+"""The table of commands, their help texts, and what is imported for them."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import afor
+from afor.bench.cli.app import Commands, app
+from afor.bench.cli.lazy import LazyGroup
+
+runner = CliRunner()
+
+
+def all_commands():
+    """Return every command that does something, by its words after `afor`."""
+    root = typer.main.get_command(app)
+    assert isinstance(root, LazyGroup)
+    commands = {}
+    for name in root.table:
+        loaded = root.load(name)
+        inner = getattr(loaded, "commands", None)
+        commands |= {(name, child): c for child, c in inner.items()} if inner else {(name,): loaded}
+    return commands
+
+
+COMMANDS = all_commands()
+
+
+def ids(words):
+    return " ".join(words)
+
+
+def modules_after(*words):
+    """Return the modules that a command imports in a fresh interpreter."""
+    script = (
+        "import json, sys\n"
+        "from afor.bench.cli.entry import main\n"
+        f"sys.argv = {['afor', *words]!r}\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "print('\\n' + json.dumps(sorted(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("name", Commands.table)
+def test_the_summary_of_a_command_is_the_first_line_of_its_help(name):
+    loaded = typer.main.get_command(app).load(name)
+    assert loaded.help.splitlines()[0] == Commands.table[name][1]
+    assert len(Commands.table[name][1]) <= 64  # one line of `afor --help` in 80 columns
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=ids)
+def test_every_argument_and_option_has_a_help_text_that_is_shown_whole(words):
+    for parameter in COMMANDS[words].params:
+        assert parameter.help, parameter.name
+        assert parameter.help[-1] in ".", parameter.help
+        assert "[" not in parameter.help, "rich takes words in brackets for markup"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=ids)
+def test_the_help_of_a_command_ends_with_an_example_that_parses(words):
+    shown = runner.invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0, shown.output
+    last = shown.stdout.strip().splitlines()[-1].strip()
+    assert last.startswith(f"Example: afor {' '.join(words)}")
+    example = shlex.split(last.removeprefix("Example: ").partition(" > ")[0])
+    assert example[: 1 + len(words)] == ["afor", *words]
+    COMMANDS[words].make_context(words[-1], example[1 + len(words) :])  # checks, runs nothing
+
+
+def test_jobs_says_what_zero_means():
+    with_jobs = [words for words, c in COMMANDS.items() if any(p.name == "jobs" for p in c.params)]
+    assert ("run",) in with_jobs
+    for words in with_jobs:
+        text = runner.invoke(app, [*words, "--help"], env={"COLUMNS": "200"}).stdout
+        assert "0 uses all available cores" in text
+
+
+def test_a_file_to_write_is_called_output_everywhere():
+    for words, command in COMMANDS.items():
+        for parameter in command.params:
+            spelled = {*parameter.opts}
+            if parameter.name == "output":
+                assert spelled == {"--output", "-o"}, words
+            assert parameter.hidden or not spelled & {"--to", "--out", "--target"}, words
+
+
+def test_the_help_imports_the_module_of_no_command():
+    modules = modules_after("--help")
+    names = {f"afor.bench.cli.{target.partition(':')[0]}" for target, _ in Commands.table.values()}
+    assert names & modules == set()
+    assert modules & {"torch", "numpy", "scipy", "pydantic", "matplotlib"} == set()
+
+
+def test_status_imports_only_what_it_needs(tiny, monkeypatch):
+    monkeypatch.chdir(tiny.folder)
+    tiny.write(subjects=3, draws=1)
+    tiny.run_inline()
+    modules = modules_after("status", "tiny")
+    assert "afor.bench.cli.study" in modules
+    heavy = {"torch", "scipy", "matplotlib", "mne", "distributed", "afor.bench.cli.tables"}
+    assert modules & heavy == set()
+
+
+def test_an_unknown_command_is_answered_with_the_nearest():
+    shown = runner.invoke(app, ["demos"])
+    assert shown.exit_code == 2
+    assert "Did you mean 'demo'" in shown.output
+
+
+def test_version_is_that_of_the_package():
+    shown = runner.invoke(app, ["--version"])
+    assert (shown.exit_code, shown.stdout) == (0, f"afor {afor.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"), [("afor sta", {"stats", "status"}), ("afor data pre", {"prepare"})]
+)
+def test_the_shell_completes_commands(typed, expected):
+    words = typed.split()
+    environment = {
+        "_AFOR_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    shown = runner.invoke(app, [], prog_name="afor", env=environment)
+    assert set(shown.stdout.split()) == expected
+
+
+def test_the_shell_completes_options_of_a_command_that_is_loaded_for_it():
+    environment = {
+        "_AFOR_COMPLETE": "complete_bash",
+        "COMP_WORDS": "afor status --js",
+        "COMP_CWORD": "2",
+    }
+    shown = runner.invoke(app, [], prog_name="afor", env=environment)
+    assert shown.stdout.split() == ["--json"]

@@ -1,0 +1,122 @@
+"""One way to point at results: a study's name, its TOML file or a store file."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError
+from afor.bench.store.database import open_store
+
+runner = CliRunner()
+WAYS = ("tiny", "tiny.toml", "results/tiny.db")
+
+
+@pytest.fixture
+def finished(tiny, monkeypatch):
+    """A finished study, in the folder of the command."""
+    monkeypatch.chdir(tiny.folder)
+    tiny.write(optimizers=("adam", "afor"), subjects=3, draws=1)
+    tiny.run_inline()
+    return tiny
+
+
+def call(*words):
+    result = runner.invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "RESULTS", "--json"],
+        ["failures", "RESULTS"],
+        ["export", "RESULTS"],
+        ["stats", "RESULTS", "--json"],
+        ["table", "main", "RESULTS"],
+        ["table", "convergence", "RESULTS"],
+        ["figure", "folds", "RESULTS", "-o", "folds.svg"],
+        ["report", "RESULTS", "-o", "page.html"],
+        ["merge", "all.db", "RESULTS"],
+        ["repair", "RESULTS", "-o", "new.db"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_command_accepts_a_name_a_toml_file_and_a_store_file(finished, words):
+    said = set()
+    for way in WAYS:
+        for made in ("all.db", "new.db"):
+            Path(made).unlink(missing_ok=True)
+        said.add(call(*[way if word == "RESULTS" else word for word in words]))
+    assert len(said) == 1
+
+
+def test_show_looks_in_the_results_that_are_named(finished):
+    with open_store(finished.store) as store:
+        key = store.runs()[0].key
+    said = {call("show", key, way) for way in WAYS} | {call("show", key)}
+    assert len(said) == 1
+    assert f"key        {key}" in said.pop()
+
+
+def test_verify_accepts_all_three(finished):
+    for way in WAYS:
+        refused = runner.invoke(app, ["verify", way, "--key", "nothing", "--trust"])
+        assert isinstance(refused.exception, ConfigError)
+        assert str(refused.exception) == "results/tiny.db has no finished run nothing to repeat."
+
+
+def test_an_exported_file_is_read_where_tables_are_made(finished):
+    call("export", "tiny", "-o", "runs.csv")
+    assert call("stats", "runs.csv", "--json") == call("stats", "tiny", "--json")
+
+
+def test_a_store_file_may_have_any_name(finished):
+    finished.store.rename("kept-results")
+    assert json.loads(call("status", "kept-results", "--json"))["studies"][0]["done"] == 6
+    assert call("stats", "kept-results")
+
+
+def test_a_name_without_results_gives_a_sentence_with_those_that_are_here(finished):
+    for command in (
+        ["status"],
+        ["export"],
+        ["stats"],
+        ["table", "main"],
+        ["report"],
+        ["show", "a"],
+    ):
+        refused = runner.invoke(app, [*command, "paper"])
+        assert "Results here: tiny." in str(refused.exception), command
+
+
+def test_the_spellings_of_earlier_versions_still_work(finished):
+    finished.store.rename("mine.db")
+    assert json.loads(call("status", "tiny", "--store", "mine.db", "--json"))["store"] == "mine.db"
+    assert call("export", "tiny", "--store", "mine.db", "--to", "a.csv") == "a.csv: 6 runs\n"
+    assert call("repair", "mine.db", "--to", "b.db").startswith("b.db: 6 runs")
+    for command in ("status", "export", "repair"):
+        text = call(command, "--help")
+        assert "--to" not in text
+        assert "--store" not in text
+
+
+def test_repair_needs_the_name_of_the_new_store(finished):
+    refused = runner.invoke(app, ["repair", "tiny"])
+    assert isinstance(refused.exception, ConfigError)
+    assert "--output" in str(refused.exception)
+
+
+def test_the_command_that_continues_a_study_names_its_store_where_the_user_did(finished):
+    with open_store(finished.store, write=True) as store:
+        store.forget([store.runs()[0].key])
+    expected = {
+        "tiny": "afor run tiny\n",
+        "tiny.toml": "afor run tiny.toml\n",
+        "results/tiny.db": "afor run tiny --store results/tiny.db\n",
+    }
+    for way, command in expected.items():
+        assert runner.invoke(app, ["status", way]).stderr.endswith(f"Next: {command}")
