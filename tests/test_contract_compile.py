@@ -37,6 +37,14 @@ def feed(params, step: int) -> None:
         p.grad = torch.randn(p.shape, generator=generator)  # a new tensor, as after zero_grad()
 
 
+def step_both(step, params, reference, plain, t):
+    """Take one step with the same gradients, compiled or not, and by the reference."""
+    feed(params, t)
+    feed(plain, t)
+    step()
+    reference.step()
+
+
 def compiled_step(optimizer: AFOR, backend):
     @torch.compile(fullgraph=True, backend=backend)
     def step():
@@ -50,17 +58,13 @@ def test_a_step_is_one_graph_and_is_compiled_once(implementation, options):
     params, plain = parameters(), parameters()
     options = {"lr": 0.01, **options, **implementation}
     optimizer, reference = AFOR(params, **options), AFOR(plain, **options)
-    feed(params, 0)
-    feed(plain, 0)
-    optimizer.step()  # creates the state, as torch's recipe does
-    reference.step()
+    step_both(
+        optimizer.step, params, reference, plain, 0
+    )  # creates the state, as torch's recipe does
     counter = CompileCounterWithBackend("eager")
     step = compiled_step(optimizer, counter)
     for t in range(1, 12):
-        feed(params, t)
-        feed(plain, t)
-        step()
-        reference.step()
+        step_both(step, params, reference, plain, t)
         for p, q in zip(params, plain, strict=True):
             torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
     assert counter.frame_count == 1, "compiled more than once"
@@ -70,19 +74,13 @@ def test_a_tensor_lr_may_change_without_compiling_again(implementation):
     params, plain = parameters(), parameters()
     optimizer = AFOR(params, lr=torch.tensor(0.1), **implementation)
     reference = AFOR(plain, lr=0.1, foreach=False)
-    feed(params, 0)
-    feed(plain, 0)
-    optimizer.step()
-    reference.step()
+    step_both(optimizer.step, params, reference, plain, 0)
     counter = CompileCounterWithBackend("eager")
     step = compiled_step(optimizer, counter)
     for t in range(1, 8):
         optimizer.param_groups[0]["lr"].mul_(0.5)
         reference.param_groups[0]["lr"] *= 0.5
-        feed(params, t)
-        feed(plain, t)
-        step()
-        reference.step()
+        step_both(step, params, reference, plain, t)
     assert counter.frame_count == 1
     for p, q in zip(params, plain, strict=True):
         torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
@@ -91,19 +89,13 @@ def test_a_tensor_lr_may_change_without_compiling_again(implementation):
 def test_a_float_lr_that_changes_each_step_does_not_compile_each_step(implementation):
     params, plain = parameters(), parameters()
     optimizer, reference = AFOR(params, lr=0.1, **implementation), AFOR(plain, lr=0.1)
-    feed(params, 0)
-    feed(plain, 0)
-    optimizer.step()
-    reference.step()
+    step_both(optimizer.step, params, reference, plain, 0)
     counter = CompileCounterWithBackend("eager")
     step = compiled_step(optimizer, counter)
     for t in range(1, 10):
         for o in (optimizer, reference):
             o.param_groups[0]["lr"] *= 0.7
-        feed(params, t)
-        feed(plain, t)
-        step()
-        reference.step()
+        step_both(step, params, reference, plain, t)
     assert counter.frame_count <= 3
     for p, q in zip(params, plain, strict=True):
         torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
@@ -114,16 +106,10 @@ def test_inductor_gives_the_numbers_of_the_eager_step(implementation):
     params, plain = parameters(), parameters()
     optimizer = AFOR(params, lr=torch.tensor(0.01), weight_decay=0.1, **implementation)
     reference = AFOR(plain, lr=0.01, weight_decay=0.1, foreach=False)
-    feed(params, 0)
-    feed(plain, 0)
-    optimizer.step()
-    reference.step()
+    step_both(optimizer.step, params, reference, plain, 0)
     step = compiled_step(optimizer, "inductor")
     for t in range(1, 130):
-        feed(params, t)
-        feed(plain, t)
-        step()
-        reference.step()
+        step_both(step, params, reference, plain, t)
     for p, q in zip(params, plain, strict=True):
         torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-5)
         assert optimizer.state[p]["step"].item() == 130
@@ -156,10 +142,7 @@ def test_the_first_step_may_be_the_compiled_one(implementation):
     optimizer, reference = AFOR(params, **implementation), AFOR(plain, foreach=False)
     step = torch.compile(lambda: optimizer.step(), backend="eager")
     for t in range(3):
-        feed(params, t)
-        feed(plain, t)
-        step()
-        reference.step()
+        step_both(step, params, reference, plain, t)
     for p, q in zip(params, plain, strict=True):
         torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
 

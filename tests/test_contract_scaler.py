@@ -96,10 +96,8 @@ def test_a_skipped_first_step_leaves_the_parameter_and_a_fresh_control(implement
         torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-7)
 
 
-def test_groups_of_different_implementations_share_a_scaler():
-    params, plain = parameters(), parameters()
-    optimizer = AFOR([params[0]], lr=0.01)
-    optimizer.add_param_group({"params": [params[1]], "foreach": True})
+def assert_scaled_steps_are_plain(optimizer, params, plain):
+    """Step with a scaler, and without one by the for-loop; return the optimizer of the latter."""
     reference = AFOR(plain, lr=0.01, foreach=False)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     for step in range(4):
@@ -109,21 +107,22 @@ def test_groups_of_different_implementations_share_a_scaler():
         reference.step()
     for p, q in zip(params, plain, strict=True):
         torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-7)
+    return reference
+
+
+def test_groups_of_different_implementations_share_a_scaler():
+    params, plain = parameters(), parameters()
+    optimizer = AFOR([params[0]], lr=0.01)
+    optimizer.add_param_group({"params": [params[1]], "foreach": True})
+    assert_scaled_steps_are_plain(optimizer, params, plain)
 
 
 def test_a_group_added_without_the_kernel_still_gets_unscaled_gradients(implementation):
     params, plain = parameters(), parameters()
     optimizer = AFOR([params[0]], lr=0.01, **implementation)
     optimizer.add_param_group({"params": [params[1]], "fused": False, "foreach": False})
-    reference = AFOR(plain, lr=0.01, foreach=False)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for step in range(4):
-        scaler_step(scaler, optimizer, params, step)
-        reference.zero_grad()
-        loss_of(plain, step).backward()
-        reference.step()
+    reference = assert_scaled_steps_are_plain(optimizer, params, plain)
     for p, q in zip(params, plain, strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-7)
         assert optimizer.state[p]["control"][0].item() == pytest.approx(
             reference.state[q]["control"][0].item(), rel=1e-5
         )
