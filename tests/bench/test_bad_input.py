@@ -153,7 +153,8 @@ def test_a_value_that_cannot_be_used_names_its_key(path, value, message):
 
 def test_the_line_of_a_date_is_named():
     text = toml_text(BASE) + "settings = { lr = 2020-01-02 }\n"
-    with pytest.raises(ConfigError, match=r"study, line 12: optimizers.1.settings.lr"):
+    line = text.count("\n")  # the last
+    with pytest.raises(ConfigError, match=rf"study, line {line}: optimizers.1.settings.lr"):
         parse_study(text)
 
 

@@ -24,7 +24,7 @@ def test_a_changed_study_has_its_own_store_that_describes_it(tiny):
         content = tomllib.loads(store.studies()["tiny-changed"])
     assert content["protocol"]["draws"] == 1
     assert content["datasets"][0]["options"]["trials"] == 6
-    assert [entry["name"] for entry in content["optimizers"]] == ["a"]
+    assert content["optimizers"] == ["a"]
     # From here on the name is enough: the store holds the study.
     assert "(0 trained now)" in tiny.call("--trust", study="tiny-changed")
     assert "2 of 2 repeated runs gave the same bits" in tiny.call(
