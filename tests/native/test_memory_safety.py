@@ -97,7 +97,7 @@ def test_a_step_count_of_any_kind_of_number_is_converted(implementation, step):
         (lambda s: s["state"][0].update(step=torch.tensor(float("nan"))), "step is nan"),
         (lambda s: s["state"][0].update(step=torch.tensor(-1.0)), r"step is -1\.0"),
         (lambda s: s["state"][0]["control"].fill_(torch.inf), "not finite"),
-        (lambda s: s["state"][0].update(exp_avg=torch.zeros(300, device="meta")), "dense tensor with data"),
+        (lambda s: s["state"][0].update(exp_avg=torch.zeros(300, device="meta")), "with data"),
         (lambda s: s.pop("state"), "expected a dict with 'state'"),
         (lambda s: s["param_groups"][0].update(lr=-1.0), "lr must be at least 0"),
         (lambda s: s["param_groups"][0].update(maximize="yes"), "maximize must be True or False"),
