@@ -35,10 +35,10 @@ NO_VECTORS = {
     "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
 }
 # What `--quick` runs: where numbers are compared, and where files and folders are needed.
+QUICK_NUMBERS = ("tests/bench/test_numerics.py", "tests/test_reference.py")
 QUICK_FILES = (
-    "tests/bench/test_numerics.py", "tests/bench/analyses/adaptation/test_memory.py",
-    "tests/test_update.py", "tests/test_reference.py", "tests/bench/common/test_doctor.py",
-    "tests/bench/store/test_locations.py",
+    "tests/bench/common/test_doctor.py", "tests/bench/store/test_locations.py",
+    "tests/test_reference.py",
 )  # fmt: skip
 
 
@@ -51,18 +51,18 @@ class Environment:
     options: tuple[str, ...] = ()
     ordinary_user: bool = False  # not root, sources read-only, no HOME
     compiler: bool = True  # False: none on PATH, and no built kernel
-    quick: bool = False
+    quick: tuple[str, ...] = ()  # files that belong to `--quick`; none: not part of it
 
 
 ENVIRONMENTS = (
     Environment("default"),
     Environment("ATen without vectors", {"ATEN_CPU_CAPABILITY": "default"}),
     Environment("oneDNN at SSE4.1", {"ONEDNN_MAX_CPU_ISA": "SSE41"}),
-    Environment("ATen, oneDNN, MKL without AVX", NO_VECTORS, quick=True),
+    Environment("ATen, oneDNN, MKL without AVX", NO_VECTORS, quick=QUICK_NUMBERS),
     Environment("1 thread", {"OMP_NUM_THREADS": "1"}),
     Environment("4 threads", {"OMP_NUM_THREADS": "4"}),
     Environment("shuffled", options=("--shuffle", "1")),
-    Environment("ordinary user, read-only, no HOME", ordinary_user=True, quick=True),
+    Environment("ordinary user, read-only, no HOME", ordinary_user=True, quick=QUICK_FILES),
     Environment("no compiler, no kernel", compiler=False),
     Environment("LC_ALL=C", {"LC_ALL": "C", "LANG": "C"}),
     Environment("TZ=Asia/Kathmandu", {"TZ": "Asia/Kathmandu"}),
@@ -93,13 +93,12 @@ def main() -> int:
         if (not arguments.only or environment.name in arguments.only)
         and (environment.quick or not arguments.quick)
     ]
-    options = list(QUICK_FILES) if arguments.quick else []
-    if arguments.n != "0":
-        options += ["-n", arguments.n, "--dist", "worksteal"]
+    options = ["-n", arguments.n, "--dist", "worksteal"] if arguments.n != "0" else []
     outcomes = {}
     for environment in chosen:
         print(f"{environment.name} ...", file=sys.stderr, flush=True)
-        outcomes[environment.name] = run(environment, options)
+        files = environment.quick if arguments.quick else ()
+        outcomes[environment.name] = run(environment, [*files, *options])
     print(table(outcomes))
     return int(any(outcome.failed or not outcome.passed for outcome in outcomes.values()))
 
