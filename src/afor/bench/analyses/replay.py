@@ -6,13 +6,13 @@
 Weights, batches and dropout are those of the study, so the observed training is that of the study.
 """
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.execution.runner import open_sources
 from afor.bench.study.plan import PlannedRun, make_plan
 from afor.bench.study.schema import Study
@@ -115,6 +115,5 @@ def _one_of(entry_type: str, wanted: str, names: Sequence[str]) -> str:
         return names[0]
     if wanted in names:
         return wanted
-    near = difflib.get_close_matches(wanted, names, n=1)
-    hint = f' Did you mean "{near[0]}"?' if near else ""
+    hint = did_you_mean(wanted, names, quote='"')
     raise ConfigError(f'The study has no {entry_type} "{wanted}".{hint} It has {", ".join(names)}.')

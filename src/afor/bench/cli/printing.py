@@ -1,6 +1,5 @@
 """How commands print a table: in which format, and how wide."""
 
-import difflib
 import os
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.report.tables import formats
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
@@ -76,6 +76,5 @@ def choose(value: str, accepted: tuple[str, ...], what: str) -> str:
     """
     if value in accepted:
         return value
-    near = difflib.get_close_matches(value, accepted, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(value, accepted)
     raise ConfigError(f"{what} cannot be {value!r}.{hint} Accepted: {', '.join(accepted)}.")

@@ -15,11 +15,11 @@ def nearest(word: str, accepted: Iterable[str]) -> str:
     return spellings[close[0]] if close else ""
 
 
-def did_you_mean(word: str, accepted: Iterable[str]) -> str:
+def did_you_mean(word: str, accepted: Iterable[str], quote: str = "'") -> str:
     """Return a sentence with the nearest accepted name, with a leading space, or an empty text.
 
     >>> did_you_mean("shfit", ["shift", "seed"])
     " Did you mean 'shift'?"
     """
     suggestion = nearest(word, accepted)
-    return f" Did you mean {suggestion!r}?" if suggestion else ""
+    return f" Did you mean {quote}{suggestion}{quote}?" if suggestion else ""

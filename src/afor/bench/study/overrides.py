@@ -7,7 +7,6 @@
 The changed study is TOML again. A store keeps it, so that the store describes itself.
 """
 
-import difflib
 import re
 import shlex
 import tomllib
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.catalog import NAMES, get_dataset
 from afor.bench.optimizers.registry import OPTIMIZERS
 from afor.bench.study.roles import role_from_name
@@ -146,7 +146,7 @@ def _entry(
         others = "moabb:Name" if section == "dataset" else "module:Class"
         raise ConfigError(
             f"--{section} {given}: there is no {section} {use or name!r}."
-            f"{_nearest(use or name, accepted)} Accepted: {', '.join(accepted)}, {others}; "
+            f"{did_you_mean(use or name, accepted)} Accepted: {', '.join(accepted)}, {others}; "
             f"NAME={section.upper()} gives it another name."
         )
     return {"name": name, "use": use} if use else {"name": name}
@@ -195,7 +195,7 @@ def _set_data_option(content: Content, pair: str) -> None:
     else:
         raise ConfigError(
             f"--data-option {pair}: say of which data set, as DATASET.KEY=VALUE."
-            f"{_nearest(first, names) if dot else ''} Data sets here: {', '.join(names)}."
+            f"{did_you_mean(first, names) if dot else ''} Data sets here: {', '.join(names)}."
         )
     dataset["options"] = {**dataset.get("options", {}), key: value}
 
@@ -221,7 +221,7 @@ def _set(content: Content, key: str, value: Any) -> None:
         if not name:
             asked = inner.partition(".")[0]
             raise ConfigError(
-                f"--set {key}: {first} has no {asked!r}.{_nearest(asked, names)} "
+                f"--set {key}: {first} has no {asked!r}.{did_you_mean(asked, names)} "
                 f"Accepted: {first}.NAME.KEY=VALUE with {', '.join(names)}."
             )
         here, rest = content[first][names.index(name)], inner.removeprefix(f"{name}.")
@@ -251,8 +251,3 @@ def _new_name(name: str, changes: Overrides) -> str:
     parts = [given.partition("=")[0] for given in (*changes.datasets, *changes.backbones)]
     made = "-".join([name, *parts] if parts else [name, "changed"])
     return re.sub(r"[^A-Za-z0-9_.-]", "-", made)[:NAME_LENGTH]
-
-
-def _nearest(word: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else ""

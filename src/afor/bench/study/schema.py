@@ -6,7 +6,6 @@
 Every message about a bad value names the key, its line and the nearest valid key.
 """
 
-import difflib
 import math
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from pydantic import (
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import look_beside
 from afor.bench.common.parameter_checks import show_value
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.study.toml_lines import line_of
 from afor.bench.training.execute import DEFAULT_TRAINER
 
@@ -172,8 +172,7 @@ def preset_names() -> list[str]:
 def preset_text(name: str) -> str:
     """Return the TOML of a preset; raise ConfigError with the nearest name if there is none."""
     if name not in preset_names():
-        near = difflib.get_close_matches(name, preset_names(), n=1)
-        hint = f' Did you mean "{near[0]}"?' if near else ""
+        hint = did_you_mean(name, preset_names(), quote='"')
         raise ConfigError(
             f'There is no study "{name}".{hint} Accepted: the path of a TOML file, or one of '
             f"{', '.join(preset_names())}."
@@ -319,9 +318,9 @@ def _explain(error: ValidationError, content: dict[str, Any], text: str, where: 
     location = _location(where, text, path)
     if first["type"] == "extra_forbidden":
         accepted = _fields_at(path[:-1])
-        near = difflib.get_close_matches(str(path[-1]), accepted, n=1, cutoff=0.5)
-        hint = f'Did you mean "{near[0]}"?' if near else f"Accepted here: {', '.join(accepted)}."
-        return f'{location}: unknown key "{key}". {hint}'
+        hint = did_you_mean(str(path[-1]), accepted, quote='"')
+        hint = hint or f" Accepted here: {', '.join(accepted)}."
+        return f'{location}: unknown key "{key}".{hint}'
     if first["type"] == "missing":
         return f'{location}: the key "{key}" is missing. `afor study demo` shows a complete study.'
     message = first["msg"][0].lower() + first["msg"][1:]
@@ -378,8 +377,7 @@ def _check_names(study: Study, text: str, where: str) -> None:
         for name in dataset.lr:
             if name not in backbones:
                 location = _location(where, text, ("datasets", number, "lr", name))
-                near = difflib.get_close_matches(name, backbones, n=1, cutoff=0.5)
-                hint = f' Did you mean "{near[0]}"?' if near else ""
+                hint = did_you_mean(name, backbones, quote='"')
                 raise ConfigError(
                     f'{location}: datasets.{number + 1}.lr has "{name}", which is no '
                     f"backbone of this study.{hint} Accepted: {', '.join(backbones)}."

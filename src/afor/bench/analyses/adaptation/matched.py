@@ -7,13 +7,13 @@ The averages come from finished AFOR runs of a store. AdamW gets them as one con
 tensors, and as one constant per tensor: any gain that AFOR still has comes from adapting.
 """
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.optimizers.build import full_settings
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.schema import OptimizerEntry, Study, parse_study
@@ -147,8 +147,7 @@ def _runs_of_optimizer(
                 )
             wanted = (own or present)[0] if present else ""
         if wanted not in present:
-            near = difflib.get_close_matches(wanted, present, n=1)
-            hint = f' Did you mean "{near[0]}"?' if near else ""
+            hint = did_you_mean(wanted, present, quote='"')
             raise ConfigError(
                 f'{store.path} has no runs of the {column} "{wanted}".{hint} It has '
                 f"{', '.join(present) or 'none'}. AFOR's averages need a finished study with AFOR."
