@@ -113,6 +113,21 @@ def test_what_cannot_be_asked_for_is_one_sentence(tiny, monkeypatch, arguments, 
     assert message in str(result.exception)
 
 
+@pytest.mark.parametrize(
+    ("jobs", "message"),
+    [
+        ("-1", "greater than or equal to 0"),
+        ("99999999999999999999", "less than or equal to 1024"),
+        ("many", "valid integer"),
+    ],
+)
+def test_a_number_of_workers_out_of_range_is_refused_before_anything_runs(tiny, jobs, message):
+    result = runner.invoke(app, ["run", str(tiny.file), "--jobs", jobs], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not tiny.store.exists()
+
+
 def test_a_place_given_on_the_command_line_changes_no_run(tiny):
     from afor.bench.cli.studies import with_roots
     from afor.bench.study.schema import load_study
