@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from afor.optimizer import AFOR
 
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
-_RELEASED_STATE = (
-    "noise_fast", "noise_slow", "dir_ema", "snr_ema", "snr_var_ema", "snr_t", "z_t", "beta2_t",
-    "beta2_cumprod",
-)  # fmt: skip
-_SOURCES = {
-    "Adam": ("step", "exp_avg", "exp_avg_sq"),
-    "AdamW": ("step", "exp_avg", "exp_avg_sq"),
+# Entries of an afor-optimizer state, by the field of the control vector that they become.
+_RELEASED_FIELDS = {
+    "noise_fast": "noise_fast", "noise_slow": "noise_slow", "agreement": "dir_ema",
+    "score_mean": "snr_ema", "score_var": "snr_var_ema", "score": "snr_t", "zscore": "z_t",
+}  # fmt: skip
+_ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
+_NEEDED = {
+    "Adam": _ADAM_STATE,
+    "AdamW": _ADAM_STATE,
     "AFOR": ("control",),  # an incomplete state of AFOR lacks it
-    "afor-optimizer": ("step", "exp_avg", "exp_avg_sq", *_RELEASED_STATE),
+    "afor-optimizer": (*_ADAM_STATE, *_RELEASED_FIELDS.values(), "beta2_t", "beta2_cumprod"),
 }
 _RELEASED_OPTIONS = {"dir_weight": "direction_weight", "fast_ref": "fast_channel"}
 
@@ -67,10 +69,7 @@ def load(
     messages: list[str] = []
 
     def translate(_: Any, state_dict: dict[str, Any]) -> dict[str, Any]:
-        translated.update(_translate(optimizer, state_dict, messages))
-        for group in translated["param_groups"]:
-            if isinstance(group, dict) and optimizer.defaults.keys() <= group.keys():
-                check_options(group)
+        translated.update(_translate(optimizer, state_dict, check_options, messages))
         return translated
 
     def restore(_: Any) -> None:
@@ -89,7 +88,10 @@ def load(
 
 
 def _translate(
-    optimizer: "AFOR", state_dict: dict[str, Any], messages: list[str]
+    optimizer: "AFOR",
+    state_dict: dict[str, Any],
+    check_options: Callable[[dict[str, Any]], None],
+    messages: list[str],
 ) -> dict[str, Any]:
     """Return the state dict in AFOR's form; append warnings for the user to ``messages``."""
     saved_groups = _checked_groups(state_dict)
@@ -99,35 +101,39 @@ def _translate(
         return state_dict  # torch raises the error
     states: dict[Any, dict[str, Any]] = dict(state_dict["state"])
     origin = _origin(states, saved_groups)
-    groups, fresh, number = [], set(), 0
+    groups, converted, number = [], 0, 0
     for saved, current in zip(saved_groups, optimizer.param_groups, strict=True):
-        group = {k: v for k, v in current.items() if k != "params"}
-        options = {_RELEASED_OPTIONS.get(k, k): v for k, v in saved.items()}
-        if origin != "AFOR":
-            options = {k: v for k, v in options.items() if k not in _IMPLEMENTATION}
-        accepted = {*group, "params", "param_names", "initial_lr"}
-        loaded = {k: v for k, v in options.items() if origin == "AFOR" or k in accepted}
-        groups.append({**group, **loaded})
+        group = _merged_group(saved, current, origin)
+        check_options(group)
+        groups.append(group)
         for position, (key, p) in enumerate(zip(saved["params"], current["params"], strict=True)):
             state = states.get(key)
             if state:
-                converts = "control" not in state
                 try:
-                    if converts:
-                        state = _converted_state(state, groups[-1], origin)
-                        fresh.add(key)
-                    states[key] = _checked_state(p, state)
+                    states[key] = _checked_state(p, state, group, origin)
                 except ValueError as error:
                     raise ValueError(
                         f"cannot load this state dict: of "
-                        f"{parameter_name(current, position, number)}, {error}. The state belongs "
-                        "to another network; to load the rest, leave the state of this parameter "
-                        f"out (del state_dict['state'][{key!r}]), and it starts anew"
+                        f"{parameter_name(current, position, number)}, {error}. The state is "
+                        "damaged or belongs to another network; to load the rest, leave the state "
+                        f"of this parameter out (del state_dict['state'][{key!r}]), and it starts "
+                        "anew"
                     ) from None
+                converted += "control" not in state
             number += 1
-    if fresh:
-        messages.append(_message(origin, len(fresh), saved_groups))
+    if converted:
+        messages.append(_message(origin, converted, saved_groups))
     return {**state_dict, "state": states, "param_groups": groups}
+
+
+def _merged_group(saved: dict[str, Any], current: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Return the options of a saved group over those of the optimizer's own."""
+    group = {k: v for k, v in current.items() if k != "params"}
+    options = {_RELEASED_OPTIONS.get(k, k): v for k, v in saved.items()}
+    if origin != "AFOR":
+        accepted = {*group, "params", "param_names", "initial_lr"} - {*_IMPLEMENTATION}
+        options = {k: v for k, v in options.items() if k in accepted}
+    return {**group, **options}
 
 
 def _checked_groups(state_dict: Any) -> list[dict[str, Any]]:
@@ -152,11 +158,14 @@ def _checked_groups(state_dict: Any) -> list[dict[str, Any]]:
     return groups
 
 
-def _checked_state(p: Tensor, state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state with its step count as a tensor; raise ValueError if it does not fit."""
-    step = state.get("step")
-    if isinstance(step, (int, float)):
-        state = {**state, "step": torch.tensor(float(step))}
+def _checked_state(
+    p: Tensor, state: dict[str, Any], group: dict[str, Any], origin: str
+) -> dict[str, Any]:
+    """Return a saved state in AFOR's form; raise ValueError if it does not fit the parameter."""
+    if "control" not in state:
+        state = _converted_state(state, group, origin)
+    if isinstance(state.get("step"), (int, float)):
+        state = {**state, "step": torch.tensor(float(state["step"]))}
     problem = find_misfit(p, state) or find_bad_value(state)
     if problem is not None:
         raise ValueError(problem)
@@ -182,17 +191,14 @@ def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> 
 
 def _converted_state(state: dict[str, Any], group: dict[str, Any], origin: str) -> dict[str, Any]:
     """Return a state of Adam or afor-optimizer with a control vector."""
-    missing = [name for name in _SOURCES[origin] if name not in state]
+    missing = [name for name in _NEEDED[origin] if name not in state]
     if missing:
         raise ValueError(f"{missing[0]} is missing")
     step = _number(state["step"], "step")
     control = dict(zip(FIELDS, initial_control(control_settings(group)), strict=True))
     if origin == "afor-optimizer":
-        source = {
-            "noise_fast": "noise_fast", "noise_slow": "noise_slow", "agreement": "dir_ema",
-            "score_mean": "snr_ema", "score_var": "snr_var_ema", "score": "snr_t", "zscore": "z_t",
-        }  # fmt: skip
-        control.update({ours: _number(state[theirs], theirs) for ours, theirs in source.items()})
+        for field, entry in _RELEASED_FIELDS.items():
+            control[field] = _number(state[entry], entry)
         control["forgetting"] = 1.0 - _number(state["beta2_t"], "beta2_t")
         product = _number(state["beta2_cumprod"], "beta2_cumprod")
         # The released variant stores the product itself, bit for bit.

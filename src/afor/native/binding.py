@@ -176,8 +176,8 @@ class KernelPlan:
         if isinstance(library, str):
             raise RuntimeError(library)
         n = len(params)
-        sizes = (ctypes.c_int64 * n)(*(p.numel() for p in params))
-        handle = library.afor_plan_new(n, sizes, DTYPES[params[0].dtype], _team())
+        elements = (ctypes.c_int64 * n)(*(p.numel() for p in params))
+        handle = library.afor_plan_new(n, elements, DTYPES[params[0].dtype], _team())
         if not handle:
             raise MemoryError(f"no memory for the plan of {n} tensors")
         self._finalizer = weakref.finalize(self, library.afor_plan_free, handle)
@@ -190,22 +190,19 @@ class KernelPlan:
         self.grad_storage_bytes = addresses.from_address(struct.storage_bytes + width)
         self._settings = (ctypes.c_double * _SETTINGS).from_address(struct.settings)
         self.storages: list[torch.UntypedStorage] = []
-        for position, name in enumerate(ARRAYS):
-            if name == "grad":
-                continue
-            tensors = params if name == "param" else state[STATE.index(name)]
+        for name, tensors in zip(("param", *STATE), (params, *state), strict=True):
             storages = [t.untyped_storage() for t in tensors]
+            offset = ARRAYS.index(name) * width
             addresses.from_address(getattr(struct, name))[:] = [t.data_ptr() for t in tensors]
-            offset = position * width
             addresses.from_address(struct.storage + offset)[:] = [s.data_ptr() for s in storages]
-            room = addresses.from_address(struct.storage_bytes + offset)
-            room[:] = [s.nbytes() for s in storages]
+            sizes = addresses.from_address(struct.storage_bytes + offset)
+            sizes[:] = [s.nbytes() for s in storages]
             self.storages += storages
         self.storage_bytes = [s.nbytes() for s in self.storages]
         self.written: tuple[tuple[float, ...], int] = ((), 0)
 
     def write_grads(self, addresses: Sequence[Any], storages: list[torch.UntypedStorage]) -> None:
-        """Set the gradients of the next step."""
+        """Set the gradients of the next step: their addresses and the storages they lie in."""
         self.grads[:] = list(addresses)
         self.grad_storages[:] = list(map(storage_address, storages))
         self.grad_storage_bytes[:] = list(map(storage_size, storages))
