@@ -117,8 +117,19 @@ def _unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     return [piece.view(t.shape) for piece, t in zip(pieces, like, strict=True)]
 
 
+def _keeps_empty_shapes(function: Callable[..., Sequence[Tensor]]) -> bool:
+    """Return False for the function of torch 2.8, which gives an empty matrix as a vector."""
+    empty = torch.zeros(0, 2)
+    return function(empty.view(-1), [empty])[0].shape == empty.shape
+
+
+_native_unflatten: Callable[..., Sequence[Tensor]] | None = _lookup(
+    "torch._C._nn:unflatten_dense_tensors"
+)
 unflatten: Callable[[Tensor, Sequence[Tensor]], Sequence[Tensor]] = (
-    _lookup("torch._C._nn:unflatten_dense_tensors") or _unflatten
+    _native_unflatten
+    if _native_unflatten is not None and _keeps_empty_shapes(_native_unflatten)
+    else _unflatten
 )
 
 _devices: Callable[[], list[str]] | None = _lookup(
