@@ -26,7 +26,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "filelock", "psutil")
+TEST_PACKAGES = (
+    "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "filelock", "psutil",
+    "setuptools>=77",  # a test builds a wheel
+)  # fmt: skip
 WHEEL_SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "src")
 VERSIONS = """
 import platform, torch
