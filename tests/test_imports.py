@@ -206,7 +206,8 @@ def test_a_backward_arrow_is_found():
     assert backward_arrows("afor.control", typing_only) == []
     assert backward_arrows("afor.optimizer", "from afor.control import FIELDS") == []
     assert (
-        backward_arrows("afor.bench.cli.run", "from afor.bench.study.plan import StudyPlan") == []
+        backward_arrows("afor.bench.cli.studies.run", "from afor.bench.study.plan import StudyPlan")
+        == []
     )
 
 

@@ -89,7 +89,7 @@ def test_time_in_which_the_driver_itself_was_stopped_counts_for_no_worker(monkey
 
 
 def test_a_time_limit_that_is_none_is_refused_and_dask_has_its_own():
-    from afor.bench.cli.run import make_engine
+    from afor.bench.cli.studies.run import make_engine
 
     assert make_engine("local", "", 1, 1, 2.0).limits.fixed_s == 120.0
     for minutes in (0.0, -1.0, float("nan"), float("inf")):

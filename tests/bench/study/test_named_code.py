@@ -330,7 +330,7 @@ def test_runs_without_code_are_verified_beside_those_with_code(stored, monkeypat
         trained.extend((cell.key, trust) for cell in cells)
         yield from ()
 
-    monkeypatch.setattr("afor.bench.cli.runs.verify_runs", verify_only)
+    monkeypatch.setattr("afor.bench.cli.results.runs.verify_runs", verify_only)
     result = runner.invoke(app, ["verify", str(stored.store), "--count", "0", "-j", "1"])
     assert result.exit_code == 0, result.output
     assert "2 runs name code that is not part of afor. They are left out" in result.stderr

@@ -13,8 +13,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.cache import PreparedSubject, map_samples
-from afor.bench.data.preprocessing import window_starts
+from afor.bench.data.preparation.cache import PreparedSubject, map_samples
+from afor.bench.data.preparation.preprocessing import window_starts
 from afor.bench.data.recording import count_classes
 from afor.bench.data.settings import DataSettings
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from afor.bench.common.printable_text import printable
+from afor.bench.common.text import printable
 from afor.bench.execution.progress import describe
 from afor.bench.store.database import METRICS, StoredRun
 from afor.bench.training.metrics import Metrics

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from afor.bench.common.printable_text import printable
+from afor.bench.common.text import printable
 from afor.bench.execution.estimate import Pace, clock
 from afor.bench.study.plan import PlannedRun
 from afor.bench.training.record import FinishedRun

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from afor.bench.common.errors import EngineError, StoreError
 from afor.bench.common.files import write_atomically
-from afor.bench.data.loading import open_windows
+from afor.bench.data.preparation.loading import open_windows
 from afor.bench.data.splits import manifest_text
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
 from afor.bench.execution.running import RunningFile

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from afor.bench.common.printable_text import printable
+from afor.bench.common.text import printable
 from afor.bench.execution.estimate import Pace, clock
 from afor.bench.execution.progress import describe
 from afor.bench.execution.runner import spool_folder

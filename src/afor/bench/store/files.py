@@ -18,10 +18,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from afor.bench.common.csv_cells import escape_cell, unescape_cell
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 from afor.bench.common.parameter_checks import show_value
+from afor.bench.common.text import escape_cell, unescape_cell
 from afor.bench.store.database import METRICS, Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.plan import ExpectedRuns, count_expected

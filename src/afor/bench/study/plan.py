@@ -126,7 +126,7 @@ def make_plan(
 
     Example:
         >>> import tempfile
-        >>> from afor.bench.data.loading import open_windows
+        >>> from afor.bench.data.preparation.loading import open_windows
         >>> from afor.bench.study.schema import load_study
         >>> study = load_study("demo")
         >>> options, folder = study.datasets[0].options, tempfile.mkdtemp()

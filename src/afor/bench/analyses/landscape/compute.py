@@ -30,7 +30,7 @@ from afor.bench.analyses.landscape.plane import (
 from afor.bench.analyses.landscape.trajectories import Trajectory
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 from afor.bench.common.seeding import derive_substep
 
 FORMAT = 1

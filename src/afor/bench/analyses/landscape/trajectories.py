@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.common.errors import ConfigError, TrainingError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 
 if TYPE_CHECKING:
     import torch

@@ -37,7 +37,7 @@ from afor.bench.cli.options import (
     Roots,
     StudyName,
 )
-from afor.bench.cli.studies import cores, with_roots
+from afor.bench.cli.studies.selection import cores, with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS

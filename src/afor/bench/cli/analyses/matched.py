@@ -11,10 +11,10 @@ import typer
 from afor.bench.analyses.adaptation.matched import matched_study
 from afor.bench.analyses.replay import find_run
 from afor.bench.cli.options import CacheDir, Json, Results, Roots, Trust
-from afor.bench.cli.studies import with_roots
+from afor.bench.cli.studies.selection import with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 from afor.bench.store.database import Store, open_store
 from afor.bench.store.locations import find_store
 from afor.bench.study.named_code import refuse_stored_code

@@ -21,7 +21,7 @@ from afor.bench.cli.options import (
     Roots,
     StudyName,
 )
-from afor.bench.cli.studies import with_roots
+from afor.bench.cli.studies.selection import with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import save_figure

@@ -17,7 +17,7 @@ from afor.bench.common.errors import DataError
 from afor.bench.data.catalog import Dataset, DatasetInfo
 from afor.bench.data.formats.gdf import read_gdf
 from afor.bench.data.formats.mat import read_mat
-from afor.bench.data.preprocessing import PAPER_BAND_HZ, Band, cut_trials, filter_signal
+from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, Band, cut_trials, filter_signal
 from afor.bench.data.recording import Recording, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
 

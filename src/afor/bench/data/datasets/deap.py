@@ -13,7 +13,7 @@ from pydantic import Field
 from afor.bench.common.errors import DataError
 from afor.bench.data.catalog import Dataset, DatasetInfo
 from afor.bench.data.formats.pickle import read_arrays
-from afor.bench.data.preprocessing import (
+from afor.bench.data.preparation.preprocessing import (
     PAPER_BAND_HZ,
     BaselineMode,
     filter_signal,

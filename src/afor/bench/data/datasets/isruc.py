@@ -16,7 +16,7 @@ from afor.bench.common.errors import DataError
 from afor.bench.data.catalog import Dataset, DatasetInfo
 from afor.bench.data.formats.edf import EdfFile, read_edf
 from afor.bench.data.formats.mat import read_mat
-from afor.bench.data.preprocessing import resample
+from afor.bench.data.preparation.preprocessing import resample
 from afor.bench.data.recording import Recording, require_finite
 from afor.bench.data.settings import DataSettings, Samples
 

@@ -20,7 +20,7 @@ from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.catalog import Dataset, DatasetInfo
 from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
 from afor.bench.data.montage import tidy_name
-from afor.bench.data.preprocessing import PAPER_BAND_HZ, cut_trials, filter_signal
+from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, cut_trials, filter_signal
 from afor.bench.data.recording import Recording, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
 

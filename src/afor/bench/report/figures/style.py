@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 
 MM = 1 / 25.4  # inches
 COLUMN_MM = 88  # one column of the journals of this field

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from afor.bench.common.csv_cells import escape_cell
-from afor.bench.common.printable_text import printable as printable
+from afor.bench.common.text import escape_cell
+from afor.bench.common.text import printable as printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

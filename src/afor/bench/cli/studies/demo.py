@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from afor.bench.cli.options import CacheDir, Jobs, StorePath
-from afor.bench.cli.report import report
-from afor.bench.cli.run import describe_summary, make_engine, stopped_in_run, train_study
-from afor.bench.cli.studies import cores
-from afor.bench.cli.tables import table
+from afor.bench.cli.results.report import report
+from afor.bench.cli.results.tables import table
+from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run, train_study
+from afor.bench.cli.studies.selection import cores
 from afor.bench.store.files import load_records
 from afor.bench.store.locations import store_path
 from afor.bench.store.lock import locked

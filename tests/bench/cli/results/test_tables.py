@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.cli.tables import (
+from afor.bench.cli.results.tables import (
     CURVE_FIGURES,
     FROM_RESULTS,
     FROM_STORES,

@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 from afor.bench.common.errors import ConfigError, DataError, LeakageError
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.data.cache import (
+from afor.bench.data.catalog import STAND_IN_MARK, STAND_IN_NOTE, Dataset, get_dataset
+from afor.bench.data.preparation.cache import (
     PreparedSubject,
     open_cache,
     read_subject,
     subject_key,
     write_subject,
 )
-from afor.bench.data.catalog import STAND_IN_MARK, STAND_IN_NOTE, Dataset, get_dataset
-from afor.bench.data.checksums import Ledger
+from afor.bench.data.preparation.checksums import Ledger
 from afor.bench.data.recording import check_recording
 from afor.bench.data.settings import DataSettings
 from afor.bench.data.window_source import WindowSource

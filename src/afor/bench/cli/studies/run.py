@@ -27,7 +27,7 @@ from afor.bench.cli.options import (
     StudyName,
     Trust,
 )
-from afor.bench.cli.studies import changed_text, cores, overrides, rates_for, with_roots
+from afor.bench.cli.studies.selection import changed_text, cores, overrides, rates_for, with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.engines.dask import DaskEngine

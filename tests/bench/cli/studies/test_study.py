@@ -129,7 +129,7 @@ def test_a_number_of_workers_out_of_range_is_refused_before_anything_runs(tiny, 
 
 
 def test_a_place_given_on_the_command_line_changes_no_run(tiny):
-    from afor.bench.cli.studies import with_roots
+    from afor.bench.cli.studies.selection import with_roots
     from afor.bench.study.schema import load_study
 
     study = with_roots(load_study("paper"), ["deap=/data/deap", "isruc=/data/isruc"])

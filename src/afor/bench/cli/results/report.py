@@ -11,7 +11,7 @@ from afor.bench.analyses.landscape.section import landscape_section
 from afor.bench.cli.options import OnlyStudies
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import check_output, write_output
+from afor.bench.common.files import check_output, write_output
 from afor.bench.report.page import ReportInput, Section, render_report
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.labels import PAPER_METRICS

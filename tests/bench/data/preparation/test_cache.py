@@ -3,7 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from afor.bench.data.cache import (
+from afor.bench.data.datasets.synthetic import SyntheticSettings, load_subject
+from afor.bench.data.preparation.cache import (
     default_cache_dir,
     map_samples,
     read_subject,
@@ -11,7 +12,6 @@ from afor.bench.data.cache import (
     subject_key,
     write_subject,
 )
-from afor.bench.data.datasets.synthetic import SyntheticSettings, load_subject
 from afor.bench.data.recording import SourceFile
 
 SOURCES = [SourceFile("a.edf", "0" * 64)]

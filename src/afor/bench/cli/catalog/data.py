@@ -18,7 +18,7 @@ from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.catalog import NAMES, STAND_IN_MARK, get_dataset
 from afor.bench.data.check import CheckReport, check_dataset
-from afor.bench.data.loading import default_root, open_windows
+from afor.bench.data.preparation.loading import default_root, open_windows
 from afor.bench.data.rehearsal.twins import write_twin
 
 Name = Annotated[

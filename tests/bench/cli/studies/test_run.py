@@ -6,7 +6,12 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.cli.run import describe_summary, make_engine, stopped_by_signals, stopped_in_run
+from afor.bench.cli.studies.run import (
+    describe_summary,
+    make_engine,
+    stopped_by_signals,
+    stopped_in_run,
+)
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.engines.dask import DaskEngine
 from afor.bench.execution.engines.local import LocalEngine
@@ -32,7 +37,7 @@ def here(tiny, monkeypatch):
             for job in jobs:
                 yield Ended(job.key, execute(job.key, job.spec, sources[job.dataset]))
 
-    monkeypatch.setattr("afor.bench.cli.run.LocalEngine", Inline)
+    monkeypatch.setattr("afor.bench.cli.studies.run.LocalEngine", Inline)
     tiny.engines = made
     return tiny
 
@@ -86,11 +91,11 @@ def test_the_search_of_rates_prints_them_and_names_the_study_that_takes_them(her
 
 
 def test_workers_are_as_many_as_cores_hold_runs_and_threads_come_from_the_study(here, monkeypatch):
-    monkeypatch.setattr("afor.bench.cli.run.cores", lambda: 7)
+    monkeypatch.setattr("afor.bench.cli.studies.run.cores", lambda: 7)
     here.write(subjects=3, draws=1, extra="threads = 3")
     runner.invoke(app, ["run", str(here.file)])
     runner.invoke(app, ["run", str(here.file), "-j", "5"])
-    monkeypatch.setattr("afor.bench.cli.run.cores", lambda: 2)
+    monkeypatch.setattr("afor.bench.cli.studies.run.cores", lambda: 2)
     runner.invoke(app, ["run", str(here.file)])
     assert here.engines == [(2, 3), (5, 3), (1, 3)]
 

@@ -1,4 +1,4 @@
-"""Escape text in CSV files so that spreadsheets do not run it as a formula, and unescape it."""
+"""Escape text: formulas in CSV cells, control characters in what is printed."""
 
 STARTERS = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 MARK = "'"  # spreadsheets show what follows as text
@@ -34,3 +34,12 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return "_" not in text and text == text.strip()
+
+
+def printable(text: str) -> str:
+    r"""Replace control characters, which could control a terminal, and line breaks.
+
+    >>> printable("a\x1b[31mb\n")
+    'a�[31mb�'
+    """
+    return "".join(c if c.isprintable() else "�" for c in text)

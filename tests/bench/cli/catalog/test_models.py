@@ -4,7 +4,7 @@ import torch
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.cli.models import model_table
+from afor.bench.cli.catalog.models import model_table
 from afor.bench.models.registry import BACKBONES
 
 runner = CliRunner()

@@ -15,7 +15,7 @@ from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat
 from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import check_output, write_output
+from afor.bench.common.files import check_output, write_output
 from afor.bench.report.figures import curves as curve_figures
 from afor.bench.report.figures import results as figures
 from afor.bench.report.figures.noise import noise_figure

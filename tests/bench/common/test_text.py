@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from afor.bench.common.csv_cells import escape_cell, unescape_cell
+from afor.bench.common.text import escape_cell, unescape_cell
 from afor.bench.report.tables.formats import Table, to_csv
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.store.files import read_csv, results_csv

@@ -8,7 +8,7 @@ import typer
 from afor.bench.cli.options import OldStore, OldTarget, Results
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import check_output
+from afor.bench.common.files import check_output
 from afor.bench.execution.runner import take_leftovers
 from afor.bench.store.database import open_or_create, open_store
 from afor.bench.store.files import export_rows, kind_of, to_csv, write_export

@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from afor.bench.cli.options import CacheDir, Jobs, Json, OldStore, Results, Roots, Trust
-from afor.bench.cli.run import stopped_by_signals
-from afor.bench.cli.studies import cores, run_command, with_roots
+from afor.bench.cli.studies.run import stopped_by_signals
+from afor.bench.cli.studies.selection import cores, run_command, with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.common.printable_text import printable
+from afor.bench.common.text import printable
 from afor.bench.execution.describe import describe_run
 from afor.bench.execution.progress import describe
 from afor.bench.execution.runner import open_sources
