@@ -22,10 +22,11 @@ from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.files import write_output
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.text import escape_cell, unescape_cell
-from afor.bench.store.database import METRICS, Store, StoredRun, open_store
+from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.plan import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
+from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS
 from afor.bench.training.record import FinishedRun, RunRecord
 
 Format = Literal["csv", "json", "parquet"]
@@ -446,7 +447,7 @@ def _result(row: _Row) -> RunResult:
         metrics={
             k: math.nan if v is None else v
             for k, v in metrics.items()
-            if v is not None or (is_done and k in METRICS)
+            if v is not None or (is_done and k in METRICS and k not in PROBABILITY_METRICS)
         },
         majority_accuracy=math.nan if row.majority_accuracy is None else row.majority_accuracy,
         classes=row.classes or 0,

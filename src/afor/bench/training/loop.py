@@ -24,7 +24,7 @@ from afor.bench.common.seeding import derive_substep, isolated, seed_torch
 from afor.bench.optimizers.build import AfterStep, BeforeStep, TwoModes, build_optimizer
 from afor.bench.training.batches import Batch, Side, Windows, epoch_batches, make_normalize
 from afor.bench.training.controller_trace import Traces
-from afor.bench.training.metrics import measure, vote
+from afor.bench.training.metrics import measure_trials, measure_windows
 from afor.bench.training.record import Epoch, RunRecord
 from afor.bench.training.run_spec import RunSettings
 
@@ -87,8 +87,8 @@ def train(
             held_out = Side("test", source, split.test, normalize, device)
             logits = predict(model, held_out, source.n_classes)
             labels = held_out.labels
-            test = measure(labels, logits.argmax(axis=1), source.n_classes)
-            trials = measure(*vote(logits, labels, held_out.trial_ids), source.n_classes)
+            test = measure_windows(logits, labels)
+            trials = measure_trials(logits, labels, held_out.trial_ids)
     counts = np.bincount(training.labels, minlength=source.n_classes)
     return RunRecord(
         status="diverged" if reason else "done",

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from afor.bench.training.metrics import Metrics
+from afor.bench.training.metrics import METRICS, Metrics
 
 Status = Literal["done", "diverged", "failed"]
 FORMAT = 1
@@ -56,6 +56,21 @@ class RunRecord:
             "traces": self.traces,
             "beta2_by_tensor": self.beta2_by_tensor,
         }
+
+    def numbers_known_to(self, earlier: "RunRecord") -> dict[str, object]:
+        """Return `numbers` without the metrics that an earlier record of the run does not have."""
+        numbers = self.numbers()
+        for name in ("test", "test_trials"):
+            ours, theirs = getattr(self, name), getattr(earlier, name)
+            if ours is not None and theirs is not None:
+                unknown = [m for m in METRICS if getattr(theirs, m) is None]
+                numbers[name] = replace(ours, **dict.fromkeys(unknown))
+        return numbers
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the test windows that this record has; {} if it was not tested."""
+        values = {name: getattr(self.test, name, None) for name in METRICS}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)
