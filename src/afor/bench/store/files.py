@@ -26,7 +26,7 @@ from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.plan import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
-from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS
+from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
 from afor.bench.training.record import FinishedRun, RunRecord
 
 Format = Literal["csv", "json", "parquet"]
@@ -42,13 +42,14 @@ FLOATING = (
     *("lr", "elapsed_s", "majority_accuracy", "best_validation_accuracy"),
     *METRICS,
     *(f"trial_{name}" for name in METRICS),
+    *PROTOCOL_METRICS,
 )
 TEXT = (
     *("study", "dataset", "backbone", "optimizer", "status", "reason", "finished_at"),
     *("test_subjects", "device", "key", "copy_of", "varied"),
 )
 # Columns that are not metrics. Numbers in any other column are metrics.
-NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS}
+NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS, *PROTOCOL_METRICS}
 Row = dict[str, Any]
 
 
@@ -183,6 +184,7 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
         "test_subjects": join_subjects(run.spec["split"]["test"]) if run else None,
         **{name: getattr(test, name) if test else None for name in METRICS},
         **{f"trial_{name}": getattr(trials, name) if trials else None for name in METRICS},
+        **{name: result.metrics.get(name) if result else None for name in PROTOCOL_METRICS},
         "majority_accuracy": result.majority_accuracy if result else None,
         "classes": result.classes if result else None,
         "test_windows": test.n if test else None,

@@ -32,6 +32,8 @@ METRICS = (
     *("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa"),
     *PROBABILITY_METRICS,
 )
+# Of streams, and of runs that adapt to their test subjects.
+PROTOCOL_METRICS = ("prequential_accuracy", "prequential_nll", "accuracy_before", "nll_before")
 
 
 def measure(

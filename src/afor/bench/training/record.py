@@ -1,6 +1,7 @@
 """The result of a run, and its encoding as bytes. This module does not import torch."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal
@@ -25,6 +26,16 @@ class Epoch:
 
 
 @dataclass(frozen=True)
+class NextSubject:
+    """The score on a subject of a stream before the training on them."""
+
+    subject: str
+    windows: int
+    accuracy: float
+    nll: float
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """The result of one training. A diverged run has no test result: it was never tested."""
 
@@ -41,6 +52,8 @@ class RunRecord:
     device: str
     elapsed_s: float
     beta2_by_tensor: Mapping[str, float] = field(default_factory=dict)  # AFOR's mean over all steps
+    prequential: tuple[NextSubject, ...] = ()  # of a stream, from its second subject on
+    before_adaptation: Metrics | None = None  # on the windows that are tested after it
 
     def numbers(self) -> dict[str, object]:
         """Return the values that must be the same, bit for bit, if the run is repeated."""
@@ -55,6 +68,8 @@ class RunRecord:
             "steps": self.steps,
             "traces": self.traces,
             "beta2_by_tensor": self.beta2_by_tensor,
+            "prequential": self.prequential,
+            "before_adaptation": self.before_adaptation,
         }
 
     def numbers_known_to(self, earlier: "RunRecord") -> dict[str, object]:
@@ -68,8 +83,18 @@ class RunRecord:
         return numbers
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the test windows that this record has; {} if it was not tested."""
+        """Return the metrics that this record has; {} if it was not tested.
+
+        Those of a stream are means over its subjects, each counted once.
+        """
         values = {name: getattr(self.test, name, None) for name in METRICS}
+        if self.prequential:
+            for name in ("accuracy", "nll"):
+                scores = [getattr(score, name) for score in self.prequential]
+                values[f"prequential_{name}"] = math.fsum(scores) / len(scores)
+        if self.before_adaptation is not None:
+            before = self.before_adaptation
+            values |= {"accuracy_before": before.accuracy, "nll_before": before.nll}
         return {name: value for name, value in values.items() if value is not None}
 
 
