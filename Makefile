@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch])
 
-.PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet batch-norm-study shift-study clean
+.PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet batch-norm-study shift-study \
+	awake-study bursts-study stream-study adaptation-study clean
 
 help:
 	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
@@ -20,6 +21,8 @@ help:
 	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
+	@echo "make awake-study bursts-study stream-study adaptation-study"
+	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; 2.5 h)"
 
 $(BIN)/python:
 	@echo "Creating $(VENV) ..."
@@ -88,6 +91,35 @@ batch-norm-study: $(VENV)/.ready-bench
 shift-study: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/shift/study.toml
 	@$(BIN)/python studies/shift/figure.py results/shift.db docs/results/shift
+
+# When does beta2 matter? Each study chooses learning rates on S001-S030 and judges on S031-S060.
+# Times: two cores, one run each (JOBS), 5 ms per step of EEGNet.
+EYES ?= data/physionet_mi
+JOBS ?= 2
+RUN = $(BIN)/afor run --root eyes=$(EYES) -j $(JOBS)
+awake-study: $(VENV)/.ready-bench  # 70 minutes, 33 of them for the variants
+	@$(RUN) studies/awake/choose.toml
+	@$(RUN) studies/awake/judge.toml
+	@$(RUN) studies/awake/variants.toml
+	@$(BIN)/afor stats results/awake.db
+
+bursts-study: $(VENV)/.ready-bench  # 62 minutes
+	@$(RUN) studies/bursts/choose-clean.toml
+	@$(RUN) studies/bursts/choose-bursts.toml
+	@$(RUN) studies/bursts/judge-clean.toml
+	@$(RUN) studies/bursts/judge-bursts.toml
+	@$(BIN)/afor headroom results/bursts-clean.db
+	@$(BIN)/afor headroom results/bursts.db
+
+stream-study: $(VENV)/.ready-bench  # 18 minutes
+	@$(RUN) studies/stream/choose.toml
+	@$(RUN) studies/stream/judge.toml
+	@$(BIN)/afor headroom results/stream.db
+
+adaptation-study: $(VENV)/.ready-bench  # 14 minutes
+	@$(RUN) studies/adaptation/choose.toml
+	@$(RUN) studies/adaptation/judge.toml
+	@$(BIN)/afor headroom results/adaptation.db
 
 clean:
 	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so

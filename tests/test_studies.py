@@ -30,6 +30,31 @@ def test_the_search_for_the_rate_is_on_the_data_of_the_study() -> None:
     assert load_study(str(matched)).training == study.training
 
 
+@pytest.mark.parametrize(
+    ("choose", "judge"),
+    [
+        ("awake/choose", "awake/judge"),
+        ("bursts/choose-clean", "bursts/judge-clean"),
+        ("bursts/choose-bursts", "bursts/judge-bursts"),
+        ("stream/choose", "stream/judge"),
+        ("adaptation/choose", "adaptation/judge"),
+    ],
+)
+def test_rates_are_chosen_in_the_same_training_on_other_people(choose, judge) -> None:
+    chosen, judged = (
+        load_study(str(ROOT / "studies" / f"{name}.toml")) for name in (choose, judge)
+    )
+    assert judged.lr_from == chosen.name
+    assert chosen.search is not None
+    assert [entry.name for entry in chosen.optimizers] == [e.name for e in judged.optimizers]
+    same_length = {"max_epochs": judged.training.max_epochs}
+    assert chosen.training.model_copy(update=same_length) == judged.training
+    ours, theirs = chosen.datasets[0], judged.datasets[0]
+    assert ours.options == theirs.options
+    assert ours.subjects == [f"S{i:03d}" for i in range(1, 31)]
+    assert theirs.subjects == [f"S{i:03d}" for i in range(31, 61)]
+
+
 @pytest.mark.parametrize(("table", "page"), [("main", "main"), ("comparisons", "gains")])
 def test_the_tables_on_physionet_follow_from_the_runs_beside_them(table, page) -> None:
     """The rows of the optimizers; the export has no majority class."""

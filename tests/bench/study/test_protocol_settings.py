@@ -39,6 +39,7 @@ def test_each_setting_is_in_the_key_when_it_is_set(plan_of) -> None:
         {"order": "stream", "normalization": "window", "passes": 2},
         {"contamination": BURST},
         {"contamination": {**BURST, "length": 4}},
+        {"weights": "last"},
         {"adaptation": {"passes": 3}},
         {"adaptation": {"passes": 3, "state": "reset"}},
     ]

@@ -41,6 +41,15 @@ def test_clipping_bounds_the_norm_of_the_whole_gradient(source, settings, tiny_n
     assert record.status == "done"
 
 
+def test_the_last_weights_are_tested_after_all_epochs_on_demand(source, settings, tiny_net) -> None:
+    last = train(replace(settings, weights="last", patience=1, max_epochs=6), source, tiny_net)
+    assert len(last.history) == 6  # no early stopping
+    assert last.best_epoch == 5
+    best = train(replace(settings, max_epochs=6), source, tiny_net)
+    assert [e.train_loss for e in best.history] == [e.train_loss for e in last.history]
+    assert (best.test == last.test) == (best.best_epoch == 5)
+
+
 def batch_of(n: int = 8) -> Batch:
     labels = torch.arange(n) % 3
     return Batch(torch.ones(n, 2, 4), labels, np.zeros(n, dtype=np.int64))

@@ -276,6 +276,8 @@ def _added_training(training: Training, optimizer: OptimizerEntry) -> Spec:
     added: Spec = {} if clip_norm is None else {"clip_norm": clip_norm}
     if training.order != "shuffled":
         added["order"] = training.order
+    if training.weights != "best":
+        added["weights"] = training.weights
     if training.order == "stream":
         added["passes"] = training.passes
     if training.contamination is not None:

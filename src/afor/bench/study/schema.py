@@ -34,6 +34,7 @@ from afor.bench.training.run_spec import (
     ContaminationKind,
     Order,
     StateAfterTraining,
+    TestedWeights,
     order_fault,
 )
 
@@ -151,6 +152,7 @@ class Training(_Table):
     clip_norm: Rate | None = None  # of the whole gradient, before each step
     order: Order = "shuffled"  # of the training subjects
     passes: Count = 1  # over each subject of a stream
+    weights: TestedWeights = "best"  # tested: of the best epoch, or of the last
     contamination: ContaminationTable | None = None
     adaptation: AdaptationTable | None = None
 

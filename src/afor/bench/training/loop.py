@@ -166,7 +166,8 @@ class Fit:
             if fault := self._end_epoch(train_loss, started, f"epoch {epoch + 1}"):
                 return fault
             accuracy = self.history[-1].validation_accuracy
-            if accuracy > best:  # strictly: the first of equal epochs is kept
+            if accuracy > best or self.settings.weights == "last":
+                # strictly above: the first of equal epochs is kept
                 best, self.best_epoch = accuracy, epoch
                 self._keep_state()
             elif self.best_epoch is not None and epoch - self.best_epoch >= self.settings.patience:

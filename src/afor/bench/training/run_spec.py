@@ -13,6 +13,7 @@ Normalization = Literal["zscore", "window", "none"]
 Order = Literal["shuffled", "blocks", "stream"]
 ContaminationKind = Literal["label_burst", "amplitude_burst", "label_noise", "amplitude"]
 StateAfterTraining = Literal["kept", "reset"]
+TestedWeights = Literal["best", "last"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class RunSettings:
     order: Order = "shuffled"
     passes: int = 1  # over each subject of a stream
     adaptation: Adaptation | None = None
+    weights: TestedWeights = "best"  # tested: of the best validation accuracy, or after the end
     study_seed: int = 0
     device: str = "cpu"
     threads: int = 1

@@ -215,7 +215,7 @@ _LATEX = {
     "%": r"\%", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
     "±": r"$\pm$", "−": "$-$", "–": "--", "β₂": r"$\beta_2$", "β": r"$\beta$", "²": "$^{2}$",
-    "≤": r"$\leq$", "×": r"$\times$", "�": "?", "*": "$^{*}$", "…": r"\ldots{}",
+    "⁻³": "$^{-3}$",    "≤": r"$\leq$", "×": r"$\times$", "�": "?", "*": "$^{*}$", "…": r"\ldots{}",
     "√": r"$\surd$", "Σ": r"$\Sigma$", "Δ": r"$\Delta$", "α": r"$\alpha$", "ε": r"$\varepsilon$",
     "η": r"$\eta$", "θ": r"$\theta$", "κ": r"$\kappa$", "λ": r"$\lambda$", "π": r"$\pi$",
     "σ": r"$\sigma$", "χ": r"$\chi$", "ω": r"$\omega$", "₀": "$_{0}$",
