@@ -15,7 +15,6 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     DATASET_LABELS,
-    PAPER_METRICS,
     better_sign,
     in_paper_order,
     order_optimizers,
@@ -89,13 +88,6 @@ class Condition:
 
 
 Conditions = Mapping[ConditionKey, Condition]
-
-
-def default_metrics(conditions: Conditions) -> list[str]:
-    """Return the metrics that tables show unasked: the paper's, and NLL if every run has it."""
-    finished = [condition for condition in conditions.values() if condition.runs]
-    has_nll = bool(finished) and all(condition.has("nll") for condition in finished)
-    return [*PAPER_METRICS, *(["nll"] if has_nll else [])]
 
 
 def collect_conditions(

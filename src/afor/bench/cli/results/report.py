@@ -13,7 +13,8 @@ from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
 from afor.bench.report.page import ReportInput, Section, render_report
-from afor.bench.stats.groups import collect_conditions, default_metrics
+from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.labels import PAPER_METRICS
 from afor.bench.store.files import is_store, load_records, load_results, load_studies
 from afor.bench.store.locations import find_store
 
@@ -36,7 +37,7 @@ def report(
             "--metric",
             "-m",
             help="Metric to show; repeatable, the first one decides.",
-            show_default="accuracy, weighted_f1, and nll if recorded",
+            show_default="accuracy and weighted_f1",
         ),
     ] = None,
     baseline: Annotated[
@@ -68,13 +69,12 @@ def report(
         studies=load_studies(stores, study or ()),
         sections=_sections(landscape),
     )
-    conditions = collect_conditions(runs, expected)
     page = render_report(
-        conditions,
+        collect_conditions(runs, expected),
         report_input,
         title=title,
         baseline=baseline,
-        metrics=metric or default_metrics(conditions),
+        metrics=metric or PAPER_METRICS,
         static=static,
     )
     write_output(output, page)

@@ -30,7 +30,7 @@ from afor.bench.report.tables.formats import Table, to_json
 from afor.bench.report.tables.parts import incomplete_sentence
 from afor.bench.stats.comparisons import blocks_of, mean_ranks
 from afor.bench.stats.curves import loss_curves, run_traces
-from afor.bench.stats.groups import Conditions, collect_conditions, default_metrics
+from afor.bench.stats.groups import Conditions, collect_conditions
 from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_style
 from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.sensitivity import Sensitivity, sensitivity_of
@@ -64,7 +64,7 @@ Metrics = Annotated[
         "-m",
         help="Metric to show: accuracy, weighted_f1, macro_f1, balanced_accuracy, kappa, nll, "
         "brier or calibration_error; repeatable.",
-        show_default="accuracy, weighted_f1, and nll if recorded",
+        show_default="accuracy and weighted_f1",
     ),
 ]
 Baseline = Annotated[str, typer.Option(help="The optimizer that all others are compared with.")]
@@ -95,10 +95,10 @@ def stats(
     """
     paths = _find_all(results)
     conditions = _load_conditions(paths, study)
-    metrics = metric or default_metrics(conditions)
+    metrics = metric or list(PAPER_METRICS)
     tables = [
         main_tables.comparison_table(conditions, metrics, baseline=baseline, optimizers=optimizer),
-        side_tables.ranks_table(conditions, metric or PAPER_METRICS, optimizers=optimizer),
+        side_tables.ranks_table(conditions, metrics, optimizers=optimizer),
     ]
     if _has_controls(conditions, metrics):
         tables.append(side_tables.noise_table(conditions, metrics))
@@ -239,7 +239,7 @@ def _build_table(
             )
         return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
     conditions = _load_conditions(paths, study)
-    metrics = metric or default_metrics(conditions)
+    metrics = metric or list(PAPER_METRICS)
     only: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
         "main": lambda: main_tables.main_table(conditions, metrics, baseline=baseline, **only),
@@ -251,9 +251,7 @@ def _build_table(
         "ranks": lambda: side_tables.ranks_table(conditions, metric or PAPER_METRICS, **only),
         "noise": lambda: side_tables.noise_table(conditions, metrics),
         "datasets": lambda: side_tables.datasets_table(conditions),
-        "beside-paper": lambda: paper_tables.beside_paper_table(
-            conditions, metric or PAPER_METRICS
-        ),
+        "beside-paper": lambda: paper_tables.beside_paper_table(conditions, metrics),
     }
     return from_results[name]()
 

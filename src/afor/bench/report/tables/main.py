@@ -226,9 +226,11 @@ def _main_notes(
     notes = []
     if comparisons:
         family = max(c.family for c in comparisons)
+        is_higher = all(better_sign(c.metric) > 0 for c in comparisons)
+        better = "higher" if is_higher else "better"
         notes.append(
-            f"* significantly better than {optimizer_label(baseline)}: exact one-sided paired sign "
-            f"flips over folds, Holm over {family} comparisons, p < 0.05."
+            f"* significantly {better} than {optimizer_label(baseline)}: exact one-sided paired "
+            f"sign flips over folds, Holm over {family} comparisons, p < 0.05."
         )
         for dataset in dict.fromkeys(c.dataset for c in comparisons):
             of_dataset = [c for c in comparisons if c.dataset == dataset]
