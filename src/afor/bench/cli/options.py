@@ -74,6 +74,12 @@ Trust = Annotated[
         help="Import the code that a store names. Without it the code is only listed.",
     ),
 ]
+Available = Annotated[
+    bool,
+    typer.Option(
+        "--available", help="Leave out the data sets that are absent; the study keeps its name."
+    ),
+]
 LrFrom = Annotated[
     str,
     typer.Option(

@@ -21,6 +21,7 @@ from afor.bench.training.record import FinishedRun, RunRecord, decode, encode
 from afor.bench.training.run_spec import RunSettings
 
 if TYPE_CHECKING:
+    from afor.bench.data.expected_windows import ExpectedWindows
     from afor.bench.data.window_source import WindowSource
 
 # Part of stored studies: the name stays although the module has moved.
@@ -113,7 +114,7 @@ def run_settings(spec: Mapping[str, Any]) -> RunSettings:
     )
 
 
-def input_shape(source: "WindowSource") -> InputShape:
+def input_shape(source: "WindowSource | ExpectedWindows") -> InputShape:
     """Return the shape of the windows, for building a network."""
     return InputShape(
         source.channel_names,

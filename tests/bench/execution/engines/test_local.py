@@ -7,7 +7,8 @@ import pytest
 from afor.bench.common.errors import ConfigError, EngineError
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended, Started
-from afor.bench.execution.runner import open_jobs, open_sources
+from afor.bench.execution.runner import open_jobs
+from afor.bench.execution.sources import open_sources
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import load_study
 from afor.bench.training.record import decode

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.cli.options import (
+    Available,
     Backbone,
     CacheDir,
     DataOption,
@@ -35,7 +36,8 @@ from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Engine
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import Summary, run_study
-from afor.bench.execution.time_limits import TimeLimits
+from afor.bench.execution.sources import available_part
+from afor.bench.execution.timing.limits import TimeLimits
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import chosen_rates, rate_finder, search_study
 from afor.bench.store.locations import parse_part, store_path
@@ -82,6 +84,7 @@ def run(
     draws: Draws = None,
     setting: Setting = None,
     trust: Trust = False,
+    available: Available = False,
 ) -> None:
     """Train the missing runs of a study; safe to stop at any time.
 
@@ -93,6 +96,8 @@ def run(
     changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     toml, where = changed_text(name, changes, store, trust=trust)
     study = with_roots(parse_study(toml, where), root)
+    if available:
+        study = available_part(study)
     part = parse_part(shard) if shard else None
     path = store_path(study.name, store, part)
     if lr_per_optimizer and (lr_from or part):

@@ -19,9 +19,9 @@ from afor.bench.common.errors import ConfigError, EngineError, StoreError
 from afor.bench.common.module_search import BOOTSTRAP, search_folders
 from afor.bench.execution.engines.worker import receive, send
 from afor.bench.execution.engines.worker_starts import WorkerStarts
-from afor.bench.execution.estimate import clock
 from afor.bench.execution.jobs import MAX_DEATHS, Died, Ended, Job, Started
-from afor.bench.execution.time_limits import TimeLimits, like_of
+from afor.bench.execution.timing.limits import TimeLimits, like_of
+from afor.bench.execution.timing.pace import clock
 from afor.bench.store.spool import SUFFIX, read_spool
 from afor.bench.training.execute import failed_run
 
