@@ -264,6 +264,7 @@ def _spec(
             "normalization": training.normalization,
             "subjects_per_batch": training.subjects_per_batch,
             "constraints": training.constraints,
+            **({} if training.precision == "float32" else {"precision": training.precision}),
         },
     }
 
@@ -354,11 +355,11 @@ def _user_code(target: str, what: str, ours: str = "") -> Spec:
 
 
 def _device(study: Study) -> str:
-    """Resolve "auto" to a device, because results depend on the device bit for bit."""
+    """Return the kind of device, on which results depend; which of several GPUs is no matter."""
     if study.trainer != DEFAULT_TRAINER:
         return study.device
 
-    return str(pick_device(study.device))
+    return pick_device(study.device).type
 
 
 def _check_parts(study: Study, sources: Mapping[str, "Source"]) -> None:

@@ -13,6 +13,7 @@ from afor.bench.cli.options import (
     CacheDir,
     DataOption,
     Dataset,
+    Device,
     Draws,
     Epochs,
     Jobs,
@@ -33,6 +34,7 @@ from afor.bench.cli.studies.selection import (
     overrides,
     rates_for,
     run_command,
+    with_device,
     with_roots,
 )
 from afor.bench.cli.terminal import print_next
@@ -104,6 +106,7 @@ def plan(
     setting: Setting = None,
     trust: Trust = False,
     available: Available = False,
+    device: Device = "",
     timing: Annotated[
         bool,
         typer.Option(
@@ -121,7 +124,8 @@ def plan(
         afor plan demo --jobs 4
     """
     changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
-    planned = with_roots(parse_study(*changed_text(name, changes, store, trust=trust)), root)
+    toml, where = changed_text(name, changes, store, trust=trust)
+    planned = with_roots(parse_study(with_device(toml, where, device), where), root)
     if available:
         planned = available_part(planned)
     path = store_path(planned.name, store)
