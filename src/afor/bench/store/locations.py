@@ -9,7 +9,7 @@ FILE_SUFFIXES = (".db", ".csv", ".json", ".parquet")  # of stores and files of r
 
 
 def store_path(study: str, store: Path | None = None, part: tuple[int, int] | None = None) -> Path:
-    """Return the store of a study: the one named, else `results/NAME.db`, a part with its number.
+    """Return `store` if given, else `results/NAME.db`; the name of a part holds its number.
 
     >>> str(store_path("paper", part=(2, 8)))
     'results/paper.part-2-of-8.db'
@@ -62,7 +62,7 @@ def stored_studies() -> list[str]:
 
 
 def parse_part(text: str) -> tuple[int, int]:
-    """Read `i/n`; ConfigError for anything else.
+    """Read `i/n`; raise ConfigError for anything else.
 
     >>> parse_part("2/8")
     (2, 8)
