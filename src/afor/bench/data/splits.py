@@ -18,9 +18,9 @@ from afor.bench.common.errors import ConfigError, DataError, LeakageError
 from afor.bench.common.seeding import derive_seed
 
 FORMAT = 1
-# Sec. IV-B: "approximately 20%". Of ALL subjects: only that gives the paper's 6, 2 and 20.
+# Sec. IV-B: "approximately 20%", of all subjects: only that gives the paper's 6, 2 and 20.
 VALIDATION_SHARE = 0.2
-# Limit of subject names in all splits together: drawing that many takes seconds.
+# Limit of folds × draws × subjects; drawing so many splits takes seconds.
 MAX_NAMES = 5_000_000
 DRAWS = 5  # Sec. IV-B: "the validation split is drawn five times"
 
@@ -111,8 +111,8 @@ def make_splits(
     splits = []
     for fold, test in enumerate(_test_blocks(dataset, names, blocks, study_seed)):
         tested = set(test)
-        rest = [name for name in names if name not in tested]
-        if len(rest) <= n_validation:
+        untested = [name for name in names if name not in tested]
+        if len(untested) <= n_validation:
             raise ConfigError(
                 f"{dataset}: fold {fold} tests {len(test)} of {len(names)} subjects and "
                 f"validates on {n_validation}, which leaves none to train on. Use more subjects, "
@@ -120,13 +120,13 @@ def make_splits(
             )
         for draw in range(draws):
             seed = derive_seed(study_seed, dataset, fold, draw, "validation")
-            validation = set(_shuffled(rest, seed)[:n_validation])
+            validation = set(_shuffled(untested, seed)[:n_validation])
             splits.append(
                 Split(
                     fold,
                     draw,
-                    train=tuple(name for name in rest if name not in validation),
-                    validation=tuple(name for name in rest if name in validation),
+                    train=tuple(name for name in untested if name not in validation),
+                    validation=tuple(name for name in untested if name in validation),
                     test=tuple(test),
                 )
             )
@@ -267,7 +267,7 @@ def _test_blocks(
 
 
 def _shuffled(names: Sequence[str], seed: int) -> list[str]:
-    # By hash instead of a random generator: the same in every version of every library.
+    # Ordered by hash, which does not depend on the version of a random generator.
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
 
 

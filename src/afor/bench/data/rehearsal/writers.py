@@ -24,18 +24,18 @@ def write_edf(
     annotations: Sequence[tuple[float, float, str]] | None = None,
 ) -> None:
     """Write a signal (channels, samples) in microvolts as EDF, or as EDF+ with annotations."""
-    n_records, rest = divmod(signal_uv.shape[1], rate_hz)
-    if rest:
+    n_records, left_over = divmod(signal_uv.shape[1], rate_hz)
+    if left_over:
         raise ValueError(f"{signal_uv.shape[1]} samples are no whole seconds at {rate_hz} Hz")
     limit = float(np.ceil(np.abs(signal_uv).max() + 1))
     digital = _to_int16(signal_uv, limit)
-    parts = [digital[:, i * rate_hz : (i + 1) * rate_hz].tobytes() for i in range(n_records)]
+    records = [digital[:, i * rate_hz : (i + 1) * rate_hz].tobytes() for i in range(n_records)]
     rows = [(label, "uV", -limit, limit, rate_hz) for label in labels]
     if annotations is not None:
         texts = [_annotation_text(i, annotations) for i in range(n_records)]
         width = 2 * ((max(map(len, texts)) + 2) // 2)
         rows.append(("EDF Annotations", "", -1, 1, width // 2))
-        parts = [p + t.ljust(width, b"\x00") for p, t in zip(parts, texts, strict=True)]
+        records = [r + t.ljust(width, b"\x00") for r, t in zip(records, texts, strict=True)]
     n = len(rows)
     plus = annotations is not None
     head = [
@@ -60,7 +60,7 @@ def write_edf(
         _text("", 32) * n,
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(head) + b"".join(parts))
+    path.write_bytes(b"".join(head) + b"".join(records))
 
 
 def _annotation_text(record: int, annotations: Sequence[tuple[float, float, str]]) -> bytes:
