@@ -102,33 +102,33 @@ def plan(
     changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     planned = with_roots(parse_study(*changed_text(name, changes, store, trust=trust)), root)
     path = store_path(planned.name, store)
-    made_plan = make_plan(planned, open_sources(planned, cache_dir), rates_for(planned, lr_from))
+    study_plan = make_plan(planned, open_sources(planned, cache_dir), rates_for(planned, lr_from))
     statuses: dict[str, str] = {}
     seconds_left = None
     if path.exists():
         with open_store(path) as opened:
             statuses = opened.statuses()
-            seconds_left = remaining_s(opened, made_plan.runs)
-    words = [statuses.get(cell.key, "open") for cell in made_plan.runs]
+            seconds_left = remaining_s(opened, study_plan.runs)
+    words = [statuses.get(run.key, "open") for run in study_plan.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
     if as_json:
         rows = [
             {
-                "dataset": cell.dataset,
-                "backbone": cell.backbone,
-                "optimizer": cell.optimizer,
-                "fold": cell.fold,
-                "draw": cell.draw,
-                "lr": cell.rate,
-                "key": cell.key,
+                "dataset": run.dataset,
+                "backbone": run.backbone,
+                "optimizer": run.optimizer,
+                "fold": run.fold,
+                "draw": run.draw,
+                "lr": run.rate,
+                "key": run.key,
                 "status": word,
             }
-            for cell, word in zip(made_plan.runs, words, strict=True)
+            for run, word in zip(study_plan.runs, words, strict=True)
         ]
         summary = {"study": planned.name, **counts, "seconds": seconds_left, "runs": rows}
         typer.echo(json.dumps(summary))
         return
-    _print_plan(planned, made_plan)
+    _print_plan(planned, study_plan)
     typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
     if counts["open"]:
         workers = jobs or cores()
@@ -140,26 +140,26 @@ def plan(
     print_next(shlex.join(["afor", "run", name, *changes.words(), *trusted]))
 
 
-def _print_plan(study: Study, made_plan: StudyPlan) -> None:
+def _print_plan(study: Study, study_plan: StudyPlan) -> None:
     """Print the data sets with their folds, then a line per data set, backbone and optimizer."""
-    typer.echo(f"{study.name}: {len(made_plan.runs)} runs. {study.description}")
-    for title, manifest in made_plan.manifests.items():
+    typer.echo(f"{study.name}: {len(study_plan.runs)} runs. {study.description}")
+    for title, manifest in study_plan.manifests.items():
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
         typer.echo(
             f"  {title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
-            f"{sizes} to train / validate / test; {len(made_plan.sources[title])} windows"
+            f"{sizes} to train / validate / test; {len(study_plan.sources[title])} windows"
         )
-    for row in made_plan.expected():
+    for row in study_plan.expected():
         rate = next(
-            cell.rate
-            for cell in made_plan.runs
-            if (cell.dataset, cell.backbone, cell.optimizer)
+            run.rate
+            for run in study_plan.runs
+            if (run.dataset, run.backbone, run.optimizer)
             == (row.dataset, row.backbone, row.optimizer)
         )
         typer.echo(
             f"  {row.dataset} × {row.backbone} × {row.optimizer}: "
-            f"{_count(row.folds, made_plan.manifests[row.dataset].blocks, 'fold')} × "
+            f"{_count(row.folds, study_plan.manifests[row.dataset].blocks, 'fold')} × "
             f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}"
         )
 
