@@ -11,10 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from afor.bench.common.errors import ConfigError, DataError, LeakageError
+from afor.bench.common.errors import ConfigError, LeakageError
 from afor.bench.common.seeding import derive_seed
 
 FORMAT = 1
@@ -173,7 +172,7 @@ def prove_disjoint(manifest: Manifest) -> None:
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """Return the manifest as JSON with one line per draw."""
+    """Return the manifest as JSON to read, with one line per draw."""
     lines = []
     for fold in range(manifest.blocks):
         draws = [split for split in manifest.splits if split.fold == fold]
@@ -197,47 +196,6 @@ def manifest_text(manifest: Manifest) -> str:
     opening = ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in head.items())
     folds = ",\n".join(lines)
     return f'{{\n{opening},\n  "folds": [\n{folds}\n  ]\n}}\n'
-
-
-def read_manifest(path: Path) -> Manifest:
-    """Read a manifest and prove again that its sides are disjoint.
-
-    Raises:
-        DataError: The file is not a manifest.
-        LeakageError: A subject is on two sides.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise DataError(
-                f"{path}: manifest format {content['format']}, this version reads {FORMAT}. "
-                f"Update afor, or make the splits again."
-            )
-        splits = [
-            Split(
-                fold["fold"],
-                draw["draw"],
-                train=tuple(draw["train"]),
-                validation=tuple(draw["validation"]),
-                test=tuple(fold["test"]),
-            )
-            for fold in content["folds"]
-            for draw in fold["draws"]
-        ]
-        manifest = Manifest(
-            content["dataset"],
-            content["study_seed"],
-            len(content["folds"]),
-            tuple(content["subjects"]),
-            tuple(splits),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} is not a manifest of splits ({type(error).__name__}: {error}). "
-            f"Expected the JSON file that a study writes beside its results."
-        ) from error
-    prove_disjoint(manifest)
-    return manifest
 
 
 def _checked_subjects(dataset: str, subjects: Sequence[str]) -> list[str]:
