@@ -72,8 +72,12 @@ def import_named(target: str, role: str, advice: str = ADVICE) -> ModuleType:
 def returns_instance(function: object, expected: type, names: Iterable[str]) -> bool:
     """Return True if a Python function is annotated to return `expected` or a subclass of it.
 
-    A string annotation is looked up in the function's module. If it is not defined there (imported
-    for type checkers only), it must be one of `names`.
+    Args:
+        function: The function.
+        expected: The class.
+        names: Accepted spellings of a string annotation that is not defined in the function's
+            module, because it is imported for type checkers only.
+
     """
     if not isinstance(function, FunctionType):
         return False

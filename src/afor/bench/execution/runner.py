@@ -67,7 +67,20 @@ class Summary:
 def open_sources(
     study: Study, cache_dir: Path | None = None, watch: Watcher | None = None
 ) -> dict[str, "WindowSource"]:
-    """Read, check and cache the data of a study."""
+    """Read, check and cache the data of a study.
+
+    Args:
+        study: The study.
+        cache_dir: Folder of the prepared data; None uses ``$AFOR_CACHE`` or the user's cache.
+        watch: Is told about progress.
+
+    Returns:
+        The windows of each data set, by its name in the study.
+
+    Raises:
+        DataError: Files are missing, damaged or changed.
+
+    """
     return {
         entry.name: open_windows(
             entry.use,

@@ -97,6 +97,14 @@ def without_radial_part(
 ) -> tuple[torch.Tensor, float]:
     """Remove the part of the update along the weight, per channel or per layer, if scale-invariant.
 
+    Args:
+        update: The update of Adam.
+        param: The weight.
+        grad: Its gradient.
+        delta: Threshold of the cosine, see `AdamP`.
+        wd_ratio: Factor of the weight decay of scale-invariant tensors.
+        eps: Added to norms in denominators.
+
     Returns:
         The update and the factor of the weight decay.
     """

@@ -95,7 +95,18 @@ def build_optimizer(
 def check_optimizer(
     name: str, settings: Mapping[str, object], lr: float = 1e-3, weight_decay: float = 0.0
 ) -> None:
-    """Raise ConfigError if the optimizer cannot be built with these values, on a small tensor."""
+    """Check that an optimizer can be built, by building it on a small tensor.
+
+    Args:
+        name: A name of the table in `registry`, or ``module:Class``.
+        settings: Its settings in the study.
+        lr: Learning rate.
+        weight_decay: Weight decay.
+
+    Raises:
+        ConfigError: The name, a setting or a value is not valid.
+
+    """
     import torch
 
     by_tensor = settings.get("beta2_by_tensor")

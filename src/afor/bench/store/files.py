@@ -217,7 +217,20 @@ def _role_columns(role: Role) -> Row:
 
 
 def write_export(store: Store, target: Path, file_format: Format) -> int:
-    """Write the runs of a store to a file and return their number."""
+    """Write the runs of a store to a file.
+
+    Args:
+        store: The store.
+        target: The file to write.
+        file_format: Its format.
+
+    Returns:
+        The number of runs.
+
+    Raises:
+        ConfigError: The file cannot be written, or Parquet needs pyarrow.
+
+    """
     encode = _parquet_encoder() if file_format == "parquet" else None
     rows = export_rows(store)
     if encode is not None:

@@ -9,7 +9,15 @@ FILE_SUFFIXES = (".db", ".csv", ".json", ".parquet")  # of stores and files of r
 
 
 def store_path(study: str, store: Path | None = None, part: tuple[int, int] | None = None) -> Path:
-    """Return `store` if given, else `results/NAME.db`; the name of a part holds its number.
+    """Return the store file of a study.
+
+    Args:
+        study: Name of the study.
+        store: The file that the user named; it is returned as it is.
+        part: Number of the part and number of parts, for a store of one shard.
+
+    Returns:
+        The file, by default `results/NAME.db`.
 
     >>> str(store_path("paper", part=(2, 8)))
     'results/paper.part-2-of-8.db'

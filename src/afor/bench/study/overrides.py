@@ -67,7 +67,16 @@ class Overrides:
 def overridden(text: str, where: str, changes: Overrides) -> str:
     """Return a study's TOML with the changes and the comments of what stays.
 
-    Raises ConfigError with the nearest valid name.
+    Args:
+        text: The TOML of the study.
+        where: Name of the text in error messages.
+        changes: The changes.
+
+    Returns:
+        The new TOML; the text itself if nothing changes.
+
+    Raises:
+        ConfigError: A change is not valid; the message has the nearest valid name.
 
     >>> made = overridden(preset_text("demo"), "demo", Overrides(epochs=3, backbones=["acrnn"]))
     >>> tomllib.loads(made)["name"], tomllib.loads(made)["training"]["max_epochs"]

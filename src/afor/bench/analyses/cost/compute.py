@@ -174,7 +174,18 @@ def measure_growth(
     rounds: int = 15,
     threads: int = 1,
 ) -> list[dict[str, object]]:
-    """Return, per number of parameters and optimizer, time and operations relative to Adam's."""
+    """Measure how the time of a step grows with the number of parameters.
+
+    Args:
+        optimizers: Names of optimizers; Adam is always added.
+        sizes: Numbers of parameters.
+        rounds: Number of interleaved timing rounds for each size.
+        threads: Number of torch threads.
+
+    Returns:
+        One row per size and optimizer: its time, and time and operations relative to Adam's.
+
+    """
     entrants = entrants_of(optimizers)
     rows: list[dict[str, object]] = []
     for size, latencies in growth(entrants, sizes, rounds=rounds, threads=threads).items():

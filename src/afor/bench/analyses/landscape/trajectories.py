@@ -142,7 +142,14 @@ def _fill(tensors: Sequence["torch.Tensor"], values: NDArray[np.floating]) -> No
 
 
 def save_trajectories(path: Path, trajectories: Sequence[Trajectory], every_steps: int) -> None:
-    """Write trajectories to an .npz file, so that another plane needs no training."""
+    """Write trajectories to an .npz file, so that another plane needs no training.
+
+    Args:
+        path: The file to write.
+        trajectories: The trajectories.
+        every_steps: Steps between two points, as given to `record_trajectory`.
+
+    """
     content: dict[str, NDArray[np.generic]] = {
         "format": np.array(FORMAT),
         "every_steps": np.array(every_steps),

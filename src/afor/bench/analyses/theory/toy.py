@@ -90,7 +90,23 @@ def make_toy(seed: int = 0) -> Toy:
 def run_toy(
     toy: Toy, lr: float, *, eps: float, weight_decay: float, steps: int, seed: int = 0
 ) -> ToyRun:
-    """Train from zero weights with AFOR and record the true gradient of every step."""
+    """Train from zero weights with AFOR and record the true gradient of every step.
+
+    Args:
+        toy: The problem.
+        lr: Learning rate.
+        eps: AFOR's epsilon.
+        weight_decay: Weight decay.
+        steps: Number of steps.
+        seed: Seed of the batches.
+
+    Returns:
+        The recorded values of every step.
+
+    Raises:
+        ConfigError: A number is out of range.
+
+    """
     if steps < 1 or not lr > 0 or not eps > 0 or weight_decay < 0:
         raise ConfigError("steps, lr and eps must be above 0, weight_decay 0 or above.")
     parameter = torch.nn.Parameter(torch.zeros(FEATURES, dtype=torch.float64))
@@ -162,5 +178,5 @@ def judge_toy(
 def sweep_eps(
     toy: Toy, *, weight_decay: float, steps: int, eps: tuple[float, ...] = SWEEP_EPS
 ) -> list[ToyVerdict]:
-    """Judge the theorem at its largest learning rate over a range of eps."""
+    """Evaluate the theorem at its largest learning rate for each eps; see `judge_toy`."""
     return [judge_toy(toy, eps=e, weight_decay=weight_decay, steps=steps) for e in eps]

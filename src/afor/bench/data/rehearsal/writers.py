@@ -23,7 +23,16 @@ def write_edf(
     rate_hz: int,
     annotations: Sequence[tuple[float, float, str]] | None = None,
 ) -> None:
-    """Write a signal (channels, samples) in microvolts as EDF, or as EDF+ with annotations."""
+    """Write a signal as EDF, or as EDF+ if there are annotations.
+
+    Args:
+        path: The file to write.
+        labels: Names of the channels.
+        signal_uv: Signal in microvolts, (channels, samples), a whole number of seconds long.
+        rate_hz: Sampling rate.
+        annotations: Onset and duration in seconds, and text, of each annotation.
+
+    """
     n_records, left_over = divmod(signal_uv.shape[1], rate_hz)
     if left_over:
         raise ValueError(f"{signal_uv.shape[1]} samples are no whole seconds at {rate_hz} Hz")
@@ -80,9 +89,15 @@ def write_gdf(
     rate_hz: int,
     events: Sequence[tuple[int, int, int]],
 ) -> None:
-    """Write a signal (channels, samples) as GDF 1.99; NaN becomes the digital minimum.
+    """Write a signal as GDF 1.99.
 
-    ``events`` are (sample counted from 0, code, duration in samples).
+    Args:
+        path: The file to write.
+        labels: Names of the channels.
+        signal_uv: Signal in microvolts, (channels, samples); NaN becomes the digital minimum.
+        rate_hz: Sampling rate.
+        events: Sample (from 0), code and duration in samples of each event.
+
     """
     n, samples = signal_uv.shape
     limit = float(np.ceil(np.nanmax(np.abs(signal_uv)) + 1))
