@@ -17,7 +17,7 @@ from afor.bench.data.splits import manifest_text
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
 from afor.bench.execution.running import RunningFile
 from afor.bench.execution.sources import PreparationWatcher, open_sources
-from afor.bench.execution.timing.limits import TimeLimits, like_of
+from afor.bench.execution.timing.limits import TimeLimits, similarity_key
 from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.lock import locked
 from afor.bench.store.schema import explain
@@ -191,7 +191,7 @@ def measure_limits(limits: TimeLimits | None, runs: tuple[PlannedRun, ...], stor
     specs = {planned.key: (planned.dataset, planned.spec) for planned in runs}
     for stored in {stored.key: stored for stored in store.runs()}.values():
         if stored.key in specs and stored.status in ("done", "diverged"):
-            limits.add(like_of(*specs[stored.key]), stored.elapsed_s)
+            limits.add(similarity_key(*specs[stored.key]), stored.elapsed_s)
 
 
 def rescue(store: Store, *contents: bytes) -> StoreError:

@@ -50,7 +50,7 @@ from afor.bench.execution.runner import Summary, run_study
 from afor.bench.execution.sources import available_part
 from afor.bench.execution.timing.limits import TimeLimits
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import chosen_rates, rate_finder, search_study
+from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
 from afor.bench.store.locations import parse_part, store_path
 from afor.bench.study.plan import FindRate
 from afor.bench.study.schema import Study, parse_study
@@ -261,7 +261,7 @@ def describe_summary(name: str, path: Path, summary: Summary) -> str:
     return f"{name}: {summary.planned} runs: {counts} in {path}"
 
 
-class stopped_by_signals:  # noqa: N801  reads as a statement where it is used
+class stopped_by_signals:  # noqa: N801  a context manager, used like a function
     """Exit with code 130 on Ctrl-C or SIGTERM, and print how to continue.
 
     Args:
@@ -302,7 +302,7 @@ def _search_rates(
 
 def _print_rates(path: Path, study: str, *, err: bool) -> dict[tuple[str, str, str], float]:
     with open_store(path) as store:
-        rates = chosen_rates(store, study)
+        rates = best_rates(store, study)
     for (dataset, backbone, optimizer), rate in rates.items():
         typer.echo(f"learning rate of {dataset} × {backbone} × {optimizer}: {rate:g}", err=err)
     return rates

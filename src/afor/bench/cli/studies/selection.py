@@ -5,7 +5,7 @@ from pathlib import Path
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import chosen_rates, rate_finder
+from afor.bench.store.learning_rates import best_rates, rate_finder
 from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
@@ -133,7 +133,7 @@ def rates_for(study: Study, lr_from: str) -> FindRate | None:
     if not search:
         return None
     with open_store(find_store(search)) as store:
-        return rate_finder(chosen_rates(store))
+        return rate_finder(best_rates(store))
 
 
 def run_command(results: str, path: Path, study: str) -> str:

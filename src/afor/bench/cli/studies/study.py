@@ -131,32 +131,32 @@ def plan(
     path = store_path(planned.name, store)
     absent = absent_datasets(planned)
     sources = expected_sources(planned, cache_dir)
-    made_plan = make_plan(planned, sources, rates_for(planned, lr_from))
+    study_plan = make_plan(planned, sources, rates_for(planned, lr_from))
     statuses: dict[str, str] = {}
     seconds_left, needs = None, None
     if path.exists():
         with open_store(path) as opened:
             statuses = opened.statuses()
-            seconds_left = remaining_s(opened, made_plan.runs)
+            seconds_left = remaining_s(opened, study_plan.runs)
     if seconds_left is None and timing and planned.trainer == DEFAULT_TRAINER:
         timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
-        needs = forecast(made_plan.runs, sources, timer)
+        needs = forecast(study_plan.runs, sources, timer)
         seconds_left = needs.total.middle
-    words = [statuses.get(cell.key, "open") for cell in made_plan.runs]
+    words = [statuses.get(run.key, "open") for run in study_plan.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
     if as_json:
         rows = [
             {
-                "dataset": cell.dataset,
-                "backbone": cell.backbone,
-                "optimizer": cell.optimizer,
-                "fold": cell.fold,
-                "draw": cell.draw,
-                "lr": cell.rate,
-                "key": None if cell.dataset in absent else cell.key,
+                "dataset": run.dataset,
+                "backbone": run.backbone,
+                "optimizer": run.optimizer,
+                "fold": run.fold,
+                "draw": run.draw,
+                "lr": run.rate,
+                "key": None if run.dataset in absent else run.key,
                 "status": word,
             }
-            for cell, word in zip(made_plan.runs, words, strict=True)
+            for run, word in zip(study_plan.runs, words, strict=True)
         ]
         summary = {
             "study": planned.name,
@@ -168,7 +168,7 @@ def plan(
         }
         typer.echo(json.dumps(summary))
         return
-    _print_plan(planned, made_plan, needs)
+    _print_plan(planned, study_plan, needs)
     typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
     if counts["open"]:
         workers = jobs or cores()
@@ -208,28 +208,28 @@ def _print_needs(needs: Forecast) -> None:
     )
 
 
-def _print_plan(study: Study, made_plan: StudyPlan, needs: Forecast | None) -> None:
+def _print_plan(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> None:
     """Print the data sets with their folds, then a line per data set, backbone and optimizer."""
-    typer.echo(f"{study.name}: {len(made_plan.runs)} runs. {study.description}")
-    for title, manifest in made_plan.manifests.items():
+    typer.echo(f"{study.name}: {len(study_plan.runs)} runs. {study.description}")
+    for title, manifest in study_plan.manifests.items():
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
         typer.echo(
             f"  {title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
-            f"{sizes} to train / validate / test; {len(made_plan.sources[title])} windows"
+            f"{sizes} to train / validate / test; {len(study_plan.sources[title])} windows"
         )
-    for row in made_plan.expected():
+    for row in study_plan.expected():
         rate = next(
-            cell.rate
-            for cell in made_plan.runs
-            if (cell.dataset, cell.backbone, cell.optimizer)
+            run.rate
+            for run in study_plan.runs
+            if (run.dataset, run.backbone, run.optimizer)
             == (row.dataset, row.backbone, row.optimizer)
         )
         condition = (row.dataset, row.backbone, row.optimizer)
         time = f", {describe_span(needs.by_condition[condition])}" if needs else ""
         typer.echo(
             f"  {' × '.join(condition)}: "
-            f"{_count(row.folds, made_plan.manifests[row.dataset].blocks, 'fold')} × "
+            f"{_count(row.folds, study_plan.manifests[row.dataset].blocks, 'fold')} × "
             f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}{time}"
         )
 
