@@ -69,11 +69,11 @@ def test_an_optimizer_entry_has_its_own_clipping_and_state(plan_of, small_study)
 @pytest.mark.parametrize(
     ("training", "sentence"),
     [
-        ({"order": "strem"}, "training.order"),
+        ({"order": "streams"}, "training.order"),
         ({"order": "stream"}, "have not appeared yet"),
         ({"clip_norm": 0.0}, "training.clip_norm = 0.0"),
         ({"contamination": {"kind": "label_burst", "share": 0.1}}, "needs a length"),
-        ({"contamination": {**BURST, "lengt": 3}}, 'Did you mean "length"'),
+        ({"contamination": {**BURST, "lengths": 3}}, 'Did you mean "length"'),
         ({"contamination": {**BURST, "kind": "bursts"}}, "training.contamination.kind"),
         ({"adaptation": {"state": "forgotten"}}, "training.adaptation.state"),
         ({"passes": 2}, 'passes = 2 belongs to order = "stream"'),

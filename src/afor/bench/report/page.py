@@ -348,7 +348,7 @@ def _tested_once(results: Sequence[RunResult]) -> bool:
     for run in results:
         for subject in run.test_subjects:
             folds.setdefault((run.dataset, subject), set()).add(run.fold)
-    return all(len(places) == 1 for places in folds.values())
+    return all(len(numbers) == 1 for numbers in folds.values())
 
 
 def _downloads(table: Table) -> list[tuple[str, str]]:

@@ -109,8 +109,8 @@ def main_optimizers(conditions: Conditions) -> list[str]:
     """
     originals = {c.optimizer: c for c in conditions.values() if not c.is_control}
     names = list(originals)
-    own = [n for n, c in originals.items() if n not in OPTIMIZERS and not c.role.varied]
-    main = [n for n in names if n in PAPER_OPTIMIZERS] + own
+    custom = [n for n, c in originals.items() if n not in OPTIMIZERS and not c.role.varied]
+    main = [n for n in names if n in PAPER_OPTIMIZERS] + custom
     return main if len(main) > 1 else names
 
 

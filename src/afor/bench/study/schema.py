@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from afor.bench.common.devices import Precision
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import look_beside
 from afor.bench.common.parameter_checks import show_value
@@ -149,6 +150,8 @@ class Training(_Table):
     normalization: Literal["zscore", "window", "none"] = "zscore"
     subjects_per_batch: Count | None = None
     constraints: bool = True
+    # Of the forward and backward pass in training; weights and evaluation stay float32.
+    precision: Precision = "float32"
     clip_norm: Rate | None = None  # of the whole gradient, before each step
     order: Order = "shuffled"  # of the training subjects
     passes: Count = 1  # over each subject of a stream
@@ -196,7 +199,8 @@ class Study(_Table):
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = (
         1  # torch threads of each run; changing it changes results bit for bit
     )
-    device: str = "cpu"
+    # auto, cpu, cuda, mps; cuda:1 takes one GPU only. The kind of device is part of a run's key.
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
     training: Training = Training()

@@ -35,6 +35,7 @@ from afor.bench.training.batches import (
 from afor.bench.training.contamination import contaminate
 from afor.bench.training.controller_trace import Traces
 from afor.bench.training.metrics import measure_trials, measure_windows
+from afor.bench.training.precision import MixedPrecision
 from afor.bench.training.record import Epoch, NextSubject, RunRecord
 from afor.bench.training.run_spec import Adaptation, RunSettings
 
@@ -74,7 +75,10 @@ def train(
     """
     started = time.perf_counter()
     device = pick_device(settings.device)
-    with repeatable(settings.threads), isolated(settings.seed("weights"), device):
+    with (
+        repeatable(settings.threads, settings.precision),
+        isolated(settings.seed("weights"), device),
+    ):
         model = make_model().to(device)
         optimizer = _make_optimizer(settings, model)
         split = settings.split
@@ -150,6 +154,7 @@ class Fit:
         self.watch: Watch | None = None
         self.watch_step: WatchStep | None = None
         self.traces = Traces(optimizer, model)
+        self.precision = MixedPrecision(settings.precision, self.device, optimizer)
         self.history: list[Epoch] = []
         self.best_epoch: int | None = None
         self.best_weights: dict[str, torch.Tensor] = {}
@@ -263,21 +268,22 @@ class Fit:
         if isinstance(optimizer, TwoModes):
             optimizer.train()
         total, windows = torch.zeros((), device=self.device), 0
-        for indices in batches:
-            batch = self.training.load(indices)
+        for batch in self.training.batches(batches):
             if settings.contamination is not None:
                 seed = settings.seed("contamination")
                 batch = contaminate(batch, settings.contamination, seed, self.steps, self.n_classes)
             if before_step is not None:
                 before_step(model, batch.inputs)  # Sophia on the next batch
             optimizer.zero_grad()
-            loss = cross_entropy(model(batch.inputs), batch.labels)
-            loss.backward()  # type: ignore[no-untyped-call]
+            with self.precision.forward():
+                loss = cross_entropy(model(batch.inputs), batch.labels)
+            self.precision.backward(loss)
             if settings.clip_norm is not None:
+                self.precision.unscale(optimizer)
                 clip_grad_norm_(model.parameters(), settings.clip_norm)
             if for_subject is not None:
                 for_subject(_only_subject(batch))
-            optimizer.step()
+            self.precision.step(optimizer)
             if constrain is not None:
                 constrain()  # max-norm of EEGNet
             if after_step is not None:
@@ -285,8 +291,8 @@ class Fit:
             self.traces.after_step()
             if self.watch_step is not None:
                 self.watch_step(self, batch, loss.detach())
-            total += loss.detach() * len(indices)
-            windows += len(indices)
+            total += loss.detach() * len(batch.subjects)
+            windows += len(batch.subjects)
             self.steps += 1
         return (total / windows).item()
 

@@ -105,8 +105,8 @@ def stats(
     if as_json:
         typer.echo(json.dumps([json.loads(to_json(table)) for table in tables], indent=1))
         return
-    for one in tables:
-        typer.echo(render(one, "terminal", standalone=False))
+    for built in tables:
+        typer.echo(render(built, "terminal", standalone=False))
     print_next(f"afor table main {_join(paths)}")
 
 
@@ -248,7 +248,7 @@ def _build_table(
         ),
         "ablation": lambda: variant_tables.ablation_table(conditions, metrics),
         "sensitivity": lambda: variant_tables.sensitivity_table(conditions, metrics),
-        "ranks": lambda: side_tables.ranks_table(conditions, metric or PAPER_METRICS, **only),
+        "ranks": lambda: side_tables.ranks_table(conditions, metrics, **only),
         "noise": lambda: side_tables.noise_table(conditions, metrics),
         "datasets": lambda: side_tables.datasets_table(conditions),
         "beside-paper": lambda: paper_tables.beside_paper_table(conditions, metrics),
@@ -292,9 +292,9 @@ def _draw_results(
     if name == "noise":
         return noise_figure(selected, metric, baseline=baseline, optimizers=optimizer)
     first_dataset, first_backbone, _ = next(iter(selected))
-    shown = (optimizer or ["afor"])[0]
+    compared = (optimizer or ["afor"])[0]
     return figures.folds_figure(
-        conditions, first_dataset, first_backbone, shown, metric, baseline=baseline
+        conditions, first_dataset, first_backbone, compared, metric, baseline=baseline
     )
 
 
