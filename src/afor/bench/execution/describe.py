@@ -43,6 +43,14 @@ def describe_run(key: str, run: FinishedRun | None, stored_runs: Sequence[Stored
         for label, metrics in (("windows", record.test), ("trials", record.test_trials)):
             if metrics is not None:
                 lines += _metrics(label, metrics)
+        if record.prequential:
+            scores = record.metrics()
+            lines.append(
+                f"stream     {len(record.prequential)} subjects before the training on them: "
+                f"accuracy {scores['prequential_accuracy']:.4f}  nll {scores['prequential_nll']:.4f}"
+            )
+        if record.before_adaptation is not None:
+            lines += _metrics("windows before the adaptation", record.before_adaptation)
         for group, trace in record.traces.items():
             beta2 = trace.get("beta2") or [float("nan")]
             lines.append(f"  beta2 of {group}: {beta2[0]:.5f} at first, {beta2[-1]:.5f} at last")
