@@ -67,6 +67,10 @@ class Commands(LazyGroup):
             "analyses.headroom:headroom",
             "Measure what any constant beta2 could gain over 0.999.",
         ),
+        "hypergradient": (
+            "analyses.hypergradient:hypergradient",
+            "Differentiate the validation loss with respect to beta2.",
+        ),
         "memory": ("analyses.memory:memory", "Show beta2 and z-scores of one run step by step."),
         "shift": ("analyses.shift:shift", "Measure how AFOR responds to a change of subject."),
         "landscape": ("analyses.landscape:landscape", "Draw the loss around a trained solution."),

@@ -47,7 +47,8 @@ def describe_run(key: str, run: FinishedRun | None, stored_runs: Sequence[Stored
             scores = record.metrics()
             lines.append(
                 f"stream     {len(record.prequential)} subjects before the training on them: "
-                f"accuracy {scores['prequential_accuracy']:.4f}  nll {scores['prequential_nll']:.4f}"
+                f"accuracy {scores['prequential_accuracy']:.4f}  "
+                f"nll {scores['prequential_nll']:.4f}"
             )
         if record.before_adaptation is not None:
             lines += _metrics("windows before the adaptation", record.before_adaptation)
