@@ -25,12 +25,14 @@ MACHINE = (
     "bench/models", "bench/optimizers", "bench/training", "bench/test_numerics.py",
     "bench/common/test_seeding.py",
     # Signals and analyses.
-    "bench/data/datasets/test_synthetic.py", "bench/data/test_loading.py",
-    "bench/data/test_preprocessing.py", "bench/analyses/adaptation", "bench/analyses/landscape",
-    "bench/analyses/test_replay.py", "bench/analyses/test_step_log.py", "bench/analyses/theory",
+    "bench/data/datasets/test_synthetic.py", "bench/data/preparation/test_loading.py",
+    "bench/data/preparation/test_preprocessing.py", "bench/analyses/adaptation",
+    "bench/analyses/landscape", "bench/analyses/test_replay.py", "bench/analyses/test_step_log.py",
+    "bench/analyses/theory",
     # What is printed and written: examples, dates, folders, the cache.
-    "bench/cli/analyses", "bench/cli/test_data.py", "bench/common/test_doctor.py",
-    "bench/data/test_cache.py", "bench/execution/test_verify.py", "bench/store/test_locations.py",
+    "bench/cli/analyses", "bench/cli/catalog/test_data.py", "bench/common/test_doctor.py",
+    "bench/data/preparation/test_cache.py", "bench/execution/test_verify.py",
+    "bench/store/test_locations.py",
     "test_doctests.py", "test_documentation.py", "test_documentation_studies.py",
 )  # fmt: skip
 

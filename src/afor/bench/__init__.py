@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from afor.bench.common.errors import AforError as AforError
-    from afor.bench.data.loading import open_windows as open_windows
+    from afor.bench.data.preparation.loading import open_windows as open_windows
     from afor.bench.data.splits import make_splits as make_splits
     from afor.bench.data.window_source import ArrayWindows as ArrayWindows
     from afor.bench.execution.engines.local import LocalEngine as LocalEngine
@@ -50,7 +50,7 @@ _MODULES = {
     "make_plan": "study.plan",
     "make_splits": "data.splits",
     "open_store": "store.database",
-    "open_windows": "data.loading",
+    "open_windows": "data.preparation.loading",
     "parse_study": "study.schema",
     "render_report": "report.page",
     "run_study": "execution.runner",

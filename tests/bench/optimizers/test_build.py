@@ -59,22 +59,22 @@ def test_any_class_of_pytorch_optimizer_is_accepted(model: nn.Module) -> None:
     optimizer = build_optimizer("pytorch_optimizer:Lion", model, 1e-3, 1e-4, betas=[0.9, 0.98])
     assert optimizer.defaults["betas"] == (0.9, 0.98)
     assert optimizer.defaults["weight_decay"] == 1e-4
-    with pytest.raises(ConfigError, match=r'no setting "beta" \(did you mean "betas"'):
+    with pytest.raises(ConfigError, match=r'no setting "beta". Did you mean "betas"'):
         check_optimizer("pytorch_optimizer:Lion", {"beta": 0.9})
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("adm", {}, 'optimizer "adm" is not known .did you mean "adam"'),
-        ("mars", {"gama": 0.1}, 'no setting "gama" .did you mean "gamma"'),
+        ("adm", {}, 'optimizer "adm" is not known. Did you mean "adam"'),
+        ("mars", {"gama": 0.1}, 'no setting "gama". Did you mean "gamma"'),
         ("mars", {"gamma": -1}, "gamma must be at least 0, got -1"),
         ("adam", {"betas": [0.9, 2.0]}, "refuses its settings: .*beta"),
         ("adam", {"lr": 0.1}, "lr is set by the study"),
         ("adam", {"weight_decay": 0.1}, "weight_decay is set by the study"),
         ("sophia", {"seed": 3}, "seed is set by the study"),
         ("no_such_module:Adam", {}, 'module "no_such_module" cannot be imported'),
-        ("torch.optim:AdamWW", {}, 'no optimizer class "AdamWW" .did you mean "AdamW"'),
+        ("torch.optim:AdamWW", {}, 'no optimizer class "AdamWW". Did you mean "AdamW"'),
         ("torch.nn:Linear", {}, 'no optimizer class "Linear"'),
         ("torch.optim:LBFGS", {}, "needs a closure"),
     ],
@@ -108,7 +108,7 @@ def test_a_class_that_swallows_keywords_still_gets_its_keys_checked(
         "        super().__init__(params, lr=lr, momentum=momentum)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match='did you mean "momentum"'):
+    with pytest.raises(ConfigError, match='Did you mean "momentum"'):
         build_optimizer("swallowing_optim:Loose", model, 1e-3, 0.0, momentun=0.9)
     sys.modules.pop("swallowing_optim")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.cache import PreparedSubject, open_cache
 from afor.bench.data.catalog import STAND_IN_NOTE, get_dataset
-from afor.bench.data.checksums import Ledger
-from afor.bench.data.loading import (
+from afor.bench.data.preparation.cache import PreparedSubject, open_cache
+from afor.bench.data.preparation.checksums import Ledger
+from afor.bench.data.preparation.loading import (
     Progress,
     check_together,
     choose_subjects,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.catalog import Dataset, DatasetInfo
-from afor.bench.data.preprocessing import filter_signal
+from afor.bench.data.preparation.preprocessing import filter_signal
 from afor.bench.data.recording import Recording, count_classes, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
 

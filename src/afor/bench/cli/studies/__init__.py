@@ -1,0 +1,4 @@
+"""Commands that define, plan and train a study: demo, study, plan, run, status.
+
+`selection` finds the study a command works on. Start reading at `run.run`.
+"""
