@@ -34,6 +34,7 @@ OPTIMIZER = [
     ["torch_private"],
     ["control", "reference", "state_check", "sums"],
     ["native", "triton"],
+    ["rows"],
     ["update", "released"],
     ["sharded"],
     ["checkpoint"],
