@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     cores = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores)))
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads sleep
 # One compiler at a time, in this process: inductor's pool would import torch once more.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
@@ -45,7 +46,7 @@ MACHINE = {
         "bench/analyses/landscape", "bench/analyses/test_replay.py",
         "bench/analyses/test_step_log.py", "bench/analyses/theory", "bench/cli/analyses",
         # Results that are printed in the documentation.
-        "test_doctests.py", "test_documentation.py",
+        "test_doctests.py", "bench/test_documentation.py",
     ),
     # On the user and the folders that can be written, on a compiler, on locale and time zone.
     "files": (
