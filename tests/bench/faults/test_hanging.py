@@ -11,7 +11,7 @@ from afor.bench.execution.jobs import Died, Ended, Started
 from afor.bench.execution.runner import spool_folder
 from afor.bench.execution.running import read_running
 from afor.bench.execution.status import print_status, status_of
-from afor.bench.execution.time_limits import LEAST_S, UNKNOWN_S, TimeLimits
+from afor.bench.execution.timing.limits import LEAST_S, UNKNOWN_S, TimeLimits
 from afor.bench.store.database import open_store
 from afor.bench.store.lock import driver_of
 

@@ -67,11 +67,35 @@ Jobs = Annotated[
         help="Number of parallel processes; 0 uses all available cores.",
     ),
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="Train on this kind of device instead of the study's: auto, cpu, cuda (all GPUs), "
+        "cuda:1 (one of them) or mps.",
+        show_default="the study's",
+    ),
+]
+JobsPerDevice = Annotated[
+    int,
+    typer.Option(
+        "--jobs-per-device",
+        min=1,
+        max=MAX_JOBS,
+        help="Number of parallel processes on each GPU, if the device is cuda.",
+    ),
+]
 Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
         help="Import the code that a store names. Without it the code is only listed.",
+    ),
+]
+Available = Annotated[
+    bool,
+    typer.Option(
+        "--available", help="Leave out the data sets that are absent; the study keeps its name."
     ),
 ]
 LrFrom = Annotated[

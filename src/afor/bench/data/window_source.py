@@ -113,6 +113,12 @@ class WindowSource:
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
+    def count_windows(self, subjects: Iterable[str]) -> int:
+        """Return the number of windows of these subjects."""
+        wanted = set(subjects)
+        trials = sum(p.shape[0] for p in self.prepared if p.subject in wanted)
+        return trials * len(self._starts)
+
     def indices_of(self, subjects: Iterable[str]) -> NDArray[np.int64]:
         """Return the indices of the windows of these subjects, in order."""
         wanted = set(subjects)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from afor.bench.common.text import printable
-from afor.bench.execution.estimate import Pace, clock
+from afor.bench.execution.timing.pace import Pace, clock
 from afor.bench.study.plan import PlannedRun
 from afor.bench.training.record import FinishedRun
 

@@ -30,7 +30,10 @@ from afor.bench.study.schema import (
 from afor.bench.training.execute import DEFAULT_TRAINER, input_shape, resolve_trainer
 
 if TYPE_CHECKING:
+    from afor.bench.data.expected_windows import ExpectedWindows
     from afor.bench.data.window_source import WindowSource
+
+    Source = WindowSource | ExpectedWindows
 
 # Increase it when the training code gives other numbers for the same spec.
 NUMERICS = 1
@@ -95,7 +98,7 @@ class StudyPlan:
     study: Study
     runs: tuple[PlannedRun, ...]
     manifests: Mapping[str, Manifest]
-    sources: Mapping[str, "WindowSource"]
+    sources: Mapping[str, "Source"]
 
     def expected(self) -> list[ExpectedRuns]:
         """Count the folds and draws of each condition."""
@@ -104,7 +107,7 @@ class StudyPlan:
 
 def make_plan(
     study: Study,
-    sources: Mapping[str, "WindowSource"],
+    sources: Mapping[str, "Source"],
     find_rate: FindRate | None = None,
 ) -> StudyPlan:
     """List the runs of a study and check them as far as possible without training.
@@ -261,6 +264,7 @@ def _spec(
             "normalization": training.normalization,
             "subjects_per_batch": training.subjects_per_batch,
             "constraints": training.constraints,
+            **({} if training.precision == "float32" else {"precision": training.precision}),
         },
     }
 
@@ -351,14 +355,14 @@ def _user_code(target: str, what: str, ours: str = "") -> Spec:
 
 
 def _device(study: Study) -> str:
-    """Resolve "auto" to a device, because results depend on the device bit for bit."""
+    """Return the kind of device, on which results depend; which of several GPUs is no matter."""
     if study.trainer != DEFAULT_TRAINER:
         return study.device
 
-    return str(pick_device(study.device))
+    return pick_device(study.device).type
 
 
-def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
+def _check_parts(study: Study, sources: Mapping[str, "Source"]) -> None:
     """Check every backbone and optimizer without allocating weights or reading data."""
     if study.trainer != DEFAULT_TRAINER:
         resolve_trainer(study.trainer)

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from afor.bench.common.devices import Precision
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import look_beside
 from afor.bench.common.parameter_checks import show_value
@@ -109,6 +110,8 @@ class Training(_Table):
     normalization: Literal["zscore", "window", "none"] = "zscore"
     subjects_per_batch: Count | None = None
     constraints: bool = True
+    # Of the forward and backward pass in training; weights and evaluation stay float32.
+    precision: Precision = "float32"
 
 
 class Protocol(_Table):
@@ -142,7 +145,8 @@ class Study(_Table):
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = (
         1  # torch threads of each run; changing it changes results bit for bit
     )
-    device: str = "cpu"
+    # auto, cpu, cuda, mps; cuda:1 takes one GPU only. The kind of device is part of a run's key.
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
     training: Training = Training()

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError, DataError, LeakageError
+from afor.bench.training.placement import make_loader, read_ahead
 from afor.bench.training.run_spec import Normalization
 
 Normalize = Callable[[torch.Tensor], torch.Tensor]
@@ -81,6 +82,7 @@ class Side:
         self._labels = torch.tensor(source.labels)
         self._normalize = normalize
         self._device = device
+        self._loader = make_loader(source, device)
         self.indices = np.flatnonzero(self._allowed[source.subject_codes])
         if self.indices.size == 0:
             raise DataError(f"{role}: subjects {', '.join(names)} have no windows.")
@@ -94,14 +96,18 @@ class Side:
                 f"a {self.role} batch holds a window of subject {intruder}, who is not one of "
                 f"the {self.role} subjects. This is a fault in the order of the batches."
             )
-        inputs = torch.from_numpy(self._source.gather(indices)).to(self._device)
+        inputs = self._loader.inputs(indices)
         labels = self._labels[torch.from_numpy(indices)].to(self._device)
         return Batch(self._normalize(inputs), labels, codes)
 
+    def batches(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Batch]:
+        """Yield a batch for each list of indices; on an accelerator the next are read ahead."""
+        return read_ahead(self.load, order) if self._loader.reads_ahead else map(self.load, order)
+
     def in_order(self, batch_size: int) -> Iterator[Batch]:
         """Yield all windows of this side, in the order of the source."""
-        for start in range(0, len(self.indices), batch_size):
-            yield self.load(self.indices[start : start + batch_size])
+        starts = range(0, len(self.indices), batch_size)
+        return self.batches([self.indices[start : start + batch_size] for start in starts])
 
     @property
     def labels(self) -> NDArray[np.int64]:

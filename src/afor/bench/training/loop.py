@@ -25,6 +25,7 @@ from afor.bench.optimizers.build import AfterStep, BeforeStep, TwoModes, build_o
 from afor.bench.training.batches import Batch, Side, Windows, epoch_batches, make_normalize
 from afor.bench.training.controller_trace import Traces
 from afor.bench.training.metrics import measure, vote
+from afor.bench.training.precision import MixedPrecision
 from afor.bench.training.record import Epoch, RunRecord
 from afor.bench.training.run_spec import RunSettings
 
@@ -64,7 +65,10 @@ def train(
     """
     started = time.perf_counter()
     device = pick_device(settings.device)
-    with repeatable(settings.threads), isolated(settings.seed("weights"), device):
+    with (
+        repeatable(settings.threads, settings.precision),
+        isolated(settings.seed("weights"), device),
+    ):
         model = make_model().to(device)
         optimizer = build_optimizer(
             settings.optimizer,
@@ -128,6 +132,7 @@ class Fit:
         self.watch: Watch | None = None
         self.watch_step: WatchStep | None = None
         self.traces = Traces(optimizer, model)
+        self.precision = MixedPrecision(settings.precision, self.device, optimizer)
         self.history: list[Epoch] = []
         self.best_epoch: int | None = None
         self.best_weights: dict[str, torch.Tensor] = {}
@@ -177,14 +182,14 @@ class Fit:
         if isinstance(optimizer, TwoModes):
             optimizer.train()
         total, windows = torch.zeros((), device=self.device), 0
-        for indices in order:
-            batch = self.training.load(indices)
+        for batch in self.training.batches(order):
             if before_step is not None:
                 before_step(model, batch.inputs)  # Sophia on the next batch
             optimizer.zero_grad()
-            loss = cross_entropy(model(batch.inputs), batch.labels)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            with self.precision.forward():
+                loss = cross_entropy(model(batch.inputs), batch.labels)
+            self.precision.backward(loss)
+            self.precision.step()
             if constrain is not None:
                 constrain()  # max-norm of EEGNet
             if after_step is not None:
@@ -192,8 +197,8 @@ class Fit:
             self.traces.after_step()
             if self.watch_step is not None:
                 self.watch_step(self, batch, loss.detach())
-            total += loss.detach() * len(indices)
-            windows += len(indices)
+            total += loss.detach() * len(batch.subjects)
+            windows += len(batch.subjects)
             self.steps += 1
         self.traces.end_epoch()
         return (total / windows).item()

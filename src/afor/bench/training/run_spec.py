@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from afor.bench.common.devices import Precision
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import Purpose, derive_seed
 from afor.bench.data.splits import Split
@@ -31,6 +32,7 @@ class RunSettings:
     study_seed: int = 0
     device: str = "cpu"
     threads: int = 1
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         checks = {

@@ -19,7 +19,7 @@ from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.text import printable
 from afor.bench.execution.describe import describe_run
 from afor.bench.execution.progress import describe
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import FOLDER, find_store

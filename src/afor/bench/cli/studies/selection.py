@@ -10,7 +10,8 @@ from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
 from afor.bench.study.plan import FindRate
-from afor.bench.study.schema import Study, parse_study, preset_names, study_text
+from afor.bench.study.schema import Study, parse_study, preset_names, read_toml, study_text
+from afor.bench.study.toml_io import updated_toml
 
 
 def overrides(
@@ -65,6 +66,25 @@ def changed_text(
 def _stored_text(name: str, path: Path) -> str | None:
     with open_store(path) as store:
         return store.studies().get(name)
+
+
+def with_device(toml: str, where: str, device: str) -> str:
+    """Set the device of a study; its name stays, and the kind of device is part of the keys.
+
+    Args:
+        toml: The text of the study.
+        where: Name of the text in messages.
+        device: The value of `--device`; empty keeps the study's.
+
+    Returns:
+        The text with this device.
+
+    Raises:
+        ConfigError: The text is not valid TOML.
+    """
+    if not device:
+        return toml
+    return updated_toml(toml, {**read_toml(toml, where), "device": device})
 
 
 def with_roots(study: Study, roots: list[str] | None) -> Study:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.catalog import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import EdfFile, read_edf
 from afor.bench.data.formats.mat import read_mat
 from afor.bench.data.preparation.preprocessing import resample
@@ -277,6 +277,13 @@ INFO = DatasetInfo(
     layout="1/1.rec 1/1_1.txt … (or Subgroup_1/1/…), or subject1.mat with 1/1_1.txt",
 )
 
+
+def trial_shape(_settings: IsrucSettings) -> TrialShape:
+    """Return the epochs of one subject on average; nights differ by a third."""
+    epochs = sum(PUBLISHED_COUNTS.values()) // len(SUBJECTS)
+    return TrialShape(CHANNELS, RATE_HZ, CLASS_NAMES, epochs, EPOCH_SAMPLES)
+
+
 DATASET = Dataset(
     info=INFO,
     settings=IsrucSettings,
@@ -284,6 +291,7 @@ DATASET = Dataset(
     files=source_files,
     load=load_subject,
     version=1,
+    trial_shape=trial_shape,
     published=lambda settings: PUBLISHED_COUNTS if settings.scorer == 1 else {},
     excluded=lambda settings: (
         {NO_FRONTAL: "no frontal electrodes"} if settings.subject_8 == "exclude" else {}

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from afor.bench.common.errors import ConfigError, DataError, LeakageError
+from afor.bench.common.errors import AbsentError, ConfigError, DataError, LeakageError
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.common.text import shorten
 from afor.bench.data.catalog import STAND_IN_MARK, STAND_IN_NOTE, Dataset, get_dataset
@@ -109,7 +109,7 @@ def open_windows(
 
 
 def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
-    """Return the folder of a data set; raise DataError, with its source, if it does not exist."""
+    """Return the folder of a data set; raise AbsentError, with its source, if there is none."""
     if not dataset.needs_root:
         return Path(root) if root is not None else Path()
     info = dataset.info
@@ -117,7 +117,7 @@ def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
     folder = Path(root) if root is not None else default_root(info.name)
     if not _is_folder(folder):
         hint = " Name it with --root." if root is None else ""
-        raise DataError(f"{info.title}: there is no folder {shorten(folder)}.{hint} {advice}.")
+        raise AbsentError(f"{info.title}: there is no folder {shorten(folder)}.{hint} {advice}.")
     return folder
 
 
@@ -158,7 +158,7 @@ def choose_subjects(
                     f"{info.name}: exclude leaves no subject of {', '.join(present) or 'none'}. "
                     f"Name fewer."
                 )
-            raise DataError(f"{info.title}: no subject found in {root}. Expected: {info.layout}.")
+            raise AbsentError(f"{info.title}: no subject found in {root}. Expected: {info.layout}.")
         return selected
     if subjects == "all":
         wanted = tuple(s for s in info.subjects or present if s not in left_out)

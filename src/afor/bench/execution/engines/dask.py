@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CONNECT_S = 15.0
 TOKEN = "driver.token"  # its content shows whether a worker sees the driver's spool
 MAX_LOSSES = 10  # results of one job that were lost with their worker
+GPU = "GPU"  # the resource that a worker declares with `dask worker --resources GPU=1`
 JOBS_PER_THREAD = 1  # if a job kills the worker, dask also counts a death for jobs behind it
 
 # In a worker, one run at a time: torch's generators and thread count belong to the process.
@@ -125,6 +126,13 @@ class _Session:
         threads = int(sum(self.client.nthreads().values()))
         return max(1, JOBS_PER_THREAD * threads)
 
+    def _resources(self, job: Job) -> dict[str, float] | None:
+        """Ask for a GPU if the run needs one and workers declare theirs."""
+        if job.spec.get("device") != "cuda":
+            return None
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        return {GPU: 1} if any(worker["resources"].get(GPU) for worker in workers) else None
+
     def _submit(self, job: Job) -> Any:
         if job.dataset not in self._packed:
             self._packed[job.dataset] = pack_source(self.sources[job.dataset])
@@ -140,6 +148,7 @@ class _Session:
             key=f"afor-{job.key}-{uuid.uuid4().hex[:8]}",
             pure=False,
             retries=0,
+            resources=self._resources(job),
         )
         self._jobs[future] = job
         return future

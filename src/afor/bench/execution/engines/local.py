@@ -15,13 +15,14 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from afor.bench.common.devices import VISIBLE_GPUS
 from afor.bench.common.errors import ConfigError, EngineError, StoreError
 from afor.bench.common.module_search import BOOTSTRAP, search_folders
 from afor.bench.execution.engines.worker import receive, send
 from afor.bench.execution.engines.worker_starts import WorkerStarts
-from afor.bench.execution.estimate import clock
 from afor.bench.execution.jobs import MAX_DEATHS, Died, Ended, Job, Started
-from afor.bench.execution.time_limits import TimeLimits, similarity_key
+from afor.bench.execution.timing.limits import TimeLimits, similarity_key
+from afor.bench.execution.timing.pace import clock
 from afor.bench.store.spool import SUFFIX, read_spool
 from afor.bench.training.execute import failed_run
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# cuBLAS is deterministic only with a workspace of fixed size, set before it is loaded.
+DETERMINISTIC_CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 # A process closes its pipes before it exits: wait this long for its exit code.
 CLOSING_S = 2.0
 KILLED_S = 5.0  # a killed process may hang in a file system: give up on it then
@@ -46,6 +49,8 @@ class LocalEngine:
         workers: Number of worker processes.
         threads: Number of torch threads of each worker.
         limits: Maximum time of a run; None uses the default limits.
+        gpus: GPUs over which the workers are spread, as ``CUDA_VISIBLE_DEVICES`` names them; each
+            worker sees one. Empty for runs on the CPU.
 
     Raises:
         ConfigError: ``workers`` is below 1.
@@ -56,12 +61,19 @@ class LocalEngine:
 
     """
 
-    def __init__(self, workers: int, threads: int = 1, limits: TimeLimits | None = None) -> None:
+    def __init__(
+        self,
+        workers: int,
+        threads: int = 1,
+        limits: TimeLimits | None = None,
+        gpus: Sequence[str] = (),
+    ) -> None:
         if workers < 1:
             raise ConfigError(f"-j {workers}: at least one worker is needed.")
         self.workers = workers
         self.threads = threads
         self.limits = limits or TimeLimits()
+        self.gpus = tuple(gpus)
 
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
@@ -80,7 +92,8 @@ class LocalEngine:
                 idle = sum(worker.job is None for worker in crew)
                 pause_s = starts.pause_s()  # read once: the wait below must use the same value
                 while len(crew) < self.workers and idle < len(waiting) and not pause_s:
-                    crew.append(_Worker(next(numbers), spool, self.threads, inbox))
+                    gpu = _least_used(self.gpus, [worker.gpu for worker in crew])
+                    crew.append(_Worker(next(numbers), spool, self.threads, inbox, gpu))
                     idle += 1
                 for worker in crew:
                     if waiting and worker.is_ready and worker.job is None:
@@ -167,6 +180,15 @@ def _count_early_end(worker: "_Worker", starts: WorkerStarts) -> None:
         )
 
 
+def _least_used(gpus: Sequence[str], in_use: Sequence[str | None]) -> str | None:
+    """Return the GPU with the fewest workers, the first of equals; None without GPUs.
+
+    >>> _least_used(["0", "1"], ["0"]), _least_used(["0", "1"], ["0", "1"]), _least_used([], [])
+    ('1', '0', None)
+    """
+    return min(gpus, key=in_use.count, default=None)
+
+
 def _extend_after_sleep(crew: "Sequence[_Worker]", checked_at: float) -> float:
     """Do not charge workers for time in which this process did not run; return the time now."""
     now = time.monotonic()
@@ -181,9 +203,15 @@ class _Worker:
     """The driver's handle of a worker process."""
 
     def __init__(
-        self, number: int, spool: Path, threads: int, inbox: "queue.SimpleQueue[Any]"
+        self,
+        number: int,
+        spool: Path,
+        threads: int,
+        inbox: "queue.SimpleQueue[Any]",
+        gpu: str | None = None,
     ) -> None:
-        self.name = f"worker {number}"
+        self.name = f"worker {number}" + (f" on GPU {gpu}" if gpu is not None else "")
+        self.gpu = gpu
         self.job: Job | None = None
         self.is_ready = False
         self.has_started = False  # its current job
@@ -193,6 +221,8 @@ class _Worker:
         self.log = spool / f"worker-{number}.log"
         self._sources: set[str] = set()
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+        if gpu is not None:
+            environment |= {VISIBLE_GPUS: gpu, **DETERMINISTIC_CUBLAS}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 # -P: a file in the current folder must not shadow a package.
