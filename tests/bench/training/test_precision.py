@@ -22,7 +22,7 @@ def trained(precision, steps=20):
             logits = model(inputs)
             loss = cross_entropy(logits, labels)
         mixed.backward(loss)
-        mixed.step()
+        mixed.step(optimizer)
         dtypes.add(logits.dtype)
     assert model.weight.dtype == torch.float32
     return model.weight.detach().clone(), dtypes

@@ -48,6 +48,17 @@ class BeforeStep(Protocol):
 
 
 @runtime_checkable
+class ForSubject(Protocol):
+    """An optimizer that must know whose windows a batch holds; every batch has one subject.
+
+    The training loop calls this before every `step()`.
+    """
+
+    def for_subject(self, subject: int) -> None:
+        """Take the next step on windows of this subject, a number."""
+
+
+@runtime_checkable
 class TwoModes(Protocol):
     """An optimizer with different weights for training and evaluation (schedule-free)."""
 

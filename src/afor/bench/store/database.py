@@ -38,8 +38,6 @@ from afor.bench.study.roles import Role, roles_of, run_role
 from afor.bench.study.schema import parse_study
 from afor.bench.training.record import FinishedRun, decode
 
-METRICS = ("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa")
-
 
 @dataclass(frozen=True)
 class StoredRun:
@@ -430,7 +428,7 @@ def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
         fold=stored.fold,
         draw=stored.draw,
         test_subjects=tuple(run.spec["split"]["test"]),
-        metrics={name: getattr(record.test, name) for name in METRICS},
+        metrics=record.metrics(),
         majority_accuracy=truth[majority] / sum(truth),
         classes=len(truth),
         test_windows=record.test.n,

@@ -22,10 +22,11 @@ from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.files import write_output
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.text import escape_cell, unescape_cell, without_nan
-from afor.bench.store.database import METRICS, Store, StoredRun, open_store
+from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.plan import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
+from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
 from afor.bench.training.record import FinishedRun, RunRecord
 
 Format = Literal["csv", "json", "parquet"]
@@ -41,13 +42,14 @@ FLOATING = (
     *("lr", "elapsed_s", "majority_accuracy", "best_validation_accuracy"),
     *METRICS,
     *(f"trial_{name}" for name in METRICS),
+    *PROTOCOL_METRICS,
 )
 TEXT = (
     *("study", "dataset", "backbone", "optimizer", "status", "reason", "finished_at"),
     *("test_subjects", "device", "key", "copy_of", "varied"),
 )
 # Columns that are not metrics. Numbers in any other column are metrics.
-NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS}
+NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS, *PROTOCOL_METRICS}
 Row = dict[str, Any]
 
 
@@ -182,6 +184,7 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
         "test_subjects": join_subjects(run.spec["split"]["test"]) if run else None,
         **{name: getattr(test, name) if test else None for name in METRICS},
         **{f"trial_{name}": getattr(trials, name) if trials else None for name in METRICS},
+        **{name: result.metrics.get(name) if result else None for name in PROTOCOL_METRICS},
         "majority_accuracy": result.majority_accuracy if result else None,
         "classes": result.classes if result else None,
         "test_windows": test.n if test else None,
@@ -459,7 +462,7 @@ def _result(row: _Row) -> RunResult:
         metrics={
             k: math.nan if v is None else v
             for k, v in metrics.items()
-            if v is not None or (is_done and k in METRICS)
+            if v is not None or (is_done and k in METRICS and k not in PROBABILITY_METRICS)
         },
         majority_accuracy=math.nan if row.majority_accuracy is None else row.majority_accuracy,
         classes=row.classes or 0,

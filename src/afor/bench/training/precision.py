@@ -28,7 +28,6 @@ class MixedPrecision:
     ) -> None:
         self._device_type = device.type
         self._dtype = AUTOCAST.get(precision)
-        self._optimizer = optimizer
         self._scaler: torch.amp.GradScaler | None = None
         if precision == "float16":
             if isinstance(optimizer, AfterStep | BeforeStep):
@@ -49,10 +48,15 @@ class MixedPrecision:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
         scaled.backward()  # type: ignore[no-untyped-call]
 
-    def step(self) -> None:
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        """Undo the scaling of the gradients before the step, for clipping."""
+        if self._scaler is not None:
+            self._scaler.unscale_(optimizer)
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
         """Take the step; with float16 it is left out if a gradient overflowed."""
         if self._scaler is None:
-            self._optimizer.step()
+            optimizer.step()
         else:
-            self._scaler.step(self._optimizer)
+            self._scaler.step(optimizer)
             self._scaler.update()

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 CONNECT_S = 15.0
 TOKEN = "driver.token"  # its content shows whether a worker sees the driver's spool
 MAX_LOSSES = 10  # results of one job that were lost with their worker
-GPU = "GPU"  # the resource that a worker declares with `dask worker --resources GPU=1`
 JOBS_PER_THREAD = 1  # if a job kills the worker, dask also counts a death for jobs behind it
+GPU = "GPU"  # the resource that a worker declares with `dask worker --resources GPU=1`
 
 # In a worker, one run at a time: torch's generators and thread count belong to the process.
 _one_run = threading.Lock()

@@ -168,6 +168,15 @@ class LocalEngine:
         return max(min([*waits, pause_s] if pause_s else waits), 0.0)
 
 
+def _least_used(gpus: Sequence[str], in_use: Sequence[str | None]) -> str | None:
+    """Return the GPU with the fewest workers, the first of equals; None without GPUs.
+
+    >>> _least_used(["0", "1"], ["0"]), _least_used(["0", "1"], ["0", "1"]), _least_used([], [])
+    ('1', '0', None)
+    """
+    return min(gpus, key=in_use.count, default=None)
+
+
 def _count_early_end(worker: "_Worker", starts: WorkerStarts) -> None:
     """Count a worker that ended before its first run; raise EngineError after too many."""
     if worker.has_worked:
@@ -178,15 +187,6 @@ def _count_early_end(worker: "_Worker", starts: WorkerStarts) -> None:
             f"{verdict} ({worker.cause()}). `afor doctor` may tell why. "
             f"Nothing finished is lost: the same command goes on."
         )
-
-
-def _least_used(gpus: Sequence[str], in_use: Sequence[str | None]) -> str | None:
-    """Return the GPU with the fewest workers, the first of equals; None without GPUs.
-
-    >>> _least_used(["0", "1"], ["0"]), _least_used(["0", "1"], ["0", "1"]), _least_used([], [])
-    ('1', '0', None)
-    """
-    return min(gpus, key=in_use.count, default=None)
 
 
 def _extend_after_sleep(crew: "Sequence[_Worker]", checked_at: float) -> float:
