@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from afor import __version__
-from afor.bench.common.devices import pick_device, repeatable
+from afor.bench.common.devices import pick_device, repeatable, synchronize
 from afor.bench.common.files import write_atomically
 from afor.bench.common.seeding import isolated
 from afor.bench.data.preparation.cache import open_cache
@@ -174,8 +174,5 @@ def _seconds(call: Callable[[], Any], device: "torch.device") -> float:
         return time.thread_time() - started
     started = time.perf_counter()
     call()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
+    synchronize(device)
     return time.perf_counter() - started
