@@ -22,7 +22,7 @@ help:
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
 	@echo "make awake-study bursts-study stream-study adaptation-study"
-	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; 2.5 h)"
+	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; 2 h 45 min)"
 
 $(BIN)/python:
 	@echo "Creating $(VENV) ..."
@@ -93,7 +93,7 @@ shift-study: $(VENV)/.ready-bench
 	@$(BIN)/python studies/shift/figure.py results/shift.db docs/results/shift
 
 # When does beta2 matter? Each study chooses learning rates on S001-S030 and judges on S031-S060.
-# Times: two cores, one run each (JOBS), 5 ms per step of EEGNet.
+# Times are estimates: two cores, one run on each (JOBS), 5 ms per step of EEGNet.
 EYES ?= data/physionet_mi
 JOBS ?= 2
 RUN = $(BIN)/afor run --root eyes=$(EYES) -j $(JOBS)
