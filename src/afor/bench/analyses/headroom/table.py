@@ -33,11 +33,11 @@ def headroom_table(results: Sequence[Headroom]) -> Table:
         rows.append(_row(result, result.best_constant, rule=True))
         rows += [_row(result, method, rule=i == 0) for i, method in enumerate(result.rules)]
     reference = f"{results[0].reference:g}" if results else "0.999"
-    labels = ["score", f"over {reference}", "95 %", "over best constant", "95 %", "recovered", "lr"]
+    labels = ["score", f"over {reference}", "95 %", "over best", "95 %", "recovered", "lr"]
     left_out = sorted({name for result in results for name in result.left_out})
     notes = [
         "Learning rate, and constant of the row `best constant`, are chosen on one half of the "
-        "folds or draws and scored on the other, both ways. Positive is better. Bold: the interval "
+        "folds or draws and scored on the other, both ways. Positive is better. *: the interval "
         "excludes zero. recovered: share of what the best constant gains, where it gains.",
         *([f"Left out, because runs diverged or failed: {', '.join(left_out)}."] * bool(left_out)),
     ]
@@ -104,4 +104,4 @@ def _gap_cells(gap: Gap, scale: float, *, blank: bool) -> list[TableCell]:
     if blank:
         return [TableCell("–"), TableCell("–")]
     interval = f"{signed(scale * gap.low)} to {signed(scale * gap.high)}"
-    return [TableCell(signed(scale * gap.gain), best=gap.is_decided), TableCell(interval)]
+    return [TableCell(signed(scale * gap.gain), star=gap.is_decided), TableCell(interval)]
