@@ -116,6 +116,18 @@ def test_other_vectors_and_flags_give_the_same_bits(flags, tmp_path, monkeypatch
     assert_same_bits(run_all_loops(), expected)
 
 
+@needs_kernel
+@needs_compiler
+def test_the_loops_for_amd_give_the_same_bits(tmp_path, monkeypatch) -> None:
+    expected = run_all_loops()
+    loaded = build_kernel(tmp_path / "kernel.so", "-DAFOR_AMD")
+    problem = fused._select(loaded, "avx2")
+    if problem is not None:
+        pytest.skip(problem)
+    monkeypatch.setattr(fused, "_library", lambda: loaded)
+    assert_same_bits(run_all_loops(), expected)
+
+
 @pytest.fixture
 def select():
     library = fused._library()
