@@ -1,7 +1,8 @@
 """Private names of torch, each with a fallback for versions of torch that lack it.
 
 No other module of this package uses a private name of torch. A missing name costs speed or a
-convenience and never changes a result; `FALLBACKS` lists the replacements.
+convenience and never changes a result; `FALLBACKS` lists the replacements. `OPTIMIZER_ATTRIBUTES`
+are private names that `AFOR` itself has, because torch sets or reads them.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,6 +38,13 @@ FALLBACKS = {
     "torch:_foreach_neg": "a loop",
     "torch:_foreach_sqrt": "a loop",
     "torch:_foreach_sub_": "a loop",
+}
+
+# Private attribute of an optimizer: what happens in a torch that neither sets nor reads it.
+OPTIMIZER_ATTRIBUTES = {
+    "_optimizer_step_pre_hooks": "hooks are assumed to exist, and torch is asked in every step",
+    "_optimizer_step_post_hooks": "as for _optimizer_step_pre_hooks",
+    "_step_supports_amp_scaling": "GradScaler unscales the gradients before the step",
 }
 
 

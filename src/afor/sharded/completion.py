@@ -61,7 +61,8 @@ def _process_group(mesh: "DeviceMesh", dim: int) -> "ProcessGroup":
         if not dist.is_initialized():
             raise RuntimeError("torch.distributed is not initialized")
         group = mesh.get_group(dim)
-        dist.get_backend(group)  # raises when the group was destroyed
+        if not torch.compiler.is_compiling():  # dynamo of torch 2.8 cannot trace the next line
+            dist.get_backend(group)  # raises when the group was destroyed
     except (RuntimeError, ValueError, KeyError, AssertionError) as error:
         raise RuntimeError(
             f"AFOR holds a parameter sharded over {mesh}, whose process group does "

@@ -1,4 +1,5 @@
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,26 @@ def test_any_class_that_can_be_imported_is_accepted(model: nn.Module) -> None:
     assert optimizer.defaults["momentum_decay"] == 0.01
 
 
-def test_a_class_of_the_user_is_found_by_its_module(
-    model: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "labs_own_optim.py").write_text(
-        "import torch\n"
-        "class Mine(torch.optim.SGD):\n"
-        "    def __init__(self, weights, lr, momentum=0.0, weight_decay=0.0):\n"
-        "        super().__init__(weights, lr=lr, momentum=momentum)\n"
-    )
+@pytest.fixture
+def write_optimizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Return a function that writes a module with an optimizer `Mine` of these arguments."""
     monkeypatch.syspath_prepend(tmp_path)
+
+    def write(module: str, arguments: str) -> None:
+        (tmp_path / f"{module}.py").write_text(
+            "import torch\n"
+            "class Mine(torch.optim.SGD):\n"
+            f"    def __init__(self, params, lr, momentum=0.0, {arguments}):\n"
+            "        super().__init__(params, lr=lr, momentum=momentum)\n"
+        )
+
+    return write
+
+
+def test_a_class_of_the_user_is_found_by_its_module(
+    model: nn.Module, write_optimizer: Callable[[str, str], None]
+) -> None:
+    write_optimizer("labs_own_optim", "weight_decay=0.0")
     optimizer = build_optimizer("labs_own_optim:Mine", model, 1e-3, 0.0, momentum=0.9)
     assert type(optimizer).__name__ == "Mine"
     sys.modules.pop("labs_own_optim")
@@ -99,17 +110,11 @@ def test_arguments_that_a_study_cannot_give_are_named(model: nn.Module) -> None:
 
 
 def test_a_class_that_swallows_keywords_still_gets_its_keys_checked(
-    model: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: nn.Module, write_optimizer: Callable[[str, str], None]
 ) -> None:
-    (tmp_path / "swallowing_optim.py").write_text(
-        "import torch\n"
-        "class Loose(torch.optim.SGD):\n"
-        "    def __init__(self, params, lr, momentum=0.0, **kwargs):\n"
-        "        super().__init__(params, lr=lr, momentum=momentum)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
+    write_optimizer("swallowing_optim", "**kwargs")
     with pytest.raises(ConfigError, match='Did you mean "momentum"'):
-        build_optimizer("swallowing_optim:Loose", model, 1e-3, 0.0, momentun=0.9)
+        build_optimizer("swallowing_optim:Mine", model, 1e-3, 0.0, momentun=0.9)
     sys.modules.pop("swallowing_optim")
 
 

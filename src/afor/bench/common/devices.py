@@ -44,6 +44,16 @@ def pick_device(name: str) -> "torch.device":
     return torch.device(name)
 
 
+def synchronize(device: "torch.device") -> None:
+    """Wait until an accelerator has finished its work; no effect on the CPU."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
 def _is_available(device_type: str) -> bool:
     import torch
 

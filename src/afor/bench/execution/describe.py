@@ -56,7 +56,7 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def _metrics(label: str, metrics: Metrics) -> list[str]:
-    known = {name: getattr(metrics, name) for name in METRICS}
-    values = "  ".join(f"{name} {value:.4f}" for name, value in known.items() if value is not None)
+    scores = {name: getattr(metrics, name) for name in METRICS}
+    values = "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if value is not None)
     matrix = "; ".join(" ".join(map(str, row)) for row in metrics.confusion)
     return [f"test       {metrics.n} {label}: {values}", f"  confusion (rows: truth)  {matrix}"]

@@ -6,6 +6,7 @@ the CPU, and a check that fails is reported and does not stop the others.
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +14,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from afor import AFOR, __version__
-from afor.bench.common.devices import describe_device, pick_device
-from afor.bench.common.doctor import Finding
+from afor.bench.common.devices import describe_device, pick_device, synchronize
+from afor.bench.common.doctor import Finding, Verdict
 from afor.bench.common.seeding import isolated
 from afor.bench.data.splits import Split
 from afor.bench.data.window_source import ArrayWindows
@@ -59,11 +60,11 @@ def check_gpu(name: str = "auto") -> Iterator[Finding]:
             reason = str(error).strip().partition("\n")[0]
             yield Finding(subject, "broken", f"{type(error).__name__}: {reason}")
         else:
-            verdict = "note" if text.startswith("not ") else "ok"
+            verdict: Verdict = "note" if text.startswith("not ") else "ok"
             yield Finding(subject, verdict, f"{text} ({time.perf_counter() - started:.1f} s)")
 
 
-def _against_reference(device: torch.device, **implementation: bool) -> str:
+def _against_reference(device: torch.device, **implementation: Any) -> str:
     """Compare many steps with the paper's equations in float64."""
     generator = torch.Generator().manual_seed(0)
     starts = [torch.randn(shape, generator=generator) for shape in SHAPES]
@@ -100,7 +101,7 @@ def _graph_capture(device: torch.device) -> str:
     for parameter in pair:
         parameter.grad = gradient.clone()
     captured, plain = (AFOR([parameter], lr=1e-2, capturable=True) for parameter in pair)
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         captured.step()
@@ -127,7 +128,7 @@ def _grad_scaler(device: torch.device) -> str:
         losses = [(parameter * (step + 1.0)).square().sum() for parameter in pair]
         for optimizer in (scaled, plain):
             optimizer.zero_grad()
-        scaler.scale(losses[0]).backward()
+        scaler.scale(losses[0]).backward()  # type: ignore[no-untyped-call]
         losses[1].backward()  # type: ignore[no-untyped-call]
         scaler.step(scaled)
         scaler.update()
@@ -186,17 +187,10 @@ def _steps_per_second(device: torch.device) -> float:
         labels = torch.randint(DEAP.classes, (BATCH,), device=device)
         for step in range(TIMED_STEPS + 1):
             if step == 1:  # the first compiles and allocates
-                _wait(device)
+                synchronize(device)
                 started = time.perf_counter()
             optimizer.zero_grad()
-            cross_entropy(model(inputs), labels).backward()
+            cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        _wait(device)
+        synchronize(device)
     return TIMED_STEPS / (time.perf_counter() - started)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()

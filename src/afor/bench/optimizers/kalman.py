@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from afor.bench.optimizers.checks import require_at_least, require_betas, trainable
+from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
 
 SMALLEST = 1e-38  # of the mean squared gradient, so that its logarithm exists
 STANDARD_ERRORS = 2.0  # by which the level must be seen to move
@@ -90,10 +90,7 @@ class KalmanAdamW(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step; `closure` computes the loss and its gradients first, if given."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = call_closure(closure)
         for group in self.param_groups:
             for param, grad in trainable(group, "KalmanAdamW"):
                 state = self.state[param]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from afor.bench.optimizers.checks import require_at_least, require_betas, trainable
+from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
 
 
 class PerSubjectAdamW(Optimizer):
@@ -60,10 +60,7 @@ class PerSubjectAdamW(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step; `closure` computes the loss and its gradients first, if given."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = call_closure(closure)
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
             for param, grad in trainable(group, "PerSubjectAdamW"):

@@ -35,16 +35,18 @@ def contaminate(
     if contamination.in_bursts:
         block = derive_substep(block_seed, step // (contamination.length or 1))
         is_burst = np.random.default_rng(block).random() < contamination.share
-        chosen = np.full(len(batch.subjects), is_burst)
+        is_contaminated = np.full(len(batch.subjects), is_burst)
     else:
-        chosen = windows.random(len(batch.subjects)) < contamination.share
-    if not chosen.any():
+        is_contaminated = windows.random(len(batch.subjects)) < contamination.share
+    if not is_contaminated.any():
         return batch
-    picked = torch.from_numpy(chosen).to(batch.labels.device)
+    picked = torch.from_numpy(is_contaminated).to(batch.labels.device)
     if contamination.gain is not None:
         larger = batch.inputs * contamination.gain
         return replace(batch, inputs=torch.where(picked[:, None, None], larger, batch.inputs))
-    offsets = torch.from_numpy(windows.integers(1, n_classes, len(chosen))).to(picked.device)
+    offsets = torch.from_numpy(windows.integers(1, n_classes, len(is_contaminated))).to(
+        picked.device
+    )
     return replace(
         batch, labels=torch.where(picked, (batch.labels + offsets) % n_classes, batch.labels)
     )

@@ -40,6 +40,21 @@ def test_a_cluster_trains_a_real_network_to_the_same_bits(tiny, real_study, clus
     assert tiny.numbers() == tiny.numbers(local)
 
 
+def test_a_cluster_finds_a_module_beside_the_study_file(tiny, cluster, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    tiny.write(subjects=3, draws=1)
+    (tiny.folder / "cluster_trainer.py").write_text("from cluster_helper import train\n")
+    (tiny.folder / "cluster_helper.py").write_text("from tiny_trainer import train\n")
+    mark = tiny.folder / "executed"
+    (tiny.folder / "numpy.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
+    tiny.file.write_text(
+        tiny.file.read_text().replace("tiny_trainer:train", "cluster_trainer:train")
+    )
+    summary = tiny.run_here(engine=DaskEngine(cluster.address))
+    assert (summary.done, summary.failed) == (6, 0)
+    assert not mark.exists()
+
+
 @pytest.mark.slow
 def test_a_run_that_kills_its_worker_again_and_again_fails_and_the_rest_goes_on(tiny, cluster):
     tiny.write(optimizers=("a", "raiser", "killer"), subjects=3, draws=1)

@@ -126,11 +126,12 @@ def measure_headroom(
             block = [run for run in runs if (run.dataset, run.backbone) == (dataset, backbone)]
             where = f"{name}, {dataset} × {backbone}"
             values, left_out = _read_values(store, block, where)
-            known = set.intersection(*(set(value) for value in values.values()))
-            for metric in metrics or _default_metrics(known):
-                if metric not in known:
+            shared_metrics = set.intersection(*(set(value) for value in values.values()))
+            for metric in metrics or _default_metrics(shared_metrics):
+                if metric not in shared_metrics:
                     raise ConfigError(
-                        f"{where} has no metric {metric!r}. It has: {', '.join(sorted(known))}."
+                        f"{where} has no metric {metric!r}. "
+                        f"It has: {', '.join(sorted(shared_metrics))}."
                     )
                 candidates = _candidates(block, entries, values, metric, left_out)
                 units_used, count, best, constants, rules = headroom_of(
@@ -226,9 +227,9 @@ def _gap(differences: NDArray[np.float64]) -> Gap:
     return Gap(float(differences.mean()), *bootstrap_interval(differences))
 
 
-def _default_metrics(known: set[str]) -> list[str]:
+def _default_metrics(shared_metrics: set[str]) -> list[str]:
     names = ("nll", "accuracy", "prequential_nll", "prequential_accuracy")
-    return [name for name in names if name in known]
+    return [name for name in names if name in shared_metrics]
 
 
 def _unit_scores(
@@ -301,7 +302,7 @@ def _candidates(
         method = name if beta2 is None else f"β₂ = {beta2:g}"
         value = values[run.key][metric]
         grouped.setdefault((method, beta2, run.rate), {})[run.fold, run.draw] = value
-    return [Candidate(*key, found) for key, found in grouped.items()]
+    return [Candidate(*key, runs) for key, runs in grouped.items()]
 
 
 def _constant(entry: OptimizerEntry) -> float | None:

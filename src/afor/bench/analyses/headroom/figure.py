@@ -46,11 +46,11 @@ def _panel(axis: Any, result: Headroom) -> None:
     axis.axhspan(scale * best.low, scale * best.high, color="#E8E8E8", linewidth=0, zorder=0)
     axis.axhline(scale * best.gain, color=GREY, linewidth=0.8, linestyle=(0, (3, 1.5)))
     axis.axhline(0, color=BLACK, linewidth=0.7)
-    places = range(len(result.constants))
+    positions = range(len(result.constants))
     gains = [scale * method.over_reference.gain for method in result.constants]
-    axis.plot(places, gains, color=BLACK, linewidth=0.9)
-    for place, method in zip(places, result.constants, strict=True):
-        _point(axis, place, method, scale, BLACK, "o")
+    axis.plot(positions, gains, color=BLACK, linewidth=0.9)
+    for position, method in zip(positions, result.constants, strict=True):
+        _point(axis, position, method, scale, BLACK, "o")
     start = len(result.constants) + 0.5
     for number, rule in enumerate(result.rules):
         color, shape = CYCLE[number % len(CYCLE)], SHAPES[(number + 1) % len(SHAPES)]
@@ -59,7 +59,7 @@ def _panel(axis: Any, result: Headroom) -> None:
         axis.axvline(start - 0.75, color="#BBBBBB", linewidth=0.6)
     labels = [f"{method.beta2:g}" for method in result.constants]
     labels += [plain(rule.method) for rule in result.rules]
-    ticks = [*places, *(start + number for number in range(len(result.rules)))]
+    ticks = [*positions, *(start + number for number in range(len(result.rules)))]
     axis.set_xticks(ticks, labels, rotation=35, ha="right", rotation_mode="anchor")
     unit = metric_style(result.metric).gain_unit
     label = plain(metric_label(result.metric))
@@ -70,8 +70,8 @@ def _panel(axis: Any, result: Headroom) -> None:
 
 
 def _point(
-    axis: Any, place: float, method: MethodGap, scale: float, color: str, shape: str
+    axis: Any, position: float, method: MethodGap, scale: float, color: str, shape: str
 ) -> None:
     gap = method.over_reference
-    axis.plot([place] * 2, [scale * gap.low, scale * gap.high], color=color, linewidth=1.2)
-    axis.plot(place, scale * gap.gain, marker=shape, color=color, markersize=4)
+    axis.plot([position] * 2, [scale * gap.low, scale * gap.high], color=color, linewidth=1.2)
+    axis.plot(position, scale * gap.gain, marker=shape, color=color, markersize=4)

@@ -98,12 +98,12 @@ def mean_epochs(store: Store) -> dict[tuple[str, str], float]:
     return {condition: float(np.mean(values)) for condition, values in epochs.items()}
 
 
-def _epochs(training: Mapping[str, Any], known: float | None) -> Span:
+def _epochs(training: Mapping[str, Any], measured: float | None) -> Span:
     most = training["max_epochs"]
     least = min(most, training["patience"] + 1)
-    if known is None:
+    if measured is None:
         return Span(least, math.sqrt(least * most), most)
-    return Span(least, min(max(known, 1), most), most)
+    return Span(least, min(max(measured, 1), most), most)
 
 
 def _run_span(run: PlannedRun, source: Source, timer: StepTimer, epochs: Span) -> Span:

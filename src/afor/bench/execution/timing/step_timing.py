@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from afor import __version__
-from afor.bench.common.devices import pick_device, repeatable
+from afor.bench.common.devices import pick_device, repeatable, synchronize
 from afor.bench.common.files import write_atomically
+from afor.bench.common.seeding import isolated
 from afor.bench.data.preparation.cache import open_cache
 from afor.bench.models.input_shape import InputShape
 from afor.bench.study.plan import canonical
@@ -118,8 +119,7 @@ def _measure(
     device = pick_device(spec["device"])
     batch_size = spec["training"]["batch_size"]
     optimizer_spec = spec["optimizer"]
-    with repeatable(spec["threads"]), torch.random.fork_rng():
-        torch.manual_seed(0)
+    with repeatable(spec["threads"]), isolated(0, device):
         model = build_backbone(spec["backbone"]["name"], shape, **spec["backbone"]["settings"])
         model = model.to(device)
         optimizer = build_optimizer(
@@ -174,8 +174,5 @@ def _seconds(call: Callable[[], Any], device: "torch.device") -> float:
         return time.thread_time() - started
     started = time.perf_counter()
     call()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
+    synchronize(device)
     return time.perf_counter() - started
