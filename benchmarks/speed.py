@@ -91,7 +91,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         dest="source",
         type=Path,
         nargs="+",
-        help="show results of earlier runs, measure nothing; runs with the same instruction set are "
+        help="show results of earlier runs, measure nothing; runs with one instruction set are "
         "put together, and the pictures are of the first",
     )
     options = parser.parse_args(arguments)
