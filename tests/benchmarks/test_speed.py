@@ -141,7 +141,8 @@ def test_the_machine_and_its_bystanders_are_named(run: tuple[dict[str, Any], str
 
 def test_tables_and_pictures_are_written(run: tuple[dict[str, Any], str, Path]) -> None:
     _, printed, folder = run
-    assert "### EEGNet, 12 tensors, 1 thread (gradients kept)" in printed
+    isa = f", {instruction_set()}" if instruction_set() else ""
+    assert f"### EEGNet, 12 tensors, 1 thread{isa} (gradients kept)" in printed
     page = (folder / "table.md").read_text()
     assert "### Targets" in page
     assert {p.name for p in folder.glob("*.png")} == {"speed-ratios.png", "speed-scaling.png"}
