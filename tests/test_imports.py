@@ -34,6 +34,7 @@ OPTIMIZER = [
     ["torch_private"],
     ["control", "reference", "state_check", "sums"],
     ["native", "triton"],
+    ["rows"],
     ["update", "released"],
     ["sharded"],
     ["checkpoint"],
@@ -63,8 +64,14 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
         ["afor.bench.training.loop", "afor.bench.models.registry"],
     ),
     ("afor.bench.cli.entry", WITHOUT_TYPER, ["afor.bench.cli.app"]),
+    ("afor.bench.cli.catalog.doctor", WITHOUT_TORCH, ["afor.bench.execution.gpu_check"]),
     ("afor.bench.common.doctor", WITHOUT_TORCH, ["afor.native.binding"]),
     ("afor.bench.data.catalog", CIRCLE, ["afor.bench.data.datasets.moabb_adapter"]),
+    (
+        "afor.bench.execution.timing.step_timing",
+        WITHOUT_TORCH,
+        ["afor.bench.models.registry", "afor.bench.optimizers.build"],
+    ),
     (
         "afor.bench.execution.engines.worker",
         WORKER,

@@ -161,8 +161,7 @@ def used_set(name: str) -> "subprocess.CompletedProcess[str]":
         "p = torch.nn.Parameter(torch.ones(3)); p.grad = torch.ones(3);"
         "afor.AFOR([p]).step(); print(p.tolist()); afor.AFOR([p], fused=True)"
     )
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "AFOR_KERNEL_ISA": name, "PYTHONPATH": path}
+    environment = {**os.environ, "AFOR_KERNEL_ISA": name}
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )

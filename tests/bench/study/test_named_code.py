@@ -16,7 +16,7 @@ from afor.bench.common.errors import AforError, ConfigError, StoreError
 from afor.bench.common.module_search import add_folders, import_named, safe_start
 from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
-from afor.bench.study.named_code import names_in_spec, names_in_study, shown
+from afor.bench.study.named_code import list_names, names_in_spec, names_in_study
 from afor.bench.study.schema import load_study, parse_study
 from afor.bench.training.execute import resolve_trainer
 from afor.bench.training.record import encode
@@ -272,7 +272,7 @@ def test_what_a_spec_and_a_study_name_is_listed(study):
     assert names_in_spec({"backbone": {"name": "eegnet"}, "optimizer": {"name": "adam"}}) == ()
     assert names_in_spec({"trainer": {"source": "afor.bench.execute:train_run"}}) == ()
     assert names_in_spec({"trainer": 3, "backbone": None}) == ()
-    assert shown(["b:\x1b[2J", "a:x"]) == r"a:x, b:\x1b[2J"
+    assert list_names(["b:\x1b[2J", "a:x"]) == r"a:x, b:\x1b[2J"
 
 
 def test_verify_lists_the_code_of_a_store_and_trains_it_only_on_trust(stored):

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from afor.bench.common.errors import ConfigError, EngineError
-from afor.bench.execution.engines.dask import DaskEngine
+from afor.bench.execution.engines.dask import DaskEngine, _Session
+from afor.bench.execution.jobs import Job
 from afor.bench.store.database import open_store
 
 pytest.importorskip("distributed")
@@ -71,3 +72,17 @@ def test_no_scheduler_and_no_address_are_told(tmp_path, monkeypatch):
         DaskEngine("")
     with pytest.raises(EngineError, match="No dask scheduler answers"):
         list(DaskEngine("tcp://127.0.0.1:9").run([], {}, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("device", "resources", "expected"),
+    [("cuda", {"GPU": 1}, {"GPU": 1}), ("cuda", {}, None), ("cpu", {"GPU": 1}, None)],
+)
+def test_a_run_on_cuda_waits_for_a_gpu_if_workers_declare_theirs(device, resources, expected):
+    class Client:
+        def scheduler_info(self, n_workers):
+            assert n_workers == -1  # all of them
+            return {"workers": {"tcp://1": {"resources": {}}, "tcp://2": {"resources": resources}}}
+
+    session = _Session(Client(), None, {}, Path(), "")
+    assert session._resources(Job("key", {"device": device}, "synthetic")) == expected
