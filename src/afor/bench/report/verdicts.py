@@ -101,7 +101,7 @@ def _paragraph(comparisons: list[Comparison]) -> str:
     where = f"{dataset_label(first.dataset)}, {backbone_label(first.backbone)}"
     folds = max(c.folds for c in comparisons)
     others = [c for c in comparisons if c is not focus]
-    text = f"{where}, {folds} folds. {verdict_sentence(focus)}"
+    text = f"{where}, {folds} fold{'s' * (folds != 1)}. {verdict_sentence(focus)}"
     return f"{text} {_grouped(others)}" if others else text
 
 

@@ -260,7 +260,7 @@ def _main_notes(
             possible = any(c.can_be_significant for c in of_dataset)
             verdict = "" if possible else " So few folds cannot show a difference."
             notes.append(
-                f"{dataset_label(dataset)}: n = {n} folds, smallest attainable two-sided p "
+                f"{dataset_label(dataset)}: n = {n} fold{'s' * (n != 1)}, smallest attainable two-sided p "
                 f"{p_text(2 * best)}, after Holm {p_text(min(1.0, 2 * best * family))}.{verdict}"
             )
     if controls:
