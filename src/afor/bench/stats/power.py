@@ -18,8 +18,8 @@ from afor.bench.stats.decisions import LEVEL
 from afor.bench.stats.variance import VarianceComponents
 
 POWER = 0.8
-EXACT_REPLICATES = 8000  # standard error of a power: at most 0.6 points
-T_REPLICATES = 40_000  # at most 0.25 points
+EXACT_REPLICATES = 4000  # standard error of a power of 80 %: 0.6 points
+T_REPLICATES = 40_000  # 0.2 points
 # Up to this many folds the test is inverted exactly. Beyond, limits of the t-test are used: the
 # power of the sign-flip test differs from theirs by less than a point (docs/howto/power.md).
 MAX_EXACT_FOLDS = 12
