@@ -8,8 +8,9 @@ the simulated error rates.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,29 +116,45 @@ def decide_family(
         One decision per comparison.
 
     """
-    rows = [np.asarray(row, dtype=np.float64) for row in differences]
-    p_two_sided = [two_sided_p(row) for row in rows]
-    p_equivalent = [math.nan if margin is None else equivalence_p(row, margin) for row in rows]
-    different = holm(p_two_sided, family)
+    evidence = [
+        _evidence(tuple(np.asarray(row, dtype=np.float64).tolist()), margin, level)
+        for row in differences
+    ]
+    different = holm([made.p_two_sided for made in evidence], family)
+    p_equivalent = [made.p_equivalent for made in evidence]
     equivalent = p_equivalent if margin is None else holm(p_equivalent, family)
     return [
-        PairedDecision(
-            folds=len(row),
-            mean=float(row.mean()),
-            sd=float(row.std(ddof=1)) if len(row) > 1 else math.nan,
-            margin=margin,
-            interval=exact_interval(row, 1 - level),
-            inner_interval=exact_interval(row, 1 - 2 * level),
-            p_better=sign_flip_p(row),
-            p_two_sided=p_two_sided[i],
-            p_equivalent=p_equivalent[i],
+        replace(
+            made,
             p_different_holm=different[i],
             p_equivalent_holm=equivalent[i],
-            level=level,
-            decision=choose_decision(float(row.mean()), different[i], equivalent[i], level),
+            decision=choose_decision(made.mean, different[i], equivalent[i], level),
         )
-        for i, row in enumerate(rows)
+        for i, made in enumerate(evidence)
     ]
+
+
+@lru_cache(maxsize=4096)  # a report asks for the same comparisons several times
+def _evidence(values: tuple[float, ...], margin: float | None, level: float) -> PairedDecision:
+    """Return the evidence of one comparison, as if it were alone."""
+    mean = math.fsum(values) / len(values)
+    p_two_sided = two_sided_p(values)
+    p_equivalent = math.nan if margin is None else equivalence_p(values, margin)
+    return PairedDecision(
+        folds=len(values),
+        mean=mean,
+        sd=float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
+        margin=margin,
+        interval=exact_interval(values, 1 - level),
+        inner_interval=exact_interval(values, 1 - 2 * level),
+        p_better=sign_flip_p(values),
+        p_two_sided=p_two_sided,
+        p_equivalent=p_equivalent,
+        p_different_holm=p_two_sided,
+        p_equivalent_holm=p_equivalent,
+        level=level,
+        decision=choose_decision(mean, p_two_sided, p_equivalent, level),
+    )
 
 
 def choose_decision(

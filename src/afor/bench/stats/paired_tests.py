@@ -254,14 +254,11 @@ def _lower_end(values: NDArray[np.float64], alpha: float) -> float:
 def _bounded_p(values: NDArray[np.float64], grid: int) -> float:
     """Return an upper bound of p from the distribution of subset sums on a grid."""
     steps = np.floor(values / np.abs(values).max() * grid).astype(np.int64)
-    zero = int(-steps[steps < 0].sum())
-    chances = np.zeros(zero + int(steps[steps > 0].sum()) + 1)
-    chances[zero] = 1.0
-    for step in steps[steps != 0]:
-        moved = np.zeros_like(chances)
-        if step > 0:
-            moved[step:] = chances[:-step]
-        else:
-            moved[:step] = chances[-step:]
-        chances = (chances + moved) / 2
+    chances, zero = np.ones(1), 0  # of each subset sum; the sum 0 is at index `zero`
+    for step in sorted(steps[steps != 0], key=abs):  # small ones first: the array grows slowly
+        size = abs(int(step))
+        empty = np.zeros(size)
+        lower, upper = np.concatenate([chances, empty]), np.concatenate([empty, chances])
+        chances = (lower + upper) / 2
+        zero += size if step < 0 else 0
     return float(min(1.0, chances[: zero + 1].sum()))

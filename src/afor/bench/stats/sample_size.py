@@ -28,15 +28,32 @@ def folds_needed(
     >>> folds_needed(2.0, 1.0), folds_needed(2.0, 1.0, equivalence=True)
     (34, 36)
     """
-    from scipy.stats import norm
-
-    # Equal methods fail to be shown equivalent at either side, hence half of 1 - power at each.
-    z_level = float(norm.isf(level if equivalence else level / 2))
-    z_power = float(norm.ppf((1 + power) / 2 if equivalence else power))
+    z_level, z_power = _quantiles(level, power, equivalence=equivalence)
     fewest = math.floor(math.log2((1 if equivalence else 2) / level)) + 1
     # The last term corrects for the estimated SD (Guenther 1981).
     folds = ((z_level + z_power) * sd / size) ** 2 + z_level**2 / 2
     return max(fewest, math.ceil(folds))
+
+
+def largest_sd(
+    folds: int,
+    size: float,
+    *,
+    level: float = LEVEL,
+    power: float = POWER,
+    equivalence: bool = False,
+) -> float:
+    """Return the SD of the fold differences up to which so many folds are enough; 0 if none is.
+
+    The inverse of `folds_needed`, with the same arguments.
+
+    >>> round(largest_sd(34, 1.0), 2)
+    2.02
+    """
+    if folds < folds_needed(0.0, size, level=level, power=power, equivalence=equivalence):
+        return 0.0
+    z_level, z_power = _quantiles(level, power, equivalence=equivalence)
+    return size * math.sqrt(max(0.0, folds - z_level**2 / 2)) / (z_level + z_power)
 
 
 def draws_needed(sd: float, draw_sd: float, draws: int, largest_sd: float) -> int | None:
@@ -62,3 +79,12 @@ def draws_needed(sd: float, draw_sd: float, draws: int, largest_sd: float) -> in
     if largest_sd**2 <= between_folds:
         return None
     return max(1, math.ceil(draw_sd**2 / (largest_sd**2 - between_folds)))
+
+
+def _quantiles(level: float, power: float, *, equivalence: bool) -> tuple[float, float]:
+    from scipy.stats import norm
+
+    # Equal methods can fail to be shown equivalent at either side: half of 1 - power at each.
+    z_level = float(norm.isf(level if equivalence else level / 2))
+    z_power = float(norm.ppf((1 + power) / 2 if equivalence else power))
+    return z_level, z_power

@@ -90,12 +90,14 @@ class BackboneEntry(_Entry):
 
 
 class OptimizerEntry(_Entry):
-    """An optimizer with its settings; another `seed` makes a control of the same optimizer."""
+    """An optimizer with its settings; another `seed` makes a copy of the same optimizer."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
     lr: Rate | None = None
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     seed: NonNegativeInt | None = None
+    # A control is listed below the others, without a verdict, and outside of Holm's correction.
+    control: bool = False
 
 
 class Training(_Table):
@@ -145,6 +147,9 @@ class Study(_Table):
     device: str = "cpu"
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
+    # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
+    # Metrics that are not named have the default of `afor.bench.stats.margins`.
+    margins: dict[str, Rate] = Field(default_factory=dict)
     training: Training = Training()
     protocol: Protocol = Protocol()
     search: Search | None = None
