@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from afor.bench.stats.comparisons import blocks_of
 from afor.bench.stats.decisions import LEVEL
 from afor.bench.stats.groups import Condition, Conditions
-from afor.bench.stats.noise_floor import SAME_METHOD, copy_groups
+from afor.bench.stats.margins import margin_of
 from afor.bench.stats.paired_tests import (
     equivalence_p_rows,
     holm,
     sign_flip_p_rows,
     two_sided_p,
 )
+from afor.bench.stats.seed_noise import SAME_METHOD, copy_groups
 
 RELABELLINGS = 1000
 
@@ -66,12 +67,12 @@ class Calibration:
         copies: Names of the method and its copies.
         folds: Number of folds.
         draws: Draws per fold.
-        margin: Margin of equivalence, in the metric's unit.
+        margin: Margin of equivalence in the metric's unit; None for a metric without one.
         level: Level of the decisions.
         run_sd: SD of one run's value between copies, within fold and draw.
         false_positives: Studies of equal methods that declare a difference, Holm-corrected.
         false_equivalences: Studies of methods one margin apart that declare them equivalent.
-        equivalences: Studies of equal methods that declare them equivalent; no error.
+        equivalences: Studies of equal methods that declare them equivalent, which is no error.
         p_values: Two-sided p of the first comparison of each relabelled study.
         trained: Each pair of copies as trained, with its two-sided p.
     """
@@ -82,12 +83,12 @@ class Calibration:
     copies: tuple[str, ...]
     folds: int
     draws: int
-    margin: float
+    margin: float | None
     level: float
     run_sd: float
     false_positives: Share
-    false_equivalences: Share
-    equivalences: Share
+    false_equivalences: Share | None
+    equivalences: Share | None
     p_values: FloatArray
     trained: tuple[tuple[str, str, float], ...]
 
@@ -96,7 +97,6 @@ def calibrate(
     conditions: Conditions,
     metrics: Sequence[str],
     *,
-    margin: float,
     level: float = LEVEL,
     relabellings: int = RELABELLINGS,
     seed: int = 0,
@@ -108,7 +108,6 @@ def calibrate(
     Args:
         conditions: Groups of runs, from `collect_conditions`.
         metrics: Names of metrics.
-        margin: Margin of equivalence, a fraction.
         level: Level of the decisions.
         relabellings: Number of relabelled studies.
         seed: Seed of the relabelling.
@@ -130,9 +129,8 @@ def calibrate(
                 if len(kept) > 1 and len(values):
                     rng = np.random.default_rng(seed)
                     where = (dataset, backbone, metric)
-                    found.append(
-                        _calibrate(where, kept, values, margin, level, relabellings, rng)
-                    )
+                    margin = margin_of(metric, copies[0].margins)
+                    found.append(_calibrate(where, kept, values, margin, level, relabellings, rng))
     return found
 
 
@@ -140,7 +138,7 @@ def _calibrate(
     where: tuple[str, str, str],
     names: tuple[str, ...],
     values: FloatArray,
-    margin: float,
+    margin: float | None,
     level: float,
     relabellings: int,
     rng: np.random.Generator,
@@ -161,10 +159,8 @@ def _calibrate(
         level=level,
         run_sd=math.sqrt(float(values.var(axis=2, ddof=1).mean())),
         false_positives=_declared(p_two_sided, level),
-        false_equivalences=_declared(
-            [equivalence_p_rows(rows + margin, margin) for rows in differences], level
-        ),
-        equivalences=_declared([equivalence_p_rows(rows, margin) for rows in differences], level),
+        false_equivalences=_equivalences(differences, margin, level, apart=True),
+        equivalences=_equivalences(differences, margin, level, apart=False),
         p_values=p_two_sided[0],
         trained=trained,
     )
@@ -189,6 +185,16 @@ def relabelled_differences(
         shuffled = rng.permuted(values, axis=2)
         studies[:, study] = (shuffled[..., 1:] - shuffled[..., :1]).mean(axis=1).T
     return list(studies)
+
+
+def _equivalences(
+    differences: Sequence[FloatArray], margin: float | None, level: float, *, apart: bool
+) -> Share | None:
+    """Count the studies that declare equivalence, of equal methods or of some a margin apart."""
+    if margin is None:
+        return None
+    moved = margin if apart else 0.0
+    return _declared([equivalence_p_rows(rows + moved, margin) for rows in differences], level)
 
 
 def _two_sided_rows(rows: FloatArray) -> FloatArray:

@@ -14,8 +14,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from afor.bench.stats.comparisons import blocks_of
 from afor.bench.stats.decisions import LEVEL
-from afor.bench.stats.variance import VarianceComponents
+from afor.bench.stats.groups import Conditions
+from afor.bench.stats.variance import (
+    VarianceComponents,
+    estimate_components,
+    paired_differences,
+)
 
 POWER = 0.8
 EXACT_REPLICATES = 4000  # standard error of a power of 80 %: 0.6 points
@@ -83,6 +89,74 @@ class Limits:
     upper: FloatArray
     inner_lower: FloatArray
     inner_upper: FloatArray
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What a finished study tells about the power of one of its comparisons.
+
+    Attributes:
+        dataset: Data set of the block.
+        backbone: Backbone of the block.
+        metric: Name of the metric.
+        optimizer: The one method.
+        baseline: The other method.
+        found: Variance components of their difference.
+        seconds: Mean time of a run of the two; NaN where no time is known.
+    """
+
+    dataset: str
+    backbone: str
+    metric: str
+    optimizer: str
+    baseline: str
+    found: VarianceComponents
+    seconds: float
+
+    def fold_sd(self, draws: int) -> tuple[float, float, float]:
+        """Return the SD of a fold difference over so many draws, with its 95 % interval."""
+        low, high = np.quantile(self.found.fold_variance_samples(draws), (0.025, 0.975))
+        variances = (self.found.fold_variance(draws), float(low), float(high))
+        sd, sd_low, sd_high = map(math.sqrt, variances)
+        return sd, sd_low, sd_high
+
+
+def assess(
+    conditions: Conditions,
+    metric: str,
+    *,
+    baseline: str,
+    optimizers: Sequence[str],
+) -> list[Assessment]:
+    """Assess every comparison with the baseline that has two or more complete folds.
+
+    Args:
+        conditions: Groups of runs, from `collect_conditions`.
+        metric: Name of the metric.
+        baseline: The optimizer that the others are compared with.
+        optimizers: The others.
+
+    Returns:
+        One assessment per data set, backbone and optimizer.
+    """
+    assessments = []
+    for dataset, backbone in blocks_of(conditions):
+        for name in optimizers:
+            differences = paired_differences(conditions, dataset, backbone, metric, name, baseline)
+            if name == baseline or len(differences) < 2:
+                continue
+            times = [
+                run.elapsed_s
+                for method in (name, baseline)
+                for run in conditions[dataset, backbone, method].runs.values()
+                if run.elapsed_s is not None
+            ]
+            seconds = math.fsum(times) / len(times) if times else math.nan
+            found = estimate_components(differences)
+            assessments.append(
+                Assessment(dataset, backbone, metric, name, baseline, found, seconds)
+            )
+    return assessments
 
 
 @cache
@@ -254,9 +328,3 @@ def power_grid(
     """Return the power by (folds, draws)."""
     sds = [math.sqrt(found.fold_variance(r)) for r in draws]
     return np.array([[goal.reached(sd, n) for sd in sds] for n in folds])
-
-
-def fold_sd_interval(found: VarianceComponents, draws: int) -> tuple[float, float]:
-    """Return the 95 % interval of the SD of a fold difference over so many draws."""
-    low, high = np.sqrt(np.quantile(found.fold_variance_samples(draws), (0.025, 0.975)))
-    return float(low), float(high)

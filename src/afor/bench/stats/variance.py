@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.stats.groups import Condition, Conditions
-from afor.bench.stats.noise_floor import SAME_METHOD
+from afor.bench.stats.seed_noise import SAME_METHOD
 
 SUBJECT, DRAW, SEED = "subject × method", "draw × method", "seed × method"
 REST = "rest"  # rounding that training amplifies; measured on one method under two names
@@ -74,7 +74,7 @@ class VarianceComponents:
     def fold_variance_samples(self, draws: int) -> FloatArray:
         """Return simulated values of `fold_variance`, which show how well the pilot knows it."""
         parts = [c.samples / self._divisor(c, draws) for c in self.components]
-        return np.sum(parts, axis=0)
+        return np.asarray(np.sum(parts, axis=0))
 
     def _divisor(self, component: Component, draws: int) -> int:
         return draws if component.is_averaged_by_draws else 1
@@ -131,16 +131,17 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
         center = means
     pooled = _non_increasing(squares, degrees)
     rng = np.random.default_rng(seed)
-    simulated = [s * n / rng.chisquare(n, SIMULATIONS) for s, n in zip(squares, degrees, strict=True)]
+    simulated = [
+        s * n / rng.chisquare(n, SIMULATIONS) for s, n in zip(squares, degrees, strict=True)
+    ]
     components = []
     for i, size in enumerate(sizes):
         below = pooled[i + 1] if i + 1 < len(pooled) else 0.0
         samples = simulated[i] - (simulated[i + 1] if i + 1 < len(pooled) else 0.0)
-        components.append(
-            _component(tuple(sources[i]), (pooled[i] - below) / size, samples / size)
-        )
+        components.append(_component(tuple(sources[i]), (pooled[i] - below) / size, samples / size))
     fold_sd = float(values.mean(axis=(1, 2)).std(ddof=1))
-    return VarianceComponents(*values.shape, float(values.mean()), fold_sd, tuple(components))
+    folds, draws, seeds = values.shape
+    return VarianceComponents(folds, draws, seeds, float(values.mean()), fold_sd, tuple(components))
 
 
 def split_off_rest(found: VarianceComponents, rest: Component) -> VarianceComponents:
@@ -232,10 +233,12 @@ def _by_seed(
     A copy that is named itself is compared as the study trained it, under None.
     """
     named = conditions.get((dataset, backbone, method))
-    by_seed = {None: named} if named is not None and named.has(metric) else {}
-    if named is None or not named.is_control:
+    by_seed: dict[int | None, Condition] = {}
+    if named is not None and named.has(metric):
+        by_seed[None] = named
+    if named is None or not named.is_copy:
         for (d, b, _), copy in conditions.items():
-            is_copy = copy.is_control and copy.method == method and copy.role.seed is not None
+            is_copy = copy.is_copy and copy.method == method and copy.role.seed is not None
             if (d, b) == (dataset, backbone) and is_copy and copy.has(metric):
                 by_seed[copy.role.seed] = copy
     return by_seed

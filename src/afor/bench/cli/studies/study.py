@@ -25,6 +25,7 @@ from afor.bench.cli.options import (
     StudyName,
     Trust,
 )
+from afor.bench.cli.results.planning import pilot_sentences
 from afor.bench.cli.studies.selection import (
     changed_text,
     cores,
@@ -38,6 +39,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.execution.estimate import clock
 from afor.bench.execution.runner import open_sources
 from afor.bench.execution.status import print_status, remaining_s, status_of
+from afor.bench.stats.comparisons import BASELINE
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.plan import StudyPlan, make_plan
@@ -93,6 +95,16 @@ def plan(
     draws: Draws = None,
     setting: Setting = None,
     trust: Trust = False,
+    pilot: Annotated[
+        str,
+        typer.Option(
+            help="Say what the study can decide at the noise of these results: a study's name, a "
+            "store, or a .csv, .json or .parquet file."
+        ),
+    ] = "",
+    baseline: Annotated[
+        str, typer.Option(help="With --pilot: the optimizer that the others are compared with.")
+    ] = BASELINE,
 ) -> None:
     """Show the runs of a study, which are done, and the time left.
 
@@ -109,6 +121,7 @@ def plan(
         with open_store(path) as opened:
             statuses = opened.statuses()
             seconds_left = remaining_s(opened, made_plan.runs)
+    decisions = pilot_sentences(made_plan, pilot, baseline) if pilot else []
     words = [statuses.get(cell.key, "open") for cell in made_plan.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
     if as_json:
@@ -126,7 +139,7 @@ def plan(
             for cell, word in zip(made_plan.runs, words, strict=True)
         ]
         summary = {"study": planned.name, **counts, "seconds": seconds_left, "runs": rows}
-        typer.echo(json.dumps(summary))
+        typer.echo(json.dumps({**summary, "decides": decisions} if pilot else summary))
         return
     _print_plan(planned, made_plan)
     typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
@@ -136,6 +149,8 @@ def plan(
         if seconds_left is not None:
             left = clock(seconds_left / workers)
         typer.echo(f"time left with {workers} at once: {left}")
+    for sentence in decisions:
+        typer.echo(sentence)
     trusted = ["--trust"] if trust else []
     print_next(shlex.join(["afor", "run", name, *changes.words(), *trusted]))
 
