@@ -50,6 +50,8 @@ class Memory:
     marks: NDArray[np.int64]  # steps at which parameters were compared
     distances: Mapping[str, FloatArray]  # see `COMPARED`; relative to the way travelled
     middle: float  # the beta2 of the AdamW compared with
+    # AFOR from AFOR held at z-score 0, relative to the way of the latter: the adaptation alone.
+    adaptation: FloatArray
 
 
 # What is compared with AdamW at the middle of AFOR's range.
@@ -101,7 +103,10 @@ def watch_memory(chosen: ChosenRun, steps: int = 0, progress: Progress | None = 
         name: np.array([_apart(other.kept[step], reference[step], start) for step in marks])
         for name, other in kept.items()
     }
-    return Memory(chosen.place, printed, calibrated.first(length), marks, distances, middle)
+    held = kept["asleep"].kept
+    adaptation = np.array([_apart(there.kept[step], held[step], start) for step in marks])
+    steps_seen = (printed, calibrated.first(length))
+    return Memory(chosen.place, *steps_seen, marks, distances, middle, adaptation)
 
 
 def _watch(run: ChosenRun) -> "tuple[Steps, Snapshots]":
@@ -210,9 +215,9 @@ def wake_step(steps: Steps) -> int | None:
     return int(awake[0]) + SMOOTH_STEPS + steps.warmup_steps if len(awake) else None
 
 
-def part_step(memory: Memory, name: str) -> int | None:
+def part_step(memory: Memory, distances: FloatArray) -> int | None:
     """Return from which compared step on two trainings stay a tenth of the way apart."""
-    near = np.flatnonzero(memory.distances[name] <= PARTED)
+    near = np.flatnonzero(distances <= PARTED)
     after = int(near[-1]) + 1 if len(near) else 0
     return int(memory.marks[after]) if after < len(memory.marks) else None
 
@@ -237,11 +242,15 @@ def describe(memory: Memory) -> dict[str, Any]:
         }
     numbers["apart_from"] = f"AdamW at {memory.middle:g}"
     numbers["apart"] = {
-        name: {
-            "part_step": part_step(memory, name),
-            "last": float(values[-1]),
-            "by_step": dict(zip(map(int, memory.marks), map(float, values), strict=True)),
-        }
-        for name, values in memory.distances.items()
+        name: _describe_distance(memory, values) for name, values in memory.distances.items()
     }
+    numbers["adaptation"] = _describe_distance(memory, memory.adaptation)
     return numbers
+
+
+def _describe_distance(memory: Memory, values: FloatArray) -> dict[str, Any]:
+    return {
+        "part_step": part_step(memory, values),
+        "last": float(values[-1]),
+        "by_step": dict(zip(map(int, memory.marks), map(float, values), strict=True)),
+    }
