@@ -43,12 +43,14 @@ class Design:
         folds: Number of test folds.
         draws: Draws of validation subjects per fold.
         power: Probability of the wanted decision.
+        power_range: The same at both ends of the 95 % interval of the SD of a fold difference.
         seconds: Time of all its runs one after another; NaN where no run's time is known.
     """
 
     folds: int
     draws: int
     power: float
+    power_range: tuple[float, float]
     seconds: float
 
 
@@ -264,6 +266,15 @@ def smallest_margin(
     return fold_sd * float(np.quantile(needed, power, method="higher"))
 
 
+def fewest_folds(level: float = LEVEL) -> int:
+    """Return the fewest folds with which an exact two-sided test can reject at all.
+
+    >>> fewest_folds()
+    6
+    """
+    return math.floor(math.log2(2 / level)) + 1
+
+
 def folds_for(goal: Goal, fold_sd: float, *, power: float = POWER) -> int | None:
     """Return the fewest folds that reach a goal; None if even `MAX_FOLDS` do not."""
     few, enough = 1, MAX_FOLDS
@@ -310,7 +321,9 @@ def cheapest_design(
         folds = folds_for(goal, sd, power=power)
         if folds is not None and folds <= max_folds:
             cost = study_seconds(found, folds, draws, seconds)
-            designs.append(Design(folds, draws, goal.reached(sd, folds), cost))
+            open_sds = np.sqrt(np.quantile(found.fold_variance_samples(draws), (0.975, 0.025)))
+            low, high = (goal.reached(float(end), folds) for end in open_sds)
+            designs.append(Design(folds, draws, goal.reached(sd, folds), (low, high), cost))
     unit = [study_seconds(found, design.folds, design.draws, 1.0) for design in designs]
     return designs[int(np.argmin(unit))] if designs else None
 

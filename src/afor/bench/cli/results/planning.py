@@ -35,6 +35,7 @@ from afor.bench.stats.power import (
     Goal,
     assess,
     cheapest_design,
+    fewest_folds,
     power_grid,
     smallest_effect,
     smallest_margin,
@@ -269,6 +270,12 @@ def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:
         (row.dataset, row.backbone, row.folds, row.draws) for row in expected
     ):
         same = [a for a in assessments if (a.dataset, a.backbone) == (dataset, backbone)]
+        if assessments and folds < fewest_folds(level):
+            sentences.append(
+                f"{dataset} × {backbone}: {folds} folds are too few to show a difference; with "
+                f"Holm's correction over {len(others)} comparisons it takes {fewest_folds(level)}."
+            )
+            continue
         for made in same or assessments:
             sd = math.sqrt(made.found.fold_variance(draws))
             noise = "" if same else f", noise of {made.dataset} × {made.backbone}"
@@ -336,7 +343,9 @@ def _design_sentence(made: Assessment, goal: Goal, design: Design | None, power:
     runs = 2 * design.folds * design.draws
     return (
         f"{words}, the cheapest design has {design.folds} folds × {design.draws} "
-        f"draw{'s' * (design.draws > 1)}: {runs} runs of the two methods{time}."
+        f"draw{'s' * (design.draws > 1)}: {runs} runs of the two methods{time}. What the pilot "
+        f"leaves open about the noise puts its power between {100 * design.power_range[0]:.0f} and "
+        f"{100 * design.power_range[1]:.0f} %."
     )
 
 
@@ -382,7 +391,7 @@ def _finite(value: Any) -> Any:
 
 
 def _points(value: float) -> str:
-    return f"{100 * value:.2f} points" if math.isfinite(value) else "no size (too few folds)"
+    return f"{100 * value:.2f} points"
 
 
 def _join(paths: list[Path]) -> str:

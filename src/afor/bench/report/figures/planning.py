@@ -84,7 +84,7 @@ def power_figure(
         pilot: Number of folds of the pilot, marked.
     """
     with house_style():
-        figure, axes = new_figure(14 + 44 * len(panels), rows=len(panels), sharex=True)
+        figure, axes = new_figure(18 + 46 * len(panels), rows=len(panels), sharex=True)
         for axis, (goal, grid) in zip(axes[:, 0], panels.items(), strict=True):
             axis.axhline(100 * POWER, color=GREY, linewidth=0.8, linestyle="--")
             axis.axvline(pilot, color=GREY, linewidth=0.8, linestyle=":")
@@ -93,17 +93,19 @@ def power_figure(
                     folds, 100 * grid[:, j], color=CYCLE[j % len(CYCLE)], markersize=3,
                     marker=SHAPES[j % len(SHAPES)], label=f"{count} draw{'s' * (count > 1)}",
                 )  # fmt: skip
-            axis.set_title(plain(goal[0].upper() + goal[1:]))
+            axis.set_title(f"{plain(title)}\n{plain(goal)}", fontsize=6.5)
             axis.set_ylabel("power (%)")
             axis.set_ylim(0, 102)
             axis.grid(axis="y")
-        axes[-1, 0].legend(loc="upper left")
+        figure.legend(
+            *axes[0, 0].get_legend_handles_labels(),
+            loc="outside upper left", ncols=5, columnspacing=1.0, handlelength=1.4,
+        )  # fmt: skip
         axes[-1, 0].set_xlabel("folds")
         axes[-1, 0].set_xscale("log")
         ticks = [n for n in (5, 10, 20, 50, 100, 200) if folds[0] <= n <= folds[-1]]
         axes[-1, 0].set_xticks(ticks, map(str, ticks))
         axes[-1, 0].minorticks_off()
-        figure.suptitle(plain(title), fontsize=7.5, x=0.02, ha="left")
         figure.supxlabel(
             f"dashed: {100 * POWER:g} %; dotted: folds of the pilot", fontsize=6, color="#444444"
         )
