@@ -54,7 +54,7 @@ def test_calibrate_prints_rates_and_draws_p_values(results, tmp_path):
 def test_calibrate_gives_json(results):
     command = ("calibrate", results, "-m", "accuracy", "--relabellings", "100", "--json")
     table = json.loads(call(*command).stdout)
-    record = table["records"][0]
+    record = table["rows"][0]
     assert record["false_positives_low"] <= record["false_positives"] <= 0.15
     assert record["copies"] == "adam = adam_seed_1"
 
@@ -79,7 +79,7 @@ def test_variance_says_what_it_cannot_tell_apart(results):
 
 def test_variance_gives_json(results):
     table = json.loads(call("variance", results, "-m", "accuracy", "--json").stdout)
-    components = [r["component"] for r in table["records"] if r["optimizer"] == "afor"]
+    components = [r["component"] for r in table["rows"] if r["optimizer"] == "afor"]
     assert components == ["subject × method", "draw × method", "seed × method"]
 
 
@@ -152,7 +152,7 @@ def test_plan_says_what_a_study_can_decide(results, tmp_path, small_study):
 @pytest.mark.skipif(not PHYSIONET.exists(), reason="the repository's results are not here")
 def test_the_physionet_study_is_calibrated_and_assessed():
     command = ("calibrate", str(PHYSIONET), "-m", "accuracy", "--relabellings", "100", "--json")
-    records = json.loads(call(*command).stdout)["records"]
+    records = json.loads(call(*command).stdout)["rows"]
     assert [r["copies"] for r in records][:2] == ["adam = adam_seed_1", "afor = afor_seed_1"]
     assert all(r["false_positives_low"] <= 0.05 for r in records)
     content = json.loads(call("power", str(PHYSIONET), "--json", "--family", "1").stdout)

@@ -25,7 +25,7 @@ from afor.bench.cli.options import (
     StudyName,
     Trust,
 )
-from afor.bench.cli.results.planning import pilot_sentences
+from afor.bench.cli.results.pilot import pilot_sentences
 from afor.bench.cli.studies.selection import (
     changed_text,
     cores,

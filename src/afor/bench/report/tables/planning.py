@@ -242,8 +242,12 @@ def assessment_table(
             "smallest difference: the smallest true mean difference that is found. smallest "
             "margin: the smallest margin within which equal methods are found equivalent. In "
             "parentheses: over the 95 % interval of the SD that a pilot of this size leaves open.",
-            f"Exact tests at {100 * level:.3g} %, two-sided for a difference: 5 % at the strictest "
-            f"step of Holm's correction over {family} comparison{'s' * (family > 1)}.",
+            f"Exact tests at {100 * level:.3g} %, two-sided for a difference"
+            + (
+                f": 5 % at the strictest step of Holm's correction over {family} comparisons."
+                if family > 1
+                else ", not corrected: one comparison."
+            ),
         ),
         records=tuple(records),
     )
