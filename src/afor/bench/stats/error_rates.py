@@ -136,7 +136,8 @@ def family_rates(
     equivalent = np.array([equivalence_p_rows(row, margin) for row in rows])
     wrong_difference = wrong_equivalence = 0
     for study in range(studies):
-        p_different, p_equivalent = holm(different[:, study]), holm(equivalent[:, study])
+        p_different = holm(different[:, study].tolist())
+        p_equivalent = holm(equivalent[:, study].tolist())
         wrong_difference += any(
             p < LEVEL and rows[i][study].mean() * effects[i] <= 0 for i, p in enumerate(p_different)
         )

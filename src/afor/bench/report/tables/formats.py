@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+COLUMN_GAP = 3  # columns of the terminal between two columns of a table
+
+
 @dataclass(frozen=True)
 class TableCell:
     """The text of one cell and its marks."""
@@ -74,10 +77,10 @@ def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
     parts: list[list[int]] = []
     used = 0
     for members in _groups(table.columns):
-        size = sum(_width(table, i, styled) + 2 for i in members)
+        size = sum(_width(table, i, styled) + COLUMN_GAP for i in members)
         if not parts or used + size > width:
             parts.append([])
-            used = first + 2
+            used = first + COLUMN_GAP
         parts[-1] += members
         used += size
     tables = []

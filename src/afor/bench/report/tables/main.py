@@ -84,7 +84,9 @@ def main_table(
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
         lead=tuple(paragraphs([c for c in comparisons.values() if c.metric == metrics[0]])),
-        notes=_main_notes(conditions, list(comparisons.values()), baseline, controls),
+        notes=_main_notes(
+            conditions, list(comparisons.values()), baseline, controls, has_signs=True
+        ),
         records=tuple(r for r in records if r is not None),
     )
 
@@ -142,7 +144,7 @@ def comparison_table(
         rows=tuple(rows),
         lead=tuple(paragraphs(comparisons)),
         notes=(
-            *_main_notes(conditions, comparisons, baseline, controls),
+            *_main_notes(conditions, comparisons, baseline, controls, has_signs=False),
             "Intervals: exact (sign flips inverted) and BCa bootstrap over folds, both without "
             "correction for the number of comparisons. better: one-sided sign flips; different: "
             "two-sided; equal: the larger p of two one-sided tests at the margin. d_z: mean over "
@@ -240,11 +242,13 @@ def _main_notes(
     comparisons: list[Comparison],
     baseline: str,
     controls: Sequence[str],
+    *,
+    has_signs: bool,
 ) -> tuple[str, ...]:
     notes = []
     if comparisons:
         family = max(c.family for c in comparisons)
-        notes.append(verdict_note(comparisons))
+        notes.append(verdict_note(comparisons, has_signs=has_signs))
         notes.append(
             f"* higher than {optimizer_label(baseline)} by the paper's test: one-sided, Holm over "
             f"{family} comparison{'s' * (family > 1)}, p < 0.05."

@@ -18,20 +18,19 @@ def verdict_mark(comparison: Comparison | None) -> str:
     return MARKS.get(comparison.decision, "") if comparison and comparison.decision else ""
 
 
-def verdict_note(comparisons: Sequence[Comparison]) -> str:
-    """Explain the signs of verdicts and the tests behind them."""
+def verdict_note(comparisons: Sequence[Comparison], *, has_signs: bool = True) -> str:
+    """Explain the signs of verdicts, if a table has them, and the tests behind them."""
     family = max(c.family for c in comparisons)
     margins = {c.metric: c.evidence.margin for c in comparisons}
     stated = dict.fromkeys(
         margin_text(metric, margin) for metric, margin in margins.items() if margin is not None
     )
-    equal = f", ≈ equal within {' or '.join(stated)}" if stated else ""
+    margin = " or ".join(stated)
+    equal = f", ≈ equal within {margin}" if stated else ""
+    signs = f"↑ better, ↓ worse{equal}, no sign: undecided. " if has_signs else ""
     tests = "exact two-sided sign flips over folds"
-    tests += " and, for ≈, two one-sided tests at that margin, each" if stated else ","
-    return (
-        f"↑ better, ↓ worse{equal}, no sign: undecided. By {tests} with Holm over {family} "
-        f"comparison{'s' * (family > 1)}, 5 %."
-    )
+    tests += f" and, for equal, two one-sided tests at {margin}, each" if stated else ","
+    return f"{signs}Verdicts: {tests} with Holm over {family} comparison{'s' * (family > 1)}, 5 %."
 
 
 def incomplete_note(conditions: Conditions) -> list[str]:
