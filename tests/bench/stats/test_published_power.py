@@ -1,15 +1,19 @@
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.paired_tests import holm, sign_flip_p_rows
 from afor.bench.stats.published_power import (
     CORRELATIONS,
+    expected_stars,
     paired_sd,
     published_folds,
     published_power,
 )
+from afor.bench.store.files import load_results
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,24 @@ def test_a_power_is_that_of_simulated_tables(rows):
     assert differences.std(axis=1, ddof=1).mean() == pytest.approx(
         paired_sd(row.sds, 0.8), rel=0.05
     )
+
+
+def test_the_expected_stars_are_the_sum_of_the_powers(rows):
+    at_half = sum(row.powers[CORRELATIONS.index(0.5)] for row in rows.values())
+    assert expected_stars(0.5) == pytest.approx(at_half)
+
+
+def test_the_correlations_on_the_page_are_those_of_the_physionet_study():
+    runs = Path(__file__).parents[3] / "docs" / "results" / "physionet" / "runs.csv"
+    if not runs.exists():
+        pytest.skip("the repository's results are not here")
+    conditions = collect_conditions(*load_results([runs]))
+    adam, afor, copy = (
+        list(conditions["physionet_mi", "eegnet", name].fold_values("accuracy").values())
+        for name in ("adam", "afor", "adam_seed_1")
+    )
+    assert np.corrcoef(adam, afor)[0, 1] == pytest.approx(0.99, abs=0.005)
+    assert np.corrcoef(adam, copy)[0, 1] == pytest.approx(0.76, abs=0.005)
 
 
 def test_judgements(rows):

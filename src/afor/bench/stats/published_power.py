@@ -12,13 +12,15 @@ from typing import Literal
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.stats.decisions import LEVEL
 from afor.bench.stats.paper_numbers import published, published_results
-from afor.bench.stats.power import POWER, power_of_difference, smallest_effect
+from afor.bench.stats.power import power_of_difference, smallest_effect
 
 # Correlations of two methods' fold values: from unrelated, over what is plausible, to almost equal.
 CORRELATIONS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)
 # In docs/results/physionet/runs.csv one method under two seeds correlates by 0.76 over folds, AFOR
 # and Adam under equal seeds by 0.99.
 PLAUSIBLE = (0.5, 0.99)
+# Two-sided level of the paper's one-sided test at the strictest of Holm's six steps.
+STAR_LEVEL = 2 * LEVEL / (len(PAPER_OPTIMIZERS) - 1)
 
 Judgement = Literal["expected", "not expected", "needs fold values"]
 
@@ -75,7 +77,6 @@ def published_power() -> list[PublishedPower]:
     step (5 % over six).
     """
     printed = published_results()
-    level = 2 * LEVEL / (len(PAPER_OPTIMIZERS) - 1)  # of the two-sided test with the same limit
     rows = []
     for (dataset, backbone, optimizer, metric), afor in printed.items():
         if optimizer != "afor":
@@ -84,15 +85,28 @@ def published_power() -> list[PublishedPower]:
         folds = published_folds(dataset)
         gain, sds = round(afor.mean - adam.mean, 2), (adam.sd, afor.sd)
         powers = tuple(
-            power_of_difference(gain, paired_sd(sds, rho), folds, level) for rho in CORRELATIONS
+            power_of_difference(gain, paired_sd(sds, rho), folds, STAR_LEVEL)
+            for rho in CORRELATIONS
         )
-        needed = _needed_correlation(gain, sds, smallest_effect(1.0, folds, level, power=POWER))
+        needed = _needed_correlation(gain, sds, smallest_effect(1.0, folds, STAR_LEVEL))
         rows.append(
             PublishedPower(
                 dataset, backbone, metric, folds, gain, sds, afor.significant, powers, needed
             )
         )
     return rows
+
+
+def expected_stars(correlation: float) -> float:
+    """Return how many of the 24 comparisons are expected to get a star, at one correlation.
+
+    >>> round(expected_stars(0.0), 1)
+    6.6
+    """
+    return sum(
+        power_of_difference(row.gain, paired_sd(row.sds, correlation), row.folds, STAR_LEVEL)
+        for row in published_power()
+    )
 
 
 def published_folds(dataset: str) -> int:
