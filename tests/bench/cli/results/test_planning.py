@@ -125,7 +125,7 @@ def test_power_of_a_pilot_with_one_draw_plans_one_draw(tmp_path):
         (["--effect", "-1"], "--effect -1: expected a difference in points, more than 0."),
         (["--optimizer", "aphor"], "--optimizer cannot be 'aphor'."),
         (["--baseline", "adm"], "--baseline cannot be 'adm'."),
-        (["--metric", "acuracy"], "--metric cannot be 'acuracy'."),
+        (["--metric", "accurate"], "--metric cannot be 'accurate'."),
         (["--dataset", "deap"], "No comparison of an optimizer with 'adam' on deap/*"),
         (["--output", "p.doc"], "--output p.doc: a figure is written as .pdf, .svg, .png."),
     ],
