@@ -10,7 +10,7 @@ from afor.bench.stats.labels import (
     backbone_label,
     dataset_label,
     metric_label,
-    metric_scale,
+    metric_style,
     optimizer_label,
     p_text,
     signed,
@@ -46,9 +46,9 @@ def verdict_sentence(comparison: Comparison) -> str:
     """Return the verdict on one optimizer in words, with the numbers that carry it."""
     c = comparison
     name, base = optimizer_label(c.optimizer), optimizer_label(c.baseline)
-    scale = metric_scale(c.metric)
-    unit = f"points of {metric_label(c.metric)}" if scale != 1 else f"of {metric_label(c.metric)}"
-    gain = f"{signed(scale * c.gain)} {unit}"
+    style = metric_style(c.metric)
+    scale, unit = style.gain_scale, style.gain_unit.removeprefix("absolute")
+    gain = " ".join(filter(None, (signed(scale * c.gain), unit, "of", style.label)))
     if c.decision is None:
         return (
             f"No verdict yet: {c.done} of {c.expected} runs of {name} and {base} are done; so far "
@@ -78,7 +78,7 @@ def verdict_word(comparison: Comparison) -> str:
     if comparison.decision is None:
         return "–"
     if comparison.decision is Decision.EQUIVALENT:
-        scale = metric_scale(comparison.metric)
+        scale = metric_style(comparison.metric).gain_scale
         return f"equal ±{scale * (comparison.evidence.margin or math.nan):.4g}"
     return comparison.decision.value
 
@@ -101,7 +101,7 @@ def _paragraph(comparisons: list[Comparison]) -> str:
     where = f"{dataset_label(first.dataset)}, {backbone_label(first.backbone)}"
     folds = max(c.folds for c in comparisons)
     others = [c for c in comparisons if c is not focus]
-    text = f"{where}, {folds} folds. {verdict_sentence(focus)}"
+    text = f"{where}, {folds} fold{'s' * (folds != 1)}. {verdict_sentence(focus)}"
     return f"{text} {_grouped(others)}" if others else text
 
 

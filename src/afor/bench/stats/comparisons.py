@@ -16,8 +16,9 @@ from afor.bench.stats.groups import (
     Conditions,
     mean_of_draws,
     mean_sd,
-    paired_fold_values,
+    paired_gains,
 )
+from afor.bench.stats.labels import better_sign
 from afor.bench.stats.margins import margin_of
 from afor.bench.stats.paired_tests import bootstrap_interval, effect_size, holm, smallest_p
 from afor.bench.stats.sample_size import draws_needed, folds_needed, largest_sd
@@ -27,7 +28,10 @@ BASELINE = "adam"  # Sec. V-A
 
 @dataclass(frozen=True)
 class Comparison:
-    """One optimizer compared with the baseline over their common folds. Fractions, not percent."""
+    """One optimizer compared with the baseline over their common folds. Fractions, not percent.
+
+    A gain is positive if the optimizer is better, also where less of the metric is better.
+    """
 
     dataset: str
     backbone: str
@@ -200,9 +204,9 @@ def compare(
         condition = conditions.get((dataset, backbone, name))
         if condition is None or not condition.has(metric):
             continue
-        folds, ours, theirs = paired_fold_values(condition, base, metric)
+        folds, gains = paired_gains(condition, base, metric)
         if folds:
-            paired.append((condition, ours - theirs))
+            paired.append((condition, gains))
     differences = [d for _, d in paired]
     margin = margin_of(metric, base.margins)
     decisions = decide_family(differences, margin=margin, family=len(names))
@@ -355,7 +359,7 @@ def mean_ranks(
         members = [conditions.get((dataset, backbone, name)) for name in names]
         if all(c is not None and c.complete and c.has(metric) for c in members):
             means = [c.summary(metric)[0] for c in members if c is not None]
-            rows.append(rankdata([-round(mean, 12) for mean in means]))
+            rows.append(rankdata([-better_sign(metric) * round(mean, 12) for mean in means]))
             blocks.append((dataset, backbone))
     k, n = len(names), len(rows)
     difference, p = math.nan, math.nan

@@ -1,19 +1,21 @@
 """Say up to which difference two methods count as equivalent, by metric.
 
-A margin is stated as the metric is printed: in points (hundredths) for metrics between 0 and 1, as
-a number for kappa. A metric without a default, such as a loss, has no verdict of equivalence until
-the study states a margin for it.
+A margin is stated as differences of the metric are printed: in points (hundredths) for metrics
+between 0 and 1, as a number for kappa, in thousandths of a nat for NLL. A metric without a default,
+such as NLL, has no verdict of equivalence until the study states a margin for it.
 """
 
 from collections.abc import Mapping
 
-from afor.bench.stats.labels import metric_scale
+from afor.bench.stats.labels import gain_scale, metric_style
 
 DEFAULT_MARGINS: Mapping[str, float] = {
     "accuracy": 1.0,
     "weighted_f1": 1.0,
     "macro_f1": 1.0,
     "balanced_accuracy": 1.0,
+    "prequential_accuracy": 1.0,
+    "accuracy_before": 1.0,
     "kappa": 0.02,  # one point of accuracy with two balanced classes
 }
 
@@ -29,7 +31,7 @@ def margin_of(metric: str, stated: Mapping[str, float] | None = None) -> float |
     (0.01, 0.02, None)
     """
     margin = {**DEFAULT_MARGINS, **(stated or {})}.get(metric)
-    return None if margin is None else margin / metric_scale(metric)
+    return None if margin is None else margin / gain_scale(metric)
 
 
 def margin_text(metric: str, margin: float) -> str:
@@ -38,6 +40,7 @@ def margin_text(metric: str, margin: float) -> str:
     >>> margin_text("accuracy", 0.01), margin_text("accuracy", 0.025), margin_text("kappa", 0.02)
     ('1 point', '2.5 points', '0.02')
     """
-    scale = metric_scale(metric)
-    number = f"{scale * margin:.4g}"
-    return number if scale == 1 else f"{number} point{'' if number == '1' else 's'}"
+    style = metric_style(metric)
+    number = f"{style.gain_scale * margin:.4g}"
+    unit = style.gain_unit.removeprefix("absolute")
+    return f"{number} {'point' if (number, unit) == ('1', 'points') else unit}".rstrip()

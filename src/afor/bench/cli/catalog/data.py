@@ -1,7 +1,6 @@
 """The commands ``afor data list | check | prepare | twin``."""
 
 import json
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from afor.bench.data.catalog import NAMES, STAND_IN_MARK, get_dataset
 from afor.bench.data.check import CheckReport, check_dataset
 from afor.bench.data.preparation.loading import default_root, open_windows
 from afor.bench.data.rehearsal.twins import write_twin
+from afor.bench.study.overrides import key_value
 
 Name = Annotated[
     str,
@@ -240,17 +240,9 @@ def _print_report(report: CheckReport) -> None:
 
 
 def _parse_options(pairs: list[str] | None, allow_truncated: bool = False) -> dict[str, Any]:
-    """Read KEY=VALUE pairs; a value is TOML, or else plain text."""
+    """Return the options of KEY=VALUE pairs."""
     options: dict[str, Any] = {"allow_truncated": True} if allow_truncated else {}
-    for pair in pairs or ():
-        key, equals, text = pair.partition("=")
-        if not equals:
-            raise ConfigError(f"--option {pair!r}: expected KEY=VALUE, such as task=left_right.")
-        try:
-            options[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            options[key.strip()] = text
-    return options
+    return options | dict(key_value("--option", pair) for pair in pairs or ())
 
 
 @contextmanager

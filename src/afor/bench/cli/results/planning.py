@@ -15,7 +15,7 @@ from afor.bench.cli.results.tables import Baseline, Metrics
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output
-from afor.bench.execution.estimate import clock
+from afor.bench.execution.timing.pace import clock
 from afor.bench.report.figures.planning import calibration_figure, power_figure
 from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure
@@ -25,8 +25,8 @@ from afor.bench.stats.calibration import RELABELLINGS
 from afor.bench.stats.calibration import calibrate as calibrate_copies
 from afor.bench.stats.comparisons import main_optimizers
 from afor.bench.stats.decisions import LEVEL
-from afor.bench.stats.groups import Conditions
-from afor.bench.stats.labels import PAPER_METRICS, metric_scale
+from afor.bench.stats.groups import Conditions, default_metrics
+from afor.bench.stats.labels import gain_scale
 from afor.bench.stats.margins import margin_of
 from afor.bench.stats.power import (
     POWER,
@@ -72,7 +72,7 @@ def calibrate(
     _check_figure(output)
     paths = find_all(results)
     conditions = load_conditions(paths, study, margin)
-    metrics = metric or list(PAPER_METRICS)
+    metrics = metric or default_metrics(conditions)
     _check_metrics(conditions, metrics)
     made = calibrate_copies(conditions, metrics, relabellings=relabellings, seed=seed)
     table = tables.calibration_table(made)
@@ -106,7 +106,7 @@ def variance(
     """
     paths = find_all(results)
     conditions = load_conditions(paths, study, None)
-    metrics = metric or list(PAPER_METRICS)
+    metrics = metric or default_metrics(conditions)
     _check_metrics(conditions, metrics)
     _check_optimizers(conditions, [baseline, *(optimizer or ())])
     table = tables.variance_table(conditions, metrics, baseline=baseline, optimizers=optimizer)
@@ -250,7 +250,7 @@ def _goals(
             f"The metric {made.metric!r} has no margin of its own; give the difference to show "
             f"with --effect, or a margin with --margin {made.metric}=NUMBER."
         )
-    size = margin if effect is None else effect / metric_scale(made.metric)
+    size = margin if effect is None else effect / gain_scale(made.metric)
     goals = [Goal(float(size or 0.0), level=level)]
     return goals if margin is None else [*goals, Goal(0.0, margin, level)]
 

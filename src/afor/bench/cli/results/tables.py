@@ -32,8 +32,8 @@ from afor.bench.report.tables.convergence import convergence_table
 from afor.bench.report.tables.formats import Table, to_json
 from afor.bench.stats.comparisons import blocks_of, mean_ranks
 from afor.bench.stats.curves import loss_curves, run_traces
-from afor.bench.stats.groups import Conditions
-from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_scale
+from afor.bench.stats.groups import Conditions, default_metrics
+from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_style
 from afor.bench.stats.seed_noise import seed_noise
 from afor.bench.stats.sensitivity import Sensitivity, sensitivity_of
 from afor.bench.store.files import load_records
@@ -63,9 +63,9 @@ Metrics = Annotated[
     typer.Option(
         "--metric",
         "-m",
-        help="Metric to show, such as accuracy, weighted_f1, macro_f1, balanced_accuracy or kappa; "
-        "repeatable.",
-        show_default="accuracy and weighted_f1",
+        help="Metric to show: accuracy, weighted_f1, macro_f1, balanced_accuracy, kappa, nll, "
+        "brier or calibration_error; repeatable.",
+        show_default="accuracy, weighted_f1, and nll if recorded",
     ),
 ]
 Baseline = Annotated[str, typer.Option(help="The optimizer that all others are compared with.")]
@@ -98,18 +98,18 @@ def stats(
     """
     paths = find_all(results)
     conditions = load_conditions(paths, study, margin)
-    metrics = metric or list(PAPER_METRICS)
+    metrics = metric or default_metrics(conditions)
     tables = [
         main_tables.comparison_table(conditions, metrics, baseline=baseline, optimizers=optimizer),
-        side_tables.ranks_table(conditions, metrics, optimizers=optimizer),
+        side_tables.ranks_table(conditions, metric or PAPER_METRICS, optimizers=optimizer),
     ]
     if _has_copies(conditions, metrics):
         tables.append(side_tables.noise_table(conditions, metrics))
     if as_json:
         typer.echo(json.dumps([json.loads(to_json(table)) for table in tables], indent=1))
         return
-    for one in tables:
-        typer.echo(render(one, "terminal", standalone=False))
+    for built in tables:
+        typer.echo(render(built, "terminal", standalone=False))
     print_next(f"afor table main {_join(paths)}")
 
 
@@ -246,7 +246,7 @@ def _build_table(
             )
         return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
     conditions = load_conditions(paths, study, margin)
-    metrics = metric or list(PAPER_METRICS)
+    metrics = metric or default_metrics(conditions)
     only: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
         "main": lambda: main_tables.main_table(conditions, metrics, baseline=baseline, **only),
@@ -255,10 +255,12 @@ def _build_table(
         ),
         "ablation": lambda: variant_tables.ablation_table(conditions, metrics),
         "sensitivity": lambda: variant_tables.sensitivity_table(conditions, metrics),
-        "ranks": lambda: side_tables.ranks_table(conditions, metrics, **only),
+        "ranks": lambda: side_tables.ranks_table(conditions, metric or PAPER_METRICS, **only),
         "noise": lambda: side_tables.noise_table(conditions, metrics),
         "datasets": lambda: side_tables.datasets_table(conditions),
-        "beside-paper": lambda: paper_tables.beside_paper_table(conditions, metrics),
+        "beside-paper": lambda: paper_tables.beside_paper_table(
+            conditions, metric or PAPER_METRICS
+        ),
     }
     return from_results[name]()
 
@@ -285,7 +287,7 @@ def _draw_results(
         available = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in conditions))
         raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {available}.")
     if name == "sensitivity":
-        unit = " (%)" if metric_scale(metric) != 1 else ""
+        unit = f" ({metric_style(metric).unit})".replace(" ()", "")
         curves = sensitivity_of(selected, metric)
         return curve_figures.sensitivity_figure(curves, metric_label(metric) + unit)
     if name == "ablation":
@@ -299,9 +301,9 @@ def _draw_results(
     if name == "noise":
         return noise_figure(selected, metric, baseline=baseline, optimizers=optimizer)
     first_dataset, first_backbone, _ = next(iter(selected))
-    shown = (optimizer or ["afor"])[0]
+    compared = (optimizer or ["afor"])[0]
     return figures.folds_figure(
-        conditions, first_dataset, first_backbone, shown, metric, baseline=baseline
+        conditions, first_dataset, first_backbone, compared, metric, baseline=baseline
     )
 
 

@@ -28,10 +28,12 @@ from afor.bench.stats.groups import Condition, Conditions
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
+    better_sign,
     dataset_label,
-    mean_sd_text,
+    gain_scale,
     metric_label,
-    metric_scale,
+    metric_style,
+    metric_text,
     optimizer_label,
     p_text,
     signed,
@@ -105,9 +107,11 @@ def comparison_table(
     for c in comparisons:
         new = f"{dataset_label(c.dataset)}, {backbone_label(c.backbone)}, {metric_label(c.metric)}"
         if new != heading:
-            rows.append(Row(f"{new}: {c.folds} folds", heading=True))
+            unit = metric_style(c.metric).gain_unit
+            named = "" if unit == "points" else f", in {unit}"
+            rows.append(Row(f"{new}: {c.folds} folds{named}", heading=True))
             heading = new
-        scale = metric_scale(c.metric)
+        scale = gain_scale(c.metric)
         texts = [
             interval_text(*c.interval, scale),
             interval_text(*c.bca_interval, scale),
@@ -162,7 +166,7 @@ def _top_two(
         conditions[dataset, backbone, n] for n in names if (dataset, backbone, n) in conditions
     ]
     means = {c.optimizer: c.summary(metric)[0] for c in members if c.complete and c.has(metric)}
-    levels = sorted(set(means.values()), reverse=True)[:2]
+    levels = sorted(set(means.values()), reverse=better_sign(metric) > 0)[:2]
     # A single method is not marked as best.
     return {n: levels.index(m) + 1 for n, m in means.items() if m in levels and len(means) > 1}
 
@@ -227,10 +231,11 @@ def _reference_rows(
             majority.append(MISSING)
             chance.append(MISSING)
             continue
-        scale, (mean, sd, _) = metric_scale(metric), level.majority
-        majority.append(TableCell(mean_sd_text(scale * mean, scale * sd)))
+        mean, sd, _ = level.majority
+        majority.append(MISSING if math.isnan(mean) else TableCell(metric_text(metric, mean, sd)))
         value, name = level.chance
-        chance.append(MISSING if math.isnan(value) else TableCell(f"{scale * value:.2f} ({name})"))
+        text = f"{metric_text(metric, value)} ({name})"
+        chance.append(MISSING if math.isnan(value) else TableCell(text))
     return [
         Row("Majority class", tuple(majority), rule=True),
         Row("Chance level", tuple(chance)),
@@ -250,7 +255,7 @@ def _main_notes(
         family = max(c.family for c in comparisons)
         notes.append(verdict_note(comparisons, has_signs=has_signs))
         notes.append(
-            f"* higher than {optimizer_label(baseline)} by the paper's test: one-sided, Holm over "
+            f"* better than {optimizer_label(baseline)} by the paper's test: one-sided, Holm over "
             f"{family} comparison{'s' * (family > 1)}, p < 0.05."
         )
         for dataset in dict.fromkeys(c.dataset for c in comparisons):
@@ -260,8 +265,8 @@ def _main_notes(
             possible = any(c.can_be_significant for c in of_dataset)
             verdict = "" if possible else " So few folds cannot show a difference."
             notes.append(
-                f"{dataset_label(dataset)}: n = {n} folds, smallest attainable two-sided p "
-                f"{p_text(2 * best)}, after Holm {p_text(min(1.0, 2 * best * family))}.{verdict}"
+                f"{dataset_label(dataset)}: n = {n} fold{'s' * (n != 1)}, smallest attainable "
+                f"two-sided p {p_text(2 * best)}, after Holm {p_text(min(1.0, 2 * best * family))}.{verdict}"
             )
     if controls:
         names = ", ".join(map(optimizer_label, controls))

@@ -18,8 +18,9 @@ from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
     dataset_label,
+    gain_scale,
     metric_label,
-    metric_scale,
+    metric_style,
     optimizer_label,
     p_text,
     signed,
@@ -59,7 +60,7 @@ def calibration_table(calibrations: Sequence[Calibration]) -> Table:
     rows, records = [], []
     heading = ""
     for made in calibrations:
-        scale = metric_scale(made.metric)
+        scale = gain_scale(made.metric)
         if heading != (heading := _block(made.dataset, made.backbone, made.metric)):
             rows.append(Row(heading, heading=True))
         is_same_seed = made.copies in _same_method_pairs()
@@ -112,8 +113,8 @@ def calibration_table(calibrations: Sequence[Calibration]) -> Table:
             "allowed. False equivalences: the same differences moved by one margin "
             f"({' or '.join(margins) or 'none'}) are declared equivalent; at most 5 % are allowed.",
             "Found equivalent: the copies, equal by construction, are declared equivalent; this is "
-            "no error but what the noise allows. SD of a run: in points, between copies in one "
-            "fold and draw.",
+            "no error but what the noise allows. SD of a run: in "
+            f"{_units([c.metric for c in calibrations])}, between copies in one fold and draw.",
             "p as trained: two-sided, of each pair under its own names. Relabelling makes folds "
             "independent; these p-values alone would show a dependence between folds.",
         ),
@@ -151,7 +152,7 @@ def variance_table(
                     found = split_off_rest(found, rest)
                 merged |= {c.name for c in found.components if len(c.sources) > 1}
                 label = f"{optimizer_label(one)} − {optimizer_label(other)}"
-                cells = _component_cells(found, metric_scale(metric))
+                cells = _component_cells(found, gain_scale(metric))
                 shown.append(Row(f"{label} ({same})" if same else label, cells))
                 records += _component_records(found, dataset, backbone, metric, one, other)
             if shown:
@@ -161,7 +162,8 @@ def variance_table(
         raise ConfigError(NOT_PAIRED.format(baseline=baseline, present=present))
     return Table(
         name="variance",
-        title="Where the variance of a paired difference comes from: SDs in points (95 % interval)",
+        title="Where the variance of a paired difference comes from: SDs in "
+        f"{_units(metrics)} (95 % interval)",
         columns=tuple(
             Column(text)
             for text in (
@@ -203,7 +205,7 @@ def assessment_table(
     level = LEVEL / family
     heading = ""
     for made in assessments:
-        scale = metric_scale(made.metric)
+        scale = gain_scale(made.metric)
         folds, draws = made.found.folds, made.found.draws
         sds = made.fold_sd(draws)
         effects = [smallest_effect(sd, folds, level, power=power) for sd in sds]
@@ -231,7 +233,8 @@ def assessment_table(
         )
     return Table(
         name="power",
-        title=f"What this design decides with a power of {100 * power:g} %, in points",
+        title=f"What this design decides with a power of {100 * power:g} %, in "
+        f"{_units([made.metric for made in assessments])}",
         columns=tuple(
             Column(text)
             for text in ("folds × draws", "SD of a fold", "smallest difference", "smallest margin")
@@ -399,6 +402,10 @@ def _component_records(
         }
         for component in found.components
     ]
+
+
+def _units(metrics: Sequence[str]) -> str:
+    return " or ".join(dict.fromkeys(metric_style(metric).gain_unit for metric in metrics))
 
 
 def _block(dataset: str, backbone: str, metric: str) -> str:

@@ -21,8 +21,8 @@ from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
     dataset_label,
+    gain_scale,
     metric_label,
-    metric_scale,
     optimizer_label,
     signed,
 )
@@ -151,7 +151,7 @@ def _row(
         comparison = compared.get((dataset, backbone, metric, name))
         text = condition_text(condition, metric)
         if comparison:
-            text += f" ({signed(metric_scale(metric) * comparison.gain)})"
+            text += f" ({signed(gain_scale(metric) * comparison.gain)})"
         mark = verdict_mark(comparison) if has_verdict else ""
         texts.append(TableCell(text, mark=mark, partial=partial(condition)))
         records.append(_record(condition, metric, comparison, has_verdict=has_verdict))

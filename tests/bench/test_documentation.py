@@ -11,7 +11,7 @@ from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.runner import run_study
 from afor.bench.study.schema import parse_study
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PARTNERS = {"accelerate", "lightning", "moabb", "skorch", "transformers"}  # extras, not ours
 # What the tutorials say of results on another processor: points, of a mean or an SD over folds.
@@ -27,6 +27,7 @@ def blocks(page: Path) -> list[str]:
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if blocks(p)], ids=lambda p: p.relative_to(ROOT).as_posix()
 )
+@pytest.mark.usefixtures("train_here")
 def test_the_examples_of_a_page_run_one_after_another(page, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
@@ -43,6 +44,7 @@ def test_the_examples_of_a_page_run_one_after_another(page, tmp_path, monkeypatc
 
 
 @pytest.mark.timeout(1200)  # 24 trainings, on however slow a machine
+@pytest.mark.usefixtures("train_here")
 def test_the_results_of_the_first_study_are_those_of_the_page(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = ROOT / "docs" / "tutorial" / "first-study.md"
@@ -84,12 +86,13 @@ def rows_of(text: str) -> list[tuple[str, list[float]]]:
     """Return the points in each row of a table: of statistics, the gains alone."""
     rows = []
     for line in text.replace("−", "-").splitlines():
-        row = re.match(r"(AdamW|Adam|AFOR|Majority class|Chance \(95 %\)) {2,}(.*)", line)
-        if row is None or "/" in row[2].split()[0]:  # wins of a table that did not fit
+        row = re.match(r"(AdamW|Adam|AFOR|Majority class|Chance level) {2,}(.*)", line)
+        if row is None:
             continue
-        numbers = [float(number) for number in re.findall(r"[+-]?\d+\.\d+", row[2])]
-        if len(numbers) > 1 or row[1] not in TRAINED:
-            rows.append((row[1], numbers[:1] if row[2].startswith(("+", "-")) else numbers))
+        gain = re.match(r"(?:better|worse|equal ±1|undecided) +([+-]\d+\.\d+)", row[2])
+        numbers = [gain[1]] if gain else re.findall(r"[+-]?\d+\.\d+", row[2])
+        if gain or "±" in row[2] or row[1] not in TRAINED:  # neither p-values nor ranks nor wins
+            rows.append((row[1], [float(number) for number in numbers]))
     return rows
 
 
