@@ -23,6 +23,7 @@ from afor.bench.stats.labels import optimizer_label
 from afor.bench.stats.paired_tests import exact_interval, two_sided_p
 from afor.bench.stats.power import smallest_effect
 from afor.bench.store.files import load_results
+from afor.bench.store.results import RunResult
 
 BASELINE, COPY = "adamw", "adamw_seed_1"
 SHOWN = {
@@ -66,9 +67,18 @@ def mean_accuracy(conditions: Conditions, dataset: str) -> float:
     return 100 * float(np.mean(list(values)))
 
 
+def runs_of_all(runs: list[RunResult]) -> list[RunResult]:
+    """Leave out folds and draws that a distance or an optimizer does not have yet."""
+    places: dict[tuple[str, str], set[tuple[int, int]]] = {}
+    for run in runs:
+        places.setdefault((run.dataset, run.optimizer), set()).add((run.fold, run.draw))
+    common = set.intersection(*places.values())
+    return [run for run in runs if (run.fold, run.draw) in common]
+
+
 def read_store(store: Path) -> Results:
     """Return the gains, slopes and accuracies of a finished study."""
-    conditions = collect_conditions(*load_results([store]))
+    conditions = collect_conditions(runs_of_all(load_results([store])[0]))
     present = [name for name in (*SHOWN, COPY) if any(o == name for _, _, o in conditions)]
     datasets = sorted({dataset for dataset, _, _ in conditions}, key=shift_of)
     return {
@@ -78,6 +88,7 @@ def read_store(store: Path) -> Results:
             for name in present
             for folds in [slopes(conditions, name)]
         },
+        "runs": sum(condition.done for condition in conditions.values()),
         "accuracy": [[shift_of(d), mean_accuracy(conditions, d)] for d in datasets],
     }
 

@@ -48,7 +48,7 @@ class Commands(LazyGroup):
         "export": ("results.files:export", "Write one row per run as CSV, JSON or Parquet."),
         "stats": (
             "results.tables:stats",
-            "Compare all optimizers with a baseline: verdicts, gains, tests, ranks.",
+            "Compare all optimizers with a baseline: verdicts, tests, ranks.",
         ),
         "table": (
             "results.tables:table",

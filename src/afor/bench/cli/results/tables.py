@@ -87,7 +87,7 @@ def stats(
     margin: Margins = None,
     as_json: Json = False,
 ) -> None:
-    """Compare all optimizers with a baseline: verdicts, gains, tests, ranks.
+    """Compare all optimizers with a baseline: verdicts, tests, ranks.
 
     Each optimizer is better, worse, equivalent within the margin that the study states, or
     undecided; for the last, the text says what would decide. Prints gains with exact intervals and
