@@ -297,7 +297,7 @@ def _candidates(
             continue
         entry = entries[run.entry]
         beta2 = _constant(entry)
-        identity = json.dumps(entry.model_dump(exclude={"name", "lr"}), sort_keys=True)
+        identity = json.dumps(entry.model_dump(exclude={"name", "lr", "control"}), sort_keys=True)
         name = names.setdefault(identity, optimizer_label(entry.name))
         method = name if beta2 is None else f"β₂ = {beta2:g}"
         value = values[run.key][metric]
@@ -307,8 +307,8 @@ def _candidates(
 
 def _constant(entry: OptimizerEntry) -> float | None:
     """Return the beta2 of a plain AdamW entry, or None for anything else."""
-    given = entry.model_dump(exclude={"name", "settings", "lr"})
-    plain = OptimizerEntry(name="adamw").model_dump(exclude={"name", "settings", "lr"})
+    given = entry.model_dump(exclude={"name", "settings", "lr", "control"})
+    plain = OptimizerEntry(name="adamw").model_dump(exclude={"name", "settings", "lr", "control"})
     if given != plain or set(entry.settings) - {"betas"}:
         return None
     betas, default = (

@@ -9,12 +9,12 @@ import typer
 from afor.bench.analyses.landscape.compute import read_landscape
 from afor.bench.analyses.landscape.section import landscape_section
 from afor.bench.cli.options import OnlyStudies
+from afor.bench.cli.results.margins import Margins, read_margins
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
 from afor.bench.report.page import ReportInput, Section, render_report
-from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.labels import PAPER_METRICS
+from afor.bench.stats.groups import collect_conditions, default_metrics
 from afor.bench.store.files import is_store, load_records, load_results, load_studies
 from afor.bench.store.locations import find_store
 
@@ -37,13 +37,14 @@ def report(
             "--metric",
             "-m",
             help="Metric to show; repeatable, the first one decides.",
-            show_default="accuracy and weighted_f1",
+            show_default="accuracy, weighted_f1, and nll if recorded",
         ),
     ] = None,
     baseline: Annotated[
         str, typer.Option(help="The optimizer that all others are compared with.")
     ] = "adam",
     study: OnlyStudies = None,
+    margin: Margins = None,
     landscape: Annotated[
         Path | None, typer.Option(help="Add the figure of this JSON file of `afor landscape`.")
     ] = None,
@@ -53,7 +54,7 @@ def report(
 ) -> None:
     """Write an offline HTML report: tables, figures, downloads.
 
-    The page starts with the answer: which optimizer is better, and whether the tests confirm it.
+    The page starts with the answer: better, worse, equivalent or undecided, and what would decide.
 
     Example:
         afor report demo --output report.html
@@ -69,12 +70,13 @@ def report(
         studies=load_studies(stores, study or ()),
         sections=_sections(landscape),
     )
+    conditions = collect_conditions(runs, expected, read_margins(margin, paths, study))
     page = render_report(
-        collect_conditions(runs, expected),
+        conditions,
         report_input,
         title=title,
         baseline=baseline,
-        metrics=metric or PAPER_METRICS,
+        metrics=metric or default_metrics(conditions),
         static=static,
     )
     write_output(output, page)
