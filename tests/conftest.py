@@ -22,7 +22,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads sleep
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 # A busy machine is no fault of the code: no test asserts on wall time.
-settings.register_profile("afor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Examples are not kept: the sources may be read-only.
+settings.register_profile(
+    "afor", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("afor")
 
 

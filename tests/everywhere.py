@@ -175,7 +175,10 @@ def copy_sources(target: Path, *, kernel: bool) -> Path:
     def ignored(folder: str, names: list[str]) -> set[str]:
         return match(folder, names) | (outside if Path(folder) == ROOT else set())
 
-    return shutil.copytree(ROOT, target, ignore=ignored)
+    shutil.copytree(ROOT, target, ignore=ignored)
+    for folder in (target, *target.rglob("*/")):  # builds write there, also from read-only sources
+        folder.chmod(0o755)
+    return target
 
 
 def make_read_only(tree: Path) -> None:

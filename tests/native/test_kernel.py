@@ -425,12 +425,9 @@ def test_valgrind_finds_nothing_up_to_ten_million_elements(tmp_path) -> None:
     )
 
 
-def test_a_wheel_is_built_without_a_compiler(tmp_path) -> None:
+def test_a_wheel_is_built_without_a_compiler(everywhere, tmp_path) -> None:
     # With one: tests/test_packaging.py.
-    tree = tmp_path / "tree"
-    shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("*.so", "*.egg-info"))
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tree)
+    tree = everywhere.copy_sources(tmp_path / "tree", kernel=False)
     environment = {**os.environ, "CC": "no-such-compiler"}
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
     subprocess.run(

@@ -23,6 +23,7 @@ def test_a_report_is_written_and_named(tmp_path):
     assert "<script" not in html
 
 
-def test_a_store_that_is_not_there_is_an_error(tmp_path):
+def test_a_store_that_is_not_there_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where the page would be written
     result = runner.invoke(app, ["report", str(tmp_path / "no.db")])
     assert isinstance(result.exception, StoreError)

@@ -147,7 +147,8 @@ DATA = {
 
 
 @pytest.mark.parametrize("name", [*CURVE_FIGURES, "sensitivity"])
-def test_figures_of_curves_are_drawn_from_a_file(tmp_path, name):
+def test_figures_of_curves_are_drawn_from_a_file(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
     data, target = tmp_path / "data.json", tmp_path / "figure.png"
     data.write_text(json.dumps(DATA[name]))
     call("figure", name, "--data", str(data), "-o", str(target))
@@ -159,7 +160,8 @@ def test_figures_of_curves_are_drawn_from_a_file(tmp_path, name):
     assert "store" in refuse(ConfigError, "figure", name)
 
 
-def test_mistakes_are_answered_with_what_is_accepted(store, tmp_path):
+def test_mistakes_are_answered_with_what_is_accepted(store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert "Did you mean 'ranks'" in refuse(ConfigError, "table", "rank", store)
     assert "Accepted: terminal" in refuse(ConfigError, "table", "main", store, "-f", "word")
     assert "at least one study" in refuse(ConfigError, "table", "main")
