@@ -202,7 +202,7 @@ def test_less_is_better_for_the_likelihood_and_the_gain_says_so(simulated):
         )
         assert nll.gain == pytest.approx(accuracy.gain)
         assert (nll.wins, nll.losses, nll.p) == (accuracy.wins, accuracy.losses, accuracy.p)
-    ranks = [mean_ranks(conditions, [metric]).mean_ranks for metric in ("nll", "accuracy")]
+    ranks = [mean_ranks(conditions, metric).mean_ranks for metric in ("nll", "accuracy")]
     assert ranks[0] == ranks[1]
     assert default_metrics(conditions) == ["accuracy", "weighted_f1", "nll"]
     assert default_metrics(collect_conditions(*simulated)) == ["accuracy", "weighted_f1"]
