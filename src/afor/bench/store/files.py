@@ -207,7 +207,8 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
     runs = list(results)
     has_roles = any(run.role for run in runs)
     for run in runs:
-        row = {k: v for k, v in asdict(run).items() if k not in ("metrics", "key", "role")}
+        left_out = ("metrics", "key", "role", *(("elapsed_s",) if run.elapsed_s is None else ()))
+        row = {k: v for k, v in asdict(run).items() if k not in left_out}
         row["test_subjects"] = join_subjects(run.test_subjects)
         if has_roles:
             row |= _role_columns(run.role or role_from_name(run.optimizer))
@@ -450,6 +451,7 @@ class _Row(BaseModel):
     classes: Annotated[int, Field(ge=0, lt=10**9)] | None = None
     test_windows: Annotated[int, Field(ge=0)] | None = None
     is_search: Annotated[int, Field(ge=0, le=1)] | None = None
+    elapsed_s: Annotated[float, Field(ge=0)] | None = None
     key: str | None = None
     copy_of: str | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
@@ -509,6 +511,7 @@ def _result(row: _Row) -> RunResult:
         test_windows=row.test_windows or 0,
         key=row.key or "",
         role=_role(row),
+        elapsed_s=row.elapsed_s,
     )
 
 

@@ -13,7 +13,8 @@ from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.table import landscape_table
 from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat
 from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
-from afor.bench.cli.results.margins import Margins, read_margins
+from afor.bench.cli.results.margins import Margins
+from afor.bench.cli.results.reading import find_all, load_conditions
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
@@ -24,19 +25,18 @@ from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import main as main_tables
 from afor.bench.report.tables import paper as paper_tables
+from afor.bench.report.tables import planning as planning_tables
 from afor.bench.report.tables import side as side_tables
 from afor.bench.report.tables import variants as variant_tables
 from afor.bench.report.tables.convergence import convergence_table
 from afor.bench.report.tables.formats import Table, to_json
-from afor.bench.report.tables.parts import incomplete_sentence
 from afor.bench.stats.comparisons import blocks_of, mean_ranks
 from afor.bench.stats.curves import loss_curves, run_traces
-from afor.bench.stats.groups import Conditions, collect_conditions, default_metrics
+from afor.bench.stats.groups import Conditions, default_metrics
 from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_style
 from afor.bench.stats.seed_noise import seed_noise
 from afor.bench.stats.sensitivity import Sensitivity, sensitivity_of
-from afor.bench.store.files import load_records, load_results
-from afor.bench.store.locations import find_store
+from afor.bench.store.files import load_records
 
 FROM_RESULTS = (
     "main",
@@ -49,7 +49,7 @@ FROM_RESULTS = (
     "beside-paper",
 )
 FROM_STORES = ("convergence",)  # files of results hold no curves
-FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method")
+FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method", "published-power")
 MEASURED = ("learning-rates", "cost", "landscape")
 TABLES = (*FROM_RESULTS, *FROM_STORES, *FROM_PAPER, *MEASURED)
 RESULT_FIGURES = ("gain", "folds", "ranks", "ablation", "sensitivity", "noise")
@@ -87,7 +87,7 @@ def stats(
     margin: Margins = None,
     as_json: Json = False,
 ) -> None:
-    """Compare all optimizers with a baseline: verdicts, gains, tests, ranks.
+    """Compare all optimizers with a baseline: verdicts, tests, ranks.
 
     Each optimizer is better, worse, equivalent within the margin that the study states, or
     undecided; for the last, the text says what would decide. Prints gains with exact intervals and
@@ -96,8 +96,8 @@ def stats(
     Example:
         afor stats demo --baseline adam
     """
-    paths = _find_all(results)
-    conditions = _load_conditions(paths, study, margin)
+    paths = find_all(results)
+    conditions = load_conditions(paths, study, margin)
     metrics = metric or default_metrics(conditions)
     tables = [
         main_tables.comparison_table(conditions, metrics, baseline=baseline, optimizers=optimizer),
@@ -149,7 +149,7 @@ def table(
         check_output(output)
     form = choose(form or by_suffix(output), FORMATS, "--format")
     name = choose(name, TABLES, "the table")
-    paths = _find_all(results)
+    paths = find_all(results)
     built = _build_table(name, paths, metric, baseline, optimizer, study, margin, ours)
     text = render(built, form, standalone=standalone, to_file=output is not None)
     if output is None:
@@ -198,7 +198,7 @@ def figure(
             accepted = ", ".join(FIGURE_FORMATS)
             raise ConfigError(f"--output {target}: a figure is written as {accepted}.")
         check_output(target)
-    paths = _find_all(results)
+    paths = find_all(results)
     if name in FILE_FIGURES:
         drawn = _draw_landscape(data)
     elif data is not None:
@@ -206,7 +206,7 @@ def figure(
     elif name in CURVE_FIGURES:
         drawn = _draw_curves(name, paths, study, dataset, backbone, optimizer)
     else:
-        conditions = _load_conditions(paths, study, margin)
+        conditions = load_conditions(paths, study, margin)
         drawn = _draw_results(name, conditions, metric, baseline, optimizer, dataset, backbone)
     for target in targets:
         save_figure(drawn, target)
@@ -230,6 +230,7 @@ def _build_table(
         "paper-ablation": lambda: paper_tables.published_table("ablation"),
         "paper-datasets": paper_tables.paper_datasets_table,
         "same-method": paper_tables.same_method_table,
+        "published-power": planning_tables.published_power_table,
         "learning-rates": lambda: paper_tables.learning_rates_table(measured),
         "cost": lambda: (
             cost_table.cost_table(measured) if measured else paper_tables.paper_cost_table()
@@ -244,7 +245,7 @@ def _build_table(
                 f"The table {name!r} needs a store: name a study, its TOML file or a store file."
             )
         return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
-    conditions = _load_conditions(paths, study, margin)
+    conditions = load_conditions(paths, study, margin)
     metrics = metric or default_metrics(conditions)
     only: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
@@ -348,26 +349,6 @@ def _draw_file(name: str, data: Path) -> Any:
         raise ConfigError(
             f"{data} does not hold what the figure {name!r} needs ({error!r}); {DATA_FORMAT}."
         ) from error
-
-
-def _find_all(results: list[str] | None) -> list[Path]:
-    return [find_store(name) for name in results or ()]
-
-
-def _load_conditions(
-    paths: list[Path], study: list[str] | None, margin: list[str] | None
-) -> Conditions:
-    """Read the results, grouped; say on standard error how many runs are missing."""
-    if not paths:
-        raise ConfigError(
-            "Name the results: at least one study, TOML file or store file, or a .csv, .json or "
-            ".parquet file of results."
-        )
-    runs, expected = load_results(paths, study or ())
-    conditions = collect_conditions(runs, expected, read_margins(margin, paths, study))
-    if sentence := incomplete_sentence(conditions):
-        typer.echo(f"{sentence} `afor run` continues.", err=True)
-    return conditions
 
 
 def _has_copies(conditions: Conditions, metrics: list[str]) -> bool:
