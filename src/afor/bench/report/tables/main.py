@@ -266,7 +266,8 @@ def _main_notes(
             verdict = "" if possible else " So few folds cannot show a difference."
             notes.append(
                 f"{dataset_label(dataset)}: n = {n} fold{'s' * (n != 1)}, smallest attainable "
-                f"two-sided p {p_text(2 * best)}, after Holm {p_text(min(1.0, 2 * best * family))}.{verdict}"
+                f"two-sided p {p_text(2 * best)}, after Holm "
+                f"{p_text(min(1.0, 2 * best * family))}.{verdict}"
             )
     if controls:
         names = ", ".join(map(optimizer_label, controls))
