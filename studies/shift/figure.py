@@ -78,17 +78,22 @@ def runs_of_all(runs: list[RunResult]) -> list[RunResult]:
 
 def read_store(store: Path) -> Results:
     """Return the gains, slopes and accuracies of a finished study."""
-    conditions = collect_conditions(runs_of_all(load_results([store])[0]))
-    present = [name for name in (*SHOWN, COPY) if any(o == name for _, _, o in conditions)]
+    runs, _ = load_results([store])
+    trained = {run.optimizer for run in runs}
+    gain_rows, trend = {}, {}
+    for name in (name for name in (*SHOWN, COPY) if name in trained):
+        pair = [run for run in runs if run.optimizer in (name, BASELINE)]
+        both = collect_conditions(runs_of_all(pair))
+        folds = slopes(both, name)
+        pairs = sum(c.done for (_, _, o), c in both.items() if o == name)
+        trend[name] = {"slope": float(np.mean(folds)), "pairs": pairs, "folds": folds}
+        if name in SHOWN:
+            gain_rows |= gains(both, [name])
+    conditions = collect_conditions([run for run in runs if run.optimizer == BASELINE])
     datasets = sorted({dataset for dataset, _, _ in conditions}, key=shift_of)
     return {
-        "gains": gains(conditions, [name for name in present if name != COPY]),
-        "trend": {
-            name: {"slope": float(np.mean(folds)), "folds": folds}
-            for name in present
-            for folds in [slopes(conditions, name)]
-        },
-        "runs": sum(condition.done for condition in conditions.values()),
+        "gains": gain_rows,
+        "trend": trend,
         "accuracy": [[shift_of(d), mean_accuracy(conditions, d)] for d in datasets],
     }
 
