@@ -19,7 +19,7 @@ optimizers = ["adam"]
 
 
 def test_the_presets_are_those_the_documentation_names():
-    wanted = "ablation controls convergence demo lr-search paper paper-original "
+    wanted = "ablation controls convergence demo demo-synthetic lr-search paper paper-original "
     wanted += "physionet sensitivity smoke"
     assert preset_names() == wanted.split()
     for name in preset_names():

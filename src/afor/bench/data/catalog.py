@@ -58,7 +58,7 @@ class Dataset:
 STAND_IN_MARK = "SYNTHETIC.txt"
 STAND_IN_NOTE = "a synthetic stand-in, not the data set"
 
-NAMES = ("synthetic", "deap", "bci2a", "isruc", "physionet_mi", "folder")
+NAMES = ("synthetic", "physionet_small", "deap", "bci2a", "isruc", "physionet_mi", "folder")
 
 
 def get_dataset(name: str) -> Dataset:

@@ -24,7 +24,7 @@ from afor.bench.data.rehearsal.twins import write_twin
 Name = Annotated[
     str,
     typer.Argument(
-        help="The data set: synthetic, deap, bci2a, isruc, physionet_mi, folder or moabb:<Name>."
+        help=f"The data set: {', '.join(NAMES)} or moabb:<Name>.",
     ),
 ]
 Root = Annotated[
@@ -63,9 +63,11 @@ def list_datasets(as_json: Json = False) -> None:
     """
     entries = []
     for name in NAMES:
-        root = default_root(name)
-        here = "embedded" if name == "synthetic" else str(root) if root.is_dir() else ""
-        entries.append({**asdict(get_dataset(name).info), "found": here})
+        root, dataset = default_root(name), get_dataset(name)
+        here = str(root) if root.is_dir() else ""
+        entries.append(
+            {**asdict(dataset.info), "found": here if dataset.needs_root else "embedded"}
+        )
     if as_json:
         typer.echo(json.dumps(entries, indent=1))
         return
