@@ -12,7 +12,7 @@ from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
 from afor.control import control_settings, initial_control
-from afor.native.binding import unavailable_reason
+from afor.native.binding import log_missing_kernel, unavailable_reason
 from afor.native.group_plan import GroupPlan
 from afor.released import released_afor
 from afor.sharded.completion import Attendance
@@ -187,6 +187,9 @@ class AFOR(Optimizer):
             check_sharded(group)
         if group["fused"]:
             _check_fused(group["params"])
+        elif group["fused"] is None and group["foreach"] is None and group["variant"] == "paper":
+            if {p.device.type for p in group["params"]} == {"cpu"}:
+                log_missing_kernel()
 
     # -------------------------------------------------------------------------------- state
 
