@@ -64,7 +64,11 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ),
     ("afor.bench.cli.entry", WITHOUT_TYPER, ["afor.bench.cli.app"]),
     ("afor.bench.common.doctor", WITHOUT_TORCH, ["afor.native.binding"]),
-    ("afor.bench.data.catalog", CIRCLE, ["afor.bench.data.datasets.moabb_adapter"]),
+    (
+        "afor.bench.data.catalog",
+        CIRCLE,
+        ["afor.bench.data.datasets.moabb_adapter", "afor.bench.data.datasets.own_code"],
+    ),
     (
         "afor.bench.execution.engines.worker",
         WORKER,

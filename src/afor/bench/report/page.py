@@ -10,7 +10,7 @@ from typing import Any
 
 from afor import __version__
 from afor.bench.common.errors import ConfigError
-from afor.bench.data.catalog import NAMES, get_dataset
+from afor.bench.data.catalog import NAMES, OWN, get_dataset
 from afor.bench.report.figures import curves as curve_figures
 from afor.bench.report.figures import results as figures
 from afor.bench.report.figures.noise import noise_figure
@@ -349,7 +349,7 @@ def _attributions(conditions: Conditions, studies: Mapping[str, str]) -> list[st
         except ConfigError:  # a study of another version
             continue
     datasets = dict.fromkeys(uses.get(dataset, dataset) for dataset, _, _ in conditions)
-    public = [name for name in datasets if name in NAMES and name not in ("synthetic", "folder")]
+    public = [name for name in datasets if name in NAMES and name not in ("synthetic", *OWN)]
     infos = [get_dataset(name).info for name in public]
     return [f"Data: {i.title}. Licence: {i.licence}. Cite: {i.citation}." for i in infos]
 

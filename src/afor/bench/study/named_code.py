@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.data.catalog import is_own_code
 from afor.bench.study.schema import Study
 from afor.bench.training.execute import DEFAULT_TRAINER
 
@@ -12,7 +13,8 @@ def names_in_study(study: Study) -> tuple[str, ...]:
     """List the custom code of a study as `module:name`, without duplicates."""
     trainer = [] if study.trainer == DEFAULT_TRAINER else [study.trainer]
     entries = [entry.use for entry in (*study.backbones, *study.optimizers)]
-    return tuple(dict.fromkeys([*trainer, *(use for use in entries if ":" in use)]))
+    readers = [entry.use for entry in study.datasets if is_own_code(entry.use)]
+    return tuple(dict.fromkeys([*trainer, *readers, *(use for use in entries if ":" in use)]))
 
 
 def names_in_spec(spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -24,6 +26,7 @@ def names_in_spec(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
     trainer = text("trainer", "source")
     names = [trainer] if trainer not in ("", DEFAULT_TRAINER) else []
+    names += [reader for reader in [text("data", "reader")] if is_own_code(reader)]
     names += [n for n in (text("backbone", "name"), text("optimizer", "name")) if ":" in n]
     return tuple(dict.fromkeys(names))
 

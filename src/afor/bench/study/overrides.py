@@ -201,10 +201,10 @@ def _set_data_option(content: Content, pair: str) -> None:
 
 
 def _check_data_options(content: Content) -> None:
-    """Check the options of every data set; those of MOABB are checked when its data are read."""
+    """Check the options of every data set; those of other packages when their data are read."""
     for entry in content["datasets"]:
         use = entry.get("use", entry["name"])
-        if not use.startswith("moabb:"):
+        if ":" not in use:
             get_dataset(use).parse(entry.get("options", {}))
 
 

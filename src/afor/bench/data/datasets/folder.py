@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.datasets.recordings import recordings_by_subject
 from afor.bench.data.preparation.preprocessing import filter_signal
 from afor.bench.data.recording import Recording, count_classes, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
@@ -35,8 +36,17 @@ class FolderSettings(DataSettings):
 
 
 def find_subjects(root: Path, _settings: FolderSettings) -> tuple[str, ...]:
-    """Return the subjects, from the names of the files."""
-    return tuple(sorted(_files_by_subject(root)))
+    """Return the subjects, from the names of the files; raise DataError for recordings instead."""
+    subjects = tuple(sorted(_files_by_subject(root)))
+    if not subjects and (found := recordings_by_subject(root)):
+        count = sum(map(len, found.values()))
+        one = next(iter(found.values()))[0].relative_to(root)
+        raise DataError(
+            f"{root} has no {' or '.join(f'<subject>{s}' for s in SUFFIXES)}, but {count} "
+            f'recordings such as {one}. Read them with use = "recordings" (or "bids"); '
+            f"`afor data import {root}` shows what is there and proposes a study."
+        )
+    return subjects
 
 
 def source_files(root: Path, subject: str, _settings: FolderSettings) -> tuple[Path, ...]:
