@@ -27,6 +27,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "stats": ("store",),
     "report": ("stats",),
     "analyses": ("execution", "report"),
+    "notebook": ("execution", "report"),
     "cli": ("analyses",),
 }
 # The optimizer: a stage imports from itself and from stages above it.

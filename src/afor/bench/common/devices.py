@@ -1,5 +1,6 @@
-"""Select the device of a run, and make computations on it repeatable bit for bit."""
+"""Count the processors, select the device of a run, and make computations on it repeatable bit for bit."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,6 +11,13 @@ if TYPE_CHECKING:
     import torch
 
 DEVICE_TYPES = ("cuda", "mps", "cpu")  # in order of preference for "auto"
+
+
+def cores() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def pick_device(name: str) -> "torch.device":

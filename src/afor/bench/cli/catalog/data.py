@@ -105,8 +105,9 @@ def check(
 ) -> None:
     """Check the recordings of every subject and list the faults.
 
-    Prints one line per subject with anything unusual, then the totals. The exit code is 3 if there
-    are faults.
+    Prints one line per subject with its classes and anything unusual, then the totals and the
+    amplitude of each channel. Warns of a wrong unit, of flat and duplicate channels, of channels
+    that are not EEG and of unbalanced classes. The exit code is 3 if there are faults.
 
     Example:
         afor data check bci2a --root data/bci2a
@@ -302,7 +303,10 @@ def _print_report(report: CheckReport) -> None:
     typer.echo(f"{'subject':<{width}}  trials  seconds  channels   rate  checksum      classes")
     for line in report.subjects:
         classes = "  ".join(f"{name} {count}" for name, count in line.classes.items())
-        odd = "".join(f"\n{'':<{width}}  ! {note}" for note in line.notes)
+        odd = "".join(
+            f"\n{'':<{width}}  ! {note}"
+            for note in (*line.notes, *(f"warning: {warning}" for warning in line.warnings))
+        )
         typer.echo(
             f"{line.subject:<{width}}  {line.trials:>6}  {line.seconds:>7.0f}  {line.channels:>8}"
             f"  {line.rate_hz:>5g}  {line.checksum}  {classes}{odd}"
@@ -310,6 +314,9 @@ def _print_report(report: CheckReport) -> None:
     totals = "  ".join(f"{name} {count}" for name, count in report.totals.items())
     trials = sum(line.trials for line in report.subjects)
     typer.echo(f"\n{len(report.subjects)} subjects, {trials} trials: {totals}")
+    if report.amplitudes:
+        shown = "  ".join(f"{name} {sd:.3g}" for name, sd in report.amplitudes.items())
+        typer.echo(f"amplitude, the SD within a trial in µV, median over subjects: {shown}")
     if report.published:
         same = all(report.totals.get(k) == v for k, v in report.published.items())
         published = "  ".join(f"{name} {count}" for name, count in report.published.items())
