@@ -53,7 +53,8 @@ for options in ({{}}, {{"foreach": False, "fused": False}}):
 folder = Path(afor.__file__).parent
 for name in ("native/kernel.c", "native/kernel_body.h", "native/kernel_set.h", "py.typed"):
     assert (folder / name).exists(), name
-for name in ("study/presets/smoke.toml", "data/embedded/physionet_small.npz", "data/embedded/README.md"):
+embedded = ("data/embedded/physionet_small.npz", "data/embedded/README.md")
+for name in ("study/presets/smoke.toml", *embedded):
     assert (folder / "bench" / name).exists(), name
 print(afor.__version__)
 """

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def reduced_signals(root: Path) -> dict[str, np.ndarray]:
-    """Return the reduced recordings by ``<subject>_<state>``; exit if a file is not as published."""
+    """Return the reduced recordings by ``<subject>_<state>``; exit if a file is not published."""
     sums = published_checksums(root)
     signals = {}
     for subject in SUBJECTS:

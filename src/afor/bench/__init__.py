@@ -2,9 +2,9 @@
 
 This module exports the names a notebook needs; every other module is private by convention. Data
 flow through the packages in this order: `data` → `models`, `optimizers` → `training` → `study` →
-`store` → `execution`, and from `store` → `stats` → `report` → `analyses` → `cli`; `notebook` runs and
-reads studies as `cli` does. Importing
-`afor.bench` is cheap: a name is loaded when it is first used.
+`store` → `execution`, and from `store` → `stats` → `report` → `analyses` → `cli`; `notebook` runs
+and reads studies as `cli` does. Importing `afor.bench` is cheap: a name is loaded when it is first
+used.
 
 Example:
     >>> from afor import bench
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from afor.bench.execution.runner import run_study as run_study
     from afor.bench.models.input_shape import InputShape as InputShape
     from afor.bench.models.registry import build_backbone as build_backbone
-    from afor.bench.optimizers.build import build_optimizer as build_optimizer
     from afor.bench.notebook.compare import compare as compare
     from afor.bench.notebook.results import StudyResults as StudyResults
     from afor.bench.notebook.results import open_results as open_results
+    from afor.bench.optimizers.build import build_optimizer as build_optimizer
     from afor.bench.report.page import ReportInput as ReportInput
     from afor.bench.report.page import render_report as render_report
     from afor.bench.stats.comparisons import compare_all as compare_all

@@ -112,7 +112,9 @@ def test_what_is_said_of_the_training_holds_for_every_data_set():
 
 
 def test_the_changed_study_describes_itself():
-    text = overridden(*study_text("demo-synthetic"), Overrides(epochs=2, data_options=["shift=0.25"]))
+    text = overridden(
+        *study_text("demo-synthetic"), Overrides(epochs=2, data_options=["shift=0.25"])
+    )
     assert tomllib.loads(text)["datasets"][0]["options"]["shift"] == 0.25
     assert overridden(text, "again", Overrides()) == text
     assert parse_study(text).description.startswith("The study demo-synthetic with ")

@@ -1,4 +1,4 @@
-"""Count the processors, select the device of a run, and make computations on it repeatable bit for bit."""
+"""Count processors, select the device of a run, and make computations repeatable bit for bit."""
 
 import os
 from collections.abc import Iterator

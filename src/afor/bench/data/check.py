@@ -163,9 +163,7 @@ def _named_counts(prepared: PreparedSubject) -> dict[str, int]:
     return dict(zip(prepared.class_names, prepared.class_counts(), strict=True))
 
 
-def _inspect(
-    prepared: PreparedSubject, folder: Path
-) -> tuple[NDArray[np.float64], SubjectLine]:
+def _inspect(prepared: PreparedSubject, folder: Path) -> tuple[NDArray[np.float64], SubjectLine]:
     """Return the spread of each channel of a subject, and its line."""
     trials, mapped = map_samples(folder, prepared)
     spread = channel_spread(trials)

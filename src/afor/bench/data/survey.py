@@ -39,9 +39,7 @@ class Survey:
     @property
     def classes(self) -> tuple[str, ...]:
         """Return the labels of events that may be classes."""
-        return tuple(
-            label for label in self.events if not label.lower().startswith(IGNORED_LABELS)
-        )
+        return tuple(label for label in self.events if not label.lower().startswith(IGNORED_LABELS))
 
     def options(self) -> dict[str, Any]:
         """Return options of the data set to start from."""

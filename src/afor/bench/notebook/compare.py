@@ -147,10 +147,14 @@ def _run(study: Study, path: Path, cache: Path, workers: int, progress: bool) ->
     """Train what the store lacks; raise EngineError if runs failed."""
     with ProgressBar(study.name) if progress else nullcontext() as watch:
         summary = run_study(
-            study, study_toml(study), path, LocalEngine(workers or cores()), cache_dir=cache, watch=watch
+            study,
+            study_toml(study),
+            path,
+            LocalEngine(workers or cores()),
+            cache_dir=cache,
+            watch=watch,
         )
     if summary.failed:
         raise EngineError(
             f"{summary.failed} of {summary.planned} runs failed; `afor failures {path}` shows why."
         )
-

@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_refused_with_what_is_there(made, cache_dir, option
 def test_a_table_with_mistakes_is_refused_with_its_line_or_columns(tmp_path):
     path = tmp_path / "events.csv"
     path.write_text("onset,trial_typ\n1,rest\n")
-    with pytest.raises(DataError, match="no column 'trial_type'. Did you mean 'trial_typ'"):
+    with pytest.raises(DataError, match=r"no column 'trial_type'. Did you mean 'trial_typ'"):
         read_events_table(path, "trial_type")
     path.write_text("onset,trial_type\n1,rest\nsoon,move\n")
     with pytest.raises(DataError, match="line 3: onset 'soon' is not a number"):
@@ -138,7 +138,7 @@ def test_a_damaged_recording_is_a_fault_of_the_data(tmp_path, cache_dir):
 
 
 def test_the_data_set_folder_says_what_to_do_with_recordings(made, cache_dir):
-    with pytest.raises(DataError, match='3 recordings such as anna_1.edf.*use = "recordings"'):
+    with pytest.raises(DataError, match=r'3 recordings such as anna_1.edf.*use = "recordings"'):
         open_windows("folder", made, cache_dir=cache_dir)
 
 
@@ -165,7 +165,7 @@ def test_import_shows_what_is_there_and_prints_a_study_that_can_be_planned(made)
     before = sorted(made.iterdir())
     answer = CliRunner().invoke(app, ["data", "import", str(made)], catch_exceptions=False)
     assert sorted(made.iterdir()) == before
-    assert '# subjects: anna, bert, carl' in answer.stdout
+    assert "# subjects: anna, bert, carl" in answer.stdout
     assert "left out, not EEG by type or name: ECG ECG" in answer.stdout
     assert "events from its annotations: move 4, rest 4" in answer.stdout
     study = parse_study(answer.stdout)

@@ -167,9 +167,7 @@ def _read_fif(path: Path, subject: str, settings: FolderSettings) -> Recording:
         ) from None
     words = {number: name for name, number in epochs.event_id.items()}
     labels = np.array([words[code] for code in epochs.events[:, 2]])
-    numbers, names = number_labels(
-        labels, settings.classes or tuple(sorted(words.values())), where
-    )
+    numbers, names = number_labels(labels, settings.classes or tuple(sorted(words.values())), where)
     return Recording(
         dataset="folder",
         subject=subject,

@@ -107,7 +107,5 @@ DATASET = Dataset(
     load=load_subject,
     version=1,
     needs_root=False,
-    published=lambda settings: dict.fromkeys(
-        STATES, len(SUBJECTS) * int(60 // settings.trial_s)
-    ),
+    published=lambda settings: dict.fromkeys(STATES, len(SUBJECTS) * int(60 // settings.trial_s)),
 )
