@@ -1,6 +1,6 @@
 """Find custom code that a study or run refers to, which a store must not start by itself."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
@@ -34,6 +34,31 @@ def names_in_spec(spec: Mapping[str, Any]) -> tuple[str, ...]:
 def shown(names: Iterable[str]) -> str:
     """Return names from an untrusted file as one line that is safe to print."""
     return ", ".join(ascii(name[:80])[1:-1] for name in sorted(names))
+
+
+def with_trusted_readers(
+    study: Study, datasets: Collection[str], where: str, *, trust: bool
+) -> Study:
+    """Return a study from a store with these data sets alone.
+
+    Args:
+        study: The study.
+        datasets: Names of the data sets that are needed.
+        where: The store, in messages.
+        trust: Accept data sets that code outside this package reads.
+
+    Raises:
+        ConfigError: Such code reads one of them and is not trusted. Nothing was imported.
+    """
+    entries = [entry for entry in study.datasets if entry.name in datasets]
+    readers = [entry.use for entry in entries if is_own_code(entry.use)]
+    if readers and not trust:
+        raise ConfigError(
+            f"{where}: code that is not part of afor reads the data of the study {study.name}: "
+            f"{shown(readers)}. Nothing was imported. Add --trust if you know where the store and "
+            f"these modules come from."
+        )
+    return study.model_copy(update={"datasets": entries})
 
 
 def refuse_stored_code(study: Study, where: str) -> None:

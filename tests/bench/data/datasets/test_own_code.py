@@ -1,13 +1,23 @@
 """A data set that a function of the user reads, `module:function`."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.preparation.loading import open_windows
-from afor.bench.study.named_code import names_in_spec, names_in_study, refuse_stored_code
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.runner import run_study
+from afor.bench.study.named_code import (
+    names_in_spec,
+    names_in_study,
+    refuse_stored_code,
+    with_trusted_readers,
+)
 from afor.bench.study.overrides import Overrides, overridden
 from afor.bench.study.schema import parse_study
 
@@ -93,5 +103,32 @@ optimizers = ["adam"]
     assert names_in_spec({"data": {"reader": "moabb:X"}}) == ()
     with pytest.raises(ConfigError, match="names code that is not part of afor: lab_reader:read"):
         refuse_stored_code(study, "x.db")
+    with pytest.raises(ConfigError, match="lab_reader:read. Nothing was imported"):
+        with_trusted_readers(study, {"lab"}, "x.db", trust=False)
+    others = with_trusted_readers(study, {"moabb:FakeDataset"}, "x.db", trust=False)
+    assert [entry.name for entry in others.datasets] == ["moabb:FakeDataset"]
+    assert with_trusted_readers(study, {"lab"}, "x.db", trust=True).datasets[0].name == "lab"
     overridden(text, "x", Overrides(epochs=2))  # a change of the text imports nothing
     assert "lab_reader" not in sys.modules
+
+
+def test_verify_imports_no_reader_that_a_store_names(tmp_path, monkeypatch):
+    """The study's text is changed in the store; the specs of its runs still name `synthetic`."""
+    text = """
+name = "x"
+datasets = [{ name = "synthetic", options = { n_subjects = 3, trials = 4 } }]
+backbones = ["eegnet"]
+optimizers = ["adam"]
+training = { max_epochs = 1, batch_size = 8 }
+protocol = { draws = 1, only_folds = [0] }
+"""
+    evil = text.replace('name = "synthetic",', 'name = "synthetic", use = "evil:read",')
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    study = parse_study(text)
+    run_study(study, evil, Path("x.db"), LocalEngine(1), cache_dir=tmp_path / "cache")
+    answer = CliRunner().invoke(app, ["verify", "x.db", "--cache-dir", "cache"])
+    assert isinstance(answer.exception, ConfigError)
+    assert "evil:read. Nothing was imported" in str(answer.exception)
+    assert "evil" not in sys.modules
