@@ -103,7 +103,7 @@ optimizers = ["adam"]
     assert names_in_spec({"data": {"reader": "moabb:X"}}) == ()
     with pytest.raises(ConfigError, match="names code that is not part of afor: lab_reader:read"):
         refuse_stored_code(study, "x.db")
-    with pytest.raises(ConfigError, match="lab_reader:read. Nothing was imported"):
+    with pytest.raises(ConfigError, match="lab_reader:read"):
         with_trusted_readers(study, {"lab"}, "x.db", trust=False)
     others = with_trusted_readers(study, {"moabb:FakeDataset"}, "x.db", trust=False)
     assert [entry.name for entry in others.datasets] == ["moabb:FakeDataset"]
