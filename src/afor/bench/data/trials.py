@@ -210,19 +210,13 @@ def write_trials(trials: Trials, parent: Path) -> Path:
     if (folder / DONE).is_file():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    class_names = {}
+    common: dict[str, Any] = {"channel_names": trials.channel_names, "rate_hz": trials.rate_hz}
     if trials.labels.dtype.kind == "U":
-        class_names = {"class_names": np.unique(trials.labels)}
+        common["class_names"] = np.unique(trials.labels)
     for subject in subjects:
         rows = trials.subjects == subject
-        np.savez(
-            folder / f"{subject}.npz",
-            data=trials.trials[rows],
-            labels=trials.labels[rows],
-            channel_names=np.array(trials.channel_names),
-            rate_hz=trials.rate_hz,
-            **class_names,
-        )
+        data, labels = trials.trials[rows], trials.labels[rows]
+        np.savez(folder / f"{subject}.npz", data=data, labels=labels, **common)
     (folder / DONE).write_text(f"{len(subjects)} subjects\n", "utf-8")
     return folder
 
