@@ -56,10 +56,12 @@ def _machine(results: Results) -> str:
         + (f"Instruction set of AFOR's kernel: {isa}. " if isa else "")
         + "Median (quartiles) over rounds; ratios are taken within rounds."
     )
+    if m.get("clock") == "processor":
+        text += " Times are the processor time of all threads together, not wall time."
     others = m.get("cores_used_by_others")
     if others is not None:
         text += f" Other programs used {others:.2f} cores meanwhile."
-        if others > QUIET:
+        if others > QUIET and m.get("clock") != "processor":
             text += " **The machine was busy: do not quote these numbers.**"
     return text
 

@@ -11,7 +11,7 @@ import torch
 
 import afor
 from afor import torch_private
-from afor.torch_private import FALLBACKS
+from afor.torch_private import FALLBACKS, OPTIMIZER_ATTRIBUTES
 
 PACKAGE = Path(afor.__file__).parent
 PRIVATE = re.compile(
@@ -115,6 +115,13 @@ def steps_without() -> dict[str | None, torch.Tensor]:
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_steps_are_the_same_without_private_names(prefix, steps_without):
     torch.testing.assert_close(steps_without[prefix], steps_without[None], rtol=1e-5, atol=1e-6)
+
+
+def test_private_attributes_that_an_optimizer_shares_with_torch_are_listed():
+    of_torch = vars(torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))]))
+    shared = {name for name in vars(afor.AFOR) if name.startswith("_opt") or name in of_torch}
+    assert shared - set(OPTIMIZER_ATTRIBUTES) == set()
+    assert set(OPTIMIZER_ATTRIBUTES) <= set(vars(afor.AFOR))
 
 
 def test_hooks_of_an_optimizer_are_where_they_are_looked_for_or_assumed():

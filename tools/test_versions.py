@@ -1,19 +1,25 @@
 """Run the optimizer's tests and a small study under several versions of torch and Python.
 
-    python tools/test_versions.py --torch 2.6.0 --torch 2.15.0 --environments /some/folder
-    python tools/test_versions.py --torch 2.15.0 --python python3.12 --python python3.13
+    python tools/test_versions.py --torch 2.8.0 --torch 2.15.0 --environments /some/folder
+    python tools/test_versions.py --torch 2.15.0 --python python3.12 --python python3.13 ...
 
-For each pair an environment is made in the folder given, which must be outside the repository, and
-deleted once its result is recorded (`--keep` leaves it, and a later call uses it again). The
-packages take several GB. Results are added to `results.json` in that folder; the table of all of
-them is printed, and written with `--markdown FILE`.
+One wheel of this package is built for each interpreter, in an environment without torch, and
+installed beside every version of torch: the native kernel does not depend on torch's version. For
+each pair an environment is made in the folder given, which must be outside the repository, and
+deleted once its result is recorded (`--keep` leaves it, and a later call uses it again). An
+environment with CUDA takes about 6 GB; what pip downloads stays in its cache, or not with
+`PIP_NO_CACHE_DIR=1`. Results are added to `results.json` in that folder; the table of all of them
+is printed, and written with `--markdown FILE`.
 """
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import tomllib
 import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
@@ -21,11 +27,16 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "filelock", "psutil")
-KERNEL = "from afor.native.binding import unavailable_reason as r; print(r() or 'native')"
+WHEEL_SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "src")
+VERSIONS = """
+import platform, torch
+from afor.native.binding import unavailable_reason
+print(platform.python_version(), torch.__version__, "none" if unavailable_reason() else "native")
+"""
 NOT_THE_OPTIMIZER = {  # files in tests/ about documents, studies and the command line
-    "test_cli_page.py", "test_documentation.py", "test_documentation_studies.py", "test_imports.py",
-    "test_everywhere.py", "test_packaging.py", "test_partners.py", "test_studies.py",
-    "test_versions.py",
+    "test_cli_page.py", "test_design_page.py", "test_documentation.py",
+    "test_documentation_studies.py", "test_everywhere.py", "test_imports.py", "test_packaging.py",
+    "test_partners.py", "test_studies.py", "test_versions.py",
 }  # fmt: skip
 
 
@@ -34,7 +45,7 @@ class Result(NamedTuple):
 
     python: str
     torch: str
-    kernel: str
+    kernel: str  # "native" or "none"
     passed: int
     failed: int
     skipped: int
@@ -49,18 +60,43 @@ def test_files() -> list[str]:
     return [str(file.relative_to(ROOT)) for file in chosen]
 
 
-def make_environment(python: str, torch: str, folder: Path) -> Path:
-    """Return the interpreter of an environment with that torch and this package."""
-    version = subprocess.check_output(
-        [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], text=True
-    ).strip()
-    home = folder / f"py{version}-torch{torch}"
+def requirements(torch: str) -> list[str]:
+    """Return what an environment needs beside this package, with that version of torch.
+
+    This package is installed without its dependencies: what it declares about torch must not keep
+    other versions from being tried.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [f"torch=={torch}", *project["optional-dependencies"]["bench"], *TEST_PACKAGES]
+
+
+def build_wheel(python: str, folder: Path) -> Path:
+    """Build a wheel of this package from a copy of its sources, and return its path."""
+    with tempfile.TemporaryDirectory() as copy:
+        for name in WHEEL_SOURCES:
+            source, target = ROOT / name, Path(copy) / name
+            if source.is_dir():
+                built = shutil.ignore_patterns("*.so", "*.pyd", "*.egg-info", "__pycache__")
+                shutil.copytree(source, target, ignore=built)
+            else:
+                shutil.copy(source, target)
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            [python, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps",
+             "--wheel-dir", str(folder), copy],
+            check=True,
+        )  # fmt: skip
+    return max(folder.glob("afor-*.whl"), key=lambda path: path.stat().st_mtime)
+
+
+def make_environment(home: Path, python: str, torch: str, wheel: Path) -> Path:
+    """Return the interpreter of an environment with that torch and the wheel."""
     interpreter = home / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     if not interpreter.exists():
         subprocess.run([python, "-m", "venv", str(home)], check=True)
     pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    package = f"{ROOT}[bench]"
-    subprocess.run([*pip, "--no-cache-dir", f"torch=={torch}", package, *TEST_PACKAGES], check=True)
+    subprocess.run([*pip, "--no-compile", *requirements(torch)], check=True)
+    subprocess.run([*pip, "--no-deps", "--force-reinstall", str(wheel)], check=True)
     return interpreter
 
 
@@ -80,39 +116,41 @@ def count(report: Path) -> Counter[str]:
     return outcomes
 
 
-def examine(interpreter: Path, torch: str, work: Path, jobs: int) -> Result:
-    """Run the tests and the study `smoke` in an environment."""
+def examine(interpreter: Path, work: Path, jobs: int) -> Result:
+    """Run the tests and the study `smoke` in an environment; their output goes to a folder."""
     work.mkdir(parents=True, exist_ok=True)
+    for name in ("report.xml", "smoke.db"):
+        (work / name).unlink(missing_ok=True)
     report = work / "report.xml"
-    report.unlink(missing_ok=True)
-    command = [str(interpreter), "-m", "pytest", "-p", "no:cacheprovider", "-n", str(jobs)]
+    # The installed wheel is tested; a PYTHONPATH could put the sources before it.
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    python, torch, kernel = subprocess.check_output(
+        [str(interpreter), "-c", VERSIONS], cwd=work, env=variables, text=True
+    ).split()
+    tests = [
+        str(interpreter), "-m", "pytest", "-p", "no:cacheprovider", "-n", str(jobs), "-rs",
+        "--durations=20", "--timeout", "1800", f"--junitxml={report}", *test_files(),
+    ]  # fmt: skip
+    smoke = [str(interpreter.parent / "afor"), "run", "smoke", "--store", "smoke.db"]
     with (work / "tests.txt").open("w") as log:
-        subprocess.run(
-            [*command, "--timeout", "1800", f"--junitxml={report}", *test_files()],
-            cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, check=False,
-        )  # fmt: skip
+        ran = subprocess.run(
+            tests, cwd=ROOT, env=variables, stdout=log, stderr=subprocess.STDOUT, check=False
+        )
     with (work / "smoke.txt").open("w") as log:
-        smoke = subprocess.run(
-            [str(interpreter), "-c", "from afor.bench.cli.app import main; main()", "run", "smoke",
-             "--store", str(work / "smoke.db")],
-            cwd=work, stdout=log, stderr=subprocess.STDOUT, check=False,
-        )  # fmt: skip
-    ask = [str(interpreter), "-c"]
-    python = subprocess.check_output(
-        [*ask, "import platform; print(platform.python_version())"], text=True
-    )
-    kernel = subprocess.run(
-        [*ask, KERNEL], cwd=work, text=True, capture_output=True, check=False
-    ).stdout
+        study = subprocess.run(
+            smoke, cwd=work, env=variables, stdout=log, stderr=subprocess.STDOUT, check=False
+        )
     outcomes = count(report)
+    if ran.returncode and not outcomes["failed"]:
+        outcomes["failed"] = 1  # e.g. a worker that crashed
     return Result(
-        python.strip(),
+        python,
         torch,
-        "native" if kernel.strip() == "native" else "none",
+        kernel,
         outcomes["passed"],
         outcomes["failed"],
         outcomes["skipped"],
-        "failed" if smoke.returncode else "passed",
+        "failed" if study.returncode else "passed",
     )
 
 
@@ -147,11 +185,15 @@ def main() -> None:
     record = folder / "results.json"
     known = [Result(*row) for row in json.loads(record.read_text())] if record.exists() else []
     failed = False
-    for torch in options.torch:
-        for python in options.python or [sys.executable]:
-            interpreter = make_environment(python, torch, folder)
-            home = interpreter.parents[1]
-            result = examine(interpreter, torch, folder / f"{home.name}-results", options.jobs)
+    for python in options.python or [sys.executable]:
+        ask = "import sys; print('%d.%d' % sys.version_info[:2])"
+        version = subprocess.check_output([python, "-c", ask], text=True).strip()
+        wheel = build_wheel(python, folder / f"wheel-py{version}")
+        for torch in options.torch:
+            home = folder / f"py{version}-torch{torch}"
+            interpreter = make_environment(home, python, torch, wheel)
+            result = examine(interpreter, folder / f"{home.name}-results", options.jobs)
+            print(table([result]).splitlines()[-1], flush=True)
             failed |= bool(result.failed) or result.smoke == "failed"
             pair = (result.python, result.torch)
             known = [r for r in known if (r.python, r.torch) != pair] + [result]

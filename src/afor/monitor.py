@@ -31,7 +31,7 @@ from torch import Tensor
 from afor.control import FIELDS
 from afor.optimizer import AFOR
 
-AWAKE = 0.5  # a tensor with a |z-score| above this is called awake: beta2 has left mid-range
+AWAKE = 0.5  # a tensor is called awake if its |z-score| is above this: beta2 has left mid-range
 QUANTITIES = ("beta2", "score", "noise", "agreement", "zscore", "score_std")
 
 

@@ -275,13 +275,13 @@ class AFOR(Optimizer):
             or global_post_hooks
             or is_profiling()
         ):
-            return self._watched_step(closure)
+            return self._hooked_step(closure)
         return self._step(closure)
 
     step.hooked = True  # type: ignore[attr-defined]
 
     @Optimizer.profile_hook_step
-    def _watched_step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def _hooked_step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Take a step with hooks; under a profiler the kernel is called as an operator."""
         return self._step(closure, use_plans=not is_profiling())
 

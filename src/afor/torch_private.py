@@ -1,7 +1,8 @@
 """Private names of torch, each with a fallback for versions of torch that lack it.
 
 No other module of this package uses a private name of torch. A missing name costs speed or a
-convenience and never changes a result; `FALLBACKS` lists the replacements.
+convenience and never changes a result; `FALLBACKS` lists the replacements. `OPTIMIZER_ATTRIBUTES`
+are private names that `AFOR` itself has, because torch sets or reads them.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,6 @@ from torch.optim import Optimizer
 # Private name: what is used if torch does not have it.
 FALLBACKS = {
     "torch._C._nn:flatten_dense_tensors": "torch.cat of flat views",
-    "torch._C._nn:unflatten_dense_tensors": "torch.split and views",
     "torch._C._autograd:_profiler_enabled": "hooks and profilers are called in every step",
     "torch._C:_len_torch_dispatch_stack": "the controller works on vectors, tensors one by one",
     "torch.optim.optimizer:_global_optimizer_pre_hooks": "as for _profiler_enabled",
@@ -38,6 +38,13 @@ FALLBACKS = {
     "torch:_foreach_neg": "a loop",
     "torch:_foreach_sqrt": "a loop",
     "torch:_foreach_sub_": "a loop",
+}
+
+# Private attribute of an optimizer: what happens in a torch that neither sets nor reads it.
+OPTIMIZER_ATTRIBUTES = {
+    "_optimizer_step_pre_hooks": "hooks are assumed to exist, and torch is asked in every step",
+    "_optimizer_step_post_hooks": "as for _optimizer_step_pre_hooks",
+    "_step_supports_amp_scaling": "GradScaler unscales the gradients before the step",
 }
 
 
@@ -103,15 +110,6 @@ flatten: Callable[[Sequence[Tensor]], Tensor] = (
     _lookup("torch._C._nn:flatten_dense_tensors") or _flatten
 )
 
-
-def _unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    pieces = torch.split(flat, [t.numel() for t in like])
-    return [piece.view(t.shape) for piece, t in zip(pieces, like, strict=True)]
-
-
-unflatten: Callable[[Tensor, Sequence[Tensor]], Sequence[Tensor]] = (
-    _lookup("torch._C._nn:unflatten_dense_tensors") or _unflatten
-)
 
 _devices: Callable[[], list[str]] | None = _lookup(
     "torch.utils._foreach_utils:_get_foreach_kernels_supported_devices"

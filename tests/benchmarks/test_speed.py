@@ -148,7 +148,7 @@ def test_tables_and_pictures_are_written(run: tuple[dict[str, Any], str, Path]) 
 
 
 def test_an_earlier_run_can_be_shown_again_and_checked(
-    run: tuple[dict[str, Any], str, Path],
+    run: tuple[dict[str, Any], str, Path], part: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content, printed, folder = run
     for record in content["records"]:  # a kernel that takes as long as Adam misses its target
@@ -156,11 +156,11 @@ def test_an_earlier_run_can_be_shown_again_and_checked(
             record.update(samples_us=[100.0] * 3, missing="", session="one")
             record["yardstick_us"] = [50.0] * 3
     (folder / "slow.json").write_text(json.dumps(content))
-    done = _speed("--from", folder / "slow.json", "--check", "--plots", folder)
-    assert done.returncode == 1, done.stderr
-    assert "NOT REACHED" in done.stdout
-    again = _speed("--from", folder / "out.json", "--plots", folder)
-    assert again.stdout == printed
+    main = part("speed").main
+    assert main(["--from", str(folder / "slow.json"), "--check", "--plots", str(folder)]) == 1
+    assert "NOT REACHED" in capsys.readouterr().out
+    assert main(["--from", str(folder / "out.json"), "--plots", str(folder)]) == 0
+    assert capsys.readouterr().out == printed
 
 
 @pytest.mark.parametrize(("isa", "at_most"), [("avx512", 1.2), ("avx2", 1.5), ("default", None)])

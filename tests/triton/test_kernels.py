@@ -36,15 +36,9 @@ POINTERS = {
 
 def test_the_kernels_do_what_the_reference_does_in_the_interpreter(tmp_path: Path) -> None:
     cases = Path(__file__).with_name("triton_interpreted.py")
-    source = Path(__file__).parents[2] / "src"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(cases)],
-        env={
-            **os.environ,
-            "TRITON_INTERPRET": "1",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")]),
-        },
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -6,7 +6,7 @@ import pytest
 
 from afor.bench.execution import progress as progress_module
 from afor.bench.execution.progress import Progress
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import load_study
 from afor.bench.training.execute import failed_run

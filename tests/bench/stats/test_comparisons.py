@@ -8,6 +8,8 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
+from afor.bench.report.tables.formats import to_markdown
+from afor.bench.report.tables.main import comparison_table, main_table
 from afor.bench.stats.comparisons import (
     adjusted_chance,
     compare,
@@ -17,7 +19,7 @@ from afor.bench.stats.comparisons import (
     mean_ranks,
     reference_levels,
 )
-from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.groups import collect_conditions, default_metrics
 from afor.bench.stats.simulated import simulate_results
 
 GAINS = dict.fromkeys(PAPER_OPTIMIZERS, 0.0) | {"afor": 0.05, "sophia": -0.05}
@@ -149,3 +151,29 @@ def test_ranks_average_over_complete_blocks_and_share_ties(simulated):
     same = [replace(r, metrics={"accuracy": 0.5}) for r in results]
     ranks = mean_ranks(collect_conditions(same, expected), ["accuracy"])
     assert set(ranks.mean_ranks) == {4.0}
+
+
+def test_less_is_better_for_the_likelihood_and_the_gain_says_so(simulated):
+    results, expected = simulated
+    losses = [
+        replace(run, metrics={**run.metrics, "nll": 1 - run.metrics["accuracy"]}) for run in results
+    ]
+    conditions = collect_conditions(losses, expected)
+    for mirrored in ("afor", "sophia"):
+        nll, accuracy = (
+            of(compare(conditions, "bci2a", "eegnet", metric), mirrored)
+            for metric in ("nll", "accuracy")
+        )
+        assert nll.gain == pytest.approx(accuracy.gain)
+        assert (nll.wins, nll.losses, nll.p) == (accuracy.wins, accuracy.losses, accuracy.p)
+    ranks = [mean_ranks(conditions, [metric]).mean_ranks for metric in ("nll", "accuracy")]
+    assert ranks[0] == ranks[1]
+    assert default_metrics(conditions) == ["accuracy", "weighted_f1", "nll"]
+    assert default_metrics(collect_conditions(*simulated)) == ["accuracy", "weighted_f1"]
+    table = to_markdown(main_table(conditions, ["nll"]))
+    best = next(line for line in table.splitlines() if "AFOR" in line)
+    assert "**0.3" in best
+    text = to_markdown(comparison_table(conditions, ["nll"]))
+    assert "10⁻³ nats" in text
+    gain = of(compare(conditions, "bci2a", "eegnet", "nll"), "afor").gain
+    assert f"+{1000 * gain:.2f}" in text

@@ -4,7 +4,7 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.preparation.loading import open_windows
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.study.plan import canonical, make_plan, run_key, shard
 from afor.bench.study.schema import parse_study
 
@@ -179,3 +179,26 @@ def test_the_canonical_text_does_not_depend_on_order_and_refuses_nan():
     assert canonical(value) == canonical(turned) == '{"a":{"c":"ä","d":null},"b":[1,2.5]}'
     with pytest.raises(ValueError):
         canonical(float("nan"))
+
+
+def test_the_kind_of_device_is_part_of_the_key_and_its_number_is_not(
+    small_study, cache_dir, monkeypatch
+):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    keys = {}
+    for device in ("cpu", "cuda", "cuda:1", "auto"):
+        study = parse_study(small_study(device=device))
+        keys[device] = make_plan(study, open_sources(study, cache_dir)).runs[0].key
+    assert keys["cuda"] == keys["cuda:1"] == keys["auto"] != keys["cpu"]
+
+
+def test_a_lower_precision_is_part_of_the_key(small_study, cache_dir):
+    keys = {}
+    for precision in (None, "float32", "tf32", "bfloat16"):
+        study = parse_study(small_study(training={"precision": precision}))
+        keys[precision] = make_plan(study, open_sources(study, cache_dir)).runs[0].key
+    assert keys[None] == keys["float32"]
+    assert len(set(keys.values())) == 3

@@ -63,6 +63,10 @@ class Commands(LazyGroup):
         "theory": ("analyses.theory:theory", "Evaluate the constants and the bound of Theorem 1."),
         "facts": ("analyses.facts:facts", "Compute four properties of the paper's equations."),
         "matched": ("analyses.matched:matched", "Write a study of AdamW at AFOR's mean beta2."),
+        "headroom": (
+            "analyses.headroom:headroom",
+            "Measure what any constant beta2 could gain over 0.999.",
+        ),
         "memory": ("analyses.memory:memory", "Show beta2 and z-scores of one run step by step."),
         "shift": ("analyses.shift:shift", "Measure how AFOR responds to a change of subject."),
         "landscape": ("analyses.landscape:landscape", "Draw the loss around a trained solution."),

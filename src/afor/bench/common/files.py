@@ -6,6 +6,7 @@ import uuid
 from pathlib import Path
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.text import shorten
 
 CHUNK_BYTES = 1 << 20
 
@@ -52,19 +53,18 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 
 def check_output(path: Path) -> None:
-    """Raise ConfigError if the file certainly cannot be written; to be called before long work."""
+    """Raise ConfigError if the file certainly cannot be written; call it before a computation."""
     try:
         if path.is_dir():
             raise _refused(path, "it is a folder")
-        above = next(folder for folder in (path.parent, *path.parent.parents) if folder.exists())
-        if not above.is_dir():
-            raise _refused(path, f"{above} is a file, not a folder")
-        if not os.access(above, os.W_OK):
-            raise _refused(path, f"no permission to write into {above}")
+        existing = next(folder for folder in (path.parent, *path.parent.parents) if folder.exists())
+        if not existing.is_dir():
+            raise _refused(path, f"{existing} is a file, not a folder")
+        if not os.access(existing, os.W_OK):
+            raise _refused(path, f"no permission to write into {existing}")
     except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL character
         raise _refused(path, getattr(error, "strerror", None) or str(error)) from None
 
 
 def _refused(path: Path, reason: str) -> ConfigError:
-    shown = str(path) if len(str(path)) <= 200 else f"{str(path)[:200]}..."
-    return ConfigError(f"{shown} cannot be written: {reason}. Name another file.")
+    return ConfigError(f"{shorten(path)} cannot be written: {reason}. Name another file.")

@@ -1,4 +1,7 @@
-"""Escape text: formulas in CSV cells, control characters in what is printed."""
+"""Prepare text and values for output: CSV cells, JSON, messages, the terminal."""
+
+import math
+from typing import Any
 
 STARTERS = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 MARK = "'"  # spreadsheets show what follows as text
@@ -34,6 +37,29 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return "_" not in text and text == text.strip()
+
+
+def shorten(text: object, length: int = 200) -> str:
+    """Return text for a message, cut after some characters.
+
+    >>> shorten("abcdef", 3)
+    'abc...'
+    """
+    whole = str(text)
+    return whole if len(whole) <= length else f"{whole[:length]}..."
+
+
+def without_nan(value: Any) -> Any:
+    """Replace every float that is not finite by None, in nested dicts, lists and tuples.
+
+    >>> without_nan({"loss": (1.0, float("nan"))})
+    {'loss': [1.0, None]}
+    """
+    if isinstance(value, dict):
+        return {key: without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def printable(text: str) -> str:

@@ -29,11 +29,23 @@ class DatasetInfo:
 
 
 @dataclass(frozen=True)
+class TrialShape:
+    """The trials of one subject of a complete copy, for a plan without the files."""
+
+    channel_names: tuple[str, ...]
+    rate_hz: float
+    class_names: tuple[str, ...]
+    trials: int  # of one subject, on average
+    samples: int  # of one trial
+
+
+@dataclass(frozen=True)
 class Dataset:
     """The description and the reader of a data set.
 
     ``find`` lists the subjects present under a root, ``files`` returns the source files of one
-    subject, ``load`` reads them. ``published`` returns the class counts of a complete copy.
+    subject, ``load`` reads them. ``published`` returns the class counts of a complete copy,
+    ``trial_shape`` the trials of one of its subjects.
     """
 
     info: DatasetInfo
@@ -46,6 +58,7 @@ class Dataset:
     check_unit: bool = True
     hashes_data: bool = False  # no source files to hash: the fingerprint uses the samples
     published: Callable[[Any], dict[str, int]] | None = None
+    trial_shape: Callable[[Any], TrialShape] | None = None
     excluded: Callable[[Any], Mapping[str, str]] | None = None  # subject → why, left out by default
     download: Callable[[Path, Any], None] | None = None
 

@@ -12,6 +12,12 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.catalog import STAND_IN_NOTE, get_dataset
+from afor.bench.data.inspection.quality import (
+    balance_warning,
+    channel_spread,
+    names_warning,
+    signal_warnings,
+)
 from afor.bench.data.preparation.cache import PreparedSubject, map_samples, open_cache
 from afor.bench.data.preparation.checksums import Ledger
 from afor.bench.data.preparation.loading import (
@@ -21,12 +27,6 @@ from afor.bench.data.preparation.loading import (
     folder_name,
     prepare_subject,
     resolve_root,
-)
-from afor.bench.data.quality import (
-    balance_warning,
-    channel_spread,
-    names_warning,
-    signal_warnings,
 )
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from afor.bench.common.text import printable
 from afor.bench.execution.progress import describe
-from afor.bench.store.database import METRICS, StoredRun
-from afor.bench.training.metrics import Metrics
+from afor.bench.store.database import StoredRun
+from afor.bench.training.metrics import METRICS, Metrics
 from afor.bench.training.record import FinishedRun
 
 EPOCHS_SHOWN = 5
@@ -56,6 +56,7 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def _metrics(label: str, metrics: Metrics) -> list[str]:
-    values = "  ".join(f"{name} {getattr(metrics, name):.4f}" for name in METRICS)
+    scores = {name: getattr(metrics, name) for name in METRICS}
+    values = "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if value is not None)
     matrix = "; ".join(" ".join(map(str, row)) for row in metrics.confusion)
     return [f"test       {metrics.n} {label}: {values}", f"  confusion (rows: truth)  {matrix}"]

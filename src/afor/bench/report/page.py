@@ -27,9 +27,10 @@ from afor.bench.stats.groups import Condition, Conditions, mean_of_draws
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
+    better_sign,
     dataset_label,
     metric_label,
-    metric_scale,
+    metric_text,
     optimizer_label,
     signed,
 )
@@ -283,7 +284,11 @@ def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[tupl
         if base is None or not base.has(metric) or not finished:
             continue
         preferred = [condition for condition in finished if condition.optimizer == "afor"]
-        condition = preferred[0] if preferred else max(finished, key=lambda c: c.summary(metric)[0])
+        condition = (
+            preferred[0]
+            if preferred
+            else max(finished, key=lambda c: better_sign(metric) * c.summary(metric)[0])
+        )
         name, base_name = optimizer_label(condition.optimizer), optimizer_label(baseline)
         title = f"{dataset_label(dataset)}, {backbone_label(backbone)}: {name} and {base_name}"
         try:
@@ -315,16 +320,17 @@ def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[
         )
         for metric in shown
     }
-    scale = metric_scale(shown[0])
     rows = []
     for fold in sorted({fold for fold, _ in condition.runs}):
         runs = [run for (f, _), run in sorted(condition.runs.items()) if f == fold]
-        draws = [f"{scale * run.metrics[shown[0]]:.2f}" for run in runs if shown[0] in run.metrics]
+        draws = [
+            metric_text(shown[0], run.metrics[shown[0]]) for run in runs if shown[0] in run.metrics
+        ]
         rows.append(
             {
                 "fold": fold,
                 "subjects": ", ".join(runs[0].test_subjects),
-                "numbers": [f"{metric_scale(m) * by_metric[m][fold]:.2f}" for m in shown],
+                "numbers": [metric_text(m, by_metric[m][fold]) for m in shown],
                 "draws": ", ".join(draws),
             }
         )
@@ -333,7 +339,7 @@ def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[
         "id": anchor,
         "title": f"{dataset_label(condition.dataset)}, {backbone_label(condition.backbone)}, "
         f"{optimizer_label(condition.optimizer)}",
-        "summary": f"{scale * mean:.2f}±{scale * sd:.2f}, {n} folds, "
+        "summary": f"{metric_text(shown[0], mean, sd)}, {n} folds, "
         f"{condition.done}/{condition.expected} runs",
         "metrics": [metric_label(metric) for metric in shown],
         "rows": rows,
@@ -359,7 +365,7 @@ def _tested_once(results: Sequence[RunResult]) -> bool:
     for run in results:
         for subject in run.test_subjects:
             folds.setdefault((run.dataset, subject), set()).add(run.fold)
-    return all(len(places) == 1 for places in folds.values())
+    return all(len(numbers) == 1 for numbers in folds.values())
 
 
 def _downloads(table: Table) -> list[tuple[str, str]]:

@@ -6,8 +6,7 @@ from afor.bench.stats.comparisons import BASELINE, Comparison, compare_all
 from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     dataset_label,
-    metric_label,
-    metric_scale,
+    metric_style,
     optimizer_label,
     p_text,
     signed,
@@ -31,7 +30,7 @@ def verdicts(
 
 def _verdict(comparisons: list[Comparison], conditions: Conditions) -> str:
     first = comparisons[0]
-    scale = metric_scale(first.metric)
+    style = metric_style(first.metric)
     gains: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         gains.setdefault(comparison.optimizer, []).append(comparison)
@@ -42,7 +41,7 @@ def _verdict(comparisons: list[Comparison], conditions: Conditions) -> str:
     base, name = optimizer_label(first.baseline), optimizer_label(best)
     where = f"{dataset_label(first.dataset)} ({max(c.folds for c in comparisons)} folds)"
     over = f" on average over {blocks} backbones" if blocks > 1 else ""
-    gain = f"{signed(scale * means[best])} points of {metric_label(first.metric)}"
+    gain = f"{signed(style.gain_scale * means[best])} {style.gain_unit} of {style.label}"
     missing = [c for (d, _, _), c in conditions.items() if d == first.dataset and not c.complete]
     if missing:
         done = sum(c.done for (d, _, _), c in conditions.items() if d == first.dataset)

@@ -11,7 +11,8 @@ import numpy as np
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
-from afor.bench.stats.groups import Conditions, mean_of_draws, mean_sd, paired_fold_values
+from afor.bench.stats.groups import Conditions, mean_of_draws, mean_sd, paired_gains
+from afor.bench.stats.labels import better_sign
 from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.paired_tests import (
     bootstrap_interval,
@@ -28,7 +29,10 @@ BASELINE = "adam"  # Sec. V-A
 
 @dataclass(frozen=True)
 class Comparison:
-    """One optimizer compared with the baseline over their common folds. Fractions, not percent."""
+    """One optimizer compared with the baseline over their common folds. Fractions, not percent.
+
+    A gain is positive if the optimizer is better, also where less of the metric is better.
+    """
 
     dataset: str
     backbone: str
@@ -36,7 +40,7 @@ class Comparison:
     optimizer: str
     baseline: str
     folds: int
-    gain: float  # mean of the paired differences
+    gain: float  # mean of the paired differences; positive is better
     sd: float  # of the paired differences
     wins: int
     ties: int
@@ -105,8 +109,8 @@ def main_optimizers(conditions: Conditions) -> list[str]:
     """
     originals = {c.optimizer: c for c in conditions.values() if not c.is_control}
     names = list(originals)
-    own = [n for n, c in originals.items() if n not in OPTIMIZERS and not c.role.varied]
-    main = [n for n in names if n in PAPER_OPTIMIZERS] + own
+    custom = [n for n, c in originals.items() if n not in OPTIMIZERS and not c.role.varied]
+    main = [n for n in names if n in PAPER_OPTIMIZERS] + custom
     return main if len(main) > 1 else names
 
 
@@ -134,9 +138,9 @@ def compare(
         condition = conditions.get((dataset, backbone, name))
         if condition is None or not condition.has(metric):
             continue
-        folds, ours, theirs = paired_fold_values(condition, base, metric)
+        folds, gains = paired_gains(condition, base, metric)
         if folds:
-            paired.append((condition, ours - theirs))
+            paired.append((condition, gains))
     p_values = [sign_flip_p(d) for _, d in paired]
     comparisons = []
     for (condition, d), p, adjusted in zip(
@@ -278,7 +282,7 @@ def mean_ranks(
                 means = [
                     condition.summary(metric)[0] for condition in members if condition is not None
                 ]
-                rows.append(rankdata([-round(mean, 12) for mean in means]))
+                rows.append(rankdata([-better_sign(metric) * round(mean, 12) for mean in means]))
                 blocks.append((dataset, backbone, metric))
     k, n = len(names), len(rows)
     difference, p = math.nan, math.nan

@@ -15,6 +15,8 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     DATASET_LABELS,
+    PAPER_METRICS,
+    better_sign,
     in_paper_order,
     order_optimizers,
 )
@@ -89,6 +91,13 @@ class Condition:
 Conditions = Mapping[ConditionKey, Condition]
 
 
+def default_metrics(conditions: Conditions) -> list[str]:
+    """Return the metrics that tables show unasked: the paper's, and NLL if every run has it."""
+    finished = [condition for condition in conditions.values() if condition.runs]
+    has_nll = bool(finished) and all(condition.has("nll") for condition in finished)
+    return [*PAPER_METRICS, *(["nll"] if has_nll else [])]
+
+
 def collect_conditions(
     results: Iterable[RunResult], expected: Sequence[ExpectedRuns] = ()
 ) -> Conditions:
@@ -151,6 +160,14 @@ def paired_fold_values(
     theirs = mean_of_draws({key: baseline.value(key, metric) for key in common})
     folds = sorted(ours)
     return folds, np.array([ours[f] for f in folds]), np.array([theirs[f] for f in folds])
+
+
+def paired_gains(
+    condition: Condition, baseline: Condition, metric: str
+) -> tuple[list[int], NDArray[np.float64]]:
+    """Return the common folds and the gains over the baseline; positive means better."""
+    folds, ours, theirs = paired_fold_values(condition, baseline, metric)
+    return folds, better_sign(metric) * (ours - theirs)
 
 
 def mean_of_draws(values: Mapping[tuple[int, int], float]) -> dict[int, float]:

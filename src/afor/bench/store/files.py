@@ -21,11 +21,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.files import write_output
 from afor.bench.common.parameter_checks import show_value
-from afor.bench.common.text import escape_cell, unescape_cell
-from afor.bench.store.database import METRICS, Store, StoredRun, open_store
+from afor.bench.common.text import escape_cell, unescape_cell, without_nan
+from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.plan import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
+from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
 from afor.bench.training.record import FinishedRun, RunRecord
 
 Format = Literal["csv", "json", "parquet"]
@@ -41,13 +42,14 @@ FLOATING = (
     *("lr", "elapsed_s", "majority_accuracy", "best_validation_accuracy"),
     *METRICS,
     *(f"trial_{name}" for name in METRICS),
+    *PROTOCOL_METRICS,
 )
 TEXT = (
     *("study", "dataset", "backbone", "optimizer", "status", "reason", "finished_at"),
     *("test_subjects", "device", "key", "copy_of", "varied"),
 )
 # Columns that are not metrics. Numbers in any other column are metrics.
-NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS}
+NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS, *PROTOCOL_METRICS}
 Row = dict[str, Any]
 
 
@@ -106,8 +108,8 @@ def read_json(
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not a JSON file of results: {error}.") from None
-    whole = content if isinstance(content, dict) else {"runs": content}
-    rows, planned = whole.get("results", whole.get("runs")), whole.get("expected", [])
+    document = content if isinstance(content, dict) else {"runs": content}
+    rows, planned = document.get("results", document.get("runs")), document.get("expected", [])
     if not isinstance(rows, list) or not isinstance(planned, list):
         raise StoreError(f'{path}: expected {{"runs": [...], "expected": [...]}}.')
     results, expected = _read_rows(rows, path, "run", 1, studies)
@@ -156,8 +158,8 @@ def export_rows(store: Store, study: str | None = None) -> list[Row]:
     }
     for stored in store.runs(study):
         run = store.run(stored.key) if stored.status != "open" else None
-        grid_place = (stored.dataset, stored.backbone, stored.optimizer, stored.fold, stored.draw)
-        rows.append(_exported(stored, run, results.get((stored.study, *grid_place))))
+        names = (stored.study, stored.dataset, stored.backbone, stored.optimizer)
+        rows.append(_exported(stored, run, results.get((*names, stored.fold, stored.draw))))
     return rows
 
 
@@ -182,6 +184,7 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
         "test_subjects": join_subjects(run.spec["split"]["test"]) if run else None,
         **{name: getattr(test, name) if test else None for name in METRICS},
         **{f"trial_{name}": getattr(trials, name) if trials else None for name in METRICS},
+        **{name: result.metrics.get(name) if result else None for name in PROTOCOL_METRICS},
         "majority_accuracy": result.majority_accuracy if result else None,
         "classes": result.classes if result else None,
         "test_windows": test.n if test else None,
@@ -217,7 +220,20 @@ def _role_columns(role: Role) -> Row:
 
 
 def write_export(store: Store, target: Path, file_format: Format) -> int:
-    """Write the runs of a store to a file and return their number."""
+    """Write the runs of a store to a file.
+
+    Args:
+        store: The store.
+        target: The file to write.
+        file_format: Its format.
+
+    Returns:
+        The number of runs.
+
+    Raises:
+        ConfigError: The file cannot be written, or Parquet needs pyarrow.
+
+    """
     encode = _parquet_encoder() if file_format == "parquet" else None
     rows = export_rows(store)
     if encode is not None:
@@ -260,10 +276,10 @@ def to_json(rows: Sequence[Row], expected: Sequence[ExpectedRuns] = ()) -> str:
     content: dict[str, Any] = {"runs": rows}
     if expected:
         content["expected"] = [asdict(runs) for runs in expected]
-    return json.dumps(_finite(content), indent=1, allow_nan=False) + "\n"
+    return json.dumps(without_nan(content), indent=1, allow_nan=False) + "\n"
 
 
-def kind_of(target: Path) -> Format:
+def format_of(target: Path) -> Format:
     """Return the format by the suffix of a file name; raise ConfigError for other suffixes."""
     for file_format in FORMATS:
         if target.suffix == f".{file_format}":
@@ -354,25 +370,25 @@ def _read_rows(
     """
     results: list[RunResult] = []
     planned: list[RunResult] = []
-    there: dict[str, None] = {}
-    read = []
+    present: dict[str, None] = {}  # the studies of the file, in its order
+    selected = []
     for number, content in enumerate(rows, first):
         row = _row(content, f"{path}, {row_name} {number}")
         result = _result(row)
-        there[result.study] = None
+        present[result.study] = None
         if not studies or result.study in studies:
-            read.append((row, result))
+            selected.append((row, result))
     # As in a store, a learning rate search counts only if there is nothing else.
-    for row, result in [pair for pair in read if not pair[0].is_search] or read:
+    for row, result in [pair for pair in selected if not pair[0].is_search] or selected:
         status = row.status
         if status is not None:
             planned.append(result)
         if status in (None, "done"):
             results.append(result)
-    if studies and not any(name in there for name in studies):
+    if studies and not any(name in present for name in studies):
         raise ConfigError(
             f"{path}: no run belongs to {', '.join(studies)}. "
-            f"Studies here: {', '.join(there) or 'none'}."
+            f"Studies here: {', '.join(present) or 'none'}."
         )
     return results, count_expected(planned)
 
@@ -442,11 +458,11 @@ def _result(row: _Row) -> RunResult:
         fold=row.fold,
         draw=row.draw,
         test_subjects=subjects,
-        # A metric that is no number in JSON or CSV is not finite; a column of words is no metric.
+        # A missing metric of a finished run was not finite; a column of words is not a metric.
         metrics={
             k: math.nan if v is None else v
             for k, v in metrics.items()
-            if v is not None or (is_done and k in METRICS)
+            if v is not None or (is_done and k in METRICS and k not in PROBABILITY_METRICS)
         },
         majority_accuracy=math.nan if row.majority_accuracy is None else row.majority_accuracy,
         classes=row.classes or 0,
@@ -484,14 +500,6 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):  # a name that is too long, or holds a NUL character
         return False
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _import_arrow() -> tuple[Any, Any]:

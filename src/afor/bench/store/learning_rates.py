@@ -12,11 +12,11 @@ PAPER_GRID = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
 SEARCH_EPOCHS, SEARCH_PATIENCE = 50, 15
 
 
-def chosen_rates(store: Store, study: str | None = None) -> dict[tuple[str, str, str], float]:
+def best_rates(store: Store, study: str | None = None) -> dict[tuple[str, str, str], float]:
     """Return the best learning rate by (data set, backbone, optimizer entry).
 
-    The best rate has the highest validation accuracy; of equal ones the smaller is taken, on which
-    the paper is silent. A diverged run never wins. Raises ConfigError if the search is not
+    The best rate has the highest validation accuracy; of equal ones it is the smallest (the paper
+    does not say). A diverged run is never the best. Raises ConfigError if the search is not
     complete, because a missing rate could be the best.
     """
     stored_runs = [stored for stored in store.runs(study) if stored.is_search]

@@ -31,7 +31,7 @@ def names_in_spec(spec: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def shown(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """Return names from an untrusted file as one line that is safe to print."""
     return ", ".join(ascii(name[:80])[1:-1] for name in sorted(names))
 
@@ -55,7 +55,7 @@ def with_trusted_readers(
     if readers and not trust:
         raise ConfigError(
             f"{where}: code that is not part of afor reads the data of the study {study.name}: "
-            f"{shown(readers)}. Nothing was imported. Add --trust if you know where the store and "
+            f"{list_names(readers)}. Nothing was imported. Add --trust if you know where the store and "
             f"these modules come from."
         )
     return study.model_copy(update={"datasets": entries})
@@ -66,6 +66,6 @@ def refuse_stored_code(study: Study, where: str) -> None:
     if names := names_in_study(study):
         raise ConfigError(
             f"{where}: the study {study.name} in this store names code that is not part of afor: "
-            f"{shown(names)}. Nothing was imported. Add --trust if you know where the store and "
-            f"these modules come from."
+            f"{list_names(names)}. Nothing was imported. Add --trust if you know where the store "
+            f"and these modules come from."
         )

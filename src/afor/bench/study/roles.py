@@ -35,8 +35,8 @@ class Role:
 def roles_of(study: Study) -> dict[str, Role]:
     """Return the role of each optimizer entry by its name.
 
-    Entries with the same `use`, settings, learning rate and weight decay are one method. The first
-    of them without a seed of its own is the original, the others are copies of it.
+    Entries that differ at most in name and seed are one method. The first of them without a seed
+    of its own is the original, the others are copies of it.
 
     >>> from afor.bench.study.schema import load_study
     >>> roles_of(load_study("demo"))["adam_seed_1"]
@@ -89,5 +89,6 @@ def _is_same_method(one: OptimizerEntry, other: OptimizerEntry) -> bool:
     return _method(one) == _method(other)
 
 
-def _method(entry: OptimizerEntry) -> tuple[str, Mapping[str, object], float | None, float | None]:
-    return entry.use, entry.settings, entry.lr, entry.weight_decay
+def _method(entry: OptimizerEntry) -> Mapping[str, object]:
+    """Return what decides the training of an entry besides its seed."""
+    return entry.model_dump(exclude={"name", "seed"})

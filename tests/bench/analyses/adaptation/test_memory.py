@@ -9,8 +9,8 @@ from afor.bench.analyses.adaptation.memory import (
     awake_share,
     describe,
     extend,
+    initial_parameters,
     part_step,
-    start_of,
     wake_step,
     watch_memory,
     with_optimizer,
@@ -142,7 +142,7 @@ def test_a_run_compared_with_itself_is_not_apart(chosen) -> None:
         replay(still, watch_step=lambda fit, *_, kept=kept: kept.append(fit.model.state_dict()))
         seen.append(kept[-1])
     assert all((seen[0][key] == seen[1][key]).all() for key in seen[0])
-    assert (start_of(still) == start_of(chosen)).all()
+    assert (initial_parameters(still) == initial_parameters(chosen)).all()
 
 
 def test_what_cannot_be_watched_is_told(study, window_cache, chosen) -> None:

@@ -43,4 +43,4 @@ def test_a_class_outside_the_table_shows_its_arguments() -> None:
 def test_an_unknown_name_is_an_error_with_the_nearest() -> None:
     result = CliRunner().invoke(app, ["optimizers", "sofia"])
     assert isinstance(result.exception, ConfigError)
-    assert 'did you mean "sophia"' in str(result.exception)
+    assert 'Did you mean "sophia"' in str(result.exception)

@@ -1,4 +1,4 @@
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.store.database import open_store
 from afor.bench.study import schema as config

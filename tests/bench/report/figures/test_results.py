@@ -56,7 +56,7 @@ def test_the_folds_figure_names_subjects_and_counts_wins(conditions):
     comparison = next(
         c for c in compare(conditions, "bci2a", "eegnet", "accuracy") if c.optimizer == "afor"
     )
-    assert f"higher in {comparison.wins} of 9" in text
+    assert f"better in {comparison.wins} of 9" in text
     assert "s01" in text
 
 

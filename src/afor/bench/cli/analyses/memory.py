@@ -75,7 +75,7 @@ def memory(
     watched = watch_memory(run, steps, lambda words: typer.echo(f"training: {words}", err=True))
     save_figure(wake_figure(watched), output)
     if forgetting is not None:
-        save_figure(policy_figure(watched.printed, watched.place), forgetting)
+        save_figure(policy_figure(watched.printed, watched.label), forgetting)
     written = [str(path) for path in (output, forgetting) if path]
     if as_json:
         typer.echo(json.dumps({**describe(watched), "figures": written}))
@@ -101,7 +101,7 @@ def check_figure_path(path: Path | None) -> None:
 
 def _print(watched: Memory) -> None:
     numbers = describe(watched)
-    typer.echo(f"{watched.place}: {numbers['steps']} steps")
+    typer.echo(f"{watched.label}: {numbers['steps']} steps")
     for form, label in (("printed", "as printed"), ("calibrated", "calibrated")):
         n = numbers[form]
         woke = f"from step {n['wake_step']} on" if n["wake_step"] else "never"

@@ -106,7 +106,7 @@ def shift(
 
 def _print(measured: Shift) -> None:
     typer.echo(
-        f"{measured.place}: {measured.events} changes of subject in {measured.steps} steps, "
+        f"{measured.label}: {measured.events} changes of subject in {measured.steps} steps, "
         f"{measured.subjects_per_block} at a time for {measured.batches_per_block} batches; "
         f"score statistics: {measured.statistics}"
     )

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,9 +19,10 @@ from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.catalog import NAMES, STAND_IN_MARK, get_dataset
 from afor.bench.data.check import CheckReport, check_dataset
+from afor.bench.data.inspection.survey import Survey, survey_folder
 from afor.bench.data.preparation.loading import default_root, open_windows
 from afor.bench.data.rehearsal.twins import write_twin
-from afor.bench.data.survey import Survey, survey_folder
+from afor.bench.study.overrides import key_value
 from afor.bench.study.toml_io import toml_text
 
 MAX_SHOWN = 20  # subjects or events that a line lists
@@ -330,17 +330,9 @@ def _print_report(report: CheckReport) -> None:
 
 
 def _parse_options(pairs: list[str] | None, allow_truncated: bool = False) -> dict[str, Any]:
-    """Read KEY=VALUE pairs; a value is TOML, or else plain text."""
+    """Return the options of KEY=VALUE pairs."""
     options: dict[str, Any] = {"allow_truncated": True} if allow_truncated else {}
-    for pair in pairs or ():
-        key, equals, text = pair.partition("=")
-        if not equals:
-            raise ConfigError(f"--option {pair!r}: expected KEY=VALUE, such as task=left_right.")
-        try:
-            options[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            options[key.strip()] = text
-    return options
+    return options | dict(key_value("--option", pair) for pair in pairs or ())
 
 
 @contextmanager

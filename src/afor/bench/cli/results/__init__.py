@@ -1,4 +1,4 @@
 """Commands on finished runs: single runs, files, tables, figures and the report.
 
-Start reading at `tables.table`.
+Imports `store`, `stats`, `report`, `analyses` and `cli`. Start reading at `tables.table`.
 """

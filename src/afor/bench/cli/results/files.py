@@ -11,7 +11,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output
 from afor.bench.execution.runner import take_leftovers
 from afor.bench.store.database import open_or_create, open_store
-from afor.bench.store.files import export_rows, kind_of, to_csv, write_export
+from afor.bench.store.files import export_rows, format_of, to_csv, write_export
 from afor.bench.store.locations import find_store
 from afor.bench.store.lock import locked
 from afor.bench.store.repair import repair as copy_intact_runs
@@ -112,7 +112,7 @@ def export(
         afor export demo --output runs.csv
     """
     target = output or to
-    file_format = kind_of(target) if target else "csv"
+    file_format = format_of(target) if target else "csv"
     if target is not None:
         check_output(target)
     with open_store(find_store(results, store)) as opened:

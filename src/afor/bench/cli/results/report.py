@@ -13,8 +13,7 @@ from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
 from afor.bench.report.page import ReportInput, Section, render_report
-from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.labels import PAPER_METRICS
+from afor.bench.stats.groups import collect_conditions, default_metrics
 from afor.bench.store.files import is_store, load_records, load_results, load_studies
 from afor.bench.store.locations import find_store
 
@@ -37,7 +36,7 @@ def report(
             "--metric",
             "-m",
             help="Metric to show; repeatable, the first one decides.",
-            show_default="accuracy and weighted_f1",
+            show_default="accuracy, weighted_f1, and nll if recorded",
         ),
     ] = None,
     baseline: Annotated[
@@ -69,12 +68,13 @@ def report(
         studies=load_studies(stores, study or ()),
         sections=_sections(landscape),
     )
+    conditions = collect_conditions(runs, expected)
     page = render_report(
-        collect_conditions(runs, expected),
+        conditions,
         report_input,
         title=title,
         baseline=baseline,
-        metrics=metric or PAPER_METRICS,
+        metrics=metric or default_metrics(conditions),
         static=static,
     )
     write_output(output, page)

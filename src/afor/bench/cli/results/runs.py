@@ -19,12 +19,12 @@ from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.text import printable
 from afor.bench.execution.describe import describe_run
 from afor.bench.execution.progress import describe
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import FOLDER, find_store
 from afor.bench.store.lock import locked
-from afor.bench.study.named_code import names_in_spec, shown, with_trusted_readers
+from afor.bench.study.named_code import list_names, names_in_spec, with_trusted_readers
 from afor.bench.study.schema import parse_study
 
 
@@ -138,7 +138,9 @@ def verify(
         typer.echo(f"{path}: every page and every run is as it was written.")
         code_by_run = runs_with_code(opened, sample_runs(opened, None, 0, seed))
         if key:
-            code_by_run = {one: code for one, code in code_by_run.items() if one.startswith(key)}
+            code_by_run = {
+                run_key: code for run_key, code in code_by_run.items() if run_key.startswith(key)
+            }
         _print_code(code_by_run, str(path), trust)
         left_out = () if trust else code_by_run.keys()
         stored_runs = sample_runs(opened, None, 0 if key else count, seed, left_out)
@@ -184,7 +186,7 @@ def _print_code(code_by_run: Mapping[str, tuple[str, ...]], path: str, trust: bo
     """List the code that the runs of a store name, before any of it is imported."""
     counts = Counter(name for names in code_by_run.values() for name in names)
     for name, count in sorted(counts.items()):
-        typer.echo(f"code named by the store: {shown([name])} ({count} runs)", err=True)
+        typer.echo(f"code named by the store: {list_names([name])} ({count} runs)", err=True)
     if code_by_run and not trust:
         typer.echo(
             f"{path}: {len(code_by_run)} runs name code that is not part of afor. They are left "

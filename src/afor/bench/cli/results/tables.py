@@ -30,8 +30,8 @@ from afor.bench.report.tables.formats import Table, to_json
 from afor.bench.report.tables.parts import incomplete_sentence
 from afor.bench.stats.comparisons import blocks_of, mean_ranks
 from afor.bench.stats.curves import loss_curves, run_traces
-from afor.bench.stats.groups import Conditions, collect_conditions
-from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_scale
+from afor.bench.stats.groups import Conditions, collect_conditions, default_metrics
+from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_style
 from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.sensitivity import Sensitivity, sensitivity_of
 from afor.bench.store.files import load_records, load_results
@@ -62,9 +62,9 @@ Metrics = Annotated[
     typer.Option(
         "--metric",
         "-m",
-        help="Metric to show, such as accuracy, weighted_f1, macro_f1, balanced_accuracy or kappa; "
-        "repeatable.",
-        show_default="accuracy and weighted_f1",
+        help="Metric to show: accuracy, weighted_f1, macro_f1, balanced_accuracy, kappa, nll, "
+        "brier or calibration_error; repeatable.",
+        show_default="accuracy, weighted_f1, and nll if recorded",
     ),
 ]
 Baseline = Annotated[str, typer.Option(help="The optimizer that all others are compared with.")]
@@ -95,18 +95,18 @@ def stats(
     """
     paths = _find_all(results)
     conditions = _load_conditions(paths, study)
-    metrics = metric or list(PAPER_METRICS)
+    metrics = metric or default_metrics(conditions)
     tables = [
         main_tables.comparison_table(conditions, metrics, baseline=baseline, optimizers=optimizer),
-        side_tables.ranks_table(conditions, metrics, optimizers=optimizer),
+        side_tables.ranks_table(conditions, metric or PAPER_METRICS, optimizers=optimizer),
     ]
     if _has_controls(conditions, metrics):
         tables.append(side_tables.noise_table(conditions, metrics))
     if as_json:
         typer.echo(json.dumps([json.loads(to_json(table)) for table in tables], indent=1))
         return
-    for one in tables:
-        typer.echo(render(one, "terminal", standalone=False))
+    for built in tables:
+        typer.echo(render(built, "terminal", standalone=False))
     print_next(f"afor table main {_join(paths)}")
 
 
@@ -238,7 +238,8 @@ def _build_table(
                 f"The table {name!r} needs a store: name a study, its TOML file or a store file."
             )
         return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
-    conditions, metrics = _load_conditions(paths, study), metric or list(PAPER_METRICS)
+    conditions = _load_conditions(paths, study)
+    metrics = metric or default_metrics(conditions)
     only: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
         "main": lambda: main_tables.main_table(conditions, metrics, baseline=baseline, **only),
@@ -247,10 +248,12 @@ def _build_table(
         ),
         "ablation": lambda: variant_tables.ablation_table(conditions, metrics),
         "sensitivity": lambda: variant_tables.sensitivity_table(conditions, metrics),
-        "ranks": lambda: side_tables.ranks_table(conditions, metrics, **only),
+        "ranks": lambda: side_tables.ranks_table(conditions, metric or PAPER_METRICS, **only),
         "noise": lambda: side_tables.noise_table(conditions, metrics),
         "datasets": lambda: side_tables.datasets_table(conditions),
-        "beside-paper": lambda: paper_tables.beside_paper_table(conditions, metrics),
+        "beside-paper": lambda: paper_tables.beside_paper_table(
+            conditions, metric or PAPER_METRICS
+        ),
     }
     return from_results[name]()
 
@@ -277,7 +280,7 @@ def _draw_results(
         available = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in conditions))
         raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {available}.")
     if name == "sensitivity":
-        unit = " (%)" if metric_scale(metric) != 1 else ""
+        unit = f" ({metric_style(metric).unit})".replace(" ()", "")
         curves = sensitivity_of(selected, metric)
         return curve_figures.sensitivity_figure(curves, metric_label(metric) + unit)
     if name == "ablation":
@@ -291,9 +294,9 @@ def _draw_results(
     if name == "noise":
         return noise_figure(selected, metric, baseline=baseline, optimizers=optimizer)
     first_dataset, first_backbone, _ = next(iter(selected))
-    shown = (optimizer or ["afor"])[0]
+    compared = (optimizer or ["afor"])[0]
     return figures.folds_figure(
-        conditions, first_dataset, first_backbone, shown, metric, baseline=baseline
+        conditions, first_dataset, first_backbone, compared, metric, baseline=baseline
     )
 
 

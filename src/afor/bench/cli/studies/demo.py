@@ -81,6 +81,6 @@ def _archive_previous_store(path: Path) -> None:
         while (archived := path.with_name(f"{path.stem}.old-{number}.db")).exists():
             number += 1
         for suffix in ("", "-wal", "-shm", ".spool", ".splits"):
-            part = path.with_name(f"{path.name}{suffix}")
-            if part.exists():
-                part.replace(archived.with_name(f"{archived.name}{suffix}"))
+            file = path.with_name(f"{path.name}{suffix}")
+            if file.exists():
+                file.replace(archived.with_name(f"{archived.name}{suffix}"))

@@ -4,6 +4,7 @@ import json
 import math
 import shlex
 import signal
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,13 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.cli.options import (
+    Available,
     Backbone,
     CacheDir,
     DataOption,
     Dataset,
+    Device,
     Draws,
     Epochs,
     Jobs,
+    JobsPerDevice,
     Json,
     LrFrom,
     Optimizer,
@@ -27,20 +31,30 @@ from afor.bench.cli.options import (
     StudyName,
     Trust,
 )
-from afor.bench.cli.studies.selection import changed_text, cores, overrides, rates_for, with_roots
+from afor.bench.cli.studies.selection import (
+    changed_text,
+    cores,
+    overrides,
+    rates_for,
+    with_device,
+    with_roots,
+)
 from afor.bench.cli.terminal import print_next
+from afor.bench.common.devices import gpus_for
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.engines.dask import DaskEngine
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Engine
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import Summary, run_study
-from afor.bench.execution.time_limits import TimeLimits
+from afor.bench.execution.sources import available_part
+from afor.bench.execution.timing.limits import TimeLimits
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import chosen_rates, rate_finder, search_study
+from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
 from afor.bench.store.locations import parse_part, store_path
 from afor.bench.study.plan import FindRate
 from afor.bench.study.schema import Study, parse_study
+from afor.bench.training.execute import DEFAULT_TRAINER
 
 
 def run(
@@ -82,6 +96,9 @@ def run(
     draws: Draws = None,
     setting: Setting = None,
     trust: Trust = False,
+    available: Available = False,
+    device: Device = "",
+    jobs_per_device: JobsPerDevice = 1,
 ) -> None:
     """Train the missing runs of a study; safe to stop at any time.
 
@@ -92,7 +109,10 @@ def run(
     """
     changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     toml, where = changed_text(name, changes, store, trust=trust)
+    toml = with_device(toml, where, device)
     study = with_roots(parse_study(toml, where), root)
+    if available:
+        study = available_part(study)
     part = parse_part(shard) if shard else None
     path = store_path(study.name, store, part)
     if lr_per_optimizer and (lr_from or part):
@@ -100,11 +120,12 @@ def run(
             "--lr-per-optimizer makes its own search: leave out --lr-from. With --shard, run the "
             "search without --shard first and name it with --lr-from."
         )
-    workers = jobs or max(1, cores() // study.threads)
+    gpus = gpus_for(study.device) if study.trainer == DEFAULT_TRAINER else ()
+    workers = jobs or jobs_per_device * len(gpus) or max(1, cores() // study.threads)
     if changes.words():
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
     with stopped_in_run(f"afor run {shlex.join([name, *changes.words()])}", path):
-        workers_engine = make_engine(engine, scheduler, workers, study.threads, time_limit)
+        workers_engine = make_engine(engine, scheduler, workers, study.threads, time_limit, gpus)
         find_rate = (
             _search_rates(study, toml, path, workers_engine, workers, cache_dir)
             if lr_per_optimizer
@@ -189,7 +210,12 @@ def train_study(
 
 
 def make_engine(
-    engine: str, scheduler: str, workers: int, threads: int, time_limit: float | None = None
+    engine: str,
+    scheduler: str,
+    workers: int,
+    threads: int,
+    time_limit: float | None = None,
+    gpus: Sequence[str] = (),
 ) -> Engine:
     """Return the engine that the options name.
 
@@ -199,6 +225,7 @@ def make_engine(
         workers: Number of local worker processes.
         threads: torch threads of each worker.
         time_limit: Minutes a run may take on the local engine.
+        gpus: GPUs of this machine over which local workers are spread.
 
     Returns:
         The engine.
@@ -221,7 +248,7 @@ def make_engine(
             f"Accepted: --engine local, or --engine dask --scheduler tcp://HOST:PORT."
         )
     limits = TimeLimits(None if time_limit is None else 60.0 * time_limit)
-    return LocalEngine(workers, threads, limits)
+    return LocalEngine(workers, threads, limits, gpus)
 
 
 def describe_summary(name: str, path: Path, summary: Summary) -> str:
@@ -234,7 +261,7 @@ def describe_summary(name: str, path: Path, summary: Summary) -> str:
     return f"{name}: {summary.planned} runs: {counts} in {path}"
 
 
-class stopped_by_signals:  # noqa: N801  reads as a statement where it is used
+class stopped_by_signals:  # noqa: N801  a context manager, used like a function
     """Exit with code 130 on Ctrl-C or SIGTERM, and print how to continue.
 
     Args:
@@ -275,7 +302,7 @@ def _search_rates(
 
 def _print_rates(path: Path, study: str, *, err: bool) -> dict[tuple[str, str, str], float]:
     with open_store(path) as store:
-        rates = chosen_rates(store, study)
+        rates = best_rates(store, study)
     for (dataset, backbone, optimizer), rate in rates.items():
         typer.echo(f"learning rate of {dataset} × {backbone} × {optimizer}: {rate:g}", err=err)
     return rates

@@ -5,12 +5,13 @@ from pathlib import Path
 from afor.bench.common.devices import cores as cores
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import chosen_rates, rate_finder
+from afor.bench.store.learning_rates import best_rates, rate_finder
 from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
 from afor.bench.study.plan import FindRate
-from afor.bench.study.schema import Study, parse_study, preset_names, study_text
+from afor.bench.study.schema import Study, parse_study, preset_names, read_toml, study_text
+from afor.bench.study.toml_io import updated_toml
 
 
 def overrides(
@@ -67,6 +68,25 @@ def _stored_text(name: str, path: Path) -> str | None:
         return store.studies().get(name)
 
 
+def with_device(toml: str, where: str, device: str) -> str:
+    """Set the device of a study; its name stays, and the kind of device is part of the keys.
+
+    Args:
+        toml: The text of the study.
+        where: Name of the text in messages.
+        device: The value of `--device`; empty keeps the study's.
+
+    Returns:
+        The text with this device.
+
+    Raises:
+        ConfigError: The text is not valid TOML.
+    """
+    if not device:
+        return toml
+    return updated_toml(toml, {**read_toml(toml, where), "device": device})
+
+
 def with_roots(study: Study, roots: list[str] | None) -> Study:
     """Set the folders of a study's data sets on this machine; folders change no run.
 
@@ -113,7 +133,7 @@ def rates_for(study: Study, lr_from: str) -> FindRate | None:
     if not search:
         return None
     with open_store(find_store(search)) as store:
-        return rate_finder(chosen_rates(store))
+        return rate_finder(best_rates(store))
 
 
 def run_command(results: str, path: Path, study: str) -> str:

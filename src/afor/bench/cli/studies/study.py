@@ -2,15 +2,18 @@
 
 import json
 import shlex
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 
 from afor.bench.cli.options import (
+    Available,
     Backbone,
     CacheDir,
     DataOption,
     Dataset,
+    Device,
     Draws,
     Epochs,
     Jobs,
@@ -31,13 +34,21 @@ from afor.bench.cli.studies.selection import (
     overrides,
     rates_for,
     run_command,
+    with_device,
     with_roots,
 )
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.execution.estimate import clock
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import absent_datasets, available_part, expected_sources
 from afor.bench.execution.status import print_status, remaining_s, status_of
+from afor.bench.execution.timing.forecast import (
+    Forecast,
+    describe_bytes,
+    describe_span,
+    forecast,
+)
+from afor.bench.execution.timing.pace import clock
+from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.plan import StudyPlan, make_plan
@@ -49,6 +60,7 @@ from afor.bench.study.schema import (
     read_toml,
 )
 from afor.bench.study.toml_io import updated_toml
+from afor.bench.training.execute import DEFAULT_TRAINER
 
 
 def study(
@@ -115,42 +127,70 @@ def plan(
     draws: Draws = None,
     setting: Setting = None,
     trust: Trust = False,
+    available: Available = False,
+    device: Device = "",
+    timing: Annotated[
+        bool,
+        typer.Option(
+            help="Time three steps of each network and optimizer, once on this machine, where no "
+            "finished run shows the time."
+        ),
+    ] = True,
 ) -> None:
     """Show the runs of a study, which are done, and the time left.
+
+    Data sets that are absent are planned as published, so that the size of a study is known
+    before its data are there.
 
     Example:
         afor plan demo --jobs 4
     """
     changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
-    planned = with_roots(parse_study(*changed_text(name, changes, store, trust=trust)), root)
+    toml, where = changed_text(name, changes, store, trust=trust)
+    planned = with_roots(parse_study(with_device(toml, where, device), where), root)
+    if available:
+        planned = available_part(planned)
     path = store_path(planned.name, store)
-    made_plan = make_plan(planned, open_sources(planned, cache_dir), rates_for(planned, lr_from))
+    absent = absent_datasets(planned)
+    sources = expected_sources(planned, cache_dir)
+    study_plan = make_plan(planned, sources, rates_for(planned, lr_from))
     statuses: dict[str, str] = {}
-    seconds_left = None
+    seconds_left, needs = None, None
     if path.exists():
         with open_store(path) as opened:
             statuses = opened.statuses()
-            seconds_left = remaining_s(opened, made_plan.runs)
-    words = [statuses.get(cell.key, "open") for cell in made_plan.runs]
+            seconds_left = remaining_s(opened, study_plan.runs)
+    if seconds_left is None and timing and planned.trainer == DEFAULT_TRAINER:
+        timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
+        needs = forecast(study_plan.runs, sources, timer)
+        seconds_left = needs.total.middle
+    words = [statuses.get(run.key, "open") for run in study_plan.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
     if as_json:
         rows = [
             {
-                "dataset": cell.dataset,
-                "backbone": cell.backbone,
-                "optimizer": cell.optimizer,
-                "fold": cell.fold,
-                "draw": cell.draw,
-                "lr": cell.rate,
-                "key": cell.key,
+                "dataset": run.dataset,
+                "backbone": run.backbone,
+                "optimizer": run.optimizer,
+                "fold": run.fold,
+                "draw": run.draw,
+                "lr": run.rate,
+                "key": None if run.dataset in absent else run.key,
                 "status": word,
             }
-            for cell, word in zip(made_plan.runs, words, strict=True)
+            for run, word in zip(study_plan.runs, words, strict=True)
         ]
-        summary = {"study": planned.name, **counts, "seconds": seconds_left, "runs": rows}
+        summary = {
+            "study": planned.name,
+            **counts,
+            "seconds": seconds_left,
+            "absent": sorted(absent),
+            "needs": _json(needs) if needs else None,
+            "runs": rows,
+        }
         typer.echo(json.dumps(summary))
         return
-    _print_plan(planned, made_plan)
+    _print_plan(planned, study_plan, needs)
     typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
     if counts["open"]:
         workers = jobs or cores()
@@ -158,31 +198,61 @@ def plan(
         if seconds_left is not None:
             left = clock(seconds_left / workers)
         typer.echo(f"time left with {workers} at once: {left}")
+    if needs is not None:
+        _print_needs(needs)
+    for name_of_dataset, reason in absent.items():
+        typer.echo(f"absent, planned as published: {name_of_dataset}. {reason}", err=True)
     trusted = ["--trust"] if trust else []
     print_next(shlex.join(["afor", "run", name, *changes.words(), *trusted]))
 
 
-def _print_plan(study: Study, made_plan: StudyPlan) -> None:
+def _json(needs: Forecast) -> dict[str, Any]:
+    """Return a forecast for programs; times in seconds of one worker."""
+    rows = [
+        {"dataset": dataset, "backbone": backbone, "optimizer": optimizer, **asdict(span)}
+        for (dataset, backbone, optimizer), span in needs.by_condition.items()
+    ]
+    sizes = {k: v for k, v in asdict(needs).items() if k != "by_condition"}
+    return {"conditions": rows, "total": asdict(needs.total), **sizes}
+
+
+def _print_needs(needs: Forecast) -> None:
+    """Print the forecast of time, disk space and memory, and what it rests on."""
+    basis = "epochs as in finished runs" if needs.epochs_measured else "epochs not known before"
+    typer.echo(
+        f"in all {describe_span(needs.total)} on this machine: three timed steps of each network "
+        f"and optimizer, {basis}"
+    )
+    memory = f"; memory of a worker: about {describe_bytes(needs.worker_bytes or 0)}"
+    typer.echo(
+        f"disk: {describe_bytes(needs.prepared_bytes)} of prepared trials, "
+        f"{describe_bytes(needs.results_bytes)} of results{memory if needs.worker_bytes else ''}"
+    )
+
+
+def _print_plan(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> None:
     """Print the data sets with their folds, then a line per data set, backbone and optimizer."""
-    typer.echo(f"{study.name}: {len(made_plan.runs)} runs. {study.description}")
-    for title, manifest in made_plan.manifests.items():
+    typer.echo(f"{study.name}: {len(study_plan.runs)} runs. {study.description}")
+    for title, manifest in study_plan.manifests.items():
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
         typer.echo(
             f"  {title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
-            f"{sizes} to train / validate / test; {len(made_plan.sources[title])} windows"
+            f"{sizes} to train / validate / test; {len(study_plan.sources[title])} windows"
         )
-    for row in made_plan.expected():
+    for row in study_plan.expected():
         rate = next(
-            cell.rate
-            for cell in made_plan.runs
-            if (cell.dataset, cell.backbone, cell.optimizer)
+            run.rate
+            for run in study_plan.runs
+            if (run.dataset, run.backbone, run.optimizer)
             == (row.dataset, row.backbone, row.optimizer)
         )
+        condition = (row.dataset, row.backbone, row.optimizer)
+        time = f", {describe_span(needs.by_condition[condition])}" if needs else ""
         typer.echo(
-            f"  {row.dataset} × {row.backbone} × {row.optimizer}: "
-            f"{_count(row.folds, made_plan.manifests[row.dataset].blocks, 'fold')} × "
-            f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}"
+            f"  {' × '.join(condition)}: "
+            f"{_count(row.folds, study_plan.manifests[row.dataset].blocks, 'fold')} × "
+            f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}{time}"
         )
 
 

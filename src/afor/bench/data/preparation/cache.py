@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import sha256_of, write_atomically
+from afor.bench.common.text import shorten
 from afor.bench.data.recording import Recording, SourceFile, trial_hashes
 
 FORMAT_VERSION = 1
@@ -65,10 +66,9 @@ def open_cache(cache_dir: str | Path | None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        shown = str(folder)[:200]
         raise ConfigError(
-            f"The cache folder {shown} cannot be used ({reason}). Name a folder that can be made "
-            f"and written with --cache-dir or $AFOR_CACHE."
+            f"The cache folder {shorten(folder)} cannot be used ({reason}). Name a folder that "
+            f"can be made and written with --cache-dir or $AFOR_CACHE."
         ) from None
     if not os.access(folder, os.W_OK):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Windows with subject ids: cut on the fly from memory-mapped trials, never stored.
+"""Read, check and cache the subjects of a data set, and open its windows.
 
 source = open_windows("synthetic", options={"kind": "imagery", "shift": 1.0})
 x = source.gather(source.indices_of(["sub-01"]))    # float32 (windows, channels, samples)
@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from afor.bench.common.errors import ConfigError, DataError, LeakageError
+from afor.bench.common.errors import AbsentError, ConfigError, DataError, LeakageError
 from afor.bench.common.suggest import did_you_mean
+from afor.bench.common.text import shorten
 from afor.bench.data.catalog import STAND_IN_MARK, STAND_IN_NOTE, Dataset, get_dataset
 from afor.bench.data.preparation.cache import (
     PreparedSubject,
@@ -26,7 +27,7 @@ from afor.bench.data.settings import DataSettings
 from afor.bench.data.window_source import WindowSource
 
 Progress = Callable[[int, int, str], None]
-SHOWN = 20  # subjects that a message lists one by one
+MAX_LISTED_SUBJECTS = 20  # more are abbreviated in messages to "first to last"
 
 
 def open_windows(
@@ -108,7 +109,7 @@ def open_windows(
 
 
 def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
-    """Return the folder of a data set; raise DataError, with its source, if it does not exist."""
+    """Return the folder of a data set; raise AbsentError, with its source, if there is none."""
     if not dataset.needs_root:
         return Path(root) if root is not None else Path()
     info = dataset.info
@@ -116,8 +117,7 @@ def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
     folder = Path(root) if root is not None else default_root(info.name)
     if not _is_folder(folder):
         hint = " Name it with --root." if root is None else ""
-        shown = str(folder) if len(str(folder)) <= 200 else f"{str(folder)[:200]}..."
-        raise DataError(f"{info.title}: there is no folder {shown}.{hint} {advice}.")
+        raise AbsentError(f"{info.title}: there is no folder {shorten(folder)}.{hint} {advice}.")
     return folder
 
 
@@ -158,7 +158,7 @@ def choose_subjects(
                     f"{info.name}: exclude leaves no subject of {', '.join(present) or 'none'}. "
                     f"Name fewer."
                 )
-            raise DataError(f"{info.title}: no subject found in {root}. Expected: {info.layout}.")
+            raise AbsentError(f"{info.title}: no subject found in {root}. Expected: {info.layout}.")
         return selected
     if subjects == "all":
         wanted = tuple(s for s in info.subjects or present if s not in left_out)
@@ -187,8 +187,8 @@ def _check_excluded(
     names = tuple(dict.fromkeys((*dataset.info.subjects, *present)))
     for subject in exclude:
         if subject not in names:
-            shortened = len(names) > SHOWN
-            listed = f"{names[0]} to {names[-1]}" if shortened else ", ".join(names)
+            is_long = len(names) > MAX_LISTED_SUBJECTS
+            listed = f"{names[0]} to {names[-1]}" if is_long else ", ".join(names)
             raise ConfigError(
                 f"{dataset.info.name}: exclude names {subject!r}, which is no subject of this data "
                 f"set.{did_you_mean(subject, names)} It has {listed or 'none'}."
@@ -213,7 +213,22 @@ def prepare_subject(
 ) -> PreparedSubject:
     """Return a subject from the cache, or read, check and store it.
 
-    With ``verify``, every byte of the source files and of the cache is read again.
+    Args:
+        dataset: The data set.
+        root: Folder of its files.
+        subject: Name of the subject.
+        settings: Checked options of the data set.
+        cache_dir: Folder of the prepared data.
+        ledger: Checksums of the source files at their first use.
+        verify: Read every byte of the source files and of the cache again.
+        accept_changed: Accept source files that changed since their first use.
+
+    Returns:
+        The description of the prepared trials.
+
+    Raises:
+        DataError: A file is missing, damaged or changed.
+
     """
     sources = ledger.check(
         dataset.files(root, subject, settings), accept_changed=accept_changed, rehash=verify

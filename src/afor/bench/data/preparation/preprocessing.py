@@ -29,11 +29,11 @@ class Band:
 def subtract_baseline(
     trials: Array, baseline_samples: int, chunk_samples: int, mode: BaselineMode = "template"
 ) -> Array:
-    """Subtract the baseline at the beginning of each trial and return the remaining samples.
+    """Subtract the baseline outside the beginning of each trial and return the remaining samples.
 
     Args:
         trials: Array whose last axis is time.
-        baseline_samples: Number of baseline samples at the beginning.
+        baseline_samples: Number of baseline samples outside the beginning.
         chunk_samples: Length of a chunk, for ``"template"``.
         mode: ``"template"`` averages the chunks of the baseline and subtracts the average from
             every chunk of the trial; ``"mean"`` subtracts each channel's baseline mean;
@@ -58,9 +58,9 @@ def subtract_baseline(
             f"A baseline of {baseline_samples} samples and a trial of {signal.shape[-1]} cannot be "
             f"cut into whole chunks of {chunk_samples}; use baseline = 'mean'."
         )
-    # Paper: "a 3 s pre-trial baseline is subtracted from each trial", no word on how three seconds
-    # go into sixty. Here: the mean of its three 1-s chunks, taken from every second, because that
-    # is the usual reading of this step for DEAP.
+    # Paper: "a 3 s pre-trial baseline is subtracted from each trial"; how 3 s are subtracted from
+    # 60 s is not stated. Here: the mean of its three 1-s chunks is subtracted from every second,
+    # because that is the usual reading of this step for DEAP.
     template = baseline.reshape(*baseline.shape[:-1], -1, chunk_samples).mean(axis=-2)
     repeats = signal.shape[-1] // chunk_samples
     corrected: Array = signal - np.tile(template, (1,) * (signal.ndim - 1) + (repeats,))
@@ -88,9 +88,9 @@ def filter_signal(signal: Array, rate_hz: float, band: Band | None) -> Array:
         return signal
     from scipy.signal import sosfiltfilt
 
-    # Paper: "a fifth-order Butterworth bandpass filter", causal or not is left open. Here: zero
-    # phase, so that nothing moves in time, and second-order sections, because the (b, a) form loses
-    # ten of sixteen digits for a band that starts at 0.3 Hz.
+    # Paper: "a fifth-order Butterworth bandpass filter"; causal or not is not stated. Here: zero
+    # phase, so that the signal is not delayed, and second-order sections, because the (b, a) form
+    # loses ten of sixteen digits for a band that starts at 0.3 Hz.
     sos = bandpass_sos(rate_hz, band)
     padding = _default_padding(sos)
     if signal.shape[-1] <= padding:
@@ -115,9 +115,10 @@ def cut_trials(
     starts = np.asarray(onsets) + first
     inside = (starts >= 0) & (starts + samples <= signal.shape[-1])
     if not inside.all():
-        at = int(np.flatnonzero(~inside)[0])
+        outside = int(np.flatnonzero(~inside)[0])
+        start = starts[outside]
         raise DataError(
-            f"Trial {at} would span samples {starts[at]} to {starts[at] + samples}, but the signal "
+            f"Trial {outside} would span samples {start} to {start + samples}, but the signal "
             f"has {signal.shape[-1]}: the recording is cut short or the event is wrong."
         )
     return np.stack([signal[:, start : start + samples] for start in starts])
@@ -145,7 +146,7 @@ def window_starts(trial_samples: int, window_samples: int, stride_samples: int) 
     if window_samples < 1 or stride_samples < 1:
         raise ConfigError(
             f"window_samples = {window_samples} and stride_samples = {stride_samples}: both must "
-            "be at least 1."
+            "be outside least 1."
         )
     if window_samples > trial_samples:
         raise ConfigError(

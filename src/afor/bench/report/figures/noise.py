@@ -9,12 +9,13 @@ import numpy as np
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import color_of, house_style, marker_of, new_figure, plain
 from afor.bench.stats.comparisons import BASELINE, blocks_of
-from afor.bench.stats.groups import Conditions, paired_fold_values
+from afor.bench.stats.groups import Conditions, paired_gains
 from afor.bench.stats.labels import (
     backbone_label,
     dataset_label,
+    gain_scale,
     metric_label,
-    metric_scale,
+    metric_style,
     optimizer_label,
 )
 from afor.bench.stats.noise_floor import NoiseFloor, copy_differences, noise_floor
@@ -43,7 +44,7 @@ def noise_figure(
     if not measured:
         raise ConfigError(NO_CONTROLS)
     panels = [(floor, _gains(conditions, floor, baseline, optimizers)) for floor in measured]
-    scale = metric_scale(metric)
+    scale = gain_scale(metric)
     rows = [1 + len(gains) for _, gains in panels]
     with house_style():
         figure, axes = new_figure(
@@ -70,8 +71,8 @@ def noise_figure(
             axis.set_title(plain(title))
             note = f"n = {floor.folds} folds; noise floor ±{scale * floor.bound:.2f}"
             axis.set_title(note, loc="right", fontsize=6.5, fontweight="normal")
-        unit = "points" if scale != 1 else "absolute"
-        label = f"{metric_label(metric)} difference from {optimizer_label(baseline)} ({unit})"
+        unit = metric_style(metric).gain_unit
+        label = f"{metric_label(metric)} gain over {optimizer_label(baseline)} ({unit})"
         axes[-1, 0].set_xlabel(plain(label))
         figure.supxlabel(
             "small: one fold; large: mean over folds\n"
@@ -100,8 +101,7 @@ def _gains(
     for name in names:
         condition = block.get(name)
         if condition is not None and name != baseline and condition.has(floor.metric):
-            _, ours, theirs = paired_fold_values(condition, base, floor.metric)
-            gains.append((name, (ours - theirs).tolist()))
+            gains.append((name, paired_gains(condition, base, floor.metric)[1].tolist()))
     return gains
 
 

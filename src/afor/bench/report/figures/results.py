@@ -19,9 +19,12 @@ from afor.bench.stats.comparisons import BASELINE, Comparison, Ranks, compare_al
 from afor.bench.stats.groups import Condition, Conditions, mean_sd, paired_fold_values
 from afor.bench.stats.labels import (
     backbone_label,
+    better_sign,
     dataset_label,
+    gain_scale,
     metric_label,
     metric_scale,
+    metric_style,
     optimizer_label,
     p_text,
     signed,
@@ -63,7 +66,7 @@ def gain_figure(
             axis.grid(axis="x")
             folds = max(c.folds for c in of_dataset)
             axis.set_title(plain(f"{dataset_label(dataset)} (n = {folds} folds)"))
-        unit = "points" if metric_scale(metric) != 1 else "absolute"
+        unit = metric_style(metric).gain_unit
         label = f"{metric_label(metric)} gain over {optimizer_label(baseline)} ({unit})"
         axes[-1, 0].set_xlabel(plain(label))
         spread = "SD over backbones; dots: backbones" if several else "95 % interval over folds"
@@ -95,7 +98,8 @@ def paired_folds(condition: Condition, baseline: Condition, metric: str) -> list
         PairedFold(fold, subjects[fold], scale * float(ours), scale * float(theirs))
         for fold, ours, theirs in zip(*paired_fold_values(condition, baseline, metric), strict=True)
     ]
-    return sorted(folds, key=lambda row: row.ours - row.theirs, reverse=True)
+    sign = better_sign(metric)
+    return sorted(folds, key=lambda row: sign * (row.ours - row.theirs), reverse=True)
 
 
 def folds_figure(
@@ -127,7 +131,7 @@ def folds_figure(
         figure, axes = new_figure(22 + 2.7 * len(rows))
         axis = axes[0, 0]
         for number, row in enumerate(rows):
-            is_better = row.ours >= row.theirs
+            is_better = better_sign(metric) * (row.ours - row.theirs) >= 0
             axis.plot(
                 [row.theirs, row.ours],
                 [number, number],
@@ -152,12 +156,12 @@ def folds_figure(
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
         axis.grid(axis="x")
-        unit = " (%)" if metric_scale(metric) != 1 else ""
+        unit = f" ({metric_style(metric).unit})".replace(" ()", "")
         axis.set_xlabel(plain(f"{metric_label(metric)}{unit}"))
-        won = sum(row.ours > row.theirs for row in rows)
+        won = sum(better_sign(metric) * (row.ours - row.theirs) > 0 for row in rows)
         gain = signed(math.fsum(row.ours - row.theirs for row in rows) / len(rows))
         axis.set_title(plain(f"{dataset_label(dataset)}, {backbone_label(backbone)}"))
-        note = f"mean {gain}; higher in {won} of {len(rows)}"
+        note = f"mean {gain}; better in {won} of {len(rows)}"
         axis.set_title(note, loc="right", fontsize=6.5, fontweight="normal")
         figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
     return figure
@@ -225,7 +229,7 @@ def _gain_row(axis: Any, row: int, name: str, comparisons: list[Comparison], sev
     if not comparisons:
         return
     color, marker = color_of(name, row), marker_of(name, row)
-    scale = metric_scale(comparisons[0].metric)
+    scale = gain_scale(comparisons[0].metric)
     gains = [scale * c.gain for c in comparisons]
     mean, sd, _ = mean_sd(gains)
     if several:
@@ -246,7 +250,7 @@ def _noise_band(axis: Any, comparisons: list[Comparison]) -> None:
     """Shade the noise floor of the mean over the backbones."""
     floors = {c.backbone: c.floor for c in comparisons if c.floor is not None}
     if floors:
-        scale = metric_scale(comparisons[0].metric)
+        scale = gain_scale(comparisons[0].metric)
         bound = scale * math.sqrt(math.fsum(f * f for f in floors.values())) / len(floors)
         axis.axvspan(-bound, bound, color="#D9D9D9", linewidth=0, zorder=0)
 

@@ -3,13 +3,12 @@
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from afor.bench.common.text import escape_cell
+from afor.bench.common.text import escape_cell, without_nan
 from afor.bench.common.text import printable as printable
 
 if TYPE_CHECKING:
@@ -182,12 +181,10 @@ def to_csv(table: Table) -> str:
 
 def to_json(table: Table) -> str:
     """Return title, notes and records as JSON; values that are not finite become null."""
-    records = [
-        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in r.items()}
-        for r in table.records
-    ]
-    content = {"table": table.name, "title": table.title, "notes": table.notes, "rows": records}
-    return json.dumps(content, indent=1, ensure_ascii=False)
+    content = {
+        "table": table.name, "title": table.title, "notes": table.notes, "rows": table.records,
+    }  # fmt: skip
+    return json.dumps(without_nan(content), indent=1, ensure_ascii=False)
 
 
 def escape_markdown(text: str) -> str:

@@ -26,10 +26,12 @@ from afor.bench.stats.groups import Condition, Conditions
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
+    better_sign,
     dataset_label,
-    mean_sd_text,
+    gain_scale,
     metric_label,
-    metric_scale,
+    metric_style,
+    metric_text,
     optimizer_label,
     p_text,
     signed,
@@ -95,9 +97,11 @@ def comparison_table(
     for c in comparisons:
         new = f"{dataset_label(c.dataset)}, {backbone_label(c.backbone)}, {metric_label(c.metric)}"
         if new != heading:
-            rows.append(Row(f"{new}: {c.folds} folds", heading=True))
+            unit = metric_style(c.metric).gain_unit
+            named = "" if unit == "points" else f", in {unit}"
+            rows.append(Row(f"{new}: {c.folds} folds{named}", heading=True))
             heading = new
-        scale = metric_scale(c.metric)
+        scale = gain_scale(c.metric)
         low, high = c.interval
         texts = [
             f"{signed(scale * low)} to {signed(scale * high)}",
@@ -138,7 +142,7 @@ def _top_two(
         conditions[dataset, backbone, n] for n in names if (dataset, backbone, n) in conditions
     ]
     means = {c.optimizer: c.summary(metric)[0] for c in members if c.complete and c.has(metric)}
-    levels = sorted(set(means.values()), reverse=True)[:2]
+    levels = sorted(set(means.values()), reverse=better_sign(metric) > 0)[:2]
     # A single method is not marked as best.
     return {n: levels.index(m) + 1 for n, m in means.items() if m in levels and len(means) > 1}
 
@@ -204,10 +208,12 @@ def _reference_rows(
             majority.append(MISSING)
             chance.append(MISSING)
             continue
-        scale, (mean, sd, _) = metric_scale(metric), level.majority
-        majority.append(TableCell(mean_sd_text(scale * mean, scale * sd)))
+        mean, sd, _ = level.majority
+        majority.append(MISSING if math.isnan(mean) else TableCell(metric_text(metric, mean, sd)))
         has_chance = not math.isnan(level.adjusted_chance)
-        chance.append(TableCell(f"{scale * level.adjusted_chance:.2f}") if has_chance else MISSING)
+        chance.append(
+            TableCell(metric_text(metric, level.adjusted_chance)) if has_chance else MISSING
+        )
     return [
         Row("Majority class", tuple(majority), rule=True),
         Row("Chance (95 %)", tuple(chance)),
@@ -221,7 +227,7 @@ def _main_notes(
     if comparisons:
         family = max(c.family for c in comparisons)
         notes.append(
-            f"* significantly higher than {optimizer_label(baseline)}: exact one-sided paired sign "
+            f"* significantly better than {optimizer_label(baseline)}: exact one-sided paired sign "
             f"flips over folds, Holm over {family} comparisons, p < 0.05."
         )
         for dataset in dict.fromkeys(c.dataset for c in comparisons):

@@ -2,7 +2,7 @@
 
 from afor.bench.report.tables.formats import TableCell
 from afor.bench.stats.groups import Condition, Conditions
-from afor.bench.stats.labels import mean_sd_text, metric_scale
+from afor.bench.stats.labels import metric_text
 
 MISSING = TableCell("–")
 NOISE_NOTE = (
@@ -37,7 +37,6 @@ def partial(condition: Condition) -> str:
 
 
 def condition_text(condition: Condition, metric: str) -> str:
-    """Return mean ± SD over folds, in percent."""
+    """Return mean ± SD over folds."""
     mean, sd, _ = condition.summary(metric)
-    scale = metric_scale(metric)
-    return mean_sd_text(scale * mean, scale * sd)
+    return metric_text(metric, mean, sd)

@@ -13,8 +13,8 @@ from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
     dataset_label,
+    gain_scale,
     metric_label,
-    metric_scale,
     optimizer_label,
     p_text,
 )
@@ -61,7 +61,7 @@ def noise_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) 
             floor = noise_floor(conditions, dataset, backbone, metric)
             if floor is None:
                 continue
-            scale = metric_scale(metric)
+            scale = gain_scale(metric)
             label = f"{dataset_label(dataset)}, {backbone_label(backbone)}, {metric_label(metric)}"
             copies = "; ".join(" = ".join(optimizer_label(n) for n in g) for g in floor.copies)
             values = [

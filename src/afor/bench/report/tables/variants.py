@@ -15,13 +15,13 @@ from afor.bench.report.tables.parts import (
     partial,
 )
 from afor.bench.stats.comparisons import blocks_of
-from afor.bench.stats.groups import Condition, Conditions, paired_fold_values
+from afor.bench.stats.groups import Condition, Conditions, paired_gains
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
     dataset_label,
+    gain_scale,
     metric_label,
-    metric_scale,
     optimizer_label,
     signed,
 )
@@ -128,7 +128,7 @@ def _row(
         change = _change(conditions, condition, base, metric)
         text = condition_text(condition, metric)
         if name != reference and change["folds"]:
-            text += f" ({signed(metric_scale(metric) * float(str(change['change'])))})"
+            text += f" ({signed(gain_scale(metric) * float(str(change['change'])))})"
         inside = name != reference and change["inside_noise"] is True
         texts.append(TableCell(text, inside_noise=inside, partial=partial(condition)))
         records.append(change)
@@ -140,7 +140,7 @@ def _noise_row(conditions: Conditions, columns: Sequence[ColumnKey]) -> list[Row
     if not any(floors):
         return []
     texts = [
-        TableCell(f"±{metric_scale(floor.metric) * floor.bound:.2f}") if floor else MISSING
+        TableCell(f"±{gain_scale(floor.metric) * floor.bound:.2f}") if floor else MISSING
         for floor in floors
     ]
     return [Row("Noise floor (95 %)", tuple(texts), rule=True)]
@@ -152,9 +152,8 @@ def _notes(conditions: Conditions, columns: Sequence[ColumnKey]) -> tuple[str, .
 
 
 def _change(conditions: Conditions, condition: Condition, base: Condition, metric: str) -> Record:
-    folds, ours, theirs = paired_fold_values(condition, base, metric)
+    folds, d = paired_gains(condition, base, metric)
     mean, sd, _ = condition.summary(metric)
-    d = ours - theirs
     floor = noise_floor(conditions, condition.dataset, condition.backbone, metric)
     change = float(d.mean()) if folds else math.nan
     return {

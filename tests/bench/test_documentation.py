@@ -11,7 +11,7 @@ from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.runner import run_study
 from afor.bench.study.schema import parse_study
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PARTNERS = {"accelerate", "lightning", "moabb", "skorch", "transformers"}  # extras, not ours
 # What the tutorials say of results on another processor: points, of a mean or an SD over folds.
@@ -27,6 +27,7 @@ def blocks(page: Path) -> list[str]:
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if blocks(p)], ids=lambda p: p.relative_to(ROOT).as_posix()
 )
+@pytest.mark.usefixtures("train_here")
 def test_the_examples_of_a_page_run_one_after_another(page, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
@@ -43,6 +44,7 @@ def test_the_examples_of_a_page_run_one_after_another(page, tmp_path, monkeypatc
 
 
 @pytest.mark.timeout(1200)  # 24 trainings, on however slow a machine
+@pytest.mark.usefixtures("train_here")
 def test_the_results_of_the_first_study_are_those_of_the_page(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = ROOT / "docs" / "tutorial" / "first-study.md"

@@ -11,7 +11,7 @@ LEAST_S = 600.0
 UNKNOWN_S = 86_400.0  # while no similar run has ended
 UNUSUAL_FACTOR, UNUSUAL_LEAST_S = 5.0, 60.0  # when `afor status` reports a run
 
-Like = tuple[str, str, str]  # data set, backbone, optimizer
+SimilarityKey = tuple[str, str, str]  # data set, backbone with its settings, optimizer
 
 
 class TimeLimits:
@@ -31,29 +31,29 @@ class TimeLimits:
         self.fixed_s = fixed_s
         self._seconds: dict[tuple[str, ...], list[float]] = {}
 
-    def add(self, like: Like, seconds: float) -> None:
+    def add(self, key: SimilarityKey, seconds: float) -> None:
         """Add the time of a finished run."""
-        insort(self._seconds.setdefault(like, []), seconds)
-        insort(self._seconds.setdefault(like[:2], []), seconds)
+        insort(self._seconds.setdefault(key, []), seconds)
+        insort(self._seconds.setdefault(key[:2], []), seconds)
 
-    def usual_s(self, like: Like) -> float | None:
+    def usual_s(self, key: SimilarityKey) -> float | None:
         """Return the median time of the same condition, else of the same data set and backbone."""
-        measured = self._seconds.get(like) or self._seconds.get(like[:2])
+        measured = self._seconds.get(key) or self._seconds.get(key[:2])
         return measured[len(measured) // 2] if measured else None
 
-    def limit_s(self, like: Like) -> float:
+    def limit_s(self, key: SimilarityKey) -> float:
         """Return the seconds after which a run is killed."""
         if self.fixed_s is not None:
             return self.fixed_s
-        usual_s = self.usual_s(like)
+        usual_s = self.usual_s(key)
         return UNKNOWN_S if usual_s is None else max(FACTOR * usual_s, LEAST_S)
 
-    def is_unusual(self, like: Like, seconds: float) -> bool:
+    def is_unusual(self, key: SimilarityKey, seconds: float) -> bool:
         """Tell whether a run takes much longer than similar runs."""
-        usual_s = self.usual_s(like)
+        usual_s = self.usual_s(key)
         return usual_s is not None and seconds > max(UNUSUAL_FACTOR * usual_s, UNUSUAL_LEAST_S)
 
 
-def like_of(dataset: str, spec: Mapping[str, Any]) -> Like:
+def similarity_key(dataset: str, spec: Mapping[str, Any]) -> SimilarityKey:
     """Return the key of similar runs: data set, network with its settings, optimizer."""
     return dataset, canonical(spec["backbone"]), str(spec["optimizer"]["name"])

@@ -1,4 +1,4 @@
-from afor.bench.execution.estimate import Pace
+from afor.bench.execution.timing.pace import Pace
 
 
 def test_nothing_is_guessed_without_a_measured_run():

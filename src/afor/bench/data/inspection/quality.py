@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.data.channel_kinds import is_eeg_name
+from afor.bench.data.inspection.channel_kinds import is_eeg_name
 
 # Typical standard deviations in microvolts: scalp EEG has a few to a few hundred.
 VOLTS_BELOW = 0.05  # below, volts or millivolts were taken for microvolts
