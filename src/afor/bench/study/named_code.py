@@ -55,8 +55,8 @@ def with_trusted_readers(
     if readers and not trust:
         raise ConfigError(
             f"{where}: code that is not part of afor reads the data of the study {study.name}: "
-            f"{list_names(readers)}. Nothing was imported. Add --trust if you know where the store and "
-            f"these modules come from."
+            f"{list_names(readers)}. Nothing was imported. Add --trust if you know where the store "
+            f"and these modules come from."
         )
     return study.model_copy(update={"datasets": entries})
 
