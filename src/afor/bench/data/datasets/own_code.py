@@ -15,7 +15,7 @@ from typing import Any, cast
 from pydantic import Field
 
 from afor.bench.common.errors import AforError, ConfigError, DataError
-from afor.bench.common.module_search import import_named, returns
+from afor.bench.common.module_search import import_named, returns_instance
 from afor.bench.data.catalog import Dataset, DatasetInfo
 from afor.bench.data.recording import Recording
 from afor.bench.data.settings import DataSettings, Samples
@@ -44,7 +44,7 @@ def own_dataset(target: str) -> Dataset:
     name = target.partition(":")[2]
     module = import_named(target, "data set")
     function = getattr(module, name, None)
-    if not returns(function, Recording, RECORDING_NAMES):
+    if not returns_instance(function, Recording, RECORDING_NAMES):
         raise ConfigError(
             f'data set "{target}": {name!r} is not a Python function annotated to return a '
             f"Recording, such as `def {name}(root: Path, subject: str) -> Recording`."
