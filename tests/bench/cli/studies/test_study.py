@@ -5,14 +5,14 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.study.schema import preset_text
+from afor.bench.study.schema import preset_names, preset_text
 
 runner = CliRunner()
 
 
 def test_study_lists_the_presets_and_prints_each_as_toml():
     listing = runner.invoke(app, ["study"])
-    assert listing.stdout.count("\n") == 11
+    assert listing.stdout.count("\n") == len(preset_names())
     for name in ("demo", "paper", "lr-search"):
         assert name in listing.stdout
         printed = runner.invoke(app, ["study", name])
