@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch])
 
-.PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet batch-norm-study shift-study clean
+.PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet physionet-power batch-norm-study shift-study clean
 
 help:
 	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
@@ -76,10 +76,20 @@ physionet: $(VENV)/.ready-bench
 	@$(BIN)/afor matched physionet --study physionet --output studies/physionet/matched.toml
 	@$(BIN)/afor run studies/physionet/matched.toml --root physionet_mi=$(DATA) --store results/physionet.db
 	@$(BIN)/python studies/physionet/results.py results/physionet.db docs/results/physionet
+	@$(MAKE) --no-print-directory physionet-power
 	@$(BIN)/afor memory physionet --root physionet_mi=$(DATA) --steps 4000 \
 		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt
 	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --epochs 10 \
 		--output docs/results/physionet/shift.png > docs/results/physionet/shift.txt
+
+# What the study can decide, from the runs in the repository (docs/howto/power.md).
+PILOT = docs/results/physionet
+physionet-power: $(VENV)/.ready-bench
+	@$(BIN)/afor variance $(PILOT)/runs.csv --study physionet -m accuracy -f markdown > $(PILOT)/variance.md
+	@$(BIN)/afor calibrate $(PILOT)/runs.csv --study physionet -m accuracy -f markdown \
+		--output $(PILOT)/p-values.png > $(PILOT)/calibration.md
+	@$(BIN)/afor power $(PILOT)/runs.csv --study physionet --family 1 -f markdown \
+		--output $(PILOT)/power.png > $(PILOT)/power.md
 
 batch-norm-study: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/batch_norm/study.toml --root physionet_mi=$(DATA)
@@ -87,7 +97,9 @@ batch-norm-study: $(VENV)/.ready-bench
 
 shift-study: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/shift/study.toml
-	@$(BIN)/python studies/shift/figure.py results/shift.db docs/results/shift
+	@$(BIN)/python studies/shift/figure.py results/shift.db docs/results/shift/gains
+	@$(BIN)/afor run studies/shift/matched.toml
+	@$(BIN)/python studies/shift/figure.py results/shift-matched.db docs/results/shift/matched
 
 clean:
 	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so

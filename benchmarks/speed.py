@@ -25,7 +25,7 @@ from measure import (
     measure_training,
     scaling_workload,
 )
-from results import Bystanders, Record, Results, describe_machine
+from results import Bystanders, Record, Results, describe_machine, join
 from tables import render, render_targets
 from targets import judge
 from workloads import TRAININGS, WORKLOADS
@@ -47,7 +47,7 @@ QUICK = Effort(block_s=0.0005, rounds=3, budget_s=0.0, max_rounds=3)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure or load, then print, save and judge."""
     options = _parse(arguments)
-    runs = list(map(Results.load, options.source)) if options.source else [_measure(options)]
+    runs = join(map(Results.load, options.source)) if options.source else [_measure(options)]
     for results in runs:
         print(render(results))
         if options.check:
@@ -91,7 +91,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         dest="source",
         type=Path,
         nargs="+",
-        help="show results of earlier runs, measure nothing; the pictures are of the first",
+        help="show results of earlier runs, measure nothing; runs with one instruction set are "
+        "put together, and the pictures are of the first",
     )
     options = parser.parse_args(arguments)
     if options.workload is None:

@@ -89,6 +89,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let modules end as they do elsewhere; some report what is left of them."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def filled_once(
     tmp_path_factory: pytest.TempPathFactory,

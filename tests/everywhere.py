@@ -39,7 +39,7 @@ ANY = "numbers or files"
 QUICK_NUMBERS = ("tests/bench/test_numerics.py", "tests/test_reference.py")
 QUICK_FILES = (
     "tests/bench/common/test_doctor.py", "tests/bench/store/test_locations.py",
-    "tests/test_checkpoint.py",
+    "tests/bench/data/preparation/test_cache.py",
 )  # fmt: skip
 
 

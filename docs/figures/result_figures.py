@@ -95,7 +95,7 @@ def main():
     figures = {
         "gain": gain_figure(conditions),
         "folds": folds_figure(conditions, "deap", "eegnet"),
-        "ranks": rank_figure(mean_ranks(conditions, ["accuracy"])),
+        "ranks": rank_figure(mean_ranks(conditions, "accuracy")),
         "convergence": convergence_figure(simulated_curves(rng)),
         "sensitivity": sensitivity_figure(settings),
         "forgetting": forgetting_figure(simulated_traces(rng), loss, "one run"),

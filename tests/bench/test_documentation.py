@@ -86,12 +86,13 @@ def rows_of(text: str) -> list[tuple[str, list[float]]]:
     """Return the points in each row of a table: of statistics, the gains alone."""
     rows = []
     for line in text.replace("−", "-").splitlines():
-        row = re.match(r"(AdamW|Adam|AFOR|Majority class|Chance \(95 %\)) {2,}(.*)", line)
-        if row is None or "/" in row[2].split()[0]:  # wins of a table that did not fit
+        row = re.match(r"(AdamW|Adam|AFOR|Majority class|Chance level) {2,}(.*)", line)
+        if row is None:
             continue
-        numbers = [float(number) for number in re.findall(r"[+-]?\d+\.\d+", row[2])]
-        if len(numbers) > 1 or row[1] not in TRAINED:
-            rows.append((row[1], numbers[:1] if row[2].startswith(("+", "-")) else numbers))
+        gain = re.match(r"(?:better|worse|equal ±1|undecided) +([+-]\d+\.\d+)", row[2])
+        numbers = [gain[1]] if gain else re.findall(r"[+-]?\d+\.\d+", row[2])
+        if gain or "±" in row[2] or row[1] not in TRAINED:  # neither p-values nor ranks nor wins
+            rows.append((row[1], [float(number) for number in numbers]))
     return rows
 
 

@@ -11,12 +11,17 @@ from scipy.stats import permutation_test
 from statsmodels.stats.multitest import multipletests
 
 from afor.bench.stats.paired_tests import (
+    GRID,
     MEET_IN_THE_MIDDLE,
     _bounded_p,
     bootstrap_interval,
     effect_size,
+    equivalence_p,
+    equivalence_p_rows,
+    exact_interval,
     holm,
     sign_flip_p,
+    sign_flip_p_rows,
     smallest_p,
     two_sided_p,
 )
@@ -86,7 +91,7 @@ def test_thirty_two_folds_are_exact():
 @given(st.integers(0, 10_000), st.integers(8, 26))
 def test_the_bound_for_many_folds_is_above_the_exact_value_and_close(seed, n):
     d = np.random.default_rng(seed).normal(0.2, 1.0, n)
-    exact, bound = sign_flip_p(d), _bounded_p(d)
+    exact, bound = sign_flip_p(d), _bounded_p(d, GRID)
     assert exact <= bound <= exact * 1.01 + 2 * 2.0**-n
 
 
@@ -160,3 +165,49 @@ def test_the_interval_of_many_normal_differences_is_the_normal_one():
 def test_the_interval_of_equal_differences_has_no_width():
     assert bootstrap_interval([0.1, 0.1, 0.1]) == pytest.approx((0.1, 0.1))
     assert bootstrap_interval([0.1]) == (0.1, 0.1)
+
+
+@pytest.mark.parametrize("n", [1, 4, 9, 11, 14, 25])
+def test_p_of_many_rows_is_p_of_each(n):
+    rng = np.random.default_rng(n)
+    rows = np.vstack([rng.normal(0.2, 1, (4, n)), rng.integers(-2, 3, (4, n)), np.zeros((1, n))])
+    assert sign_flip_p_rows(rows).tolist() == [sign_flip_p(row) for row in rows]
+    assert equivalence_p_rows(rows, 0.5).tolist() == [equivalence_p(row, 0.5) for row in rows]
+
+
+@pytest.mark.parametrize(("n", "slack"), [(6, 1e-9), (9, 1e-9), (16, 1e-9), (20, 0.01), (45, 0.03)])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_exact_interval_holds_what_the_test_does_not_reject(n, slack, level):
+    values = np.random.default_rng(n).normal(0.3, 1, n)
+    alpha, scale = (1 - level) / 2, values.std(ddof=1) / math.sqrt(n)
+    low, high = exact_interval(values, level)
+    assert low < values.mean() < high
+    for towards_zero, end in ((values, low), (-values, -high)):
+        assert sign_flip_p(towards_zero - (end - 1e-6)) <= alpha  # rejected just outside
+        assert sign_flip_p(towards_zero - (end + slack * scale)) > alpha  # accepted inside
+
+
+def test_exact_interval_with_ties_and_with_too_few_folds():
+    assert exact_interval([1.0, 2.0, 3.0, 2.0, 1.0]) == (-math.inf, math.inf)
+    assert exact_interval([1.0, 2.0, 3.0, 2.0, 1.0], level=0.9) == (1.0, 3.0)
+    assert exact_interval([0.5] * 8) == (0.5, 0.5)
+    assert exact_interval([0.5] * 50) == pytest.approx((0.5, 0.5))
+    assert exact_interval([0.0] * 50) == (0.0, 0.0)
+
+
+def test_equivalence_is_the_larger_of_two_one_sided_tests():
+    values = np.array([0.4, 0.1, 0.6, 0.3, 0.2, 0.5])
+    assert equivalence_p(values, 1.0) == max(sign_flip_p(1 - values), sign_flip_p(1 + values))
+    assert equivalence_p(values, 0.35) > 0.4
+    assert equivalence_p(values, 1.0) == equivalence_p(-values, 1.0) == smallest_p(6)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-20, 20), min_size=6, max_size=10), st.sampled_from([1, 5, 12]))
+def test_equivalence_and_interval_agree(values, margin):
+    low, high = exact_interval(values, 0.9)
+    p = equivalence_p(values, margin)
+    if -margin < low - 1e-9 and high + 1e-9 < margin:
+        assert p <= 0.05
+    if low + 1e-9 < -margin or margin < high - 1e-9:
+        assert p > 0.05

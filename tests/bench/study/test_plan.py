@@ -8,6 +8,8 @@ from afor.bench.execution.sources import open_sources
 from afor.bench.study.plan import canonical, make_plan, run_key, shard
 from afor.bench.study.schema import parse_study
 
+MARKED = """margins = { accuracy = 2.5 }
+optimizers = ["adam", { name = "afor", control = true }]"""
 OPTIONS = {"n_subjects": 4, "trials": 4, "rate_hz": 64.0, "channels": ["C3", "C4"]}
 
 
@@ -80,6 +82,16 @@ def test_what_does_not_decide_the_number_changes_no_key(text, sources, tmp_path)
     assert keys(sources, text) == keys(sources, renamed)
     elsewhere = open_windows("synthetic", options=OPTIONS, cache_dir=tmp_path / "elsewhere")
     assert keys(sources, text) == keys({"synthetic": elsewhere}, text)
+
+
+def test_margins_and_controls_change_no_key_and_a_control_has_its_role(text, sources):
+    marked = text.replace('optimizers = ["adam", "afor"]', MARKED)
+    assert marked != text
+    plan = make_plan(parse_study(marked), sources)
+    assert [run.key for run in plan.runs] == keys(sources, text)
+    assert [run.role.control for run in plan.runs[:2]] == [False, True]
+    with pytest.raises(ConfigError, match=r"margins.accuracy = -1.0 is not valid"):
+        parse_study(marked.replace("2.5", "-1.0"))
 
 
 def test_a_setting_that_came_later_changes_a_key_only_when_it_is_used(text, sources):

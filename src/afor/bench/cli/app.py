@@ -48,13 +48,25 @@ class Commands(LazyGroup):
         "export": ("results.files:export", "Write one row per run as CSV, JSON or Parquet."),
         "stats": (
             "results.tables:stats",
-            "Compare all optimizers with a baseline: gains, tests, ranks.",
+            "Compare all optimizers with a baseline: verdicts, tests, ranks.",
         ),
         "table": (
             "results.tables:table",
             "Print one table for the terminal, a README, LaTeX or a program.",
         ),
         "figure": ("results.tables:figure", "Draw one figure, one column (88 mm) wide."),
+        "calibrate": (
+            "results.planning:calibrate",
+            "Measure how often the verdicts err on copies of one method.",
+        ),
+        "variance": (
+            "results.planning:variance",
+            "Show where the variance of a difference comes from.",
+        ),
+        "power": (
+            "results.planning:power",
+            "Tell what a study can decide, and how many subjects it takes.",
+        ),
         "report": (
             "results.report:report",
             "Write an offline HTML report: tables, figures, downloads.",

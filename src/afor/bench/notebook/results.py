@@ -15,9 +15,15 @@ from afor.bench.report.tables.formats import Table, printable, to_markdown
 from afor.bench.report.tables.main import main_table
 from afor.bench.report.verdicts import verdicts
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers
-from afor.bench.stats.groups import Conditions, collect_conditions
-from afor.bench.stats.labels import PAPER_METRICS
-from afor.bench.store.files import is_store, load_records, load_results, load_studies, result_rows
+from afor.bench.stats.groups import Conditions, collect_conditions, default_metrics
+from afor.bench.store.files import (
+    is_store,
+    load_margins,
+    load_records,
+    load_results,
+    load_studies,
+    result_rows,
+)
 from afor.bench.store.locations import find_store
 
 
@@ -44,17 +50,21 @@ class StudyResults:
     @cached_property
     def _loaded(self) -> tuple[list[Any], Conditions]:
         runs, expected = load_results([self.store], self.studies)
-        return runs, collect_conditions(runs, expected)
+        margins = load_margins([self.store], self.studies)
+        return runs, collect_conditions(runs, expected, margins)
 
     @property
     def conditions(self) -> Conditions:
         """The runs by data set, backbone and optimizer."""
         return self._loaded[1]
 
+    @property
+    def _metrics(self) -> list[str]:
+        return list(dict.fromkeys([self.metric, *default_metrics(self.conditions)]))
+
     def table(self) -> Table:
         """Return the table of means over folds."""
-        metrics = list(dict.fromkeys([self.metric, *PAPER_METRICS]))
-        return main_table(self.conditions, metrics, baseline=self.baseline)
+        return main_table(self.conditions, self._metrics, baseline=self.baseline)
 
     def verdict(self) -> str:
         """Return what the results show, a sentence per data set."""
@@ -135,9 +145,8 @@ class StudyResults:
             records=load_records([self.store], self.studies) if has_records else (),
             studies=load_studies([self.store], self.studies) if has_records else None,
         )
-        metrics = list(dict.fromkeys([self.metric, *PAPER_METRICS]))
         page = render_report(
-            self.conditions, given, title=title, baseline=self.baseline, metrics=metrics
+            self.conditions, given, title=title, baseline=self.baseline, metrics=self._metrics
         )
         write_atomically(Path(path), page.encode())
         return Path(path)

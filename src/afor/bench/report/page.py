@@ -180,7 +180,7 @@ def render_report(
 _SECTIONS = {
     "results": "Results",
     "gains": "Gains",
-    "noise": "Noise floor",
+    "noise": "Another seed",
     "folds": "Paired folds",
     "ranks": "Ranks",
     "training": "While training",
@@ -228,7 +228,7 @@ def _figures(
     gain = figures.gain_figure(conditions, metric, baseline=baseline)
     drawings["gains"].append((inline_svg(gain, "gain"), "Gain over the baseline per data set."))
     try:
-        ranked = figures.rank_figure(mean_ranks(conditions, [metric]))
+        ranked = figures.rank_figure(mean_ranks(conditions, metric))
         caption = "Mean ranks; a bar joins what no critical difference separates."
         drawings["gains"].append((inline_svg(ranked, "ranks"), caption))
     except ConfigError:  # no block is complete
@@ -254,9 +254,9 @@ def _figures(
         )
     try:
         drawn = noise_figure(conditions, metric, baseline=baseline)
-        caption = "Folds of identical methods, and of the others beside them."
+        caption = "Folds of one method under two seeds, and of the others under the same seeds."
         drawings["gains"].append((inline_svg(drawn, "noise"), caption))
-    except ConfigError:  # no A/A controls
+    except ConfigError:  # no copies
         pass
     try:
         drawn = curve_figures.sensitivity_figure(sensitivity_of(conditions, metric))

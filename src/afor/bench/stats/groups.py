@@ -6,7 +6,7 @@ A condition is one (data set, backbone, optimizer). Its fold value is the mean o
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class Condition:
     folds_expected: int
     draws_expected: int
     role: Role
+    margins: Mapping[str, float] = field(default_factory=dict)  # by metric, as printed
 
     @property
     def method(self) -> str:
@@ -45,9 +46,14 @@ class Condition:
         return self.role.copy_of or self.optimizer
 
     @property
-    def is_control(self) -> bool:
-        """Whether it is a copy of another optimizer under another seed."""
+    def is_copy(self) -> bool:
+        """Whether it is another optimizer of the study under another seed."""
         return bool(self.role.copy_of)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a copy, or marked as a control by its study."""
+        return self.is_copy or self.role.control
 
     @property
     def done(self) -> int:
@@ -99,7 +105,9 @@ def default_metrics(conditions: Conditions) -> list[str]:
 
 
 def collect_conditions(
-    results: Iterable[RunResult], expected: Sequence[ExpectedRuns] = ()
+    results: Iterable[RunResult],
+    expected: Sequence[ExpectedRuns] = (),
+    margins: Mapping[str, float] | None = None,
 ) -> Conditions:
     """Group runs into conditions, in the paper's order.
 
@@ -109,6 +117,7 @@ def collect_conditions(
     Args:
         results: Finished runs.
         expected: What the studies planned, so that missing runs are known.
+        margins: Margins of equivalence by metric, as printed; others have their defaults.
 
     Returns:
         The conditions by (data set, backbone, optimizer).
@@ -147,7 +156,7 @@ def collect_conditions(
         folds, draws = (plan.folds, plan.draws) if plan else inferred
         roles = [item.role for item in (plan, *runs.values()) if item and item.role]
         role = roles[0] if roles else role_from_name(key[2])
-        conditions[key] = Condition(*key, runs, folds, draws, role)
+        conditions[key] = Condition(*key, runs, folds, draws, role, margins or {})
     return conditions
 
 

@@ -434,4 +434,5 @@ def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
         test_windows=record.test.n,
         key=stored.key,
         role=stored.role,
+        elapsed_s=stored.elapsed_s,
     )

@@ -11,7 +11,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,6 +26,7 @@ from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.plan import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
+from afor.bench.study.schema import parse_study
 from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
 from afor.bench.training.record import FinishedRun, RunRecord
 
@@ -36,7 +37,7 @@ REQUIRED = ("dataset", "backbone", "optimizer", "fold", "draw")
 # that files of two stores can be concatenated.
 WHOLE = (
     *("fold", "draw", "classes", "test_windows", "epochs", "best_epoch", "steps", "parameters"),
-    *("is_search", "seed"),
+    *("is_search", "seed", "control"),
 )
 FLOATING = (
     *("lr", "elapsed_s", "majority_accuracy", "best_validation_accuracy"),
@@ -206,7 +207,8 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
     runs = list(results)
     has_roles = any(run.role for run in runs)
     for run in runs:
-        row = {k: v for k, v in asdict(run).items() if k not in ("metrics", "key", "role")}
+        left_out = ("metrics", "key", "role", *(("elapsed_s",) if run.elapsed_s is None else ()))
+        row = {k: v for k, v in asdict(run).items() if k not in left_out}
         row["test_subjects"] = join_subjects(run.test_subjects)
         if has_roles:
             row |= _role_columns(run.role or role_from_name(run.optimizer))
@@ -216,7 +218,12 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
 
 def _role_columns(role: Role) -> Row:
     varied = f"{role.varied[0]}={role.varied[1]!r}" if role.varied else None
-    return {"copy_of": role.copy_of or None, "seed": role.seed, "varied": varied}
+    return {
+        "copy_of": role.copy_of or None,
+        "seed": role.seed,
+        "varied": varied,
+        "control": int(role.control),
+    }
 
 
 def write_export(store: Store, target: Path, file_format: Format) -> int:
@@ -324,6 +331,39 @@ def load_studies(paths: Iterable[Path], studies: Sequence[str] = ()) -> dict[str
     return {name: toml for name, toml in tomls.items() if not studies or name in studies}
 
 
+def load_margins(
+    paths: Iterable[Path], studies: Sequence[str] = (), *, except_for: Container[str] = ()
+) -> dict[str, float]:
+    """Return the margins of equivalence that the studies in these stores state, by metric.
+
+    Args:
+        paths: Stores; files of results state no margins.
+        studies: Names of the studies to read; empty reads all.
+        except_for: Metrics whose margins are not needed.
+
+    Returns:
+        The margins as printed: in points, or as a number for kappa.
+
+    Raises:
+        ConfigError: Two studies state different margins for one metric.
+
+    """
+    margins: dict[str, float] = {}
+    for name, toml in load_studies(filter(is_store, paths), studies).items():
+        try:
+            stated = parse_study(toml).margins
+        except ConfigError:  # written by another version
+            continue
+        for metric, margin in stated.items():
+            if metric not in except_for and margins.setdefault(metric, margin) != margin:
+                raise ConfigError(
+                    f"The studies state two margins of {metric}: {margins[metric]:g} and, in "
+                    f"{name}, {margin:g}. Choose one study with --study, or the margin with "
+                    f"--margin {metric}={margin:g}."
+                )
+    return margins
+
+
 def load_records(
     paths: Iterable[Path], studies: Sequence[str] = ()
 ) -> list[tuple[RunResult, RunRecord]]:
@@ -411,10 +451,12 @@ class _Row(BaseModel):
     classes: Annotated[int, Field(ge=0, lt=10**9)] | None = None
     test_windows: Annotated[int, Field(ge=0)] | None = None
     is_search: Annotated[int, Field(ge=0, le=1)] | None = None
+    elapsed_s: Annotated[float, Field(ge=0)] | None = None
     key: str | None = None
     copy_of: str | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     varied: Annotated[str, Field(pattern=r"^\w+=[0-9.e+-]+$")] | None = None
+    control: Annotated[int, Field(ge=0, le=1)] | None = None
 
 
 _EXPECTED = TypeAdapter(ExpectedRuns)
@@ -469,6 +511,7 @@ def _result(row: _Row) -> RunResult:
         test_windows=row.test_windows or 0,
         key=row.key or "",
         role=_role(row),
+        elapsed_s=row.elapsed_s,
     )
 
 
@@ -479,7 +522,7 @@ def _role(row: _Row) -> Role | None:
     setting, _, value = (row.varied or "").partition("=")
     number = _number(value)
     varied = None if number is None else (setting, number)
-    return Role(row.copy_of or "", row.seed, varied)
+    return Role(row.copy_of or "", row.seed, varied, bool(row.control))
 
 
 def _number(value: object) -> float | None:

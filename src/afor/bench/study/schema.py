@@ -106,7 +106,7 @@ class BackboneEntry(_Entry):
 
 
 class OptimizerEntry(_Entry):
-    """An optimizer with its settings; another `seed` makes a control of the same optimizer."""
+    """An optimizer with its settings; another `seed` makes a copy of the same optimizer."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
     lr: Rate | None = None
@@ -114,6 +114,8 @@ class OptimizerEntry(_Entry):
     clip_norm: Rate | None = None
     adaptation_state: StateAfterTraining | None = None
     seed: NonNegativeInt | None = None
+    # A control is listed below the others, without a verdict, and outside of Holm's correction.
+    control: bool = False
 
 
 class ContaminationTable(_Table):
@@ -201,6 +203,9 @@ class Study(_Table):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
+    # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
+    # Metrics that are not named have the default of `afor.bench.stats.margins`.
+    margins: dict[str, Rate] = Field(default_factory=dict)
     training: Training = Training()
     protocol: Protocol = Protocol()
     search: Search | None = None

@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -62,7 +60,8 @@ def test_the_numbers_of_a_known_trace_are_its_averages() -> None:
         name: np.array([0.01, 0.2, 0.05, 0.3])
         for name in ("printed", "calibrated", "asleep", "longest", "nudged")
     }
-    memory = Memory("here", steps, steps, np.array([1, 10, 100, 300]), distances, 0.9945)
+    alone = np.array([0.0, 0.2, 0.3, 0.4])
+    memory = Memory("here", steps, steps, np.array([1, 10, 100, 300]), distances, 0.9945, alone)
     found = describe(memory)
     assert found["printed"]["beta2_mean"] == pytest.approx((0.996 + 0.9945) / 2)
     assert found["printed"]["beta2_sd_of_range"] == pytest.approx(0.00075 / 0.009)
@@ -71,9 +70,10 @@ def test_the_numbers_of_a_known_trace_are_its_averages() -> None:
     assert found["printed"]["beta2_by_tensor"]["layer0.weight"] == pytest.approx(
         (100 * 0.9945 + 200 * 0.996) / 300
     )
-    assert found["apart"]["printed"]["part_step"] == part_step(memory, "nudged") == 300
-    never = dataclasses.replace(memory, distances={"printed": np.full(4, 0.1)})
-    assert part_step(never, "printed") is None
+    assert found["apart"]["printed"]["part_step"] == 300
+    assert found["adaptation"]["part_step"] == 10
+    assert found["adaptation"]["last"] == 0.4
+    assert part_step(memory, np.full(4, 0.1)) is None
 
 
 def test_a_longer_run_begins_with_the_bits_of_the_shorter(chosen) -> None:

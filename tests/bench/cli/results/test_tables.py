@@ -82,7 +82,7 @@ def test_the_suffix_of_the_file_decides_the_form(store, tmp_path):
 def test_the_main_table_stars_what_is_significant_and_says_what_is_incomplete(store, partial_store):
     whole = call("table", "main", store)
     afor = next(line for line in whole.stdout.splitlines() if line.startswith("AFOR"))
-    assert "*¹" in afor
+    assert "*↑¹" in afor
     partial = call("table", "main", partial_store)
     afor = next(line for line in partial.stdout.splitlines() if line.startswith("AFOR"))
     assert "(16/18)" in afor
@@ -92,12 +92,27 @@ def test_the_main_table_stars_what_is_significant_and_says_what_is_incomplete(st
 
 def test_stats_print_comparisons_ranks_and_noise(store):
     result = call("stats", store, "--metric", "accuracy")
-    for text in ("Gain over Adam", "Mean rank", "Noise floor", "2-sided", "d_z"):
+    texts = ["Gain over Adam", "AFOR is better than Adam: +", "verdict", "Mean rank"]
+    texts += ["How far another seed moves one method", "d_z"]
+    for text in texts:
         assert text in result.stdout
+    assert result.stdout.index(texts[1]) < result.stdout.index(texts[2])
     tables = json.loads(call("stats", store, "--json").stdout)
     assert [table["table"] for table in tables] == ["comparisons", "ranks", "noise"]
     row = next(r for r in tables[0]["rows"] if r["optimizer"] == "afor")
     assert row["significant"] is True
+    assert row["verdict"] == "better"
+    assert row["margin"] == 0.01
+
+
+def test_a_margin_can_be_given_and_must_be_a_size(store):
+    rows = json.loads(call("stats", store, "--margin", "accuracy=2.5", "--json").stdout)[0]["rows"]
+    assert {row["metric"]: row["margin"] for row in rows} == {
+        "accuracy": 0.025,
+        "weighted_f1": 0.01,
+    }
+    for pair in ("accuracy", "accuracy=0", "=1", "accuracy=inf", "accuracy=x"):
+        assert "expected METRIC=POINTS" in refuse(ConfigError, "stats", store, "--margin", pair)
 
 
 def test_stats_work_while_the_controls_have_not_run_yet(tmp_path):
@@ -105,8 +120,8 @@ def test_stats_work_while_the_controls_have_not_run_yet(tmp_path):
     path = tmp_path / "r.json"
     write_results(path, [r for r in results if r.optimizer != "adam_seed_1"], expected)
     result = call("stats", str(path))
-    assert "No A/A controls here" in result.stdout
-    assert "Noise floor" not in result.stdout
+    assert "AFOR is better than Adam" in result.stdout
+    assert "another seed" not in result.stdout
 
 
 def test_another_baseline_and_fewer_optimizers_can_be_chosen(store):

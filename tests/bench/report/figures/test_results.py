@@ -31,7 +31,9 @@ def test_the_gain_figure_has_a_panel_per_data_set_and_draws_the_gains(conditions
     drawn = [line.get_xdata()[0] for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
     expected = [100 * c.gain for c in compare(conditions, "bci2a", "eegnet", "accuracy")]
     assert sorted(drawn) == pytest.approx(sorted(expected))
-    assert "noise floor" in texts(figure)
+    assert "equal within 1 point" in texts(figure)
+    box = figure.axes[0].patches[0].get_bbox()
+    assert (box.x0, box.x1) == pytest.approx((-1, 1))
 
 
 def test_a_gain_of_an_incomplete_cell_is_hollow(simulated):
@@ -66,7 +68,7 @@ def test_folds_that_are_not_there_are_answered_with_the_cells(conditions):
 
 
 def test_the_rank_figure_prints_every_rank(conditions):
-    ranks = mean_ranks(conditions, ["accuracy"])
+    ranks = mean_ranks(conditions, "accuracy")
     text = texts(rank_figure(ranks))
     for value in ranks.mean_ranks:
         assert f"{value:.2f}" in text
@@ -76,7 +78,7 @@ def test_nothing_to_rank_says_what_to_do(simulated):
     results, expected = simulated
     lacking = collect_conditions([r for r in results if r.fold], expected)
     with pytest.raises(ConfigError, match="nothing to rank"):
-        rank_figure(mean_ranks(lacking, ["accuracy"]))
+        rank_figure(mean_ranks(lacking, "accuracy"))
 
 
 def test_bars_join_the_widest_spans_only():

@@ -50,6 +50,8 @@ class Memory:
     marks: NDArray[np.int64]  # steps at which parameters were compared
     distances: Mapping[str, FloatArray]  # by key of `COMPARED`; relative to the distance travelled
     middle: float  # the beta2 of the AdamW compared with
+    # AFOR from AFOR held at z-score 0, relative to the way of the latter: the adaptation alone.
+    adaptation: FloatArray
 
 
 # What is compared with AdamW at the middle of AFOR's range.
@@ -116,7 +118,10 @@ def watch_memory(run: ChosenRun, steps: int = 0, progress: Progress | None = Non
         )
         for name, taken in snapshots.items()
     }
-    return Memory(run.label, printed, calibrated.first(length), marks, distances, middle)
+    ours, held = snapshots["printed"].parameters, snapshots["asleep"].parameters
+    adaptation = np.array([_relative_distance(ours[step], held[step], start) for step in marks])
+    steps_seen = (printed, calibrated.first(length))
+    return Memory(run.label, *steps_seen, marks, distances, middle, adaptation)
 
 
 def _train_watched(run: ChosenRun) -> "tuple[Steps, Snapshots]":
@@ -229,9 +234,9 @@ def wake_step(steps: Steps) -> int | None:
     return int(awake[0]) + SMOOTH_STEPS + steps.warmup_steps if len(awake) else None
 
 
-def part_step(memory: Memory, name: str) -> int | None:
-    """Return the compared step from which on a training stays parted from AdamW, or None."""
-    near = np.flatnonzero(memory.distances[name] <= PARTED)
+def part_step(memory: Memory, distances: FloatArray) -> int | None:
+    """Return the compared step from which on two trainings stay parted, or None."""
+    near = np.flatnonzero(distances <= PARTED)
     after = int(near[-1]) + 1 if len(near) else 0
     return int(memory.marks[after]) if after < len(memory.marks) else None
 
@@ -256,11 +261,15 @@ def describe(memory: Memory) -> dict[str, Any]:
         }
     numbers["apart_from"] = f"AdamW at {memory.middle:g}"
     numbers["apart"] = {
-        name: {
-            "part_step": part_step(memory, name),
-            "last": float(values[-1]),
-            "by_step": dict(zip(map(int, memory.marks), map(float, values), strict=True)),
-        }
-        for name, values in memory.distances.items()
+        name: _describe_distance(memory, values) for name, values in memory.distances.items()
     }
+    numbers["adaptation"] = _describe_distance(memory, memory.adaptation)
     return numbers
+
+
+def _describe_distance(memory: Memory, values: FloatArray) -> dict[str, Any]:
+    return {
+        "part_step": part_step(memory, values),
+        "last": float(values[-1]),
+        "by_step": dict(zip(map(int, memory.marks), map(float, values), strict=True)),
+    }

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -112,6 +112,14 @@ def _print(watched: Memory) -> None:
         )
     typer.echo(f"Distance from {numbers['apart_from']}, relative to the way it travelled:")
     for name, apart in numbers["apart"].items():
-        parted = apart["part_step"]
-        since = f"above 10 % from step {parted} on" if parted else "never above 10 % for good"
-        typer.echo(f"  {COMPARED[name]:<32} {100 * apart['last']:8.2f} % at the end, {since}")
+        typer.echo(f"  {COMPARED[name]:<32} {_distance_text(apart)}")
+    typer.echo(
+        f"Distance of {COMPARED['printed']} from {COMPARED['asleep']}, the adaptation alone:"
+    )
+    typer.echo(f"  {COMPARED['printed']:<32} {_distance_text(numbers['adaptation'])}")
+
+
+def _distance_text(apart: dict[str, Any]) -> str:
+    parted = apart["part_step"]
+    since = f"above 10 % from step {parted} on" if parted else "never above 10 % for good"
+    return f"{100 * apart['last']:8.2f} % at the end, {since}"

@@ -109,7 +109,7 @@ def _argument_row(
 def _section_table(entries: list[RegisteredOptimizer], width: int) -> Table:
     """Return a table of the entries of one kind; all sections have the same columns."""
     table = Table(box=None, pad_edge=False, header_style="bold", width=width)
-    table.add_column("name", no_wrap=True, width=16)
+    table.add_column("name", no_wrap=True, width=max(map(len, OPTIMIZERS)))
     table.add_column("settings", overflow="fold", ratio=5)
     table.add_column("decay", no_wrap=True, width=9)
     table.add_column("code", no_wrap=True, width=5)

@@ -9,6 +9,7 @@ import typer
 from afor.bench.analyses.landscape.compute import read_landscape
 from afor.bench.analyses.landscape.section import landscape_section
 from afor.bench.cli.options import OnlyStudies
+from afor.bench.cli.results.margins import Margins, read_margins
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
@@ -43,6 +44,7 @@ def report(
         str, typer.Option(help="The optimizer that all others are compared with.")
     ] = "adam",
     study: OnlyStudies = None,
+    margin: Margins = None,
     landscape: Annotated[
         Path | None, typer.Option(help="Add the figure of this JSON file of `afor landscape`.")
     ] = None,
@@ -52,7 +54,7 @@ def report(
 ) -> None:
     """Write an offline HTML report: tables, figures, downloads.
 
-    The page starts with the answer: which optimizer is better, and whether the tests confirm it.
+    The page starts with the answer: better, worse, equivalent or undecided, and what would decide.
 
     Example:
         afor report demo --output report.html
@@ -68,7 +70,7 @@ def report(
         studies=load_studies(stores, study or ()),
         sections=_sections(landscape),
     )
-    conditions = collect_conditions(runs, expected)
+    conditions = collect_conditions(runs, expected, read_margins(margin, paths, study))
     page = render_report(
         conditions,
         report_input,

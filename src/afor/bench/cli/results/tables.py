@@ -13,6 +13,8 @@ from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.table import landscape_table
 from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat
 from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
+from afor.bench.cli.results.margins import Margins
+from afor.bench.cli.results.reading import find_all, load_conditions
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
@@ -23,19 +25,18 @@ from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import main as main_tables
 from afor.bench.report.tables import paper as paper_tables
+from afor.bench.report.tables import planning as planning_tables
 from afor.bench.report.tables import side as side_tables
 from afor.bench.report.tables import variants as variant_tables
 from afor.bench.report.tables.convergence import convergence_table
 from afor.bench.report.tables.formats import Table, to_json
-from afor.bench.report.tables.parts import incomplete_sentence
 from afor.bench.stats.comparisons import blocks_of, mean_ranks
 from afor.bench.stats.curves import loss_curves, run_traces
-from afor.bench.stats.groups import Conditions, collect_conditions, default_metrics
+from afor.bench.stats.groups import Conditions, default_metrics
 from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_style
-from afor.bench.stats.noise_floor import noise_floor
+from afor.bench.stats.seed_noise import seed_noise
 from afor.bench.stats.sensitivity import Sensitivity, sensitivity_of
-from afor.bench.store.files import load_records, load_results
-from afor.bench.store.locations import find_store
+from afor.bench.store.files import load_records
 
 FROM_RESULTS = (
     "main",
@@ -48,7 +49,7 @@ FROM_RESULTS = (
     "beside-paper",
 )
 FROM_STORES = ("convergence",)  # files of results hold no curves
-FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method")
+FROM_PAPER = ("paper", "paper-ablation", "paper-datasets", "same-method", "published-power")
 MEASURED = ("learning-rates", "cost", "landscape")
 TABLES = (*FROM_RESULTS, *FROM_STORES, *FROM_PAPER, *MEASURED)
 RESULT_FIGURES = ("gain", "folds", "ranks", "ablation", "sensitivity", "noise")
@@ -83,24 +84,26 @@ def stats(
     baseline: Baseline = "adam",
     optimizer: OnlyOptimizers = None,
     study: OnlyStudies = None,
+    margin: Margins = None,
     as_json: Json = False,
 ) -> None:
-    """Compare all optimizers with a baseline: gains, tests, ranks.
+    """Compare all optimizers with a baseline: verdicts, tests, ranks.
 
-    Prints gains with p-values and effect sizes, mean ranks, and the noise floor where the study has
-    controls.
+    Each optimizer is better, worse, equivalent within the margin that the study states, or
+    undecided; for the last, the text says what would decide. Prints gains with exact intervals and
+    p-values, mean ranks, and how far another seed moves a result where the study has copies.
 
     Example:
         afor stats demo --baseline adam
     """
-    paths = _find_all(results)
-    conditions = _load_conditions(paths, study)
+    paths = find_all(results)
+    conditions = load_conditions(paths, study, margin)
     metrics = metric or default_metrics(conditions)
     tables = [
         main_tables.comparison_table(conditions, metrics, baseline=baseline, optimizers=optimizer),
         side_tables.ranks_table(conditions, metric or PAPER_METRICS, optimizers=optimizer),
     ]
-    if _has_controls(conditions, metrics):
+    if _has_copies(conditions, metrics):
         tables.append(side_tables.noise_table(conditions, metrics))
     if as_json:
         typer.echo(json.dumps([json.loads(to_json(table)) for table in tables], indent=1))
@@ -127,6 +130,7 @@ def table(
     baseline: Baseline = "adam",
     optimizer: OnlyOptimizers = None,
     study: OnlyStudies = None,
+    margin: Margins = None,
     ours: Annotated[
         Path | None,
         typer.Option(help="JSON file of measured values, shown beside the paper's."),
@@ -145,8 +149,8 @@ def table(
         check_output(output)
     form = choose(form or by_suffix(output), FORMATS, "--format")
     name = choose(name, TABLES, "the table")
-    paths = _find_all(results)
-    built = _build_table(name, paths, metric, baseline, optimizer, study, ours)
+    paths = find_all(results)
+    built = _build_table(name, paths, metric, baseline, optimizer, study, margin, ours)
     text = render(built, form, standalone=standalone, to_file=output is not None)
     if output is None:
         typer.echo(text.rstrip("\n"))
@@ -173,6 +177,7 @@ def figure(
     dataset: Annotated[str | None, typer.Option(help="Use only this data set.")] = None,
     backbone: Annotated[str | None, typer.Option(help="Use only this backbone.")] = None,
     study: OnlyStudies = None,
+    margin: Margins = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -193,7 +198,7 @@ def figure(
             accepted = ", ".join(FIGURE_FORMATS)
             raise ConfigError(f"--output {target}: a figure is written as {accepted}.")
         check_output(target)
-    paths = _find_all(results)
+    paths = find_all(results)
     if name in FILE_FIGURES:
         drawn = _draw_landscape(data)
     elif data is not None:
@@ -201,7 +206,7 @@ def figure(
     elif name in CURVE_FIGURES:
         drawn = _draw_curves(name, paths, study, dataset, backbone, optimizer)
     else:
-        conditions = _load_conditions(paths, study)
+        conditions = load_conditions(paths, study, margin)
         drawn = _draw_results(name, conditions, metric, baseline, optimizer, dataset, backbone)
     for target in targets:
         save_figure(drawn, target)
@@ -216,6 +221,7 @@ def _build_table(
     baseline: str,
     optimizer: list[str] | None,
     study: list[str] | None,
+    margin: list[str] | None,
     ours: Path | None,
 ) -> Table:
     measured = _read_json(ours) if ours else None
@@ -224,6 +230,7 @@ def _build_table(
         "paper-ablation": lambda: paper_tables.published_table("ablation"),
         "paper-datasets": paper_tables.paper_datasets_table,
         "same-method": paper_tables.same_method_table,
+        "published-power": planning_tables.published_power_table,
         "learning-rates": lambda: paper_tables.learning_rates_table(measured),
         "cost": lambda: (
             cost_table.cost_table(measured) if measured else paper_tables.paper_cost_table()
@@ -238,7 +245,7 @@ def _build_table(
                 f"The table {name!r} needs a store: name a study, its TOML file or a store file."
             )
         return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
-    conditions = _load_conditions(paths, study)
+    conditions = load_conditions(paths, study, margin)
     metrics = metric or default_metrics(conditions)
     only: dict[str, Any] = {"optimizers": optimizer}
     from_results: dict[str, Callable[[], Table]] = {
@@ -270,7 +277,7 @@ def _draw_results(
     if name == "gain":
         return figures.gain_figure(conditions, metric, baseline=baseline, optimizers=optimizer)
     if name == "ranks":
-        return figures.rank_figure(mean_ranks(conditions, [metric], optimizer))
+        return figures.rank_figure(mean_ranks(conditions, metric, optimizer))
     selected = {
         key: condition
         for key, condition in conditions.items()
@@ -344,27 +351,9 @@ def _draw_file(name: str, data: Path) -> Any:
         ) from error
 
 
-def _find_all(results: list[str] | None) -> list[Path]:
-    return [find_store(name) for name in results or ()]
-
-
-def _load_conditions(paths: list[Path], study: list[str] | None) -> Conditions:
-    """Read the results, grouped; say on standard error how many runs are missing."""
-    if not paths:
-        raise ConfigError(
-            "Name the results: at least one study, TOML file or store file, or a .csv, .json or "
-            ".parquet file of results."
-        )
-    runs, expected = load_results(paths, study or ())
-    conditions = collect_conditions(runs, expected)
-    if sentence := incomplete_sentence(conditions):
-        typer.echo(f"{sentence} `afor run` continues.", err=True)
-    return conditions
-
-
-def _has_controls(conditions: Conditions, metrics: list[str]) -> bool:
+def _has_copies(conditions: Conditions, metrics: list[str]) -> bool:
     return any(
-        noise_floor(conditions, *block, m) for block in blocks_of(conditions) for m in metrics
+        seed_noise(conditions, *block, m) for block in blocks_of(conditions) for m in metrics
     )
 
 

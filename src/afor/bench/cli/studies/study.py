@@ -28,6 +28,7 @@ from afor.bench.cli.options import (
     StudyName,
     Trust,
 )
+from afor.bench.cli.results.pilot import pilot_sentences
 from afor.bench.cli.studies.selection import (
     changed_text,
     cores,
@@ -49,6 +50,7 @@ from afor.bench.execution.timing.forecast import (
 )
 from afor.bench.execution.timing.pace import clock
 from afor.bench.execution.timing.step_timing import StepTimer
+from afor.bench.stats.comparisons import BASELINE
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.plan import StudyPlan, make_plan
@@ -136,6 +138,16 @@ def plan(
             "finished run shows the time."
         ),
     ] = True,
+    pilot: Annotated[
+        str,
+        typer.Option(
+            help="Say what the study can decide at the noise of these results: a study's name, a "
+            "store, or a .csv, .json or .parquet file."
+        ),
+    ] = "",
+    baseline: Annotated[
+        str, typer.Option(help="With --pilot: the optimizer that the others are compared with.")
+    ] = BASELINE,
 ) -> None:
     """Show the runs of a study, which are done, and the time left.
 
@@ -164,6 +176,7 @@ def plan(
         timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
         needs = forecast(study_plan.runs, sources, timer)
         seconds_left = needs.total.middle
+    decisions = pilot_sentences(study_plan, pilot, baseline) if pilot else []
     words = [statuses.get(run.key, "open") for run in study_plan.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
     if as_json:
@@ -188,7 +201,7 @@ def plan(
             "needs": _json(needs) if needs else None,
             "runs": rows,
         }
-        typer.echo(json.dumps(summary))
+        typer.echo(json.dumps({**summary, "decides": decisions} if pilot else summary))
         return
     _print_plan(planned, study_plan, needs)
     typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
@@ -202,6 +215,8 @@ def plan(
         _print_needs(needs)
     for name_of_dataset, reason in absent.items():
         typer.echo(f"absent, planned as published: {name_of_dataset}. {reason}", err=True)
+    for sentence in decisions:
+        typer.echo(sentence)
     trusted = ["--trust"] if trust else []
     print_next(shlex.join(["afor", "run", name, *changes.words(), *trusted]))
 

@@ -161,7 +161,7 @@ def same_method_table() -> Table:
         texts += [f"{row.afor:.2f}", signed(row.margin)]
         noisy = abs(row.between_copies) >= abs(row.margin)
         cells = [TableCell(text) for text in texts[:-1]]
-        cells.append(TableCell(texts[-1], inside_noise=noisy))
+        cells.append(TableCell(texts[-1], mark="~" if noisy else ""))
         rows.append(Row(f"{label}, {metric_label(row.metric)}", tuple(cells)))
         difference, margin = row.between_copies, row.margin
         records.append({**vars(row), "between_copies": difference, "margin": margin})

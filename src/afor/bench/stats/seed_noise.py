@@ -1,8 +1,9 @@
-"""Measure how far two identical methods differ: a gain within this noise floor means nothing.
+"""Describe how far another seed moves a result.
 
-A study can hold A/A controls: entries of the same optimizer under other seeds. The difference
-between such copies is noise of the protocol. `afor_fixed_0999` takes AdamW's steps under AdamW's
-seeds: their difference is rounding, amplified by training, and is reported separately.
+A study can hold copies: entries of the same optimizer under other seeds. All optimizers of a study
+run under the *same* seeds, so that the noise between copies is not the noise of a comparison, and
+no verdict uses it. `afor_fixed_0999` takes AdamW's steps under AdamW's seeds: their difference is
+rounding, amplified by training, which is the least that a comparison under equal seeds has.
 """
 
 import math
@@ -10,22 +11,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
-from afor.bench.stats.groups import Condition, Conditions, mean_of_draws
+from afor.bench.stats.groups import (
+    Condition,
+    Conditions,
+    mean_of_draws,
+    mean_sd,
+    paired_fold_values,
+)
 
 # AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, to rounding.
 SAME_METHOD = {"afor_fixed_0999": "adamw"}
+NO_COPIES = (
+    "No optimizer ran twice under other seeds here. The preset `controls` does that: "
+    "`afor run controls`."
+)
 
 
 @dataclass(frozen=True)
-class NoiseFloor:
-    """The noise between identical methods in one (dataset, backbone, metric)."""
+class SeedNoise:
+    """How far copies of one method differ in one (dataset, backbone, metric). Fractions."""
 
     dataset: str
     backbone: str
     metric: str
     spread: float  # SD of the difference between two copies in one fold
     folds: int
-    bound: float  # 95 % of mean differences between two copies over the folds lie within ±bound
     largest: float  # |mean difference| of the two copies furthest apart
     copies: tuple[tuple[str, ...], ...]  # the groups of names compared
     identical: tuple[tuple[str, str], ...] = ()  # copies with equal bits: they ran under one seed
@@ -46,10 +56,10 @@ def copy_groups(block: Iterable[Condition]) -> list[tuple[str, ...]]:
     return [tuple(names) for names in groups.values() if len(names) > 1]
 
 
-def noise_floor(
+def seed_noise(
     conditions: Conditions, dataset: str, backbone: str, metric: str
-) -> NoiseFloor | None:
-    """Return the noise floor of one block, or None where the store has no control for it.
+) -> SeedNoise | None:
+    """Return the noise between copies in one block, or None where the store has no copies.
 
     All groups of copies are pooled: within each fold, the variance between k copies has k - 1
     degrees of freedom. Copies that are equal bit for bit ran under the same seed and contain no
@@ -85,12 +95,9 @@ def noise_floor(
         used.append(tuple(names[i] for i in distinct))
     if not used:
         return None
-    from scipy.stats import t
-
     spread = math.sqrt(2 * squares / degrees)  # a difference has the variance of both its sides
-    bound = float(t.ppf(0.975, degrees)) * spread / math.sqrt(folds)
-    return NoiseFloor(
-        dataset, backbone, metric, spread, folds, bound, largest, tuple(used), tuple(identical)
+    return SeedNoise(
+        dataset, backbone, metric, spread, folds, largest, tuple(used), tuple(identical)
     )
 
 
@@ -101,30 +108,32 @@ def copy_differences(
 
     The order of two copies is arbitrary, so every difference is returned with both signs.
     """
-    floor = noise_floor(conditions, dataset, backbone, metric)
+    noise = seed_noise(conditions, dataset, backbone, metric)
     differences: list[float] = []
-    for names in floor.copies if floor else ():
+    for names in noise.copies if noise else ():
         copies = [conditions[dataset, backbone, name] for name in names]
         for one, other in combinations(_common_fold_values(copies, metric), 2):
             differences += [a - b for a, b in zip(one, other, strict=True)]
     return differences + [-difference for difference in differences]
 
 
-def identity_gap(conditions: Conditions, dataset: str, backbone: str, metric: str) -> float | None:
-    """Return |mean difference| of AdamW and AFOR with beta2 fixed at 0.999: amplified rounding."""
-    pairs = [
-        [conditions.get((dataset, backbone, name)) for name in pair] for pair in SAME_METHOD.items()
-    ]
-    gaps = []
-    for pair in pairs:
-        present = [
-            condition for condition in pair if condition is not None and condition.has(metric)
-        ]
+def same_seed_noise(
+    conditions: Conditions, dataset: str, backbone: str, metric: str
+) -> tuple[float, float] | None:
+    """Return mean and SD over folds of AdamW against AFOR with beta2 fixed at 0.999.
+
+    They are one method under the same seeds: what is left is rounding, amplified by training.
+    """
+    for pair in SAME_METHOD.items():
+        members = [conditions.get((dataset, backbone, name)) for name in pair]
+        present = [c for c in members if c is not None and c.has(metric)]
         if len(present) == 2:
-            ours, theirs = _common_fold_values(present, metric)
-            if ours:
-                gaps.append(abs(math.fsum(ours) - math.fsum(theirs)) / len(ours))
-    return max(gaps, default=None)
+            fixed, adamw = present
+            _, ours, theirs = paired_fold_values(fixed, adamw, metric)
+            if len(ours):
+                mean, sd, _ = mean_sd((ours - theirs).tolist())
+                return mean, sd
+    return None
 
 
 def _common_fold_values(copies: list[Condition], metric: str) -> list[list[float]]:
