@@ -152,7 +152,7 @@ class StudyResults:
         return Path(path)
 
     def __str__(self) -> str:
-        return f"{self._verdict_or_reason()}\n\n{to_markdown(self.table())}"
+        return to_markdown(self.table())  # its first sentences are the verdict
 
     def _repr_html_(self) -> str:
         verdict = "".join(
@@ -224,7 +224,7 @@ def table_html(table: Table) -> str:
             continue
         cells = ""
         for cell in row.cells:
-            text = escape(printable(cell.text)) + "*" * cell.star + "~" * cell.inside_noise
+            text = escape(printable(cell.text)) + "*" * cell.star + escape(cell.mark)
             text += f" ({escape(cell.partial)})" if cell.partial else ""
             cells += f"<td>{f'<b>{text}</b>' if cell.best else text}</td>"
         body += f'<tr><th scope="row">{escape(printable(row.label))}</th>{cells}</tr>'
