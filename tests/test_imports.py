@@ -27,6 +27,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "stats": ("store",),
     "report": ("stats",),
     "analyses": ("execution", "report"),
+    "notebook": ("execution", "report"),
     "cli": ("analyses",),
 }
 # The optimizer: a stage imports from itself and from stages above it.
@@ -66,7 +67,11 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor.bench.cli.entry", WITHOUT_TYPER, ["afor.bench.cli.app"]),
     ("afor.bench.cli.catalog.doctor", WITHOUT_TORCH, ["afor.bench.execution.gpu_check"]),
     ("afor.bench.common.doctor", WITHOUT_TORCH, ["afor.native.binding"]),
-    ("afor.bench.data.catalog", CIRCLE, ["afor.bench.data.datasets.moabb_adapter"]),
+    (
+        "afor.bench.data.catalog",
+        CIRCLE,
+        ["afor.bench.data.datasets.moabb_adapter", "afor.bench.data.datasets.own_code"],
+    ),
     (
         "afor.bench.execution.timing.step_timing",
         WITHOUT_TORCH,

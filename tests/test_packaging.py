@@ -54,7 +54,9 @@ for options in ({{}}, {{"foreach": False, "fused": False}}):
 folder = Path(afor.__file__).parent
 for name in ("native/kernel.c", "native/kernel_body.h", "native/kernel_set.h", "py.typed"):
     assert (folder / name).exists(), name
-assert (folder / "bench" / "study" / "presets" / "smoke.toml").exists()
+embedded = ("data/embedded/physionet_small.npz", "data/embedded/README.md")
+for name in ("study/presets/smoke.toml", *embedded):
+    assert (folder / "bench" / name).exists(), name
 print(afor.__version__)
 """
 
@@ -81,7 +83,7 @@ def build_sdist(tree, folder):
 def test_the_source_distribution_holds_what_the_wheel_is_built_from(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    packaged = ("*.py", "*.c", "*.h", "*.toml", "*.html", "*.css", "*.js", "py.typed")
+    packaged = ("*.py", "*.c", "*.h", "*.toml", "*.html", "*.css", "*.js", "*.npz", "py.typed")
     sources = {
         str(path.relative_to(ROOT)) for kind in packaged for path in (ROOT / "src").rglob(kind)
     }

@@ -182,3 +182,18 @@ def test_an_analysis_adds_a_section_with_its_figure_findings_and_table(simulated
     assert ("a", "href", "#speed") in longer.attributes  # in the contents
     assert ("a", "download", "speed.csv") in longer.attributes
     assert "speed" not in page.ids
+
+
+def test_a_public_data_set_is_cited_with_its_licence_under_any_name():
+    results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"])
+    toml = """
+name = "x"
+datasets = [{ name = "bci2a", use = "physionet_small" }]
+backbones = ["eegnet"]
+optimizers = ["adam"]
+"""
+    conditions = collect_conditions(results, expected)
+    assert "Tangermann et al." in render_report(conditions, ReportInput(results, ["a"]))
+    given = ReportInput(results, ["a"], studies={"x": toml, "old": "no study"})
+    cited = render_report(conditions, given)
+    assert "Open Data Commons Attribution 1.0 (ODC-By). Cite: Schalk et al." in cited

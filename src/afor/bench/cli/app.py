@@ -18,7 +18,7 @@ class Commands(LazyGroup):
     table: ClassVar[Mapping[str, tuple[str, str]]] = {
         "demo": (
             "studies.demo:demo",
-            "Compare seven optimizers on synthetic subjects, in minutes.",
+            "Compare seven optimizers on ten people, in minutes.",
         ),
         "doctor": (
             "catalog.doctor:doctor",

@@ -1,4 +1,4 @@
-"""Select the device of a run, make computations on it repeatable, and describe it."""
+"""Count processors, select the device of a run, make computations repeatable, describe it."""
 
 import os
 from collections.abc import Iterator
@@ -16,6 +16,13 @@ VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 # How numbers are held while a network trains; weights are float32 in each case.
 Precision = Literal["float32", "tf32", "bfloat16", "float16"]
+
+
+def cores() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def pick_device(name: str) -> "torch.device":

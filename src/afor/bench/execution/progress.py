@@ -1,6 +1,7 @@
 """Show the progress of a study on stderr: a live table on a terminal, plain lines elsewhere."""
 
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -42,6 +43,7 @@ class Progress:
         self._printed_at = self._started
         self._preparing = ""
         self._has_news = False  # whether a run ended since the last line
+        self._first_ended = threading.Event()  # or the end of the study
 
     def __enter__(self) -> "Progress":
         if self.is_live:
@@ -59,6 +61,7 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._first_ended.set()
         if self._live is not None:
             self._live.stop()
         elif self._planned and error_type is None and self._has_news:
@@ -81,6 +84,7 @@ class Progress:
         self._status = {key: statuses[key] for key in self._planned if key in statuses}
         if not self.is_live:
             self._print(self.line())
+            threading.Thread(target=self._print_until_first_end, daemon=True).start()
 
     def started(self, key: str, worker: str) -> None:  # noqa: ARG002
         """Register the start of a run."""
@@ -88,6 +92,7 @@ class Progress:
 
     def ended(self, run: FinishedRun) -> None:
         """Count a finished run; print a line if it failed or diverged."""
+        self._first_ended.set()
         self._running.pop(run.key, None)
         self._status[run.key] = run.status
         self._has_news = True
@@ -109,10 +114,18 @@ class Progress:
         ended = len(self._planned) - counts["open"]
         parts = [f"{self._title}: {ended} of {len(self._planned)} runs"]
         parts += [f"{counts[word]} {word}" for word in ("diverged", "failed") if counts[word]]
+        if counts["open"] and not self._first_ended.is_set():
+            starting = f"starting {min(self._workers, counts['open'])} workers"
+            parts.append(f"{len(self._running)} training" if self._running else starting)
         parts.append(f"{clock(time.monotonic() - self._started)} elapsed")
         if counts["open"] and (left := self._seconds_left()) is not None:
             parts.append(f"about {clock(left)} left")
         return " · ".join(parts)
+
+    def _print_until_first_end(self) -> None:
+        """Print a line now and then while the workers import torch and train their first runs."""
+        while not self._first_ended.wait(PLAIN_EVERY_S):
+            self._print(self.line())
 
     def _seconds_left(self) -> float | None:
         waiting = [

@@ -10,6 +10,7 @@ from typing import Any
 
 from afor import __version__
 from afor.bench.common.errors import ConfigError
+from afor.bench.data.catalog import NAMES, OWN, get_dataset
 from afor.bench.report.figures import curves as curve_figures
 from afor.bench.report.figures import results as figures
 from afor.bench.report.figures.noise import noise_figure
@@ -36,6 +37,7 @@ from afor.bench.stats.labels import (
 from afor.bench.stats.sensitivity import sensitivity_of
 from afor.bench.store.files import results_csv
 from afor.bench.store.results import RunResult
+from afor.bench.study.schema import parse_study
 
 MAX_NETWORKS = 4  # training curves are drawn for at most so many
 
@@ -143,6 +145,7 @@ def render_report(
             if condition.runs
         ],
         "studies": list((given.studies or {}).items()),
+        "attributions": _attributions(conditions, given.studies or {}),
         "extra": [
             {
                 "name": section.name,
@@ -341,6 +344,20 @@ def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[
         "metrics": [metric_label(metric) for metric in shown],
         "rows": rows,
     }
+
+
+def _attributions(conditions: Conditions, studies: Mapping[str, str]) -> list[str]:
+    """Return the licence and the citation of each public data set of the catalog."""
+    uses: dict[str, str] = {}
+    for toml in studies.values():
+        try:
+            uses |= {entry.name: entry.use for entry in parse_study(toml).datasets}
+        except ConfigError:  # a study of another version
+            continue
+    datasets = dict.fromkeys(uses.get(dataset, dataset) for dataset, _, _ in conditions)
+    public = [name for name in datasets if name in NAMES and name not in ("synthetic", *OWN)]
+    infos = [get_dataset(name).info for name in public]
+    return [f"Data: {i.title}. Licence: {i.licence}. Cite: {i.citation}." for i in infos]
 
 
 def _tested_once(results: Sequence[RunResult]) -> bool:

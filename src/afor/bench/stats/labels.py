@@ -14,6 +14,7 @@ DATASET_LABELS = {
     "bci2a": "BCI IV 2a",
     "isruc": "ISRUC",
     "physionet_mi": "PhysioNet MI",
+    "physionet_small": "PhysioNet small",
     "synthetic": "Synthetic",
 }
 BACKBONE_LABELS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}

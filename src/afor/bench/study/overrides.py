@@ -31,7 +31,7 @@ from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.execute import DEFAULT_TRAINER
 
 # Presets from which a data set that is new to a study takes its options, rates and batch size.
-CATALOGUE = ("paper", "physionet", "demo")
+CATALOGUE = ("paper", "physionet", "demo", "demo-synthetic")
 LISTS = ("datasets", "backbones", "optimizers")
 NAME_LENGTH = 80  # maximum length of a study's name, as in schema.py
 
@@ -212,10 +212,10 @@ def _set_data_option(content: Content, pair: str) -> None:
 
 
 def _check_data_options(content: Content) -> None:
-    """Check the options of every data set; those of MOABB are checked when its data are read."""
+    """Check the options of every data set; those of other packages when their data are read."""
     for entry in content["datasets"]:
         use = entry.get("use", entry["name"])
-        if not use.startswith("moabb:"):
+        if ":" not in use:
             get_dataset(use).parse(entry.get("options", {}))
 
 

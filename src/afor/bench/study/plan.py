@@ -133,9 +133,8 @@ def make_plan(
         >>> from afor.bench.data.preparation.loading import open_windows
         >>> from afor.bench.study.schema import load_study
         >>> study = load_study("demo")
-        >>> options, folder = study.datasets[0].options, tempfile.mkdtemp()
-        >>> windows = open_windows("synthetic", options=options, cache_dir=folder)
-        >>> plan = make_plan(study, {study.datasets[0].name: windows})
+        >>> windows = open_windows("physionet_small", cache_dir=tempfile.mkdtemp())
+        >>> plan = make_plan(study, {"physionet_small": windows})
         >>> plan.runs[0].optimizer, plan.runs[0].fold
         ('adam', 0)
 

@@ -8,7 +8,7 @@ Every message about a bad value names the key, its line and the nearest valid ke
 
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -290,11 +290,11 @@ def load_study(name_or_path: str) -> Study:
     return parse_study(*study_text(name_or_path))
 
 
-def parse_study(text: str, where: str = "study") -> Study:
-    r"""Read a study from TOML text.
+def parse_study(text: str | Mapping[str, Any], where: str = "study") -> Study:
+    r"""Read a study from TOML text or from a dictionary.
 
     Args:
-        text: The TOML text.
+        text: The TOML text, or its content as a dictionary.
         where: Name of the text in error messages.
 
     Returns:
@@ -307,9 +307,14 @@ def parse_study(text: str, where: str = "study") -> Study:
         >>> parse_study("name = 'x'\nsede = 1", where="mine")
         Traceback (most recent call last):
         afor.bench.common.errors.ConfigError: mine, line 2: unknown key "sede". Did you mean "seed"?
+        >>> parts = {"datasets": ["synthetic"], "backbones": ["eegnet"], "optimizers": ["afor"]}
+        >>> parse_study({"name": "x", **parts}).optimizers[0].use
+        'afor'
 
     """
-    return check_study(read_toml(text, where), where, text)
+    if isinstance(text, str):
+        return check_study(read_toml(text, where), where, text)
+    return check_study(dict(text), where)
 
 
 def read_toml(text: str, where: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def test_list_says_what_where_and_whether_found(call, tmp_path):
     assert listed["isruc"]["found"] == str(tmp_path / "data" / "isruc")
     assert listed["deap"]["found"] == ""
     assert listed["synthetic"]["found"] == "embedded"
+    assert listed["physionet_small"]["found"] == "embedded"
     assert "Next: afor data check" in answer.stderr
 
 

@@ -12,8 +12,11 @@ def test_the_demo_is_a_study_of_seven_optimizers_with_real_folds_and_draws(tiny)
     names = [o.name for o in study.optimizers]
     assert [name for name in names if name != "adam_seed_1"] == list(PAPER_OPTIMIZERS)
     assert "adam_seed_1" in names  # the A/A control that gives the noise floor
-    assert {(e.folds, e.draws) for e in plan.expected()} == {(6, 2)}
-    assert len(plan.runs) == 8 * 6 * 2
+    assert {(e.folds, e.draws) for e in plan.expected()} == {(10, 1)}
+    assert len(plan.runs) == 8 * 10
+    synthetic = load_study("demo-synthetic")
+    assert [o.name for o in synthetic.optimizers] == names
+    assert synthetic.datasets[0].use == "synthetic"
 
 
 def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
@@ -24,6 +27,7 @@ def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
     monkeypatch.setattr(config, "preset_text", lambda _name: text)
     first = tiny.call(command="demo", study="--jobs=2")
     assert "6 done (6 trained now)" in first
+    assert "Data: Synthetic" in first  # with licence and citation
     assert "Acc" in first
     assert "AFOR's beta2 by layer group" in first
     assert (tiny.folder / "results" / "demo.html").exists()

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.study.schema import preset_names
+from afor.bench.study.schema import preset_names, preset_text
 
 runner = CliRunner()
 
@@ -16,8 +16,20 @@ def test_study_lists_the_presets_and_prints_each_as_toml():
     for name in ("demo", "paper", "lr-search"):
         assert name in listing.stdout
         printed = runner.invoke(app, ["study", name])
-        assert tomllib.loads(printed.stdout)["name"] == name
+        assert tomllib.loads(printed.stdout)["name"] == f"my-{name}"
         assert "Next: afor" in printed.stderr
+
+
+def test_a_printed_study_has_a_name_of_its_own_and_keeps_its_comments(tiny):
+    printed = runner.invoke(app, ["study", "demo", "--name", "pilot"])
+    preset = preset_text("demo")
+    assert printed.stdout == preset.replace('name = "demo"\n', 'name = "pilot"\n')
+    assert "Next: afor study demo --name pilot > my-study.toml" in printed.stderr
+    tiny.write()
+    assert tomllib.loads(tiny.call(command="study").partition("Next:")[0])["name"] == "tiny"
+    changed = runner.invoke(app, ["study", "demo", "--epochs", "3"])
+    assert tomllib.loads(changed.stdout)["name"] == "demo-changed"
+    assert runner.invoke(app, ["study", "demo", "--name", "no/path"]).exit_code != 0
 
 
 def test_a_study_goes_from_nothing_to_results_one_command_after_another(tiny):

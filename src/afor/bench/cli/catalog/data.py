@@ -1,6 +1,8 @@
-"""The commands ``afor data list | check | prepare | twin``."""
+"""The commands ``afor data list | check | import | prepare | twin``."""
 
 import json
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,14 +19,18 @@ from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.catalog import NAMES, STAND_IN_MARK, get_dataset
 from afor.bench.data.check import CheckReport, check_dataset
+from afor.bench.data.inspection.survey import Survey, survey_folder
 from afor.bench.data.preparation.loading import default_root, open_windows
 from afor.bench.data.rehearsal.twins import write_twin
 from afor.bench.study.overrides import key_value
+from afor.bench.study.toml_io import toml_text
+
+MAX_SHOWN = 20  # subjects or events that a line lists
 
 Name = Annotated[
     str,
     typer.Argument(
-        help="The data set: synthetic, deap, bci2a, isruc, physionet_mi, folder or moabb:<Name>."
+        help=f"The data set: {', '.join(NAMES)} moabb:<Name> or module:function.",
     ),
 ]
 Root = Annotated[
@@ -63,9 +69,11 @@ def list_datasets(as_json: Json = False) -> None:
     """
     entries = []
     for name in NAMES:
-        root = default_root(name)
-        here = "embedded" if name == "synthetic" else str(root) if root.is_dir() else ""
-        entries.append({**asdict(get_dataset(name).info), "found": here})
+        root, dataset = default_root(name), get_dataset(name)
+        here = str(root) if root.is_dir() else ""
+        entries.append(
+            {**asdict(dataset.info), "found": here if dataset.needs_root else "embedded"}
+        )
     if as_json:
         typer.echo(json.dumps(entries, indent=1))
         return
@@ -81,6 +89,7 @@ def list_datasets(as_json: Json = False) -> None:
         missing = f"no (looked in {default_root(str(entry['name']))})"
         typer.echo(f"    {'found':<11}{entry['found'] or missing}")
     typer.echo("moabb:<Name>  any data set of MOABB, such as moabb:BNCI2014_001")
+    typer.echo("module:function  a function of yours that returns a Recording")
     print_next("afor data check NAME --root FOLDER")
 
 
@@ -96,8 +105,9 @@ def check(
 ) -> None:
     """Check the recordings of every subject and list the faults.
 
-    Prints one line per subject with anything unusual, then the totals. The exit code is 3 if there
-    are faults.
+    Prints one line per subject with its classes and anything unusual, then the totals and the
+    amplitude of each channel. Warns of a wrong unit, of flat and duplicate channels, of channels
+    that are not EEG and of unbalanced classes. The exit code is 3 if there are faults.
 
     Example:
         afor data check bci2a --root data/bci2a
@@ -214,12 +224,89 @@ def twin(
     print_next(f"afor data check {name} --root {root}")
 
 
+def import_folder(
+    root: Annotated[Path, typer.Argument(help="The folder of your recordings.")],
+    as_json: Json = False,
+) -> None:
+    """Look at a folder of recordings and print a study for it, as TOML to edit.
+
+    What was found is in the comments of the study. Nothing is written: send the output to a file.
+
+    Example:
+        afor data import recordings > mine.toml
+    """
+    survey = survey_folder(root)
+    if as_json:
+        typer.echo(json.dumps(asdict(survey), indent=1))
+        return
+    typer.echo("\n".join(f"# {line}".rstrip() for line in _findings(survey)))
+    typer.echo(_proposed_study(survey, root), nl=False)
+    shown = shlex.quote(str(root))
+    print_next(f"afor data import {shown} > mine.toml, edit it, afor plan mine.toml")
+
+
+def _findings(survey: Survey) -> list[str]:
+    """Describe what a folder holds, in lines."""
+    names = list(survey.subjects)
+    shown = ", ".join(names[:MAX_SHOWN]) + (", …" if len(names) > MAX_SHOWN else "")
+    lines = [
+        f"{survey.root}: {len(names)} subjects, {sum(survey.subjects.values())} files, read as "
+        f'"{survey.use}"',
+        f"subjects: {shown}",
+    ]
+    if survey.tasks:
+        lines.append(f"tasks: {', '.join(survey.tasks)}; the study takes {survey.tasks[0]}")
+    if survey.sessions:
+        lines.append(f"sessions: {', '.join(survey.sessions)}; all of a subject stay together")
+    if survey.first:
+        lines += [
+            f"the first file, {survey.first}: {survey.seconds:.0f} s at {survey.rate_hz:g} Hz",
+            f"  EEG: {len(survey.channels)} channels: {', '.join(survey.channels)}",
+        ]
+        if survey.other_channels:
+            lines.append(f"  left out, not EEG by type or name: {', '.join(survey.other_channels)}")
+        counts = ", ".join(f"{label} {n}" for label, n in list(survey.events.items())[:MAX_SHOWN])
+        lines.append(f"  events from {survey.events_from}: {counts or 'none'}")
+    return lines + [f"  {note}" for note in survey.notes]
+
+
+def _proposed_study(survey: Survey, root: Path) -> str:
+    """Return the TOML of a study to start from."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", root.resolve().name).lstrip("_.-") or "mine"
+    many = len(survey.subjects) > MAX_SHOWN
+    dataset = {
+        "name": name,
+        "use": survey.use,
+        "root": str(root.resolve()),
+        **({"blocks": 10} if many else {}),  # a tenth of the subjects at a time
+        "options": survey.options(),
+    }
+    content = {
+        "name": f"{name[:60]}-study",
+        "description": f"Optimizers on {name}.",
+        "backbones": ["eegnet"],
+        "optimizers": [
+            {"name": "adam"},
+            {"name": "adam_seed_1", "use": "adam", "seed": 1},
+            {"name": "adamw"},
+            {"name": "afor"},
+        ],
+        "training": {"max_epochs": 60, "patience": 10, "batch_size": 32},
+        "protocol": {"draws": 2},
+        "datasets": [dataset],
+    }
+    return toml_text(content)
+
+
 def _print_report(report: CheckReport) -> None:
     width = max([7, *(len(line.subject) for line in report.subjects)])
     typer.echo(f"{'subject':<{width}}  trials  seconds  channels   rate  checksum      classes")
     for line in report.subjects:
         classes = "  ".join(f"{name} {count}" for name, count in line.classes.items())
-        odd = "".join(f"\n{'':<{width}}  ! {note}" for note in line.notes)
+        odd = "".join(
+            f"\n{'':<{width}}  ! {note}"
+            for note in (*line.notes, *(f"warning: {warning}" for warning in line.warnings))
+        )
         typer.echo(
             f"{line.subject:<{width}}  {line.trials:>6}  {line.seconds:>7.0f}  {line.channels:>8}"
             f"  {line.rate_hz:>5g}  {line.checksum}  {classes}{odd}"
@@ -227,6 +314,9 @@ def _print_report(report: CheckReport) -> None:
     totals = "  ".join(f"{name} {count}" for name, count in report.totals.items())
     trials = sum(line.trials for line in report.subjects)
     typer.echo(f"\n{len(report.subjects)} subjects, {trials} trials: {totals}")
+    if report.amplitudes:
+        shown = "  ".join(f"{name} {sd:.3g}" for name, sd in report.amplitudes.items())
+        typer.echo(f"amplitude, the SD within a trial in µV, median over subjects: {shown}")
     if report.published:
         same = all(report.totals.get(k) == v for k, v in report.published.items())
         published = "  ".join(f"{name} {count}" for name, count in report.published.items())
@@ -270,6 +360,7 @@ app = typer.Typer(
 for _name, _function in (
     ("list", list_datasets),
     ("check", check),
+    ("import", import_folder),
     ("prepare", prepare),
     ("twin", twin),
 ):

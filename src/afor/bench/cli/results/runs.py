@@ -24,7 +24,7 @@ from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import FOLDER, find_store
 from afor.bench.store.lock import locked
-from afor.bench.study.named_code import list_names, names_in_spec
+from afor.bench.study.named_code import list_names, names_in_spec, with_trusted_readers
 from afor.bench.study.schema import parse_study
 
 
@@ -155,8 +155,11 @@ def verify(
             raise ConfigError(f"{path} has no finished run{' ' + key if key else ''} to repeat.")
         studies = opened.studies()
         sources = {}
+        needed = {stored.dataset for stored in stored_runs}
         for text in dict.fromkeys(studies[stored.study] for stored in stored_runs):
-            sources.update(open_sources(with_roots(parse_study(text, str(path)), root), cache_dir))
+            rooted = with_roots(parse_study(text, str(path)), root)
+            trusted = with_trusted_readers(rooted, needed, str(path), trust=trust)
+            sources.update(open_sources(trusted, cache_dir))
         workers = jobs or cores()
         typer.echo(f"Training {len(stored_runs)} of its runs again, {workers} at once.", err=True)
         repeated = verify_runs(opened, stored_runs, sources, Path(spool), workers, trust=trust)

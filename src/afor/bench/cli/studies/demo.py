@@ -1,4 +1,4 @@
-"""The command ``afor demo``: the whole protocol on synthetic subjects, in minutes."""
+"""The command ``afor demo``: the whole protocol on ten people, in minutes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +10,11 @@ from afor.bench.cli.results.report import report
 from afor.bench.cli.results.tables import table
 from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run, train_study
 from afor.bench.cli.studies.selection import cores
+from afor.bench.data.catalog import get_dataset
 from afor.bench.store.files import load_records
 from afor.bench.store.locations import store_path
 from afor.bench.store.lock import locked
-from afor.bench.study.schema import load_study, study_text
+from afor.bench.study.schema import Study, load_study, study_text
 
 
 def demo(
@@ -24,7 +25,7 @@ def demo(
         bool, typer.Option("--fresh", help="Set the results of an earlier demo aside first.")
     ] = False,
 ) -> None:
-    """Compare seven optimizers on synthetic subjects, in minutes.
+    """Compare seven optimizers on ten people, in minutes.
 
     The folds, the draws of validation subjects and early stopping are those of the protocol.
 
@@ -37,7 +38,9 @@ def demo(
         _archive_previous_store(path)
     workers = jobs or cores()
     typer.echo(
-        f"{study.description}\nSafe to stop with Ctrl-C; the same command continues.\n", err=True
+        f"{study.description}\n{_attribution(study)}Safe to stop with Ctrl-C; the same command "
+        f"continues.\n",
+        err=True,
     )
     with stopped_in_run("afor demo", path):
         engine = make_engine("local", "", workers, study.threads)
@@ -49,6 +52,12 @@ def demo(
     report([str(path)], output=path.with_suffix(".html"), title=title)
     if summary.failed:
         raise typer.Exit(code=1)
+
+
+def _attribution(study: Study) -> str:
+    """Return a line per data set with its licence and what to cite."""
+    infos = [get_dataset(entry.use).info for entry in study.datasets]
+    return "".join(f"Data: {i.title}. {i.licence}. Cite {i.citation}.\n" for i in infos)
 
 
 def _beta2_lines(path: Path) -> str:

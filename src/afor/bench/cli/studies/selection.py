@@ -1,8 +1,8 @@
 """Find the study that a command works on, with the changes its options make."""
 
-import os
 from pathlib import Path
 
+from afor.bench.common.devices import cores as cores
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import best_rates, rate_finder
@@ -149,10 +149,3 @@ def run_command(results: str, path: Path, study: str) -> str:
     """
     is_store_file = Path(results) == path
     return f"afor run {study} --store {path}" if is_store_file else f"afor run {results}"
-
-
-def cores() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

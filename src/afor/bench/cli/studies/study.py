@@ -54,7 +54,14 @@ from afor.bench.stats.comparisons import BASELINE
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.plan import StudyPlan, make_plan
-from afor.bench.study.schema import Study, load_study, parse_study, preset_names
+from afor.bench.study.schema import (
+    Study,
+    load_study,
+    parse_study,
+    preset_names,
+    read_toml,
+)
+from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.execute import DEFAULT_TRAINER
 
 
@@ -69,25 +76,40 @@ def study(
     epochs: Epochs = None,
     draws: Draws = None,
     setting: Setting = None,
+    new_name: Annotated[
+        str,
+        typer.Option(
+            "--name",
+            help="Name of the printed study, and of its store.",
+            show_default="my-PRESET; that of a file stays",
+        ),
+    ] = "",
 ) -> None:
     """List the presets, or print a study as TOML to edit.
 
-    Each value of a preset is printed with its place in the paper.
+    Each value of a preset is printed with its place in the paper. The study has a name of its own,
+    so that its results do not go to the store of the preset.
 
     Example:
         afor study demo > my-study.toml
     """
     changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     if name is not None:
-        text, _ = changed_text(name, changes, trust=True)  # only printed
+        text, where = changed_text(name, changes, trust=True)  # only printed
+        is_preset = name in preset_names() and not changes.words()
+        if new_name or is_preset:
+            content = {**read_toml(text, where), "name": new_name or f"my-{name}"}
+            text = updated_toml(text, content)
+            parse_study(text, where)
         typer.echo(text, nl=False)
-        command = shlex.join(["afor", "study", name, *changes.words()])
+        named = ["--name", new_name] if new_name else []
+        command = shlex.join(["afor", "study", name, *changes.words(), *named])
         typer.echo(f"Next: {command} > my-study.toml, edit it, afor run my-study.toml", err=True)
         return
     if changes.words():
         raise ConfigError("Name the study to change, such as `afor study ablation --epochs 12`.")
     for preset in preset_names():
-        typer.echo(f"{preset:<12}{load_study(preset).description}")
+        typer.echo(f"{preset:<16}{load_study(preset).description}")
     print_next("afor study demo")
 
 
