@@ -8,15 +8,15 @@ import sys
 
 import numpy as np
 
-from afor.bench.stats.decisions import Decision
-from afor.bench.stats.error_rates import (
+from afor.bench.stats.inference.decisions import Decision
+from afor.bench.stats.inference.error_rates import (
     SHAPES,
     equivalence_rate,
     family_rates,
     simulate_differences,
     verdict_rates,
 )
-from afor.bench.stats.sample_size import folds_needed
+from afor.bench.stats.inference.sample_size import folds_needed
 
 MARGIN = 1.0  # in units of the SD of the fold differences
 FOLDS = (6, 9, 20)

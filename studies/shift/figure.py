@@ -18,10 +18,10 @@ import numpy as np
 
 from afor.bench.report.figures.style import save_figure
 from afor.bench.stats.comparisons import compare_all
+from afor.bench.stats.design.power import smallest_effect
 from afor.bench.stats.groups import Conditions, collect_conditions
+from afor.bench.stats.inference.paired_tests import exact_interval, two_sided_p
 from afor.bench.stats.labels import optimizer_label
-from afor.bench.stats.paired_tests import exact_interval, two_sided_p
-from afor.bench.stats.power import smallest_effect
 from afor.bench.store.files import load_results
 from afor.bench.store.results import RunResult
 

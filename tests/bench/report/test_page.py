@@ -13,8 +13,8 @@ from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.side import ranks_caption
 from afor.bench.report.verdicts import verdicts
 from afor.bench.stats.comparisons import mean_ranks
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
 
 NASTY = "<script>alert(1)</script>"
 GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, NASTY: 0.0}

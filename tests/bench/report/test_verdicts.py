@@ -5,8 +5,8 @@ import pytest
 
 from afor.bench.report.verdicts import paragraphs, verdict_sentence, verdict_word, verdicts
 from afor.bench.stats.comparisons import compare
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
 
 
 def one(gain, folds=9, margins=None, metric="accuracy", **options):

@@ -20,10 +20,10 @@ from afor.bench.stats.comparisons import (
     mean_ranks,
     reference_levels,
 )
-from afor.bench.stats.decisions import Decision
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions, default_metrics
-from afor.bench.stats.sample_size import folds_needed
-from afor.bench.stats.simulated import simulate_results
+from afor.bench.stats.inference.decisions import Decision
+from afor.bench.stats.inference.sample_size import folds_needed
 from afor.bench.study.roles import Role
 
 GAINS = dict.fromkeys(PAPER_OPTIMIZERS, 0.0) | {"afor": 0.05, "sophia": -0.05}

@@ -2,9 +2,9 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.stats.comparisons import main_optimizers
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.sensitivity import sensitivity_of
-from afor.bench.stats.simulated import simulate_results
 
 NAMES = [
     "adam",

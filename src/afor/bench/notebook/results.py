@@ -193,7 +193,7 @@ def open_results(
 
     Example:
         >>> import tempfile
-        >>> from afor.bench.stats.simulated import simulate_results
+        >>> from afor.bench.stats.design.simulated import simulate_results
         >>> from afor.bench.store.files import results_csv
         >>> path = Path(tempfile.mkdtemp()) / "runs.csv"
         >>> results, _ = simulate_results({"adamw": 0.0, "afor": 0.02}, datasets=["bci2a"])

@@ -95,7 +95,7 @@ def render_report(
 
     Example:
         >>> from afor.bench.stats.groups import collect_conditions
-        >>> from afor.bench.stats.simulated import simulate_results
+        >>> from afor.bench.stats.design.simulated import simulate_results
         >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"])
         >>> conditions = collect_conditions(results, expected)
         >>> page = render_report(conditions, ReportInput(results, sources=["simulated"]))

@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 
 from afor.bench.stats.comparisons import BASELINE, Comparison, compare_all
-from afor.bench.stats.decisions import Decision
 from afor.bench.stats.groups import Conditions
+from afor.bench.stats.inference.decisions import Decision
+from afor.bench.stats.inference.margins import margin_text
 from afor.bench.stats.labels import (
     backbone_label,
     dataset_label,
@@ -15,7 +16,6 @@ from afor.bench.stats.labels import (
     p_text,
     signed,
 )
-from afor.bench.stats.margins import margin_text
 
 FOCUS = "afor"  # the optimizer whose sentence stands first, where it was compared
 

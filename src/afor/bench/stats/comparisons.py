@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.decisions import LEVEL, Decision, PairedDecision, decide_family
 from afor.bench.stats.groups import (
     Condition,
     Conditions,
@@ -18,10 +17,16 @@ from afor.bench.stats.groups import (
     mean_sd,
     paired_gains,
 )
+from afor.bench.stats.inference.decisions import LEVEL, Decision, PairedDecision, decide_family
+from afor.bench.stats.inference.margins import margin_of
+from afor.bench.stats.inference.paired_tests import (
+    bootstrap_interval,
+    effect_size,
+    holm,
+    smallest_p,
+)
+from afor.bench.stats.inference.sample_size import draws_needed, folds_needed, largest_sd
 from afor.bench.stats.labels import better_sign
-from afor.bench.stats.margins import margin_of
-from afor.bench.stats.paired_tests import bootstrap_interval, effect_size, holm, smallest_p
-from afor.bench.stats.sample_size import draws_needed, folds_needed, largest_sd
 
 BASELINE = "adam"  # Sec. V-A
 
@@ -279,7 +284,7 @@ def compare_all(
 
     Example:
         >>> from afor.bench.stats.groups import collect_conditions
-        >>> from afor.bench.stats.simulated import simulate_results
+        >>> from afor.bench.stats.design.simulated import simulate_results
         >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["deap"])
         >>> comparison = compare_all(collect_conditions(results, expected), ["accuracy"])[0]
         >>> comparison.optimizer, comparison.gain > 0, comparison.p_holm < 0.05

@@ -126,7 +126,7 @@ def collect_conditions(
         ConfigError: Two different results exist for one fold and draw of a condition.
 
     Example:
-        >>> from afor.bench.stats.simulated import simulate_results
+        >>> from afor.bench.stats.design.simulated import simulate_results
         >>> conditions = collect_conditions(*simulate_results({"adam": 0.0}, datasets=["bci2a"]))
         >>> conditions["bci2a", "eegnet", "adam"].done
         45

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import AFOR_DESIGN
 from afor.bench.stats.groups import Conditions, mean_of_draws, mean_sd
+from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.labels import metric_scale
-from afor.bench.stats.margins import margin_of
 from afor.bench.study.roles import VARIED_SETTINGS
 
 # The paper's three settings (Sec. V-D) as printed.

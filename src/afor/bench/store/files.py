@@ -71,7 +71,7 @@ def load_results(
 
     Example:
         >>> import tempfile
-        >>> from afor.bench.stats.simulated import simulate_results
+        >>> from afor.bench.stats.design.simulated import simulate_results
         >>> path = Path(tempfile.mkdtemp()) / "results.json"
         >>> write_results(path, *simulate_results({"adam": 0.0}, datasets=["bci2a"]))
         >>> results, expected = load_results([path])

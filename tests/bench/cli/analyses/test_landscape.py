@@ -7,7 +7,7 @@ from afor.bench.analyses.landscape.compute import landscape_json, write_landscap
 from afor.bench.analyses.landscape.trajectories import save_trajectories
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.simulated import simulate_results
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.store.files import write_results
 
 runner = CliRunner()

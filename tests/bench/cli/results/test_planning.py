@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.simulated import simulate_results
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.store.files import load_results, write_results
 
 GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, "afor_seed_1": 0.05}

@@ -2,7 +2,7 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import StoreError
-from afor.bench.stats.simulated import simulate_results
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.store.files import write_results
 
 runner = CliRunner()

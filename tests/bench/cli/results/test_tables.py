@@ -14,7 +14,7 @@ from afor.bench.cli.results.tables import (
     TABLES,
 )
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.stats.simulated import simulate_results
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.store.files import write_results
 
 GAINS = {

@@ -4,9 +4,9 @@ import pytest
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.noise import noise_figure
 from afor.bench.stats.comparisons import compare
+from afor.bench.stats.design.seed_noise import copy_differences, seed_noise
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.seed_noise import copy_differences, seed_noise
-from afor.bench.stats.simulated import simulate_results
 
 GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "adam_seed_2": 0.0, "mars": 0.01, "afor": 0.05}
 BLOCK = ("bci2a", "eegnet", "accuracy")

@@ -3,8 +3,8 @@ import pytest
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.results import _cliques, folds_figure, gain_figure, rank_figure
 from afor.bench.stats.comparisons import compare, mean_ranks
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
 
 NASTY = "<script> $x$ a_b"
 GAINS = {"adam": 0.0, "adam_again": 0.0, "mars": 0.01, "afor": 0.03, NASTY: 0.0}

@@ -7,8 +7,8 @@ import pytest
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.report.tables.formats import to_json, to_latex, to_markdown
 from afor.bench.report.tables.main import comparison_table, main_table
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
 from afor.bench.study.roles import Role
 
 GAINS = dict.fromkeys(PAPER_OPTIMIZERS, 0.0) | {"mars": 0.03, "afor": 0.06}

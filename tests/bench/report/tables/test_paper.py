@@ -11,9 +11,9 @@ from afor.bench.report.tables.paper import (
     published_table,
     same_method_table,
 )
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.paper_numbers import published_results
-from afor.bench.stats.simulated import simulate_results
 
 
 def rows_of(table):

@@ -4,8 +4,8 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.side import datasets_table, noise_table, ranks_table
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
 
 GAINS = {"adam": 0.0, "adam_again": 0.0, "afor": 0.0}
 

@@ -3,8 +3,8 @@ import pytest
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import to_csv, to_latex, to_markdown
 from afor.bench.report.tables.variants import ablation_table, sensitivity_table
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
 
 ABLATION = {
     "adam": 0.0,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.build import full_settings
+from afor.bench.stats.inference.paired_tests import bootstrap_interval
 from afor.bench.stats.labels import better_sign, optimizer_label
-from afor.bench.stats.paired_tests import bootstrap_interval
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.schema import OptimizerEntry, parse_study
 

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import seed_torch
-from afor.bench.stats.paired_tests import bootstrap_interval
+from afor.bench.stats.inference.paired_tests import bootstrap_interval
 from afor.bench.training.batches import Batch, epoch_batches
 from afor.bench.training.loop import Fit, train
 

@@ -4,14 +4,14 @@ import math
 
 from afor.bench.cli.results.reading import find_all, load_conditions
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.decisions import LEVEL
-from afor.bench.stats.power import (
+from afor.bench.stats.design.power import (
     POWER,
     assess,
     fewest_folds,
     smallest_effect,
     smallest_margin,
 )
+from afor.bench.stats.inference.decisions import LEVEL
 from afor.bench.study.plan import StudyPlan
 
 

@@ -21,14 +21,10 @@ from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
 from afor.bench.report.tables.formats import Table, to_json
-from afor.bench.stats.calibration import RELABELLINGS
-from afor.bench.stats.calibration import calibrate as calibrate_copies
 from afor.bench.stats.comparisons import main_optimizers
-from afor.bench.stats.decisions import LEVEL
-from afor.bench.stats.groups import Conditions, default_metrics
-from afor.bench.stats.labels import gain_scale
-from afor.bench.stats.margins import margin_of
-from afor.bench.stats.power import (
+from afor.bench.stats.design.calibration import RELABELLINGS
+from afor.bench.stats.design.calibration import calibrate as calibrate_copies
+from afor.bench.stats.design.power import (
     POWER,
     Assessment,
     Design,
@@ -37,6 +33,10 @@ from afor.bench.stats.power import (
     cheapest_design,
     power_grid,
 )
+from afor.bench.stats.groups import Conditions, default_metrics
+from afor.bench.stats.inference.decisions import LEVEL
+from afor.bench.stats.inference.margins import margin_of
+from afor.bench.stats.labels import gain_scale
 
 GRID_FOLDS = (6, 8, 10, 15, 20, 30, 40, 60, 80, 100)
 GRID_DRAWS = (1, 2, 3, 5, 10)

@@ -32,9 +32,9 @@ from afor.bench.report.tables.convergence import convergence_table
 from afor.bench.report.tables.formats import Table, to_json
 from afor.bench.stats.comparisons import blocks_of, mean_ranks
 from afor.bench.stats.curves import loss_curves, run_traces
+from afor.bench.stats.design.seed_noise import seed_noise
 from afor.bench.stats.groups import Conditions, default_metrics
 from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_style
-from afor.bench.stats.seed_noise import seed_noise
 from afor.bench.stats.sensitivity import Sensitivity, sensitivity_of
 from afor.bench.store.files import load_records
 

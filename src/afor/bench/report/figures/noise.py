@@ -9,6 +9,7 @@ import numpy as np
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import color_of, house_style, marker_of, new_figure, plain
 from afor.bench.stats.comparisons import BASELINE, blocks_of
+from afor.bench.stats.design.seed_noise import NO_COPIES, SeedNoise, copy_differences, seed_noise
 from afor.bench.stats.groups import Conditions, mean_sd, paired_gains
 from afor.bench.stats.labels import (
     backbone_label,
@@ -18,7 +19,6 @@ from afor.bench.stats.labels import (
     metric_style,
     optimizer_label,
 )
-from afor.bench.stats.seed_noise import NO_COPIES, SeedNoise, copy_differences, seed_noise
 
 DARK = "#4D4D4D"
 

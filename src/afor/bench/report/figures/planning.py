@@ -14,9 +14,9 @@ from afor.bench.report.figures.style import (
     new_figure,
     plain,
 )
-from afor.bench.stats.calibration import Calibration
+from afor.bench.stats.design.calibration import Calibration
+from afor.bench.stats.design.power import POWER
 from afor.bench.stats.labels import backbone_label, dataset_label, metric_label, optimizer_label
-from afor.bench.stats.power import POWER
 
 GREY, DARK = "#9A9A9A", "#4D4D4D"
 

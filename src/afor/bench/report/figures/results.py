@@ -18,6 +18,7 @@ from afor.bench.report.figures.style import (
 from afor.bench.report.tables.side import ranks_caption
 from afor.bench.stats.comparisons import BASELINE, Comparison, Ranks, compare_all, main_optimizers
 from afor.bench.stats.groups import Condition, Conditions, mean_sd, paired_fold_values
+from afor.bench.stats.inference.margins import margin_text
 from afor.bench.stats.labels import (
     backbone_label,
     better_sign,
@@ -29,7 +30,6 @@ from afor.bench.stats.labels import (
     optimizer_label,
     signed,
 )
-from afor.bench.stats.margins import margin_text
 
 
 def gain_figure(

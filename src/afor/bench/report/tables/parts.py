@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from afor.bench.report.tables.formats import TableCell
 from afor.bench.stats.comparisons import Comparison
-from afor.bench.stats.decisions import Decision
 from afor.bench.stats.groups import Condition, Conditions
+from afor.bench.stats.inference.decisions import Decision
+from afor.bench.stats.inference.margins import margin_text
 from afor.bench.stats.labels import metric_text
-from afor.bench.stats.margins import margin_text
 
 MISSING = TableCell("–")
 MARKS = {Decision.BETTER: "↑", Decision.WORSE: "↓", Decision.EQUIVALENT: "≈"}

@@ -10,10 +10,31 @@ from numpy.typing import NDArray
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.parts import MISSING
-from afor.bench.stats.calibration import Calibration, Share
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers
-from afor.bench.stats.decisions import LEVEL
+from afor.bench.stats.design.calibration import Calibration, Share
+from afor.bench.stats.design.power import (
+    POWER,
+    Assessment,
+    Goal,
+    smallest_effect,
+    smallest_margin,
+)
+from afor.bench.stats.design.published_power import CORRELATIONS, PLAUSIBLE, published_power
+from afor.bench.stats.design.seed_noise import NO_COPIES, SAME_METHOD
+from afor.bench.stats.design.variance import (
+    DRAW,
+    REST,
+    SEED,
+    SUBJECT,
+    VarianceComponents,
+    estimate_components,
+    paired_differences,
+    rest_component,
+    split_off_rest,
+)
 from afor.bench.stats.groups import Conditions
+from afor.bench.stats.inference.decisions import LEVEL
+from afor.bench.stats.inference.margins import margin_text
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
@@ -24,27 +45,6 @@ from afor.bench.stats.labels import (
     optimizer_label,
     p_text,
     signed,
-)
-from afor.bench.stats.margins import margin_text
-from afor.bench.stats.power import (
-    POWER,
-    Assessment,
-    Goal,
-    smallest_effect,
-    smallest_margin,
-)
-from afor.bench.stats.published_power import CORRELATIONS, PLAUSIBLE, published_power
-from afor.bench.stats.seed_noise import NO_COPIES, SAME_METHOD
-from afor.bench.stats.variance import (
-    DRAW,
-    REST,
-    SEED,
-    SUBJECT,
-    VarianceComponents,
-    estimate_components,
-    paired_differences,
-    rest_component,
-    split_off_rest,
 )
 
 NOT_PAIRED = (

@@ -8,6 +8,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.parts import MISSING, incomplete_note
 from afor.bench.stats.comparisons import Ranks, blocks_of, mean_ranks
+from afor.bench.stats.design.seed_noise import NO_COPIES, same_seed_noise, seed_noise
 from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     PAPER_METRICS,
@@ -18,7 +19,6 @@ from afor.bench.stats.labels import (
     optimizer_label,
     p_text,
 )
-from afor.bench.stats.seed_noise import NO_COPIES, same_seed_noise, seed_noise
 
 
 def ranks_table(

@@ -3,8 +3,14 @@ import math
 import numpy as np
 import pytest
 
-from afor.bench.stats.decisions import Decision, choose_decision, decide, decide_family, decide_rows
-from afor.bench.stats.sample_size import draws_needed, folds_needed
+from afor.bench.stats.inference.decisions import (
+    Decision,
+    choose_decision,
+    decide,
+    decide_family,
+    decide_rows,
+)
+from afor.bench.stats.inference.sample_size import draws_needed, folds_needed
 
 CLEAR = np.array([2.0, 3.0, 2.5, 1.0, 2.0, 3.5, 1.5, 2.2])
 SMALL = np.array([0.1, -0.1, 0.05, 0.0, -0.2, 0.15, 0.1, -0.05])

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
-from afor.bench.stats.decisions import LEVEL
+from afor.bench.stats.design.power import power_of_difference, smallest_effect
+from afor.bench.stats.inference.decisions import LEVEL
 from afor.bench.stats.paper_numbers import published, published_results
-from afor.bench.stats.power import power_of_difference, smallest_effect
 
 # Correlations of two methods' fold values: from unrelated, over what is plausible, to almost equal.
 CORRELATIONS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)

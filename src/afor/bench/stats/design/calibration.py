@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.stats.comparisons import blocks_of
-from afor.bench.stats.decisions import LEVEL
+from afor.bench.stats.design.seed_noise import SAME_METHOD, copy_groups
 from afor.bench.stats.groups import Condition, Conditions
-from afor.bench.stats.margins import margin_of
-from afor.bench.stats.paired_tests import (
+from afor.bench.stats.inference.decisions import LEVEL
+from afor.bench.stats.inference.margins import margin_of
+from afor.bench.stats.inference.paired_tests import (
     equivalence_p_rows,
     holm,
     sign_flip_p_rows,
     two_sided_p,
 )
-from afor.bench.stats.seed_noise import SAME_METHOD, copy_groups
 
 RELABELLINGS = 1000
 

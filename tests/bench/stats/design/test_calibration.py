@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from afor.bench.stats.calibration import Share, calibrate, relabelled_differences
+from afor.bench.stats.design.calibration import Share, calibrate, relabelled_differences
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
 
 COPIES = {"adam": 0.0, "adam_seed_1": 0.0, "adam_seed_2": 0.0}
 
@@ -36,7 +36,7 @@ def test_equivalence_is_found_where_the_noise_allows_it():
 
 def test_a_wrong_test_would_be_noticed(monkeypatch):
     """A procedure that halves its p-values has about twice the false positives."""
-    from afor.bench.stats import calibration
+    from afor.bench.stats.design import calibration
 
     exact = calibration.sign_flip_p_rows
     monkeypatch.setattr(calibration, "sign_flip_p_rows", lambda rows: exact(rows) / 3)

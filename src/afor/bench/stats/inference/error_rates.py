@@ -10,8 +10,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from afor.bench.stats.decisions import LEVEL, Decision, decide_rows
-from afor.bench.stats.paired_tests import equivalence_p_rows, holm, sign_flip_p_rows
+from afor.bench.stats.inference.decisions import LEVEL, Decision, decide_rows
+from afor.bench.stats.inference.paired_tests import equivalence_p_rows, holm, sign_flip_p_rows
 
 Array = NDArray[np.float64]
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from afor.bench.stats.decisions import Decision
-from afor.bench.stats.error_rates import (
+from afor.bench.stats.inference.decisions import Decision
+from afor.bench.stats.inference.error_rates import (
     SHAPES,
     equivalence_rate,
     family_rates,
     simulate_differences,
     verdict_rates,
 )
-from afor.bench.stats.sample_size import draws_needed, folds_needed, largest_sd
+from afor.bench.stats.inference.sample_size import draws_needed, folds_needed, largest_sd
 
 SYMMETRIC = [name for name in SHAPES if name != "skewed"]  # what the sign-flip test assumes
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from afor.bench.stats.comparisons import main_optimizers
+from afor.bench.stats.design.seed_noise import same_seed_noise, seed_noise
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions, paired_fold_values
-from afor.bench.stats.seed_noise import same_seed_noise, seed_noise
-from afor.bench.stats.simulated import simulate_results
 from afor.bench.store.files import load_results, write_results
 from afor.bench.study.roles import Role
 

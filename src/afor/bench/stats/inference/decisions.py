@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from afor.bench.stats.paired_tests import (
+from afor.bench.stats.inference.paired_tests import (
     equivalence_p,
     equivalence_p_rows,
     exact_interval,

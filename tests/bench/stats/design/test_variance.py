@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
-from afor.bench.stats.variance import (
+from afor.bench.stats.design.simulated import simulate_results
+from afor.bench.stats.design.variance import (
     DRAW,
     REST,
     SEED,
@@ -13,6 +12,7 @@ from afor.bench.stats.variance import (
     rest_component,
     split_off_rest,
 )
+from afor.bench.stats.groups import collect_conditions
 
 BLOCK = ("deap", "eegnet", "accuracy")
 

@@ -1,7 +1,8 @@
 """Estimate how many folds or draws a comparison needs, from the noise that was seen.
 
 The formulas are those of the paired t-test with one fold more, since the sign-flip test has a
-little less power with few folds. tests/bench/stats/test_error_rates.py checks it by simulation.
+little less power with few folds. tests/bench/stats/inference/test_error_rates.py checks it by
+simulation.
 """
 
 import math

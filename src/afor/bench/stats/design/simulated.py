@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from afor.bench.stats.seed_noise import SAME_METHOD
+from afor.bench.stats.design.seed_noise import SAME_METHOD
 from afor.bench.store.results import RunResult
 from afor.bench.study.plan import ExpectedRuns
 from afor.bench.study.roles import role_from_name

@@ -3,10 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from afor.bench.stats import power
-from afor.bench.stats.decisions import Decision, decide_rows
-from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.power import (
+from afor.bench.stats.design import power
+from afor.bench.stats.design.power import (
     Goal,
     assess,
     cheapest_design,
@@ -19,8 +17,10 @@ from afor.bench.stats.power import (
     smallest_margin,
     study_seconds,
 )
-from afor.bench.stats.simulated import simulate_results
-from afor.bench.stats.variance import estimate_components
+from afor.bench.stats.design.simulated import simulate_results
+from afor.bench.stats.design.variance import estimate_components
+from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.inference.decisions import Decision, decide_rows
 
 
 def simulated_studies(rng, studies, folds, draws, subject, draw, tails="normal"):

@@ -4,15 +4,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.paired_tests import holm, sign_flip_p_rows
-from afor.bench.stats.published_power import (
+from afor.bench.stats.design.published_power import (
     CORRELATIONS,
     expected_stars,
     paired_sd,
     published_folds,
     published_power,
 )
+from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.inference.paired_tests import holm, sign_flip_p_rows
 from afor.bench.store.files import load_results
 
 

@@ -45,7 +45,7 @@ def copy_groups(block: Iterable[Condition]) -> list[tuple[str, ...]]:
     """Return the names of each method that a block holds under two or more seeds.
 
     >>> from afor.bench.stats.groups import collect_conditions
-    >>> from afor.bench.stats.simulated import simulate_results
+    >>> from afor.bench.stats.design.simulated import simulate_results
     >>> made = simulate_results({"adam": 0, "afor": 0, "adam_seed_1": 0}, datasets=["deap"])
     >>> copy_groups(collect_conditions(*made).values())
     [('adam', 'adam_seed_1')]

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.stats.comparisons import blocks_of
-from afor.bench.stats.decisions import LEVEL
-from afor.bench.stats.groups import Conditions
-from afor.bench.stats.variance import (
+from afor.bench.stats.design.variance import (
     VarianceComponents,
     estimate_components,
     paired_differences,
 )
+from afor.bench.stats.groups import Conditions
+from afor.bench.stats.inference.decisions import LEVEL
 
 POWER = 0.8
 EXACT_REPLICATES = 4000  # standard error of a power of 80 %: 0.6 points

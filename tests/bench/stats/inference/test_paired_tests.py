@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import permutation_test
 from statsmodels.stats.multitest import multipletests
 
-from afor.bench.stats.paired_tests import (
+from afor.bench.stats.inference.paired_tests import (
     GRID,
     MEET_IN_THE_MIDDLE,
     _bounded_p,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from afor.bench.stats.design.seed_noise import SAME_METHOD
 from afor.bench.stats.groups import Condition, Conditions
-from afor.bench.stats.seed_noise import SAME_METHOD
 
 SUBJECT, DRAW, SEED = "subject × method", "draw × method", "seed × method"
 REST = "rest"  # rounding that training amplifies; measured on one method under two names
