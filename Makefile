@@ -45,7 +45,7 @@ test-slow: $(VENV)/.ready-dev
 
 # Each version takes several GB while its tests run. VERSIONS is a list of torch versions.
 ENVIRONMENTS ?= $(or $(TMPDIR),/tmp)/afor-versions
-VERSIONS ?= 2.6.0 2.10.0 2.15.0
+VERSIONS ?= 2.8.0 2.15.0
 test-versions:
 	@$(PYTHON) tools/test_versions.py --environments $(ENVIRONMENTS) $(addprefix --torch ,$(VERSIONS))
 

@@ -1,0 +1,77 @@
+"""The script behind `make test-versions`, without the gigabytes that it installs."""
+
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import afor
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def versions():
+    spec = importlib.util.spec_from_file_location("versions", ROOT / "tools" / "test_versions.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tests_of_the_optimizer_are_chosen_by_what_they_are_not(versions):
+    files = versions.test_files()
+    assert {"tests/test_optimizer.py", "tests/native/test_kernel.py"} <= set(files)
+    assert not any(Path(file).name in versions.NOT_THE_OPTIMIZER for file in files)
+    names = {path.name for path in (ROOT / "tests").glob("test_*.py")}
+    assert names >= versions.NOT_THE_OPTIMIZER
+
+
+def test_an_environment_gets_the_torch_that_is_tried_and_what_the_benchmark_needs(versions):
+    needed = versions.requirements("2.9.0")
+    assert [name for name in needed if name.startswith("torch")] == ["torch==2.9.0"]
+    assert {"mne", "pydantic>=2", "pytest"} <= set(needed)
+
+
+def test_outcomes_are_counted(versions, tmp_path):
+    report = tmp_path / "report.xml"
+    assert versions.count(report) == {"failed": 1}
+    report.write_text(
+        "<testsuites><testsuite>"
+        '<testcase name="a"/><testcase name="b"><skipped/></testcase>'
+        '<testcase name="c"><failure/></testcase><testcase name="d"><error/></testcase>'
+        "</testsuite></testsuites>"
+    )
+    assert versions.count(report) == {"passed": 1, "skipped": 1, "failed": 2}
+
+
+def test_the_table_is_ordered_by_number(versions):
+    results = [
+        versions.Result("3.13.0", "2.10.0+cu128", "native", 5, 0, 1, "passed"),
+        versions.Result("3.11.7", "2.10.0+cu128", "native", 5, 0, 1, "passed"),
+        versions.Result("3.11.7", "2.9.0+cpu", "none", 4, 1, 1, "failed"),
+    ]
+    _, _, *rows = versions.table(results).splitlines()
+    assert rows[0] == "| 2.9.0+cpu | 3.11.7 | none | 4 | 1 | 1 | failed |"
+    assert [row.split(" | ")[1] for row in rows] == ["3.11.7", "3.11.7", "3.13.0"]
+
+
+def test_a_folder_inside_the_repository_is_refused(versions, monkeypatch, capsys):
+    inside = ["--torch", "2.13.0", "--environments", str(ROOT / "environments")]
+    monkeypatch.setattr(sys, "argv", ["test_versions.py", *inside])
+    with pytest.raises(SystemExit):
+        versions.main()
+    assert "is inside the repository" in capsys.readouterr().err
+
+
+def test_the_kernel_does_not_depend_on_torch(versions):
+    kernels = list(Path(afor.__file__).parent.glob("native/_kernel*.so"))
+    if not kernels:
+        pytest.skip("the native kernel is not built as a shared library here")
+    for kernel in kernels:
+        content = kernel.read_bytes()
+        assert not re.search(rb"lib(torch|c10)[\w-]*\.so", content)
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
+    assert not any("torch" in name for name in build["requires"])
