@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch])
 
-.PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet batch-norm-study shift-study clean
+.PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
+	awake-study bursts-study stream-study adaptation-study clean
 
 help:
 	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
@@ -20,6 +21,8 @@ help:
 	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
+	@echo "make awake-study bursts-study stream-study adaptation-study"
+	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; 2 h 45 min)"
 
 $(BIN)/python:
 	@echo "Creating $(VENV) ..."
@@ -76,10 +79,20 @@ physionet: $(VENV)/.ready-bench
 	@$(BIN)/afor matched physionet --study physionet --output studies/physionet/matched.toml
 	@$(BIN)/afor run studies/physionet/matched.toml --root physionet_mi=$(DATA) --store results/physionet.db
 	@$(BIN)/python studies/physionet/results.py results/physionet.db docs/results/physionet
+	@$(MAKE) --no-print-directory physionet-power
 	@$(BIN)/afor memory physionet --root physionet_mi=$(DATA) --steps 4000 \
 		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt
 	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --epochs 10 \
 		--output docs/results/physionet/shift.png > docs/results/physionet/shift.txt
+
+# What the study can decide, from the runs in the repository (docs/howto/power.md).
+PILOT = docs/results/physionet
+physionet-power: $(VENV)/.ready-bench
+	@$(BIN)/afor variance $(PILOT)/runs.csv --study physionet -m accuracy -f markdown > $(PILOT)/variance.md
+	@$(BIN)/afor calibrate $(PILOT)/runs.csv --study physionet -m accuracy -f markdown \
+		--output $(PILOT)/p-values.png > $(PILOT)/calibration.md
+	@$(BIN)/afor power $(PILOT)/runs.csv --study physionet --family 1 -f markdown \
+		--output $(PILOT)/power.png > $(PILOT)/power.md
 
 batch-norm-study: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/batch_norm/study.toml --root physionet_mi=$(DATA)
@@ -87,7 +100,38 @@ batch-norm-study: $(VENV)/.ready-bench
 
 shift-study: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/shift/study.toml
-	@$(BIN)/python studies/shift/figure.py results/shift.db docs/results/shift
+	@$(BIN)/python studies/shift/figure.py results/shift.db docs/results/shift/gains
+	@$(BIN)/afor run studies/shift/matched.toml
+	@$(BIN)/python studies/shift/figure.py results/shift-matched.db docs/results/shift/matched
+
+# When does beta2 matter? Each study chooses learning rates on S001-S030 and judges on S031-S060.
+# Times are estimates: two cores, one run on each (JOBS), 5 ms per step of EEGNet.
+EYES ?= data/physionet_mi
+JOBS ?= 2
+RUN = $(BIN)/afor run --root eyes=$(EYES) -j $(JOBS)
+awake-study: $(VENV)/.ready-bench  # 70 minutes, 33 of them for the variants
+	@$(RUN) studies/awake/choose.toml
+	@$(RUN) studies/awake/judge.toml
+	@$(RUN) studies/awake/variants.toml
+	@$(BIN)/afor stats results/awake.db
+
+bursts-study: $(VENV)/.ready-bench  # 62 minutes
+	@$(RUN) studies/bursts/choose-clean.toml
+	@$(RUN) studies/bursts/choose-bursts.toml
+	@$(RUN) studies/bursts/judge-clean.toml
+	@$(RUN) studies/bursts/judge-bursts.toml
+	@$(BIN)/afor headroom results/bursts-clean.db
+	@$(BIN)/afor headroom results/bursts.db
+
+stream-study: $(VENV)/.ready-bench  # 18 minutes
+	@$(RUN) studies/stream/choose.toml
+	@$(RUN) studies/stream/judge.toml
+	@$(BIN)/afor headroom results/stream.db
+
+adaptation-study: $(VENV)/.ready-bench  # 14 minutes
+	@$(RUN) studies/adaptation/choose.toml
+	@$(RUN) studies/adaptation/judge.toml
+	@$(BIN)/afor headroom results/adaptation.db
 
 clean:
 	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so

@@ -3,6 +3,7 @@
 import copy
 import gc
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -17,9 +18,16 @@ from afor.bench.analyses.cost.timing import Effort, Racer, race, warm_up
 SCALING_CONTENDERS = ("adam", "adamw-fused", "released", "afor-loop", "afor-fused")
 DATA_SEED, WEIGHT_SEED = 1, 2
 
+Clock = Callable[[], int]  # nanoseconds
+
 
 def measure_set(
-    workload: Workload, threads: int, gradients: str, names: Sequence[str], effort: Effort
+    workload: Workload,
+    threads: int,
+    gradients: str,
+    names: Sequence[str],
+    effort: Effort,
+    clock: Clock = time.perf_counter_ns,
 ) -> Iterator[Record]:
     """Time the optimizers alone on a set of parameters.
 
@@ -35,7 +43,7 @@ def measure_set(
         model = nn.ParameterList(workload.make(WEIGHT_SEED))
         stepper = contender.build(model, None)
         before = _attach(list(model), shared)
-        return Racer(contender.name, before, stepper.step, stepper.period), stepper
+        return Racer(contender.name, before, stepper.step, stepper.period, clock), stepper
 
     def record(contender: Contender, missing: str = "") -> Record:
         return Record(
@@ -91,7 +99,7 @@ def _race_in_pairs(
         except NotAvailableError as reason:
             yield record(contender, f"not available: {reason}")
             continue
-        rival = Racer(yardstick.name, yardstick.before, yardstick.step)
+        rival = Racer(yardstick.name, yardstick.before, yardstick.step, clock=racer.clock)
         race([rival, racer], effort)
         seen += rival.samples_us
         filled = record(contender)
@@ -133,7 +141,11 @@ def _attach(params: Sequence[Tensor], shared: Sequence[Sequence[Tensor]]) -> Cal
 
 
 def measure_training(
-    training: Training, threads: int, names: Sequence[str], effort: Effort
+    training: Training,
+    threads: int,
+    names: Sequence[str],
+    effort: Effort,
+    clock: Clock = time.perf_counter_ns,
 ) -> Iterator[Record]:
     """Time whole training steps of EEGNet, and the optimizer's part of them."""
     torch.set_num_threads(threads)
@@ -152,7 +164,7 @@ def measure_training(
             stepper.optimizer.zero_grad()
             torch.autograd.backward(F.cross_entropy(model(inputs), labels))
 
-        return Racer(contender.name, before, stepper.step, stepper.period), stepper
+        return Racer(contender.name, before, stepper.step, stepper.period, clock), stepper
 
     racers: dict[str, Racer] = {}
     steppers: dict[str, Stepper] = {}

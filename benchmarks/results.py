@@ -114,6 +114,20 @@ class Results:
         return cls(content["machine"], [Record(**r) for r in content["records"]], copies)
 
 
+def join(runs: Iterable[Results]) -> list[Results]:
+    """Put runs on the same processor with the same instruction set and versions together."""
+    joined: dict[tuple[Any, ...], Results] = {}
+    for run in runs:
+        names = ("cpu", "kernel_isa", "clock", "python", "torch")
+        first = joined.setdefault(tuple(run.machine.get(name) for name in names), run)
+        if first is not run:
+            first.records += run.records
+            first.copy_gb_s.update(run.copy_gb_s)
+            busy = [r.machine.get("cores_used_by_others") or 0.0 for r in (first, run)]
+            first.machine["cores_used_by_others"] = max(busy)
+    return list(joined.values())
+
+
 def ratio(record: Record, other: Record, *, whole: bool = False) -> Spread:
     """Return how many times the other's time a record takes, from rounds they have in common.
 

@@ -4,6 +4,7 @@ python benchmarks/speed.py                 everything, on an idle machine
 python benchmarks/speed.py --quick         seconds, to see that it works
 python benchmarks/speed.py --workload eegnet --workload train-deap --threads 1
 python benchmarks/speed.py --check         also the project's targets; exit code 1 if missed
+python benchmarks/speed.py --processor-time   on a machine that others use meanwhile
 python benchmarks/speed.py --from bench-results/speed.json --markdown table.md
 """
 
@@ -24,7 +25,7 @@ from measure import (
     measure_training,
     scaling_workload,
 )
-from results import Bystanders, Record, Results, describe_machine
+from results import Bystanders, Record, Results, describe_machine, join
 from tables import render, render_targets
 from targets import judge
 from workloads import TRAININGS, WORKLOADS
@@ -46,20 +47,23 @@ QUICK = Effort(block_s=0.0005, rounds=3, budget_s=0.0, max_rounds=3)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure or load, then print, save and judge."""
     options = _parse(arguments)
-    results = Results.load(options.source) if options.source else _measure(options)
-    print(render(results))
-    if options.check:
-        print(render_targets(results))
+    runs = join(map(Results.load, options.source)) if options.source else [_measure(options)]
+    for results in runs:
+        print(render(results))
+        if options.check:
+            print(render_targets(results))
     if options.markdown:
-        text = f"{_origin(results)}\n\n{render(results)}\n{render_targets(results)}\n"
+        tables = (f"{render(results)}\n{render_targets(results)}\n" for results in runs)
         options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        options.markdown.write_text(text)
+        options.markdown.write_text("\n".join([f"{_origin(runs[0])}\n", *tables]))
     if options.plots:
         from plots import draw
 
-        draw(results, options.plots)
-    _say(f"Results: {options.source or options.json}. Next: --from that file --check")
-    missed = any(verdict.word == "NOT REACHED" for verdict in judge(results))
+        draw(runs[0], options.plots)
+    files = options.source or [options.json]
+    _say(f"Results: {' '.join(map(str, files))}. Next: --from that file --check")
+    verdicts = [verdict for results in runs for verdict in judge(results)]
+    missed = any(verdict.word == "NOT REACHED" for verdict in verdicts)
     return 1 if options.check and missed else 0
 
 
@@ -76,7 +80,20 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--markdown", type=Path, help="also write the tables to this file")
     add("--plots", type=Path, default=Path("bench-results"), help="folder of the pictures")
     add("--check", action="store_true", help="print the targets; exit code 1 if one is missed")
-    add("--from", dest="source", type=Path, help="show results of an earlier run, measure nothing")
+    add(
+        "--processor-time",
+        action="store_true",
+        help="count the processor time of all threads, not wall time: what others run on the "
+        "machine changes it less (with OMP_WAIT_POLICY=passive, so that waiting does not count)",
+    )
+    add(
+        "--from",
+        dest="source",
+        type=Path,
+        nargs="+",
+        help="show results of earlier runs, measure nothing; runs with one instruction set are "
+        "put together, and the pictures are of the first",
+    )
     options = parser.parse_args(arguments)
     if options.workload is None:
         options.workload = QUICK_NAMES if options.quick else NAMES
@@ -89,6 +106,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _measure(options: argparse.Namespace) -> Results:
     results = Results(describe_machine())
+    results.machine["clock"] = "processor" if options.processor_time else "wall"
     threads = available_threads(options.threads)
     skipped = set(options.threads) - set(threads)
     if skipped or not threads:
@@ -110,6 +128,7 @@ def _measure(options: argparse.Namespace) -> Results:
 
 def _records(options: argparse.Namespace, threads: Sequence[int]) -> Iterator[Record]:
     quick: bool = options.quick
+    clock = time.process_time_ns if options.processor_time else time.perf_counter_ns
     for name, workload in WORKLOADS.items():
         if name not in options.workload:
             continue
@@ -119,14 +138,14 @@ def _records(options: argparse.Namespace, threads: Sequence[int]) -> Iterator[Re
             for gradients in ("kept",) if workload.is_large else ("kept", "fresh"):
                 _say(f"{workload.title}, threads: {count}, gradients {gradients}")
                 yield from measure_set(
-                    workload, count, gradients, options.contender, QUICK if quick else effort
+                    workload, count, gradients, options.contender, QUICK if quick else effort, clock
                 )
     for name, training in TRAININGS.items():
         if name in options.workload:
             for count in threads:
                 _say(f"{training.title}, threads: {count}")
                 yield from measure_training(
-                    training, count, options.contender, QUICK if quick else TRAIN
+                    training, count, options.contender, QUICK if quick else TRAIN, clock
                 )
     if "scaling" in options.workload:
         names = [name for name in SCALING_CONTENDERS if name in options.contender]
@@ -135,7 +154,8 @@ def _records(options: argparse.Namespace, threads: Sequence[int]) -> Iterator[Re
             effort = LARGE if decade > 7 else MEDIUM if decade > 6 else SMALL
             effort = replace(effort, budget_s=3.0)
             _say(f"{workload.title}, threads: {threads[0]}")
-            yield from measure_set(workload, threads[0], "kept", names, QUICK if quick else effort)
+            effort = QUICK if quick else effort
+            yield from measure_set(workload, threads[0], "kept", names, effort, clock)
 
 
 def _copies(results: Results, threads: Sequence[int], *, quick: bool) -> None:

@@ -31,7 +31,7 @@ def render_targets(results: Results) -> str:
     """Return the table of targets."""
     rows = [_target_row(verdict) for verdict in judge(results)]
     header = ("workload", "threads", "contender", "against", "at most", "measured", "verdict")
-    return "### Targets\n\n" + _table(header, rows, numbers=(1, 4, 5))
+    return f"### Targets{_isa(results)}\n\n" + _table(header, rows, numbers=(1, 4, 5))
 
 
 def _target_row(verdict: Verdict) -> tuple[str, ...]:
@@ -56,19 +56,27 @@ def _machine(results: Results) -> str:
         + (f"Instruction set of AFOR's kernel: {isa}. " if isa else "")
         + "Median (quartiles) over rounds; ratios are taken within rounds."
     )
+    if m.get("clock") == "processor":
+        text += " Times are the processor time of all threads together, not wall time."
     others = m.get("cores_used_by_others")
     if others is not None:
         text += f" Other programs used {others:.2f} cores meanwhile."
-        if others > QUIET:
+        if others > QUIET and m.get("clock") != "processor":
             text += " **The machine was busy: do not quote these numbers.**"
     return text
+
+
+def _isa(results: Results) -> str:
+    """Return the instruction set of AFOR's kernel as titles name it."""
+    isa = results.machine.get("kernel_isa")
+    return f", {isa}" if isa else ""
 
 
 def _workload(results: Results, rows: Sequence[Record]) -> str:
     first = rows[0]
     plural = "s" if first.threads > 1 else ""
     note = GRADIENTS[first.gradients]
-    title = f"### {first.title}, {first.threads} thread{plural} ({note})"
+    title = f"### {first.title}, {first.threads} thread{plural}{_isa(results)} ({note})"
     place = (first.workload, first.threads)
     fused = results.find(*place, "adamw-fused", first.gradients)
     adam = results.find(*place, "adam", first.gradients)

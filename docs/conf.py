@@ -9,7 +9,10 @@ release = version = afor.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx-mathjax-offline"]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "_templates", "explanation/speed-table.md", "results/*/*"]
+exclude_patterns = [
+    *("_build", "_templates", "results/*/*"),
+    *("explanation/speed-table.md", "explanation/published-power.md"),  # included by other pages
+]
 html_theme = "pydata_sphinx_theme"
 html_title = "AFOR"
 html_show_sourcelink = False

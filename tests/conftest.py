@@ -1,38 +1,65 @@
 """Fixtures for all tests."""
 
+import gc
+import importlib.util
+import os
 import random
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
+# Processes of pytest share the cores; more threads than cores wait for each other.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    cores = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores)))
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads sleep
+# One compiler at a time, in this process: inductor's pool would import torch once more.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 # A busy machine is no fault of the code: no test asserts on wall time.
-settings.register_profile("afor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Examples are not kept: the sources may be read-only.
+settings.register_profile(
+    "afor", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("afor")
 
 
-# Files and folders of tests whose outcome could depend on the machine: on the kernels that ATen,
-# oneDNN and MKL choose for the processor, on the number of threads, on a compiler, on folders that
-# can be written. Paths are relative to this folder.
-MACHINE = (
-    # The optimizer: every implementation against the equations.
-    "native", "test_checkpoint.py", "test_contract_compile.py",
-    "test_contract_differentiable.py", "test_contract_dtypes.py", "test_contract_scaler.py",
-    "test_contract_schedulers.py", "test_contract_tensors.py", "test_contract_training.py",
-    "test_control.py", "test_monitor.py", "test_operators.py", "test_optimizer.py",
-    "test_properties.py", "test_reference.py", "test_released.py", "test_update.py",
-    # Networks, optimizers and training of the benchmark.
-    "bench/models", "bench/optimizers", "bench/training", "bench/test_numerics.py",
-    "bench/common/test_seeding.py",
-    # Signals and analyses.
-    "bench/data/datasets/test_synthetic.py", "bench/data/test_loading.py",
-    "bench/data/test_preprocessing.py", "bench/analyses/adaptation", "bench/analyses/landscape",
-    "bench/analyses/test_replay.py", "bench/analyses/test_step_log.py", "bench/analyses/theory",
-    # What is printed and written: examples, dates, folders, the cache.
-    "bench/cli/analyses", "bench/cli/test_data.py", "bench/common/test_doctor.py",
-    "bench/data/test_cache.py", "bench/execution/test_verify.py", "bench/store/test_locations.py",
-    "test_doctests.py", "test_documentation.py", "test_documentation_studies.py",
-)  # fmt: skip
+# Files and folders of tests whose outcome could depend on the machine, relative to this folder.
+MACHINE = {
+    # On the kernels that ATen, oneDNN and MKL choose for the processor, on the number of threads,
+    # on a compiler.
+    "numbers": (
+        # The optimizer: every implementation against the equations.
+        "native", "test_checkpoint.py", "test_contract_compile.py",
+        "test_contract_differentiable.py", "test_contract_dtypes.py", "test_contract_scaler.py",
+        "test_contract_schedulers.py", "test_contract_tensors.py", "test_contract_training.py",
+        "test_control.py", "test_monitor.py", "test_operators.py", "test_optimizer.py",
+        "test_properties.py", "test_reference.py", "test_released.py", "test_update.py",
+        # Networks, optimizers and training of the benchmark.
+        "bench/models", "bench/optimizers", "bench/training", "bench/test_numerics.py",
+        "bench/common/test_seeding.py",
+        # Signals and analyses.
+        "bench/data/datasets/test_synthetic.py", "bench/data/preparation/test_loading.py",
+        "bench/data/preparation/test_preprocessing.py", "bench/analyses/adaptation",
+        "bench/analyses/landscape", "bench/analyses/test_replay.py",
+        "bench/analyses/test_step_log.py", "bench/analyses/theory", "bench/cli/analyses",
+        # Results that are printed in the documentation.
+        "test_doctests.py", "bench/test_documentation.py",
+    ),
+    # On the user and the folders that can be written, on a compiler, on locale and time zone.
+    "files": (
+        "native", "test_checkpoint.py", "test_contract_compile.py", "test_packaging.py",
+        "bench/cli", "bench/common", "bench/data", "bench/execution/test_verify.py",
+        "bench/report", "bench/store", "bench/study", "bench/test_examples.py",
+        "bench/test_export.py", "test_cli_page.py", "test_doctests.py",
+        "test_documentation_studies.py",
+    ),
+}  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,10 +75,63 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     with_long = "slow" in (config.option.markexpr or "")
     tests = Path(__file__).parent
     for item in items:
-        if any(item.path.is_relative_to(tests / name) for name in MACHINE):
-            item.add_marker("machine")
+        for marker, names in MACHINE.items():
+            if any(item.path.is_relative_to(tests / name) for name in names):
+                item.add_marker(marker)
         if "slow" in item.keywords and not with_long:
             item.add_marker(long)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what the imports made out of every later garbage collection.
+
+    A full collection of the modules of torch, SciPy and the others takes 0.2 s, and some libraries
+    ask for one in each call (`statsmodels.stats.multitest.multipletests`).
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let modules end as they do elsewhere; some report what is left of them."""
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="session")
+def filled_once(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return a function that fills a folder once, also when pytest runs in several processes."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def folder_of(name: str, fill: Callable[[Path], object]) -> Path:
+        folder = shared / name
+        with FileLock(shared / f"{name}.lock"):
+            if not folder.exists():
+                folder.mkdir()
+                fill(folder)
+        return folder
+
+    return folder_of
+
+
+@pytest.fixture(scope="session")
+def everywhere() -> ModuleType:
+    """Return the script behind `make test-everywhere`, a module that no package has."""
+    path = Path(__file__).with_name("everywhere.py")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def machine() -> dict[str, tuple[str, ...]]:
+    return MACHINE
 
 
 IMPLEMENTATIONS: dict[str, dict[str, bool]] = {

@@ -4,8 +4,8 @@
     python tests/everywhere.py --quick             # two environments, the most telling tests
     python tests/everywhere.py --only "1 thread" "shuffled"
 
-The part is every test with the marker `machine`; `tests/conftest.py` lists its files. Exit code 1
-when a test failed anywhere.
+The part is every test with the marker `numbers`, `files` or both, whichever the environment could
+change; `tests/conftest.py` lists their files. Exit code 1 when a test failed anywhere.
 """
 
 import argparse
@@ -34,11 +34,12 @@ NO_VECTORS = {
     "ONEDNN_MAX_CPU_ISA": "SSE41",
     "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
 }
+ANY = "numbers or files"
 # What `--quick` runs: where numbers are compared, and where files and folders are needed.
 QUICK_NUMBERS = ("tests/bench/test_numerics.py", "tests/test_reference.py")
 QUICK_FILES = (
     "tests/bench/common/test_doctor.py", "tests/bench/store/test_locations.py",
-    "tests/test_reference.py",
+    "tests/bench/data/preparation/test_cache.py",
 )  # fmt: skip
 
 
@@ -47,6 +48,7 @@ class Environment:
     """One kind of machine: variables, options of pytest, and what is taken away."""
 
     name: str
+    markers: str  # which tests could notice
     variables: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     ordinary_user: bool = False  # not root, sources read-only, no HOME
@@ -55,17 +57,19 @@ class Environment:
 
 
 ENVIRONMENTS = (
-    Environment("default"),
-    Environment("ATen without vectors", {"ATEN_CPU_CAPABILITY": "default"}),
-    Environment("oneDNN at SSE4.1", {"ONEDNN_MAX_CPU_ISA": "SSE41"}),
-    Environment("ATen, oneDNN, MKL without AVX", NO_VECTORS, quick=QUICK_NUMBERS),
-    Environment("1 thread", {"OMP_NUM_THREADS": "1"}),
-    Environment("4 threads", {"OMP_NUM_THREADS": "4"}),
-    Environment("shuffled", options=("--shuffle", "1")),
-    Environment("ordinary user, read-only, no HOME", ordinary_user=True, quick=QUICK_FILES),
-    Environment("no compiler, no kernel", compiler=False),
-    Environment("LC_ALL=C", {"LC_ALL": "C", "LANG": "C"}),
-    Environment("TZ=Asia/Kathmandu", {"TZ": "Asia/Kathmandu"}),
+    Environment("default", ANY),
+    Environment("ATen without vectors", "numbers", {"ATEN_CPU_CAPABILITY": "default"}),
+    Environment("oneDNN at SSE4.1", "numbers", {"ONEDNN_MAX_CPU_ISA": "SSE41"}),
+    Environment("ATen, oneDNN, MKL without AVX", "numbers", NO_VECTORS, quick=QUICK_NUMBERS),
+    Environment("1 thread", "numbers", {"OMP_NUM_THREADS": "1"}),
+    Environment("4 threads", "numbers", {"OMP_NUM_THREADS": "4"}),
+    Environment("shuffled", ANY, options=("--shuffle", "1")),
+    Environment(
+        "ordinary user, read-only, no HOME", "files", ordinary_user=True, quick=QUICK_FILES
+    ),
+    Environment("no compiler, no kernel", ANY, compiler=False),
+    Environment("LC_ALL=C", "files", {"LC_ALL": "C", "LANG": "C"}),
+    Environment("TZ=Asia/Kathmandu", "files", {"TZ": "Asia/Kathmandu"}),
 )
 
 
@@ -136,7 +140,7 @@ def run(environment: Environment, options: list[str]) -> Outcome:
             "-m",
             "pytest",
             "-m",
-            "machine",
+            environment.markers,
             "-p",
             "no:cacheprovider",
         ]
@@ -163,9 +167,18 @@ def works(prefix: list[str]) -> bool:
 
 def copy_sources(target: Path, *, kernel: bool) -> Path:
     """Copy what the tests read, without environments, results and the history."""
-    unwanted = [".git", ".venv", "build", "results", "_build", "__pycache__", ".*_cache"]
+    unwanted = ["_build", "__pycache__", ".*_cache", "*.egg-info"]
     unwanted += [] if kernel else ["*.so", "*.pyd"]
-    return shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*unwanted))
+    outside = {".git", ".venv", "build", "dist", "results", "demo-results", "bench-results"}
+    match = shutil.ignore_patterns(*unwanted)
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        return match(folder, names) | (outside if Path(folder) == ROOT else set())
+
+    shutil.copytree(ROOT, target, ignore=ignored)
+    for folder in (target, *target.rglob("*/")):  # builds write there, also from read-only sources
+        folder.chmod(0o755)
+    return target
 
 
 def make_read_only(tree: Path) -> None:

@@ -87,12 +87,17 @@ def test_a_skipped_first_step_leaves_the_parameter_and_a_fresh_control(implement
         assert state["control"].tolist()[2:5] == [1.0, 0.0, 1.0]
     clean = parameters()
     reference = AFOR(clean, lr=0.01, weight_decay=0.1, **implementation)
-    for step in range(3):
+    assert_steps_agree(scaler, optimizer, params, reference, clean, steps=3)
+
+
+def assert_steps_agree(scaler, optimizer, params, reference, plain, *, steps):
+    """Step one set of parameters with a scaler and the other without; compare them."""
+    for step in range(steps):
         scaler_step(scaler, optimizer, params, step)
         reference.zero_grad()
-        loss_of(clean, step).backward()
+        loss_of(plain, step).backward()
         reference.step()
-    for p, q in zip(params, clean, strict=True):
+    for p, q in zip(params, plain, strict=True):
         torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-7)
 
 
@@ -100,13 +105,7 @@ def assert_scaled_steps_are_plain(optimizer, params, plain):
     """Step with a scaler, and without one by the for-loop; return the optimizer of the latter."""
     reference = AFOR(plain, lr=0.01, foreach=False)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for step in range(4):
-        scaler_step(scaler, optimizer, params, step)
-        reference.zero_grad()
-        loss_of(plain, step).backward()
-        reference.step()
-    for p, q in zip(params, plain, strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-7)
+    assert_steps_agree(scaler, optimizer, params, reference, plain, steps=4)
     return reference
 
 

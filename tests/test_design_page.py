@@ -2,9 +2,25 @@
 
 import importlib
 import re
+import sys
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.signal
+import scipy.stats  # noqa: F401  imported before calls are recorded
+
+from afor.bench.cli.studies.run import run
+from afor.bench.data.rehearsal.writers import write_edf
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.jobs import Ended
+from afor.bench.models.input_shape import PHYSIONET_MI
+from afor.bench.report.tables.main import main_table
+from afor.bench.stats.groups import collect_conditions
+from afor.bench.store.database import open_store
+from afor.bench.store.spool import read_spool, write_spool
+from afor.bench.training.execute import execute
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("docs/explanation/design.md", "CONTRIBUTING.md")
@@ -20,11 +36,11 @@ def test_every_name_of_the_design_page_exists(name):
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:length]))
+            named = importlib.import_module(".".join(parts[:length]))
         except ModuleNotFoundError:
             continue
         for attribute in parts[length:]:
-            found = getattr(found, attribute)
+            named = getattr(named, attribute)
         return
     pytest.fail(f"there is no module {parts[0]}")
 
@@ -35,3 +51,60 @@ def test_every_file_that_a_page_names_exists(page):
     names = re.findall(r"`((?:src|tests|docs|tools|benchmarks)/[\w./-]+\.(?:py|md|toml|c))`", text)
     missing = [name for name in names if "NAME" not in name and not (ROOT / name).is_file()]
     assert missing == []
+
+
+STUDY = """
+name = "walk"
+backbones = ["eegnet"]
+optimizers = ["adam", "afor"]
+training = {{ max_epochs = 1, batch_size = 4 }}
+protocol = {{ draws = 1 }}
+
+[[datasets]]
+name = "physionet_mi"
+root = "{root}"
+options = {{ trial_s = 1.0, channels = ["C3", "Cz", "C4"] }}
+"""
+OTHER_PROCESS = "afor.bench.execution.engines.worker.main"
+
+
+def train_here(_, jobs, sources, spool):
+    """Do what the workers do, in this process."""
+    for job in jobs:
+        path = write_spool(spool, job.key, execute(job.key, job.spec, sources[job.dataset]))
+        yield Ended(job.key, read_spool(path), path)
+
+
+def test_a_recording_passes_the_functions_of_the_walk_in_their_order(tmp_path, monkeypatch):
+    walk = (ROOT / PAGES[0]).read_text().partition("## From a recording to a cell of a table")[2]
+    names = [
+        name for name in re.findall(r"`(afor\.bench(?:\.\w+)+)`", walk) if name != OTHER_PROCESS
+    ]
+    noise = np.random.default_rng(0)
+    for subject in ("S001", "S002", "S003"):
+        for number in (1, 2):
+            signal = noise.normal(0, 20, (64, 6 * 160))
+            path = tmp_path / subject / f"{subject}R{number:02d}.edf"
+            write_edf(path, PHYSIONET_MI.channel_names, signal, 160, [(0.0, 5.5, "T0")])
+    study = tmp_path / "walk.toml"
+    study.write_text(STUDY.format(root=tmp_path))
+    monkeypatch.setattr(LocalEngine, "run", train_here)
+    first_calls: dict[str, int] = {}
+
+    def record(frame, event, _):
+        module = frame.f_globals.get("__name__", "")
+        if event == "call" and module.startswith("afor.bench"):
+            name = f"{module}.{frame.f_code.co_qualname}".removesuffix(".__init__")
+            first_calls.setdefault(name, len(first_calls))
+
+    sys.setprofile(record)
+    try:
+        run(str(study), jobs=1, store=tmp_path / "walk.db", cache_dir=tmp_path / "cache")
+        with open_store(tmp_path / "walk.db") as store:
+            conditions = collect_conditions(store.results())
+        main_table(conditions)
+    finally:
+        sys.setprofile(None)
+    assert [name for name in names if name not in first_calls] == []
+    for earlier, later in pairwise(names):
+        assert first_calls[earlier] < first_calls[later], (earlier, later)

@@ -1,41 +1,32 @@
 """The script behind `make test-everywhere`, without the minutes that it takes."""
 
-import importlib.util
-import sys
 from pathlib import Path
-
-import pytest
 
 TESTS = Path(__file__).parent
 
 
-def load(name, monkeypatch):
-    spec = importlib.util.spec_from_file_location(name, TESTS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)  # dataclasses look it up
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def everywhere(monkeypatch):
-    return load("everywhere", monkeypatch)
-
-
-def test_every_file_that_is_marked_exists(everywhere, monkeypatch):
-    marked = load("conftest", monkeypatch).MACHINE
-    assert [name for name in marked if not (TESTS / name).exists()] == []
-    quick = [
-        everywhere.ROOT / name for name in (*everywhere.QUICK_NUMBERS, *everywhere.QUICK_FILES)
-    ]
-    assert [path for path in quick if not path.exists()] == []
-    assert [
-        path for path in quick if not any(path.is_relative_to(TESTS / name) for name in marked)
-    ] == []
+def test_every_file_that_is_marked_exists(everywhere, machine):
+    for marked, quick in (
+        (machine["numbers"], everywhere.QUICK_NUMBERS),
+        (machine["files"], everywhere.QUICK_FILES),
+    ):
+        assert [name for name in marked if not (TESTS / name).exists()] == []
+        for path in (everywhere.ROOT / name for name in quick):
+            assert path.exists()
+            assert any(path.is_relative_to(TESTS / name) for name in marked), path
 
 
 def test_a_quick_run_is_a_pair(everywhere):
     assert sum(bool(environment.quick) for environment in everywhere.ENVIRONMENTS) == 2
+
+
+def test_sources_are_copied_without_results_and_with_packages_of_that_name(everywhere, tmp_path):
+    tree = everywhere.copy_sources(tmp_path / "tree", kernel=False)
+    copied = {path.relative_to(tree) for path in tree.rglob("*.py")}
+    there = {path.relative_to(everywhere.ROOT) for path in (everywhere.ROOT / "src").rglob("*.py")}
+    assert there - copied == set()
+    assert not (tree / ".git").exists()
+    assert not list(tree.rglob("*.so"))
 
 
 def test_compilers_and_nothing_else_are_hidden(everywhere, tmp_path, monkeypatch):

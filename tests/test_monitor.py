@@ -6,7 +6,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from afor import AFOR
 from afor.control import FIELDS
-from afor.monitor import Monitor, Reading, read
+from afor.monitor import MlflowWriter, Monitor, Reading, WandbWriter, read
 from afor.reference import ReferenceState, reference_step
 
 
@@ -143,3 +143,74 @@ def test_tensors_without_a_step_are_left_out() -> None:
     optimizer.step()
     assert list(read(optimizer)) == ["used"]
     assert isinstance(read(optimizer)["used"], Reading)
+
+
+def test_an_unknown_name_says_what_to_pass() -> None:
+    model, optimizer, _ = trained(1)
+    with pytest.raises(KeyError, match=r"no tensor 'weight' with a step; there are 0\.weight"):
+        read(optimizer)["weight"]
+    plain = AFOR(model.parameters())
+    plain.step()
+    with pytest.raises(KeyError, match=r"Pass the model, read\(optimizer, model\)"):
+        read(plain)["0.weight"]
+
+
+def test_a_notebook_shows_the_last_record_as_a_table() -> None:
+    _, optimizer, monitor = trained(3)
+    shown = monitor._repr_html_()
+    assert "after 3 steps" in shown
+    assert shown.count("<tr>") == 5
+    assert f"<td>{read(optimizer)['0.weight'].beta2:.5f}</td>" in shown
+    assert "<script>" not in Monitor(AFOR([("<script>", torch.zeros(1))]))._repr_html_()
+
+
+def test_records_become_a_frame() -> None:
+    pytest.importorskip("pandas")
+    _, _, monitor = trained(4)
+    frame = monitor.to_frame()
+    assert frame.shape == (16, 8)
+    assert frame["beta2"].tolist() == [r.beta2 for r in monitor.readings()]
+
+
+def test_a_quantity_is_drawn_over_the_steps() -> None:
+    pytest.importorskip("matplotlib")
+    _, _, monitor = trained(4)
+    (axis,) = monitor.plot().axes
+    assert [line.get_label() for line in axis.lines] == [
+        "0.weight", "0.bias", "2.weight", "2.bias", "AdamW",
+    ]  # fmt: skip
+    assert list(axis.lines[0].get_xdata()) == [1, 2, 3, 4]
+    (axis,) = monitor.plot("zscore", ["0.bias"]).axes
+    assert len(axis.lines) == 1
+    with pytest.raises(ValueError, match="no tensor 'x'"):
+        monitor.plot(names=["x"])
+    with pytest.raises(ValueError, match="no quantity 'beta'"):
+        monitor.plot("beta")
+
+
+def test_trackers_get_every_number_with_its_step() -> None:
+    _, _, monitor = trained(2)
+    expected = {
+        (f"afor/{quantity}/{r.name}", getattr(r, quantity), r.step)
+        for r in monitor.readings()
+        for quantity in ("beta2", "zscore")
+    }
+
+    class Run:  # of wandb
+        def __init__(self) -> None:
+            self.logged: set[object] = set()
+
+        def log(self, data: dict[str, float], step: int | None = None) -> None:
+            self.logged |= {(tag, value, step) for tag, value in data.items()}
+
+    class Module:  # mlflow
+        def __init__(self) -> None:
+            self.logged: set[object] = set()
+
+        def log_metric(self, key: str, value: float, step: int | None = None) -> None:
+            self.logged.add((key, value, step))
+
+    run, module = Run(), Module()
+    monitor.write(WandbWriter(run), quantities=("beta2", "zscore"))
+    monitor.write(MlflowWriter(module), quantities=("beta2", "zscore"))
+    assert run.logged == module.logged == expected

@@ -8,6 +8,7 @@ import sys
 import tarfile
 import tomllib
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -53,32 +54,36 @@ for options in ({{}}, {{"foreach": False, "fused": False}}):
 folder = Path(afor.__file__).parent
 for name in ("native/kernel.c", "native/kernel_body.h", "native/kernel_set.h", "py.typed"):
     assert (folder / name).exists(), name
-assert (folder / "bench" / "study" / "presets" / "smoke.toml").exists()
+embedded = ("data/embedded/physionet_small.npz", "data/embedded/README.md")
+for name in ("study/presets/smoke.toml", *embedded):
+    assert (folder / "bench" / name).exists(), name
 print(afor.__version__)
 """
 
 
 @pytest.fixture(scope="module")
-def sdist(tmp_path_factory):
-    tree = tmp_path_factory.mktemp("tree") / "afor"
-    unwanted = ("*.so", "*.egg-info", "__pycache__", ".venv", ".git", "build", "_build", "results")
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*unwanted))
-    output = tmp_path_factory.mktemp("dist")
+def sdist(filled_once, everywhere):
+    def build(folder):
+        build_sdist(everywhere.copy_sources(folder / "tree", kernel=False), folder)
+
+    (archive,) = filled_once("sdist", build).glob("*.tar.gz")
+    return archive
+
+
+def build_sdist(tree, folder):
     build = (
         "import sys; from setuptools.build_meta import build_sdist; print(build_sdist(sys.argv[1]))"
     )
     subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", build, str(output)],
+        [sys.executable, "-W", "ignore", "-c", build, str(folder)],
         cwd=tree, check=True, capture_output=True,
     )  # fmt: skip
-    (archive,) = output.glob("*.tar.gz")
-    return archive
 
 
 def test_the_source_distribution_holds_what_the_wheel_is_built_from(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    packaged = ("*.py", "*.c", "*.h", "*.toml", "*.html", "*.css", "*.js", "py.typed")
+    packaged = ("*.py", "*.c", "*.h", "*.toml", "*.html", "*.css", "*.js", "*.npz", "py.typed")
     sources = {
         str(path.relative_to(ROOT)) for kind in packaged for path in (ROOT / "src").rglob(kind)
     }
@@ -93,6 +98,10 @@ def test_a_wheel_from_the_source_distribution_works_in_a_clean_environment(sdist
     wheels = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w"]
     subprocess.run([*pip, *wheels, str(tmp_path), str(sdist)], check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    kernels = [n for n in names if n.startswith("afor/native/_kernel") and n.endswith(".so")]
+    compilers = filter(shutil.which, ("cc", "gcc", "clang"))
+    assert bool(kernels) == any(compilers)
     home = tmp_path / "environment"
     venv.create(home)
     (interpreter,) = (p for p in home.glob("*/python*") if p.stem == "python")

@@ -30,26 +30,66 @@ def test_the_search_for_the_rate_is_on_the_data_of_the_study() -> None:
     assert load_study(str(matched)).training == study.training
 
 
-@pytest.mark.parametrize(("table", "page"), [("main", "main"), ("comparisons", "gains")])
-def test_the_tables_on_physionet_follow_from_the_runs_beside_them(table, page) -> None:
-    """The rows of the optimizers; the export has no majority class."""
-    runs = RESULTS / "physionet" / "runs.csv"
-    arguments = ["table", table, str(runs), "--study", "physionet", "-f", "markdown"]
-    printed = CliRunner().invoke(app, arguments)
+@pytest.mark.parametrize(
+    ("choose", "judge"),
+    [
+        ("awake/choose", "awake/judge"),
+        ("bursts/choose-clean", "bursts/judge-clean"),
+        ("bursts/choose-bursts", "bursts/judge-bursts"),
+        ("stream/choose", "stream/judge"),
+        ("adaptation/choose", "adaptation/judge"),
+    ],
+)
+def test_rates_are_chosen_in_the_same_training_on_other_people(choose, judge) -> None:
+    chosen, judged = (
+        load_study(str(ROOT / "studies" / f"{name}.toml")) for name in (choose, judge)
+    )
+    assert judged.lr_from == chosen.name
+    assert chosen.search is not None
+    assert [entry.name for entry in chosen.optimizers] == [e.name for e in judged.optimizers]
+    same_length = {"max_epochs": judged.training.max_epochs}
+    assert chosen.training.model_copy(update=same_length) == judged.training
+    ours, theirs = chosen.datasets[0], judged.datasets[0]
+    assert ours.options == theirs.options
+    assert ours.subjects == [f"S{i:03d}" for i in range(1, 31)]
+    assert theirs.subjects == [f"S{i:03d}" for i in range(31, 61)]
+
+
+def load_script(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["main.md", "gains.md", "controls.md", "noise.md"])
+def test_the_tables_on_physionet_are_what_the_commands_print(page) -> None:
+    folder = RESULTS / "physionet"
+    script = load_script(ROOT / "studies" / "physionet" / "results.py")
+    commands = script.commands(folder / "runs.csv", folder)
+    (arguments,) = (words[:-2] for words in commands if words[-1] == str(folder / page))
+    printed = CliRunner().invoke(app, [*arguments, "-f", "markdown"])
     assert printed.exit_code == 0, printed.output
-    written = (RESULTS / "physionet" / f"{page}.md").read_text("utf-8").splitlines()
-    names = ("| Adam", "| AdamW", "| RAdam", "| AdamP", "| Sophia", "| MARS", "| AFOR")
-    rows = [line for line in written if line.startswith(names)]
-    assert len(rows) >= 6
-    assert set(rows) <= set(printed.stdout.splitlines())
+    assert printed.stdout.strip() == (folder / page).read_text("utf-8").strip()
+
+
+def test_the_page_on_physionet_quotes_its_verdicts() -> None:
+    page = " ".join((RESULTS / "physionet.md").read_text("utf-8").split())
+    rows = json.loads((RESULTS / "physionet" / "gains.json").read_text("utf-8"))["rows"]
+    (afor,) = (r for r in rows if (r["optimizer"], r["metric"]) == ("afor", "accuracy"))
+    low, high = 100 * afor["interval_low"], 100 * afor["interval_high"]
+    quoted = (
+        f"{100 * afor['gain']:.2f} points of accuracy, exact 95 % interval {low:.2f} to {high:+.2f}"
+    )
+    assert quoted.replace("-", "−") in page
+    assert f"{afor['folds_to_decide']} subjects, or {afor['draws_to_decide']} draws" in page
+    assert afor["verdict"] == "undecided"
 
 
 def test_the_slope_over_shift_is_that_of_a_line() -> None:
-    spec = importlib.util.spec_from_file_location("figure", ROOT / "studies/shift/figure.py")
-    assert spec is not None
-    assert spec.loader is not None
-    figure = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(figure)
+    figure = load_script(ROOT / "studies" / "shift" / "figure.py")
 
     class Cell:
         def __init__(self, values):

@@ -140,14 +140,6 @@ def test_a_loop_does_what_foreach_does(method):
     torch.testing.assert_close(made, list(getattr(torch, f"_foreach_{method}")(*again) or again[0]))
 
 
-def test_empty_tensors_keep_their_shape():
-    like = [torch.zeros(2, 3), torch.zeros(0, 4), torch.zeros(())]
-    for unflatten in (torch_private.unflatten, torch_private._unflatten):
-        pieces = unflatten(torch.arange(7.0), like)
-        assert [piece.shape for piece in pieces] == [t.shape for t in like]
-    assert not torch_private._keeps_empty_shapes(lambda flat, like: [flat for _ in like])
-
-
 def test_counting_operations_says_when_torch_cannot():
     with pytest.raises(RuntimeError, match="operations cannot be counted"):
         torch_private._NoDispatchMode()

@@ -21,7 +21,7 @@ from matplotlib.ticker import NullFormatter
 from scipy.signal import welch
 
 from afor.bench.data.catalog import get_dataset
-from afor.bench.data.loading import open_windows
+from afor.bench.data.preparation.loading import open_windows
 from afor.bench.data.rehearsal.twins import write_twin
 
 IMAGES = Path(__file__).resolve().parents[1] / "images"

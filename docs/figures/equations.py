@@ -16,7 +16,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from afor.reference import ReferenceState, Seen, beta2_raw, gate, reference_step
+from afor.reference import ReferenceState, StepScalars, beta2_raw, gate, reference_step
 
 # Okabe and Ito: told apart by colour-blind readers.
 BLUE, RED, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "0.55"
@@ -29,7 +29,7 @@ class Trace:
     """What the first layer went through, one entry per step."""
 
     def __init__(self, statistics: str) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[StepScalars] = []
         self.states: list[dict[str, float]] = []
         self.grad_rms: list[float] = []
         self.v_hat: list[float] = []  # root mean, AFOR's coefficient
@@ -70,7 +70,12 @@ class Trace:
                     self._note(seen, state, grad, fixed, statistics)
 
     def _note(
-        self, seen: Seen, state: ReferenceState, grad: torch.Tensor, fixed: torch.Tensor, form: str
+        self,
+        seen: StepScalars,
+        state: ReferenceState,
+        grad: torch.Tensor,
+        fixed: torch.Tensor,
+        form: str,
     ) -> None:
         known = 1.0 if form == "paper" else 1 - 0.999**state.step
         self.seen.append(seen)

@@ -17,9 +17,9 @@ from afor.bench.report.figures.curves import (
 from afor.bench.report.figures.results import folds_figure, gain_figure, rank_figure
 from afor.bench.report.figures.style import save_figure
 from afor.bench.stats.comparisons import mean_ranks
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.sensitivity import Sensitivity
-from afor.bench.stats.simulated import simulate_results
 
 IMAGES = Path(__file__).parents[1] / "images"
 GAINS = {
@@ -95,7 +95,7 @@ def main():
     figures = {
         "gain": gain_figure(conditions),
         "folds": folds_figure(conditions, "deap", "eegnet"),
-        "ranks": rank_figure(mean_ranks(conditions, ["accuracy"])),
+        "ranks": rank_figure(mean_ranks(conditions, "accuracy")),
         "convergence": convergence_figure(simulated_curves(rng)),
         "sensitivity": sensitivity_figure(settings),
         "forgetting": forgetting_figure(simulated_traces(rng), loss, "one run"),

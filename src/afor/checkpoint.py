@@ -26,7 +26,7 @@ _RELEASED_FIELDS = {
     "score_mean": "snr_ema", "score_var": "snr_var_ema", "score": "snr_t", "zscore": "z_t",
 }  # fmt: skip
 _ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
-_NEEDED = {
+_NEEDED_ENTRIES = {
     "Adam": _ADAM_STATE,
     "AdamW": _ADAM_STATE,
     "AFOR": ("control",),  # an incomplete state of AFOR lacks it
@@ -122,7 +122,7 @@ def _translate(
                 converted += "control" not in state
             number += 1
     if converted:
-        messages.append(_message(origin, converted, saved_groups))
+        messages.append(_conversion_warning(origin, converted, saved_groups))
     return {**state_dict, "state": states, "param_groups": groups}
 
 
@@ -191,7 +191,7 @@ def _origin(states: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> 
 
 def _converted_state(state: dict[str, Any], group: dict[str, Any], origin: str) -> dict[str, Any]:
     """Return a state of Adam or afor-optimizer with a control vector."""
-    missing = [name for name in _NEEDED[origin] if name not in state]
+    missing = [name for name in _NEEDED_ENTRIES[origin] if name not in state]
     if missing:
         raise ValueError(f"{missing[0]} is missing")
     step = _number(state["step"], "step")
@@ -222,7 +222,7 @@ def _number(value: Any, name: str) -> float:
         raise ValueError(f"{name} is not a number") from None
 
 
-def _message(origin: str, tensors: int, groups: list[dict[str, Any]]) -> str:
+def _conversion_warning(origin: str, tensors: int, groups: list[dict[str, Any]]) -> str:
     if origin == "afor-optimizer":
         return (
             f"AFOR took over {tensors} tensors from an afor-optimizer state dict, control included"

@@ -122,8 +122,8 @@ class OnFloats:
         """Return ``1 / (1 + exp(-x))``, for any x."""
         if x >= 0.0:
             return 1.0 / (1.0 + math.exp(-x))
-        grown = math.exp(x)
-        return grown / (1.0 + grown)
+        power = math.exp(x)
+        return power / (1.0 + power)
 
     @staticmethod
     def at_least(x: float, low: float) -> float:
@@ -172,8 +172,8 @@ def advance(
         The new control state, (9, tensors), and the coefficients of the update.
     """
     guarded = s.eps == 0.0 or torch.is_grad_enabled()  # avoid division by zero and sqrt'(0)
-    held, rest = _advance(control, step, sums, s, OnTensors, guarded=guarded)
-    table = torch.cat((held, torch.stack(rest))).to(dtype or control.dtype)
+    held, others = _advance(control, step, sums, s, OnTensors, guarded=guarded)
+    table = torch.cat((held, torch.stack(others))).to(dtype or control.dtype)
     size = len(FIELDS)
     return table[:size], Coefficients(table[_HELD], table[size], table[size + 1])
 
@@ -247,9 +247,9 @@ def _advance(
     forgetting = on.sigmoid(-held[6]) * span + slow  # 1 - beta2
     correction = on.addcmul(correction + forgetting, correction, forgetting, value=-1.0)  # 1 - C
 
-    used = correction if s.correction == "cumulative" else one_minus_power(s.beta2, step, on)
+    bias2 = correction if s.correction == "cumulative" else one_minus_power(s.beta2, step, on)
     bias1 = one_minus_power(s.beta1, step, on)
-    return held, (forgetting, correction, bias1 / on.sqrt(used), bias1 * s.eps)
+    return held, (forgetting, correction, bias1 / on.sqrt(bias2), bias1 * s.eps)
 
 
 def one_minus_power(decay: float, step: Any, on: Any = OnTensors) -> Any:

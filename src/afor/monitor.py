@@ -19,9 +19,10 @@ transferred when they are read.
 6
 """
 
+import html
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import torch
@@ -30,7 +31,7 @@ from torch import Tensor
 from afor.control import FIELDS
 from afor.optimizer import AFOR
 
-AWAKE = 0.5  # a tensor with a |z-score| above this is called awake: beta2 has left mid-range
+AWAKE = 0.5  # a tensor is called awake if its |z-score| is above this: beta2 has left mid-range
 QUANTITIES = ("beta2", "score", "noise", "agreement", "zscore", "score_std")
 
 
@@ -60,7 +61,50 @@ class ScalarWriter(Protocol):
         """Write one number."""
 
 
-def read(optimizer: AFOR, model: torch.nn.Module | None = None) -> dict[str, Reading]:
+class WandbWriter:
+    """Passes what `Monitor.write` writes to Weights & Biases.
+
+    Args:
+        run: What ``wandb.init()`` returned.
+    """
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> None:
+        """Log one number; those of the same step join one row."""
+        self._run.log({tag: scalar_value}, step=global_step)
+
+
+class MlflowWriter:
+    """Passes what `Monitor.write` writes to the active run of MLflow.
+
+    Args:
+        mlflow: The module ``mlflow``, or anything else with its ``log_metric``.
+    """
+
+    def __init__(self, mlflow: Any) -> None:
+        self._mlflow = mlflow
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> None:
+        """Log one number."""
+        self._mlflow.log_metric(tag, scalar_value, step=global_step)
+
+
+class Readings(dict[str, Reading]):
+    """Readings by the names of tensors; an unknown name says how tensors get their names."""
+
+    def __missing__(self, name: str) -> Reading:
+        if self and all(key.replace(".", "").isdecimal() for key in self):
+            raise KeyError(
+                f"no tensor {name!r}: the optimizer knows no names, only {', '.join(self)}. Pass "
+                "the model, read(optimizer, model), or build the optimizer from "
+                "model.named_parameters()."
+            )
+        raise KeyError(f"no tensor {name!r} with a step; there are {', '.join(self) or 'none'}.")
+
+
+def read(optimizer: AFOR, model: torch.nn.Module | None = None) -> Readings:
     """Return the current reading of each tensor that has taken a step, by name.
 
     Args:
@@ -75,7 +119,7 @@ def read(optimizer: AFOR, model: torch.nn.Module | None = None) -> dict[str, Rea
         _reading(step, name, control.tolist())
         for step, name, control in zip(steps, names, controls, strict=True)
     ]
-    return {row.name: row for row in rows}
+    return Readings({row.name: row for row in rows})
 
 
 class Monitor:
@@ -120,12 +164,87 @@ class Monitor:
         >>> print(Monitor(AFOR([torch.zeros(1)])).table())
         tensor  beta2  score  noise  agreement  z-score  sigma
         """
-        header = ("tensor", "beta2", "score", "noise", "agreement", "z-score", "sigma")
-        lines = [header, *map(_cells, self._readings(self._records[-1:]))]
+        lines = self._table_lines()
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
             "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
             for line in lines
+        )
+
+    def _table_lines(self) -> list[tuple[str, ...]]:
+        header = ("tensor", "beta2", "score", "noise", "agreement", "z-score", "sigma")
+        return [header, *map(_cells, self._readings(self._records[-1:]))]
+
+    def to_frame(self) -> Any:
+        """Return all records as a pandas DataFrame, one row per step and tensor.
+
+        Raises:
+            ImportError: pandas is not installed; `readings` works without it.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError(
+                "to_frame() needs pandas: pip install pandas; readings() works without it"
+            ) from None
+        return pd.DataFrame([asdict(reading) for reading in self.readings()])
+
+    def plot(self, quantity: str = "beta2", names: Sequence[str] | None = None) -> Any:
+        """Draw one quantity over the steps, a line per tensor.
+
+        Args:
+            quantity: Name of an attribute of `Reading`, such as ``"zscore"``.
+            names: Tensors to draw; None draws all.
+
+        Returns:
+            A Matplotlib figure.
+
+        Raises:
+            ImportError: Matplotlib is not installed.
+            ValueError: There is no such quantity or tensor.
+        """
+        _check_quantities([quantity])
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise ImportError("plot() needs Matplotlib: pip install matplotlib") from None
+        lines: dict[str, tuple[list[int], list[float]]] = {}
+        for reading in self.readings():
+            steps, values = lines.setdefault(reading.name, ([], []))
+            steps.append(reading.step)
+            values.append(getattr(reading, quantity))
+        for name in names or ():
+            if name not in lines:
+                raise ValueError(f"no tensor {name!r}; there are {', '.join(lines) or 'none'}")
+        figure = Figure(figsize=(7, 3.5), layout="constrained")
+        axis = figure.add_subplot()
+        for name in names or lines:
+            axis.plot(*lines[name], label=name, linewidth=1)
+        if quantity == "beta2":
+            axis.axhline(
+                max((g["betas"][1] for g in self.optimizer.param_groups), default=0.999),
+                color="grey", linestyle=":", linewidth=1, label="AdamW",
+            )  # fmt: skip
+        axis.set_xlabel("step")
+        axis.set_ylabel(quantity)
+        figure.legend(loc="outside right upper", fontsize="x-small")
+        return figure
+
+    def _repr_html_(self) -> str:
+        """Return the last record as an HTML table, for a notebook."""
+        header, *lines = self._table_lines()
+        cells = "".join(f'<th scope="col">{html.escape(text)}</th>' for text in header)
+        rows = "".join(
+            f'<tr><th scope="row">{html.escape(name)}</th>'
+            + "".join(f"<td>{html.escape(text)}</td>" for text in numbers)
+            + "</tr>"
+            for name, *numbers in lines
+        )
+        steps = self._records[-1][0] if self._records else 0
+        caption = f"AFOR's controllers after {steps} steps"
+        return (
+            f"<table><caption>{caption}</caption><thead><tr>{cells}</tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
         )
 
     def awake_share(self) -> list[tuple[int, float]]:
@@ -142,17 +261,15 @@ class Monitor:
         prefix: str = "afor",
         quantities: Iterable[str] = ("beta2", "score", "noise", "agreement", "zscore"),
     ) -> None:
-        """Write all records to TensorBoard, one scalar per tensor and quantity.
+        """Write all records, one scalar per tensor and quantity.
 
         Args:
-            writer: A TensorBoard ``SummaryWriter``.
+            writer: A TensorBoard ``SummaryWriter``, a `WandbWriter` or an `MlflowWriter`.
             prefix: First part of each tag.
             quantities: Names of attributes of `Reading`.
         """
         quantities = tuple(quantities)
-        unknown = [name for name in quantities if name not in QUANTITIES]
-        if unknown:
-            raise ValueError(f"no quantity {unknown[0]!r}; there are {', '.join(QUANTITIES)}")
+        _check_quantities(quantities)
         for r in self.readings():
             for quantity in quantities:
                 writer.add_scalar(f"{prefix}/{quantity}/{r.name}", getattr(r, quantity), r.step)
@@ -200,6 +317,12 @@ def _reading(step: int, name: str, row: list[float]) -> Reading:
 def _cells(r: Reading) -> tuple[str, ...]:
     numbers = f"{r.beta2:.5f} {r.score:.3g} {r.noise:.3g} {r.agreement:.3f} {r.zscore:+.2f}"
     return (r.name, *numbers.split(), f"{r.score_std:.3g}")
+
+
+def _check_quantities(quantities: Sequence[str]) -> None:
+    unknown = [name for name in quantities if name not in QUANTITIES]
+    if unknown:
+        raise ValueError(f"no quantity {unknown[0]!r}; there are {', '.join(QUANTITIES)}")
 
 
 def _mean(values: Iterable[float]) -> float:

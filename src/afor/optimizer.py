@@ -12,7 +12,7 @@ from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
 from afor.control import control_settings, initial_control
-from afor.native.binding import unavailable_reason
+from afor.native.binding import log_missing_kernel, unavailable_reason
 from afor.native.group_plan import GroupPlan
 from afor.released import released_afor
 from afor.sharded.completion import Attendance
@@ -187,6 +187,8 @@ class AFOR(Optimizer):
             check_sharded(group)
         if group["fused"]:
             _check_fused(group["params"])
+        elif _uses_cpu_default(group):
+            log_missing_kernel()
 
     # -------------------------------------------------------------------------------- state
 
@@ -273,13 +275,13 @@ class AFOR(Optimizer):
             or global_post_hooks
             or is_profiling()
         ):
-            return self._watched_step(closure)
+            return self._hooked_step(closure)
         return self._step(closure)
 
     step.hooked = True  # type: ignore[attr-defined]
 
     @Optimizer.profile_hook_step
-    def _watched_step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def _hooked_step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Take a step with hooks; under a profiler the kernel is called as an operator."""
         return self._step(closure, use_plans=not is_profiling())
 
@@ -416,6 +418,14 @@ def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], b
         raise ValueError(f"{name} must be a number {rule}, got {value!r}")
     if not math.isfinite(value) or not accepts(value):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
+
+
+def _uses_cpu_default(group: dict[str, Any]) -> bool:
+    """Return True if a group on the CPU takes the native kernel wherever it was built."""
+    is_chosen = group["fused"] is not None or group["foreach"] is not None
+    if is_chosen or group["differentiable"] or group["variant"] != "paper":
+        return False
+    return {p.device.type for p in group["params"]} == {"cpu"}
 
 
 def _check_fused(params: list[Tensor]) -> None:

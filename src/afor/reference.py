@@ -1,4 +1,4 @@
-"""The paper's equations one by one, in float64, slow and simple: the test of every fast path.
+"""The paper's equations one by one, in float64: slow and simple, to test every fast path against.
 
 Each function is one numbered equation of the paper and names its label. The implementations share
 no code with this module, so an error would have to be made twice to go unnoticed.
@@ -7,8 +7,8 @@ no code with this module, so an error would have to be made twice to go unnotice
 >>> theta = torch.tensor([1.0, -2.0], dtype=torch.float64)
 >>> state = ReferenceState.start(theta)
 >>> for _ in range(3):
-...     theta, seen = reference_step(theta, 2 * theta, state, lr=0.1)
->>> 0.99 <= seen.beta2 <= 0.999
+...     theta, scalars = reference_step(theta, 2 * theta, state, lr=0.1)
+>>> 0.99 <= scalars.beta2 <= 0.999
 True
 """
 
@@ -42,7 +42,7 @@ class ReferenceState:
 
 
 @dataclass(frozen=True)
-class Seen:
+class StepScalars:
     """The scalars computed in one step."""
 
     residual: float
@@ -124,12 +124,16 @@ def reference_step(
     zscore_clip: float = 5.0,
     correction: str = "cumulative",
     statistics: str = "paper",
-) -> tuple[Tensor, Seen]:
-    """Return the updated parameter and the scalars of this step; ``state`` is advanced in place.
+) -> tuple[Tensor, StepScalars]:
+    """Take one step of Algorithm 1 on one tensor.
 
-    The switches give the rows of the ablation table: ``direction_weight=0`` is *w/o DC*,
-    ``fast_channel=False`` *w/o FC*, ``normalization="fixed"`` *w/o SRN*, ``warmup_steps=0``
-    *w/o TSG*, ``correction="fixed"`` *w/o EC*, ``beta2_min=betas[1]`` a fixed decay.
+    The options are those of `AFOR`. They give the rows of the ablation table:
+    ``direction_weight=0`` is *w/o DC*, ``fast_channel=False`` *w/o FC*, ``normalization="fixed"``
+    *w/o SRN*, ``warmup_steps=0`` *w/o TSG*, ``correction="fixed"`` *w/o EC*, and
+    ``beta2_min=betas[1]`` a fixed decay.
+
+    Returns:
+        The updated parameter and the scalars of this step; ``state`` is advanced in place.
     """
     theta, grad = theta.double(), grad.double()
     beta1, beta2_init = betas
@@ -169,4 +173,4 @@ def reference_step(
     m_hat = state.exp_avg / (1 - beta1**state.step)
     v_hat = state.exp_avg_sq / (1 - decay_product)
     theta = theta - lr * weight_decay * theta - lr * m_hat / (v_hat.sqrt() + eps)
-    return theta, Seen(residual, cos, ratio, rho, zscore, gamma, beta2)
+    return theta, StepScalars(residual, cos, ratio, rho, zscore, gamma, beta2)

@@ -66,49 +66,49 @@ def singles(tensors: list[Tensor]) -> list[slice]:
 def row_sums(
     grads: list[Tensor], exp_avgs: list[Tensor], beta1: float, wide: torch.dtype
 ) -> Tensor:
-    """Return the five sums of each tensor of a row, (tensors, 5)."""
+    """Return the five sums of each tensor of a row, (5, tensors)."""
     if len(grads) == 1:
         grad, before = grads[0], exp_avgs[0]
         residual, *products = tensor_sums(grad, before, wide)
         moved = torch.lerp(before, grad, 1.0 - beta1)
-        return torch.stack([residual, absolute_mean(moved, wide), *products])[None]
+        return torch.stack([residual, absolute_mean(moved, wide), *products])[:, None]
     both = flatten([*grads, *exp_avgs]).view(2, -1)
     grad, before = both.unbind()
     moved = torch.lerp(before, grad, 1.0 - beta1)
     if grad.device.type == "cpu":  # products of float32 numbers overflow beyond 1e19
-        grad, before = both.to(wide).unbind()
-    return segment_sums(grad, before, moved.abs_(), tuple(g.numel() for g in grads), wide)
+        both = both.to(wide)
+    return segment_sums(both, moved, tuple(g.numel() for g in grads), wide)
 
 
-def segment_sums(
-    grad: Tensor, before: Tensor, moved: Tensor, sizes: tuple[int, ...], wide: torch.dtype
-) -> Tensor:
-    """Return the five sums of each tensor of a row, (tensors, 5).
+def segment_sums(both: Tensor, moved: Tensor, sizes: tuple[int, ...], wide: torch.dtype) -> Tensor:
+    """Return the five sums of each tensor of a row, (5, tensors).
 
     Args:
-        grad: Concatenated gradients.
-        before: Concatenated first moments before the step.
-        moved: Absolute values of the first moments after the step, concatenated.
+        both: Concatenated gradients, and concatenated first moments before the step, (2, elements).
+        moved: Concatenated first moments after the step.
         sizes: Number of elements of each tensor.
         wide: Dtype in which the sums are accumulated.
     """
-    terms = torch.stack(
-        (
-            (grad - before).abs_(),
-            moved.to(grad.dtype),
-            grad * grad,
-            before * before,
-            grad * before,
-        ),
-        dim=1,
-    )
-    lengths, divisors = sizes_of(sizes, grad.device)
-    sums = torch.segment_reduce(terms.to(wide), "sum", lengths=lengths, axis=0, unsafe=True)
-    return sums.div_(divisors)
+    grad, before = both.unbind()
+    terms = torch.cat((grad - before, moved, (both * both).view(-1), grad * before))
+    terms[: 2 * len(moved)].abs_()
+    return reduce_segments(terms.to(wide), sizes)
+
+
+def reduce_segments(terms: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """Return the sums of the terms of each tensor of a row, (5, tensors), the first two as means.
+
+    Args:
+        terms: Terms of the first sum of all tensors, then those of the second and so on, flat.
+        sizes: Number of elements of each tensor.
+    """
+    lengths, divisors = sizes_of(sizes, terms.device)
+    sums = torch.segment_reduce(terms, "sum", lengths=lengths, unsafe=True)
+    return sums.div_(divisors).view(5, -1)
 
 
 def sizes_of(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the sizes of the tensors as a vector, and the divisors of their five sums."""
+    """Return the number of terms and the divisor of each of the five sums of all tensors."""
     if device.type == "cpu" and not torch.compiler.is_compiling():
         return _host_sizes(sizes)
     return _with_divisors(on_device(list(sizes), device))
@@ -122,7 +122,7 @@ def _host_sizes(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 def _with_divisors(lengths: Tensor) -> tuple[Tensor, Tensor]:
     counts, ones = lengths.clamp_min(1), torch.ones_like(lengths)
-    return lengths, torch.stack((counts, counts, ones, ones, ones), dim=1)
+    return lengths.repeat(5), torch.cat((counts, counts, ones, ones, ones))
 
 
 @functools.lru_cache(maxsize=32)

@@ -16,7 +16,6 @@ from torch.optim import Optimizer
 # Private name: what is used if torch does not have it.
 FALLBACKS = {
     "torch._C._nn:flatten_dense_tensors": "torch.cat of flat views",
-    "torch._C._nn:unflatten_dense_tensors": "torch.split and views",
     "torch._C._autograd:_profiler_enabled": "hooks and profilers are called in every step",
     "torch._C:_len_torch_dispatch_stack": "the controller works on vectors, tensors one by one",
     "torch.optim.optimizer:_global_optimizer_pre_hooks": "as for _profiler_enabled",
@@ -111,26 +110,6 @@ flatten: Callable[[Sequence[Tensor]], Tensor] = (
     _lookup("torch._C._nn:flatten_dense_tensors") or _flatten
 )
 
-
-def _unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    pieces = torch.split(flat, [t.numel() for t in like])
-    return [piece.view(t.shape) for piece, t in zip(pieces, like, strict=True)]
-
-
-def _keeps_empty_shapes(function: Callable[..., Sequence[Tensor]]) -> bool:
-    """Return False for the function of torch 2.8, which gives an empty matrix as a vector."""
-    empty = torch.zeros(0, 2)
-    return function(empty.view(-1), [empty])[0].shape == empty.shape
-
-
-_native_unflatten: Callable[..., Sequence[Tensor]] | None = _lookup(
-    "torch._C._nn:unflatten_dense_tensors"
-)
-unflatten: Callable[[Tensor, Sequence[Tensor]], Sequence[Tensor]] = (
-    _native_unflatten
-    if _native_unflatten is not None and _keeps_empty_shapes(_native_unflatten)
-    else _unflatten
-)
 
 _devices: Callable[[], list[str]] | None = _lookup(
     "torch.utils._foreach_utils:_get_foreach_kernels_supported_devices"

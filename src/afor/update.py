@@ -12,18 +12,9 @@ from torch import Tensor
 
 from afor.control import FIELDS, Coefficients, ControlSettings, Sums, advance, advance_floats
 from afor.native.binding import fused_afor, unavailable_reason
-from afor.sums import (
-    absolute_mean,
-    cut_rows,
-    positions,
-    row_sums,
-    segment_sums,
-    singles,
-    sum_dtype,
-    tensor_sums,
-)
+from afor.rows import ROWS, TABLES, Row
+from afor.sums import absolute_mean, cut_rows, row_sums, singles, sum_dtype, tensor_sums
 from afor.torch_private import (
-    flatten,
     foreach_add_,
     foreach_addcdiv_,
     foreach_addcmul,
@@ -38,7 +29,6 @@ from afor.torch_private import (
     foreach_sqrt,
     foreach_sub_,
     is_watched,
-    unflatten,
 )
 from afor.triton.launch import triton_afor
 
@@ -217,20 +207,20 @@ def _use_scalar_control(controls: list[Tensor]) -> bool:
 def _scalar_control(
     controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
 ) -> Coefficients:
-    stored, fields = [*controls, *steps], len(FIELDS)
-    numbers = flatten(stored).tolist()
+    table, fields = TABLES.take(len(steps), controls[0].dtype), len(FIELDS)
+    stored = [*controls, *steps]
+    numbers = table.read(stored)
     counts = [count + 1.0 for count in numbers[-len(steps) :]]
     states = [numbers[at : at + fields] for at in range(0, fields * len(controls), fields)]
-    columns = torch.stack(sums, dim=1).tolist()
+    columns = zip(*(column.tolist() for column in sums), strict=True)
     new: list[float] = []
     coefficients: list[tuple[float, float, float]] = []
     for state, count, row in zip(states, counts, columns, strict=True):
         held, (forgetting, correction, scale, shift) = advance_floats(state, count, row, settings)
         new += (*held, forgetting, correction)
         coefficients.append((forgetting, scale, shift))
-    table = torch.tensor(new + counts, dtype=controls[0].dtype)
-    ends = table[: -len(steps)].view(-1, fields).unbind(), table[-len(steps) :].unbind()
-    foreach_copy_(stored, [*ends[0], *ends[1]])
+    table.write(stored, new + counts)
+    TABLES.give_back(table)
     return Coefficients(*map(list, zip(*coefficients, strict=True)))
 
 
@@ -251,7 +241,7 @@ def begin_single_tensor(
     maximize: bool,
     differentiable: bool,
 ) -> tuple[Sums, Finish]:
-    """Begin a step with a loop over the tensors; small tensors are concatenated (see `Row`).
+    """Begin a step with a loop over the tensors; small tensors are concatenated (`rows.py`).
 
     Returns:
         The sums, and the function that finishes the step. Only the first moments may have been
@@ -268,11 +258,13 @@ def begin_single_tensor(
     rows = []
     for part in cut_rows(params) if _use_rows(params) else singles(params):
         if part.stop - part.start > 1:
-            row = Row(
-                params[part], grads[part], exp_avgs[part], exp_avg_sqs[part],
-                beta1=settings.beta1, maximize=maximize, work=work, wide=wide,
+            row = ROWS.take(tuple(p.shape for p in params[part]), work)
+            rows.append(
+                row.begin(
+                    params[part], grads[part], exp_avgs[part], exp_avg_sqs[part],
+                    beta1=settings.beta1, maximize=maximize,
+                )
             )  # fmt: skip
-            rows.append(row.sums)
             begun.append((part, row))
             continue
         grad, exp_avg = grads[part.start].to(work), exp_avgs[part.start]
@@ -280,9 +272,9 @@ def begin_single_tensor(
         before = exp_avg.clone() if differentiable else exp_avg
         residual, *products = tensor_sums(grad, before, wide)
         momentum = _advance_average(exp_avg, grad, 1.0 - settings.beta1, work, copy=copy)
-        rows.append(torch.stack([residual, absolute_mean(momentum, wide), *products])[None])
+        rows.append(torch.stack([residual, absolute_mean(momentum, wide), *products])[:, None])
         begun.append((part, (grad, momentum)))
-    columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows)).unbind(dim=1))
+    columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)).unbind())
 
     def finish(sums: Sums) -> None:
         forgetting, scale, shift = _control(controls, state_steps, sums, settings)
@@ -295,6 +287,7 @@ def begin_single_tensor(
                     forgetting[part], scale[part], shift[part],
                     lr=lr, weight_decay=weight_decay, largest=largest,
                 )  # fmt: skip
+                ROWS.give_back(started)
                 continue
             (grad, momentum), param, exp_avg_sq = started, params[i], exp_avg_sqs[i]
             if not differentiable:
@@ -319,70 +312,6 @@ def begin_single_tensor(
                 param.copy_(updated)
 
     return columns, finish
-
-
-class Row:
-    """Small tensors of the for-loop, concatenated so that each operator runs once for all of them.
-
-    On CPU the time of a small tensor goes into calling operators. The tensors are copied into flat
-    tensors, updated there and copied back; each element goes through the same arithmetic. No tensor
-    is modified before `finish`.
-    """
-
-    def __init__(
-        self,
-        params: list[Tensor],
-        grads: list[Tensor],
-        exp_avgs: list[Tensor],
-        exp_avg_sqs: list[Tensor],
-        *,
-        beta1: float,
-        maximize: bool,
-        work: torch.dtype,
-        wide: torch.dtype,
-    ) -> None:
-        self.tensors = [*exp_avgs, *params, *exp_avg_sqs]
-        self.sizes = tuple(p.numel() for p in params)
-        if params[0].dtype == grads[0].dtype == work == exp_avgs[0].dtype:
-            flat = flatten([*grads, *self.tensors]).view(4, -1)
-        else:
-            columns = (grads, exp_avgs, params, exp_avg_sqs)
-            flat = torch.stack([flatten(column).to(work) for column in columns])
-        self.grad, self.momentum, self.param, self.square = flat.unbind()
-        self.flat = flat[1:]
-        if maximize:
-            self.grad.neg_()
-        grad, before = flat[:2].to(wide, copy=True).unbind()
-        moved = self.momentum.lerp_(self.grad, 1.0 - beta1).abs()
-        self.sums = segment_sums(grad, before, moved, self.sizes, wide)
-
-    def finish(
-        self,
-        forgetting: Sequence[float] | Sequence[Tensor],
-        scale: Sequence[float] | Sequence[Tensor],
-        shift: Sequence[float] | Sequence[Tensor],
-        *,
-        lr: float | Tensor,
-        weight_decay: float,
-        largest: float,
-    ) -> None:
-        """Update moments and parameters and copy them back."""
-        numbers = [*forgetting, *scale, *shift]
-        if isinstance(numbers[0], Tensor):
-            table = torch.stack(numbers).to(self.flat.dtype)
-        else:
-            table = torch.tensor(numbers, dtype=self.flat.dtype)
-        table = table.view(3, -1).index_select(1, positions(self.sizes))
-        weight, factor, denominator = table.unbind()
-        self.square.clamp_max_(largest).lerp_(self.grad.square_(), weight)
-        denominator.addcmul_(self.square.sqrt(), factor)
-        if weight_decay != 0.0:
-            self.param.mul_(1.0 - lr * weight_decay)
-        if isinstance(lr, Tensor):
-            self.param.sub_((self.momentum / denominator).mul_(lr))
-        else:
-            self.param.addcdiv_(self.momentum, denominator, value=-lr)
-        foreach_copy_(self.tensors, unflatten(self.flat.view(-1), self.tensors))
 
 
 def _use_rows(params: list[Tensor]) -> bool:
@@ -438,7 +367,7 @@ def begin_multi_tensor(
         grads = list(foreach_neg(grads))
 
     rows = [row_sums(grads[row], momenta[row], settings.beta1, wide) for row in cut_rows(params)]
-    columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows)).unbind(dim=1))
+    columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)).unbind())
 
     def finish(sums: Sums) -> None:
         forgetting, scale, shift = _control(controls, state_steps, sums, settings)

@@ -1,8 +1,10 @@
 """Write the tables, figures and files of the page on PhysioNet from its finished store.
 
     python studies/physionet/results.py results/physionet.db docs/results/physionet
+    python studies/physionet/results.py docs/results/physionet/runs.csv docs/results/physionet
 
-Everything is made by commands of `afor`; this file only lists them.
+Everything is made by commands of `afor`; this file only lists them. From the exported runs it makes
+all but the export.
 """
 
 import subprocess
@@ -17,19 +19,20 @@ def commands(store: Path, folder: Path) -> list[list[str]]:
     of_study = [str(store), "--study", STUDY]
     of_both = [str(store), "--study", STUDY, "--study", MATCHED]
     accuracy = ["--metric", "accuracy"]
-    names = ("afor", "adamw_09945", "adamw_mean", "adamw_mean_per_tensor", "afor_calibrated")
+    names = ("adamw", "adamw_09945", "adamw_mean", "adamw_mean_per_tensor", "afor_calibrated")
     controls = [word for name in names for word in ("--optimizer", name)]
-    against_adamw = ["--baseline", "adamw", *accuracy, *controls]
+    against_afor = ["--baseline", "afor", *accuracy, *controls]
+    export = ["export", str(store), "--output", str(folder / "runs.csv")]
     return [
-        ["export", str(store), "--output", str(folder / "runs.csv")],
+        *([export] if store.suffix != ".csv" else []),
         ["table", "main", *of_study, "--output", str(folder / "main.md")],
         ["table", "main", *of_study, "--output", str(folder / "main.tex")],
         ["table", "comparisons", *of_study, *accuracy, "--output", str(folder / "gains.md")],
         ["table", "comparisons", *of_study, "--output", str(folder / "gains.json")],
-        ["table", "comparisons", *of_both, *against_adamw, "--output", str(folder / "controls.md")],
+        ["table", "comparisons", *of_both, *against_afor, "--output", str(folder / "controls.md")],
         ["table", "noise", *of_study, "--output", str(folder / "noise.md")],
         ["figure", "gain", *of_study, "--output", str(folder / "gain.png")],
-        ["figure", "folds", *of_study, *controls[:2], "--output", str(folder / "folds.png")],
+        ["figure", "folds", *of_study, "--output", str(folder / "folds.png")],
     ]
 
 

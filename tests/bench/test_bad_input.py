@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from afor.bench.common.errors import AforError, ConfigError, DataError
-from afor.bench.common.output_files import check_output, write_output
+from afor.bench.common.files import check_output, write_output
 from afor.bench.data.catalog import NAMES, get_dataset
 from afor.bench.data.datasets.synthetic import subject_names
-from afor.bench.data.loading import open_windows
+from afor.bench.data.preparation.loading import open_windows
 from afor.bench.data.splits import make_splits
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import BACKBONES, check_backbone
 from afor.bench.optimizers.build import accepted_settings, check_optimizer

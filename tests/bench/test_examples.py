@@ -5,7 +5,11 @@ import importlib
 
 import pytest
 
-MODULES = ["afor.bench.data.preprocessing", "afor.bench.data.loading", "afor.bench.data.montage"]
+MODULES = [
+    "afor.bench.data.preparation.preprocessing",
+    "afor.bench.data.preparation.loading",
+    "afor.bench.data.montage",
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

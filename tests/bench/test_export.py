@@ -11,8 +11,8 @@ from afor.bench.store.files import (
     FLOATING,
     WHOLE,
     export_rows,
+    format_of,
     join_subjects,
-    kind_of,
     load_results,
     split_subjects,
     to_csv,
@@ -48,7 +48,7 @@ def test_what_is_exported_is_what_the_tables_read(tiny, tmp_path, kind):
     tiny.run_inline()
     target = tmp_path / "deep" / f"runs.{kind}"
     with open_store(tiny.store) as store:
-        assert write_export(store, target, kind_of(target)) == 12
+        assert write_export(store, target, format_of(target)) == 12
         assert load_results([target]) == (store.results(), store.expected())
         assert {len(run.test_subjects) for run in store.results()} == {2}
         assert list(store.results()[0].metrics) == list(load_results([target])[0][0].metrics)
@@ -88,7 +88,7 @@ def test_parquet_brings_every_row_back_bit_by_bit_with_its_types(store, tmp_path
     reason = "pyarrow is not installed: the extra afor[parquet]"
     parquet = pytest.importorskip("pyarrow.parquet", reason=reason)
     target = tmp_path / "runs.parquet"
-    assert write_export(store, target, kind_of(target)) == 6
+    assert write_export(store, target, format_of(target)) == 6
     table = parquet.read_table(target)
     assert table.to_pylist() == export_rows(store)
     types = {field.name: str(field.type) for field in table.schema}
@@ -120,4 +120,4 @@ def test_an_export_that_fails_leaves_the_old_file(store, tmp_path, monkeypatch):
 
 def test_another_ending_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"\.csv, \.json or \.parquet"):
-        kind_of(tmp_path / "runs.xlsx")
+        format_of(tmp_path / "runs.xlsx")

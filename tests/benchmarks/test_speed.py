@@ -141,14 +141,15 @@ def test_the_machine_and_its_bystanders_are_named(run: tuple[dict[str, Any], str
 
 def test_tables_and_pictures_are_written(run: tuple[dict[str, Any], str, Path]) -> None:
     _, printed, folder = run
-    assert "### EEGNet, 12 tensors, 1 thread (gradients kept)" in printed
+    isa = f", {instruction_set()}" if instruction_set() else ""
+    assert f"### EEGNet, 12 tensors, 1 thread{isa} (gradients kept)" in printed
     page = (folder / "table.md").read_text()
     assert "### Targets" in page
     assert {p.name for p in folder.glob("*.png")} == {"speed-ratios.png", "speed-scaling.png"}
 
 
 def test_an_earlier_run_can_be_shown_again_and_checked(
-    run: tuple[dict[str, Any], str, Path],
+    run: tuple[dict[str, Any], str, Path], part: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content, printed, folder = run
     for record in content["records"]:  # a kernel that takes as long as Adam misses its target
@@ -156,11 +157,11 @@ def test_an_earlier_run_can_be_shown_again_and_checked(
             record.update(samples_us=[100.0] * 3, missing="", session="one")
             record["yardstick_us"] = [50.0] * 3
     (folder / "slow.json").write_text(json.dumps(content))
-    done = _speed("--from", folder / "slow.json", "--check", "--plots", folder)
-    assert done.returncode == 1, done.stderr
-    assert "NOT REACHED" in done.stdout
-    again = _speed("--from", folder / "out.json", "--plots", folder)
-    assert again.stdout == printed
+    main = part("speed").main
+    assert main(["--from", str(folder / "slow.json"), "--check", "--plots", str(folder)]) == 1
+    assert "NOT REACHED" in capsys.readouterr().out
+    assert main(["--from", str(folder / "out.json"), "--plots", str(folder)]) == 0
+    assert capsys.readouterr().out == printed
 
 
 @pytest.mark.parametrize(("isa", "at_most"), [("avx512", 1.2), ("avx2", 1.5), ("default", None)])
@@ -187,3 +188,26 @@ def test_ratios_are_taken_within_rounds_and_through_the_yardstick(part: Any) -> 
     assert results.ratio(a, b).median == 0.25  # although the second round was ten times slower
     c = record("released", "t", [30.0], [3.0])
     assert results.ratio(a, c).median == pytest.approx(0.05)
+
+
+def test_runs_with_one_instruction_set_are_put_together(part: Any) -> None:
+    results = part("results")
+
+    def run(isa: str, workload: str, busy: float) -> Any:
+        machine = {"cpu": "x", "kernel_isa": isa, "clock": "wall", "cores_used_by_others": busy}
+        record = results.Record(workload, workload, 1, "kept", "adam", "Adam", 1, 1)
+        return results.Results(machine, [record])
+
+    joined = results.join([run("a", "small", 0.1), run("b", "small", 0.0), run("a", "large", 0.5)])
+    assert [[r.workload for r in one.records] for one in joined] == [["small", "large"], ["small"]]
+    assert joined[0].machine["cores_used_by_others"] == 0.5
+
+
+def test_processor_time_is_named_above_the_tables(part: Any) -> None:
+    results, tables = part("results"), part("tables")
+    machine = {**results.describe_machine(), "clock": "processor", "cores_used_by_others": 1.5}
+    text = tables.render(results.Results(machine))
+    assert "processor time of all threads" in text
+    assert "1.50 cores" in text
+    assert "do not quote" not in text
+    assert "do not quote" in tables.render(results.Results({**machine, "clock": "wall"}))

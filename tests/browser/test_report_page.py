@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from afor.bench.report.page import ReportInput, render_report
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

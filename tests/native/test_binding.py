@@ -44,6 +44,26 @@ def test_without_the_kernel_the_default_still_works(without_kernel):
     assert all(torch.equal(p, q) for p, q in zip(params, reference, strict=True))
 
 
+def test_without_the_kernel_the_default_says_so_once_in_the_log(without_kernel, caplog):
+    fused.log_missing_kernel.cache_clear()
+    train([(5,)], steps=1, foreach=False)
+    train([(5,)], steps=1, variant="released")
+    assert caplog.messages == []  # the user chose
+    for _ in range(2):
+        train([(5,)], steps=1)
+    (message,) = caplog.messages
+    assert message.startswith("AFOR runs without its native kernel, a step on the CPU takes")
+    assert "a test took it" in message
+    fused.log_missing_kernel.cache_clear()
+
+
+@needs_kernel
+def test_with_the_kernel_nothing_is_logged(caplog):
+    fused.log_missing_kernel.cache_clear()
+    train([(5,)], steps=1)
+    assert caplog.messages == []
+
+
 def test_without_the_kernel_a_forced_choice_says_why(without_kernel):
     with pytest.raises(RuntimeError, match=r"fused=True` cannot be used: .*a test took it"):
         train([(5,)], fused=True)

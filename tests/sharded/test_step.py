@@ -4,12 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from filelock import FileLock
 
 from afor.sharded.step import is_sharded, sharded_members, split_sharded
 
@@ -73,16 +73,9 @@ class Found:
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run everything once, also when pytest itself runs in several processes."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder = shared / "ranks"
-    with FileLock(shared / "ranks.lock"):
-        if not folder.exists():
-            folder.mkdir()
-            launch(folder, {2: ON_TWO, 4: ON_FOUR})
-    return folder
+def folder(filled_once: Callable[..., Path]) -> Path:
+    """Run everything once."""
+    return filled_once("ranks", lambda folder: launch(folder, {2: ON_TWO, 4: ON_FOUR}))
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,9 @@
 
 This module exports the names a notebook needs; every other module is private by convention. Data
 flow through the packages in this order: `data` → `models`, `optimizers` → `training` → `study` →
-`store` → `execution`, and from `store` → `stats` → `report` → `analyses` → `cli`. Importing
-`afor.bench` is cheap: a name is loaded when it is first used.
+`store` → `execution`, and from `store` → `stats` → `report` → `analyses` → `cli`; `notebook` runs
+and reads studies as `cli` does. Importing `afor.bench` is cheap: a name is loaded when it is first
+used.
 
 Example:
     >>> from afor import bench
@@ -17,13 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from afor.bench.common.errors import AforError as AforError
-    from afor.bench.data.loading import open_windows as open_windows
+    from afor.bench.data.preparation.loading import open_windows as open_windows
+    from afor.bench.data.recording import Recording as Recording
     from afor.bench.data.splits import make_splits as make_splits
     from afor.bench.data.window_source import ArrayWindows as ArrayWindows
     from afor.bench.execution.engines.local import LocalEngine as LocalEngine
     from afor.bench.execution.runner import run_study as run_study
     from afor.bench.models.input_shape import InputShape as InputShape
     from afor.bench.models.registry import build_backbone as build_backbone
+    from afor.bench.notebook.compare import compare as compare
+    from afor.bench.notebook.results import StudyResults as StudyResults
+    from afor.bench.notebook.results import open_results as open_results
     from afor.bench.optimizers.build import build_optimizer as build_optimizer
     from afor.bench.report.page import ReportInput as ReportInput
     from afor.bench.report.page import render_report as render_report
@@ -40,17 +45,21 @@ _MODULES = {
     "ArrayWindows": "data.window_source",
     "InputShape": "models.input_shape",
     "LocalEngine": "execution.engines.local",
+    "Recording": "data.recording",
     "ReportInput": "report.page",
+    "StudyResults": "notebook.results",
     "build_backbone": "models.registry",
     "build_optimizer": "optimizers.build",
     "collect_conditions": "stats.groups",
+    "compare": "notebook.compare",
     "compare_all": "stats.comparisons",
     "load_results": "store.files",
     "load_study": "study.schema",
     "make_plan": "study.plan",
     "make_splits": "data.splits",
+    "open_results": "notebook.results",
     "open_store": "store.database",
-    "open_windows": "data.loading",
+    "open_windows": "data.preparation.loading",
     "parse_study": "study.schema",
     "render_report": "report.page",
     "run_study": "execution.runner",

@@ -9,6 +9,7 @@ takes longer than a step on a small network; `group_plan.py` keeps it between st
 import ctypes
 import functools
 import importlib.util
+import logging
 import os
 import sys
 import warnings
@@ -131,6 +132,21 @@ def unavailable_reason() -> str | None:
     """
     library = _library()
     return library if isinstance(library, str) else None
+
+
+@functools.cache
+def log_missing_kernel() -> None:
+    """Log once per process that AFOR's default on the CPU runs without its native kernel.
+
+    It is a log record of the logger ``afor``, not a warning: results are right, only slower, and
+    a program that turns warnings into errors goes on.
+    """
+    if (reason := unavailable_reason()) is not None:
+        logging.getLogger("afor").warning(
+            "AFOR runs without its native kernel, a step on the CPU takes several times as long: "
+            "%s.",
+            reason,
+        )
 
 
 def instruction_set() -> str | None:

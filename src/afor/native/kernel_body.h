@@ -54,7 +54,7 @@ INLINE void NAME(fetch)(const struct next *next, int64_t at) {
 
 /* Fetch the line of the arrays that the first pass has read, if they have left the cache since. */
 INLINE void NAME(fetch_again)(const struct next *next, int64_t at) {
-  if (FETCH_AGAIN && next->grad && at < next->length) {
+  if (next->grad && at < next->length) {
     __builtin_prefetch((const REAL *)next->grad + at, 0, LOCALITY);
     __builtin_prefetch((const REAL *)next->exp_avg + at, 0, LOCALITY);
   }
@@ -73,10 +73,8 @@ INLINE void NAME(sum_full)(const REAL *g, const REAL *m, REAL factor, REAL weigh
       for (int64_t i = begin; i < begin + FLUSH; i += LANES)
         for (int stream = 0; stream < STREAMS; stream++) {
           const int64_t at = i + stream * LENGTH;
-          if (first == 0) {
-            __builtin_prefetch(next_g + at, 0, LOCALITY);
-            __builtin_prefetch(next_m + at, 0, LOCALITY);
-          }
+          if (first == 0) __builtin_prefetch(next_g + at, 0, LOCALITY);
+          if (first + SWEEP * EACH == LANES) __builtin_prefetch(next_m + at, 0, LOCALITY);
           NAME(sum_row)(g + at + first, m + at + first, factor, weight, from_value, lanes);
         }
       NAME(add_lanes)(lanes, sums);
@@ -141,7 +139,9 @@ LOCAL void NAME(sum_chunk)(const REAL *g, const REAL *m, int64_t n, const struct
   const struct average a = moving(1.0 - s->beta1);
   const REAL factor = (REAL)s->grad_factor, weight = (REAL)a.weight;
   double sums[SUMS] = {0};
-  if (n == CHUNK && !a.from_value)
+  if (n == CHUNK && !a.from_value && factor == 1) /* mostly: one product less */
+    NAME(sum_full)(g, m, 1, weight, 0, next, sums);
+  else if (n == CHUNK && !a.from_value)
     NAME(sum_full)(g, m, factor, weight, 0, next, sums);
   else if (n == CHUNK)
     NAME(sum_full)(g, m, factor, weight, 1, next, sums);

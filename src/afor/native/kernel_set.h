@@ -3,9 +3,8 @@
  *   TARGET   the attribute that lets the compiler use it
  *   WIDTH    bytes in a vector register
  *   SWEEP    vectors of a row of lanes that are summed in one sweep; the accumulators of the five
- *            sums fit into the registers
+ *            sums and the values in between fit into the registers
  *   LOCALITY fetch the chunk that comes next into the first cache (3) or the second (2)
- *   FETCH_AGAIN  whether the second pass over a large tensor also fetches what the first has read
  * The lanes and the order of additions are the same in all of them, and so are the results. */
 
 #define SET_NAME_(name, set) name##_##set
@@ -59,4 +58,3 @@ static const struct loops SET_NAME(loops) = {
 #undef WIDTH
 #undef SWEEP
 #undef LOCALITY
-#undef FETCH_AGAIN

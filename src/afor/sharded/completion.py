@@ -119,7 +119,7 @@ class Attendance:
             agreed = ((counts == 0) | (counts == all_ranks)).all()
             assert_async(agreed, f"AFOR: {_PROBLEM}; {_REMEDY}")
         elif counts.device.type == "cpu":
-            _judge(counts.tolist(), expected)
+            _check_counts(counts.tolist(), expected)
         elif not (counts.is_cuda and torch.cuda.is_current_stream_capturing()):
             self._pending.append((*_send_to_host(counts), expected))
 
@@ -127,7 +127,7 @@ class Attendance:
         """Raise RuntimeError for a disagreement in earlier steps whose counts have arrived."""
         while self._pending and self._pending[0][0].query():
             _, counts, expected = self._pending.popleft()
-            _judge(counts.tolist(), expected)
+            _check_counts(counts.tolist(), expected)
 
 
 _PROBLEM = "a sharded tensor has a gradient on some ranks only"
@@ -155,12 +155,15 @@ def _send_to_host(counts: Tensor) -> tuple[Any, Tensor]:
     return event, host
 
 
-def _judge(counts: list[float], expected: list[ShardedTensor]) -> None:
-    odd = [(int(n), e) for n, e in zip(counts, expected, strict=True) if n not in (0, e.ranks)]
-    if not odd:
+def _check_counts(counts: list[float], expected: list[ShardedTensor]) -> None:
+    """Raise RuntimeError for the first tensor with a gradient on some ranks only."""
+    disagreeing = [
+        (int(n), e) for n, e in zip(counts, expected, strict=True) if n not in (0, e.ranks)
+    ]
+    if not disagreeing:
         return
-    count, first = odd[0]
-    which = first.name if len(odd) == 1 else f"{first.name} and {len(odd) - 1} more"
+    count, first = disagreeing[0]
+    which = first.name if len(disagreeing) == 1 else f"{first.name} and {len(disagreeing) - 1} more"
     raise RuntimeError(
         f"AFOR: {_PROBLEM}: {which}, on {count} of {first.ranks} ranks, "
         f"{'this one included' if first.here else 'not on this one'}; {_REMEDY}"

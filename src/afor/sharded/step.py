@@ -171,8 +171,8 @@ def _check_agreement(
     for name, p in members:
         if id(p) in reduced:
             row = rows[id(p)]
-            one = ShardedTensor(name, ranks_sharing(p), here=id(p) in with_grad)
-            expected.setdefault(row.device, []).append(one)
+            tensor = ShardedTensor(name, ranks_sharing(p), here=id(p) in with_grad)
+            expected.setdefault(row.device, []).append(tensor)
             counts.setdefault(row.device, []).append(row[-1])
     for device, numbers in counts.items():
         attendance.check(torch.stack(numbers), expected[device])

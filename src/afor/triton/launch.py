@@ -65,7 +65,7 @@ def triton_afor(
     copies: list[tuple[Tensor, Tensor]] = []
     columns = (params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
     for row in zip(*columns, strict=True):
-        entry = _entry(_Entry(*row), copies)
+        entry = _checked_entry(_Entry(*row), copies)
         buckets.setdefault((entry.param.device, *(t.dtype for t in entry)), []).append(entry)
     for (device, *_), entries in buckets.items():
         with _device_context(device):
@@ -91,8 +91,8 @@ class _Entry(NamedTuple):
     step: Tensor
 
 
-def _entry(entry: _Entry, copies: list[tuple[Tensor, Tensor]]) -> _Entry:
-    """Return the tensors in one dense memory order; append the pairs to copy back to ``copies``."""
+def _checked_entry(entry: _Entry, copies: list[tuple[Tensor, Tensor]]) -> _Entry:
+    """Return checked tensors in one dense memory order; append those to copy back to ``copies``."""
     for name, tensor in zip(entry._fields, entry, strict=True):
         if tensor.device != entry.param.device:
             raise RuntimeError(

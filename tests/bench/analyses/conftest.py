@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.store.database import open_or_create
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import parse_study

@@ -24,7 +24,7 @@ def test_a_watched_run_gives_the_numbers_of_the_study(study, tmp_path) -> None:
     assert len(steps) == record.steps
     assert [number for number, _, _ in steps] == list(range(record.steps))
     assert set(record.beta2_by_tensor) == {n for n, _ in chosen.make_model().named_parameters()}
-    assert chosen.place == "synthetic, eegnet, afor, fold 1, draw 1"
+    assert chosen.label == "synthetic, eegnet, afor, fold 1, draw 1"
 
 
 @pytest.mark.parametrize(

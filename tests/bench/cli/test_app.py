@@ -105,8 +105,8 @@ def test_status_imports_only_what_it_needs(tiny, monkeypatch):
     tiny.write(subjects=3, draws=1)
     tiny.run_inline()
     modules = modules_after("status", "tiny")
-    assert "afor.bench.cli.study" in modules
-    heavy = {"torch", "scipy", "matplotlib", "mne", "distributed", "afor.bench.cli.tables"}
+    assert "afor.bench.cli.studies.study" in modules
+    heavy = {"torch", "scipy", "matplotlib", "mne", "distributed", "afor.bench.cli.results.tables"}
     assert modules & heavy == set()
 
 

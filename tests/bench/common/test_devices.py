@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from afor.bench.common.devices import pick_device, repeatable
+from afor.bench.common.devices import describe_device, gpus_for, pick_device, repeatable
 from afor.bench.common.errors import ConfigError
 
 
@@ -29,3 +29,50 @@ def test_the_number_of_threads_is_put_back() -> None:
     with repeatable(before + 1):
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
+
+
+@pytest.fixture
+def three_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.mark.usefixtures("three_gpus")
+def test_cuda_stands_for_all_gpus_and_an_index_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gpus_for("cuda") == gpus_for("auto") == ("0", "1", "2")
+    assert gpus_for("cuda:1") == ("1",)
+    assert gpus_for("cpu") == ()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-5ab,7")  # as a batch system sets it
+    assert gpus_for("cuda") == ("4", "GPU-5ab", "7")
+    assert gpus_for("cuda:1") == ("GPU-5ab",)
+    with pytest.raises(ConfigError, match="cuda:3"):
+        gpus_for("cuda:3")
+
+
+@pytest.mark.parametrize(("precision", "allowed"), [("float32", False), ("tf32", True)])
+def test_tf32_is_off_unless_asked_for(precision: str, allowed: bool) -> None:
+    before = torch.backends.cudnn.allow_tf32
+    with repeatable(1, precision):  # type: ignore[arg-type]
+        assert torch.backends.cudnn.allow_tf32 is allowed
+        assert torch.backends.cuda.matmul.allow_tf32 is allowed
+    assert torch.backends.cudnn.allow_tf32 is before
+
+
+@pytest.mark.usefixtures("three_gpus")
+def test_algorithms_are_deterministic_where_there_is_cuda() -> None:
+    assert not torch.are_deterministic_algorithms_enabled()
+    with repeatable(1):
+        assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_the_record_of_a_gpu_names_what_may_change_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Properties:
+        name, major, minor = "RTX 9", 9, 1
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties)
+    described = describe_device(torch.device("cuda"))
+    assert (described["gpu"], described["capability"]) == ("RTX 9", "9.1")
+    assert {"cuda", "cudnn", "driver"} <= described.keys()
+    assert describe_device(torch.device("cpu")) == {}

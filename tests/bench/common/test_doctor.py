@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from afor.bench.common import doctor
@@ -21,6 +23,16 @@ def test_a_kernel_that_cannot_be_used_is_told_with_its_reason(tmp_path, monkeypa
     finding = findings(tmp_path)["native kernel"]
     assert finding.verdict == "missing"
     assert "no compiler" in finding.text
+    for fast, slow in doctor.STEPS_OF_ADAM.values():
+        assert f"{slow:.2f} instead of {fast:.2f}" in finding.text
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/compatibility.md"])
+def test_the_documentation_tells_the_same_cost_of_a_missing_kernel(page):
+    text = (Path(__file__).parents[3] / page).read_text()
+    for fast, slow in doctor.STEPS_OF_ADAM.values():
+        assert f"{fast:.2f}" in text
+        assert f"{slow:.2f}" in text
 
 
 @pytest.mark.skipif(unavailable_reason() is not None, reason="the native kernel was not built")

@@ -1,19 +1,17 @@
 import dataclasses
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afor.bench.common.errors import ConfigError, DataError, LeakageError
+from afor.bench.common.errors import ConfigError, LeakageError
 from afor.bench.data.splits import (
     Manifest,
     make_splits,
     manifest_text,
     prove_disjoint,
-    read_manifest,
 )
 
 
@@ -154,35 +152,21 @@ def test_splits_that_cannot_be_made_say_what_is_accepted(
         make_splits("x", cohort(n), **options)
 
 
-def test_the_manifest_survives_a_file_and_reads_like_a_table(tmp_path: Path) -> None:
+def test_the_manifest_as_json_reads_like_a_table() -> None:
     manifest = make_splits("x", ["Zoë", *cohort(8)], study_seed=7)
-    path = tmp_path / "splits.json"
-    path.write_text(manifest_text(manifest), encoding="utf-8")
-    assert read_manifest(path) == manifest
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert sum('"draw":' in line for line in lines) == len(manifest.splits)
-    assert json.loads("\n".join(lines))["subjects_of_the_first_fold"] == {
-        "train": 6,
-        "validation": 2,
-        "test": 1,
-    }
-
-
-def test_a_manifest_edited_into_leakage_is_refused_on_reading(tmp_path: Path) -> None:
-    content = json.loads(manifest_text(make_splits("x", cohort(5))))
-    content["folds"][0]["draws"][0]["train"].append(content["folds"][0]["test"][0])
-    path = tmp_path / "splits.json"
-    path.write_text(json.dumps(content))
-    with pytest.raises(LeakageError, match="is in train and in test"):
-        read_manifest(path)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 99}'])
-def test_a_file_that_is_no_manifest_is_a_clear_error(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "splits.json"
-    path.write_text(text)
-    with pytest.raises(DataError, match=r"splits\.json"):
-        read_manifest(path)
+    text = manifest_text(manifest)
+    assert "Zoë" in text
+    assert sum('"draw":' in line for line in text.splitlines()) == len(manifest.splits)
+    content = json.loads(text)
+    assert content["subjects_of_the_first_fold"] == {"train": 6, "validation": 2, "test": 1}
+    splits = [
+        (fold["fold"], draw["draw"], draw["train"], draw["validation"], fold["test"])
+        for fold in content["folds"]
+        for draw in fold["draws"]
+    ]
+    assert splits == [
+        (s.fold, s.draw, list(s.train), list(s.validation), list(s.test)) for s in manifest.splits
+    ]
 
 
 def test_a_split_is_found_by_fold_and_draw() -> None:

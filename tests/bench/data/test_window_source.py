@@ -8,7 +8,7 @@ import pytest
 from afor.bench.common.errors import ConfigError
 from afor.bench.data import window_source
 from afor.bench.data.datasets.synthetic import SyntheticSettings, load_subject
-from afor.bench.data.loading import open_windows
+from afor.bench.data.preparation.loading import open_windows
 
 OPTIONS = {"n_subjects": 3, "trials": 10, "window_samples": 100, "stride_samples": 70}
 

@@ -1,10 +1,12 @@
 import io
 import re
+import time
 
 import pytest
 
+from afor.bench.execution import progress as progress_module
 from afor.bench.execution.progress import Progress
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import load_study
 from afor.bench.training.execute import failed_run
@@ -37,10 +39,27 @@ def test_without_a_terminal_it_writes_plain_lines(cells, capsys):
     assert out == ""
     assert "\x1b" not in err
     lines = err.splitlines()
-    assert lines[0].startswith("tiny: 0 of 12 runs")
+    assert lines[0].startswith("tiny: 0 of 12 runs · starting 2 workers")
     assert re.match(r"failed: synthetic × tiny × b, fold 0, draw 0 \(\w{12}\): no luck", lines[1])
     assert "2 of 12 runs · 1 failed" in lines[2]
     assert "about 10 s left" in lines[2]  # ten runs of two seconds, two at a time
+
+
+def test_without_a_terminal_it_does_not_wait_in_silence_for_the_first_run(
+    cells, capsys, monkeypatch
+):
+    monkeypatch.setattr(progress_module, "PLAIN_EVERY_S", 0.01)
+    with Progress("tiny", workers=2) as progress:
+        progress.planned(cells, {})
+        progress.started(cells[0].key, "worker 1")
+        deadline = time.monotonic() + 10
+        printed = ""
+        while "1 training" not in printed and time.monotonic() < deadline:
+            time.sleep(0.01)
+            printed += capsys.readouterr().err
+        assert "tiny: 0 of 12 runs · 1 training · " in printed
+        progress.ended(finish(cells[0]))
+        assert "training" not in progress.line()
 
 
 def test_on_a_terminal_it_draws_the_grid(cells):

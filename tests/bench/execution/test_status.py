@@ -1,5 +1,5 @@
 from afor.bench.execution.describe import describe_run
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.execution.status import remaining_s, status_of
 from afor.bench.store.database import open_store
 from afor.bench.study.plan import make_plan

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from afor.bench.common.errors import DataError
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.execution.verify import sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.study.schema import load_study

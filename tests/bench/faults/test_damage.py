@@ -171,12 +171,14 @@ def judge(path, expected):
     return noticed
 
 
-def fuzz_bytes(store, count, seed):
+def fuzz(store, damage, count, seed):
+    """Damage a sound store again and again; return how often the damage was noticed."""
     expected, content = values(store), store.read_bytes()
     rng = random.Random(seed)
     noticed = 0
     for _ in range(count):
-        store.write_bytes(damage_bytes(content, rng))
+        store.write_bytes(content)
+        damage(store, rng)
         noticed += judge(store, expected)
         for suffix in ("-wal", "-shm"):
             store.with_name(store.name + suffix).unlink(missing_ok=True)
@@ -184,35 +186,28 @@ def fuzz_bytes(store, count, seed):
     return noticed
 
 
-def fuzz_rows(store, count, seed):
-    expected, content = values(store), store.read_bytes()
-    rng = random.Random(seed)
-    noticed = 0
-    for _ in range(count):
-        store.write_bytes(content)
-        damage_rows(store, rng)
-        noticed += judge(store, expected)
-    return noticed
+def damage_file(store, rng):
+    store.write_bytes(damage_bytes(store.read_bytes(), rng))
 
 
 def test_random_damage_to_bytes_is_refused_or_changes_no_number(sound):
-    assert fuzz_bytes(sound, 300, seed=1) > 150
+    assert fuzz(sound, damage_file, 300, seed=1) > 150
 
 
 def test_random_damage_to_rows_is_refused_or_changes_no_number(sound):
-    assert fuzz_rows(sound, 200, seed=2) > 100
+    assert fuzz(sound, damage_rows, 200, seed=2) > 100
 
 
 def test_random_damage_to_bytes_of_an_old_store_is_refused_or_changes_no_number(sound, tmp_path):
     old = as_first_schema(sound, tmp_path / "old.db")
-    assert fuzz_bytes(old, 100, seed=3) > 50
+    assert fuzz(old, damage_file, 100, seed=3) > 50
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_thousands_of_random_damages_are_refused_or_change_no_number(sound):
-    assert fuzz_bytes(sound, 1500, seed=4) > 750
-    assert fuzz_rows(sound, 1500, seed=5) > 750
+    assert fuzz(sound, damage_file, 1500, seed=4) > 750
+    assert fuzz(sound, damage_rows, 1500, seed=5) > 750
 
 
 def change(path, *statements):

@@ -11,7 +11,7 @@ from afor.bench.execution.jobs import Died, Ended, Started
 from afor.bench.execution.runner import spool_folder
 from afor.bench.execution.running import read_running
 from afor.bench.execution.status import print_status, status_of
-from afor.bench.execution.time_limits import LEAST_S, UNKNOWN_S, TimeLimits
+from afor.bench.execution.timing.limits import LEAST_S, UNKNOWN_S, TimeLimits
 from afor.bench.store.database import open_store
 from afor.bench.store.lock import driver_of
 
@@ -85,11 +85,11 @@ def test_time_in_which_the_driver_itself_was_stopped_counts_for_no_worker(monkey
     assert engine._extend_after_sleep([worker], 995.0) == 1000.0
     assert worker.since == 100.0
     engine._extend_after_sleep([worker], 500.0)
-    assert worker.since == 100.0 + 500.0 - engine.LOOK_EVERY_S
+    assert worker.since == 100.0 + 500.0 - engine.CHECK_EVERY_S
 
 
 def test_a_time_limit_that_is_none_is_refused_and_dask_has_its_own():
-    from afor.bench.cli.run import make_engine
+    from afor.bench.cli.studies.run import make_engine
 
     assert make_engine("local", "", 1, 1, 2.0).limits.fixed_s == 120.0
     for minutes in (0.0, -1.0, float("nan"), float("inf")):

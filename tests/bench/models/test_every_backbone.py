@@ -86,14 +86,10 @@ def _initialisations_are_finite(name, shape, count):
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [
-        ("eegnet", 1000),
-        ("nsal_dgat", 1000),
-        ("acrnn", 300),
-        ("nsal_dgat_authors", 300),
-    ],
+    [("eegnet", 200), ("nsal_dgat", 200), ("acrnn", 100), ("nsal_dgat_authors", 100)],
 )
 def test_no_initialisation_at_six_channels_gives_nan(name, count, six_channels):
+    # Without the safeguards one graph in eleven gives NaN: 100 would miss that once in 10 000.
     _initialisations_are_finite(name, six_channels, count)
 
 
@@ -158,9 +154,9 @@ def test_each_overfits_64_windows_of_synthetic_eeg(name, six_channels, synthetic
     model = build_backbone(name, six_channels)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     accuracy = 0.0
-    for _ in range(12):
+    for _ in range(60):
         model.train()
-        for _ in range(25):
+        for _ in range(5):
             optimizer.zero_grad()
             F.cross_entropy(model(signal), labels).backward()
             optimizer.step()

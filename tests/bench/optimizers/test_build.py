@@ -1,4 +1,5 @@
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,26 @@ def test_any_class_that_can_be_imported_is_accepted(model: nn.Module) -> None:
     assert optimizer.defaults["momentum_decay"] == 0.01
 
 
-def test_a_class_of_the_user_is_found_by_its_module(
-    model: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "labs_own_optim.py").write_text(
-        "import torch\n"
-        "class Mine(torch.optim.SGD):\n"
-        "    def __init__(self, weights, lr, momentum=0.0, weight_decay=0.0):\n"
-        "        super().__init__(weights, lr=lr, momentum=momentum)\n"
-    )
+@pytest.fixture
+def write_optimizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Return a function that writes a module with an optimizer `Mine` of these arguments."""
     monkeypatch.syspath_prepend(tmp_path)
+
+    def write(module: str, arguments: str) -> None:
+        (tmp_path / f"{module}.py").write_text(
+            "import torch\n"
+            "class Mine(torch.optim.SGD):\n"
+            f"    def __init__(self, params, lr, momentum=0.0, {arguments}):\n"
+            "        super().__init__(params, lr=lr, momentum=momentum)\n"
+        )
+
+    return write
+
+
+def test_a_class_of_the_user_is_found_by_its_module(
+    model: nn.Module, write_optimizer: Callable[[str, str], None]
+) -> None:
+    write_optimizer("labs_own_optim", "weight_decay=0.0")
     optimizer = build_optimizer("labs_own_optim:Mine", model, 1e-3, 0.0, momentum=0.9)
     assert type(optimizer).__name__ == "Mine"
     sys.modules.pop("labs_own_optim")
@@ -59,22 +70,22 @@ def test_any_class_of_pytorch_optimizer_is_accepted(model: nn.Module) -> None:
     optimizer = build_optimizer("pytorch_optimizer:Lion", model, 1e-3, 1e-4, betas=[0.9, 0.98])
     assert optimizer.defaults["betas"] == (0.9, 0.98)
     assert optimizer.defaults["weight_decay"] == 1e-4
-    with pytest.raises(ConfigError, match=r'no setting "beta" \(did you mean "betas"'):
+    with pytest.raises(ConfigError, match=r'no setting "beta". Did you mean "betas"'):
         check_optimizer("pytorch_optimizer:Lion", {"beta": 0.9})
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("adm", {}, 'optimizer "adm" is not known .did you mean "adam"'),
-        ("mars", {"gama": 0.1}, 'no setting "gama" .did you mean "gamma"'),
+        ("adm", {}, 'optimizer "adm" is not known. Did you mean "adam"'),
+        ("mars", {"gama": 0.1}, 'no setting "gama". Did you mean "gamma"'),
         ("mars", {"gamma": -1}, "gamma must be at least 0, got -1"),
         ("adam", {"betas": [0.9, 2.0]}, "refuses its settings: .*beta"),
         ("adam", {"lr": 0.1}, "lr is set by the study"),
         ("adam", {"weight_decay": 0.1}, "weight_decay is set by the study"),
         ("sophia", {"seed": 3}, "seed is set by the study"),
         ("no_such_module:Adam", {}, 'module "no_such_module" cannot be imported'),
-        ("torch.optim:AdamWW", {}, 'no optimizer class "AdamWW" .did you mean "AdamW"'),
+        ("torch.optim:AdamWW", {}, 'no optimizer class "AdamWW". Did you mean "AdamW"'),
         ("torch.nn:Linear", {}, 'no optimizer class "Linear"'),
         ("torch.optim:LBFGS", {}, "needs a closure"),
     ],
@@ -99,17 +110,11 @@ def test_arguments_that_a_study_cannot_give_are_named(model: nn.Module) -> None:
 
 
 def test_a_class_that_swallows_keywords_still_gets_its_keys_checked(
-    model: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: nn.Module, write_optimizer: Callable[[str, str], None]
 ) -> None:
-    (tmp_path / "swallowing_optim.py").write_text(
-        "import torch\n"
-        "class Loose(torch.optim.SGD):\n"
-        "    def __init__(self, params, lr, momentum=0.0, **kwargs):\n"
-        "        super().__init__(params, lr=lr, momentum=momentum)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match='did you mean "momentum"'):
-        build_optimizer("swallowing_optim:Loose", model, 1e-3, 0.0, momentun=0.9)
+    write_optimizer("swallowing_optim", "**kwargs")
+    with pytest.raises(ConfigError, match='Did you mean "momentum"'):
+        build_optimizer("swallowing_optim:Mine", model, 1e-3, 0.0, momentun=0.9)
     sys.modules.pop("swallowing_optim")
 
 

@@ -8,17 +8,23 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
+from afor.bench.report.tables.formats import to_markdown
+from afor.bench.report.tables.main import comparison_table, main_table
 from afor.bench.stats.comparisons import (
     adjusted_chance,
     compare,
     compare_all,
+    control_optimizers,
     main_optimizers,
     majority_value,
     mean_ranks,
     reference_levels,
 )
-from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
+from afor.bench.stats.design.simulated import simulate_results
+from afor.bench.stats.groups import collect_conditions, default_metrics
+from afor.bench.stats.inference.decisions import Decision
+from afor.bench.stats.inference.sample_size import folds_needed
+from afor.bench.study.roles import Role
 
 GAINS = dict.fromkeys(PAPER_OPTIMIZERS, 0.0) | {"afor": 0.05, "sophia": -0.05}
 
@@ -32,7 +38,7 @@ def of(comparisons, optimizer):
     return next(c for c in comparisons if c.optimizer == optimizer)
 
 
-def test_a_known_gain_is_found_significant_and_outside_the_noise(simulated):
+def test_a_known_gain_is_found_better_and_a_known_loss_worse(simulated):
     conditions = collect_conditions(*simulated)
     found = compare(conditions, "bci2a", "eegnet", "accuracy")
     afor = of(found, "afor")
@@ -43,10 +49,12 @@ def test_a_known_gain_is_found_significant_and_outside_the_noise(simulated):
     assert afor.p == afor.smallest_p
     assert afor.p_holm == pytest.approx(6 / 512)
     assert afor.significant
-    assert afor.inside_noise is False
+    assert afor.decision is Decision.BETTER
     sophia = of(found, "sophia")
     assert sophia.p > 0.99
     assert sophia.p_two_sided < 0.01
+    assert sophia.decision is Decision.WORSE
+    assert sophia.evidence.p_different_holm == pytest.approx(6 / 256)
 
 
 def test_an_incomplete_cell_is_never_significant(simulated):
@@ -56,6 +64,7 @@ def test_an_incomplete_cell_is_never_significant(simulated):
     assert afor.p_holm < 0.05
     assert not afor.complete
     assert not afor.significant
+    assert afor.decision is None
     assert (afor.done, afor.expected) == (89, 90)
 
 
@@ -85,14 +94,41 @@ def test_few_folds_can_never_be_significant():
     assert not afor.significant
 
 
-def test_copies_and_ablations_do_not_enter_the_main_family():
-    names = [*GAINS, "adam_again", "afor_no_dc", "mine"]
-    conditions = collect_conditions(
-        *simulate_results(dict.fromkeys(names, 0.0), datasets=["bci2a"])
+def test_everything_but_copies_and_marked_controls_is_compared():
+    names = [*GAINS, "adam_again", "afor_no_dc", "adamw_09945", "mine"]
+    results, expected = simulate_results(dict.fromkeys(names, 0.0), datasets=["bci2a"])
+    conditions = collect_conditions(results, expected)
+    listed = [*PAPER_OPTIMIZERS, "afor_no_dc", "adamw_09945", "mine"]
+    assert main_optimizers(conditions) == listed
+    assert control_optimizers(conditions) == ["adam_again"]
+    marked = collect_conditions(
+        [replace(r, role=Role(control=r.optimizer == "mine")) for r in results]
     )
-    assert main_optimizers(conditions) == [*PAPER_OPTIMIZERS, "mine"]
-    only = collect_conditions(*simulate_results({"afor": 0, "afor_no_dc": 0}, datasets=["bci2a"]))
-    assert main_optimizers(only) == ["afor", "afor_no_dc"]
+    assert "mine" not in main_optimizers(marked)
+    assert control_optimizers(marked) == ["mine"]
+
+
+def test_where_all_but_one_are_controls_they_are_compared():
+    results, _ = simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"])
+    marked = [replace(r, role=Role(control=r.optimizer == "afor")) for r in results]
+    assert main_optimizers(collect_conditions(marked)) == ["adam", "afor"]
+
+
+def test_what_would_decide_is_what_folds_needed_gives():
+    made = simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"], seed_noise=0.03, seed=4)
+    (afor,) = compare(collect_conditions(*made), "bci2a", "eegnet", "accuracy")
+    assert afor.decision is Decision.UNDECIDED
+    assert afor.folds_to_decide() == max(
+        folds_needed(afor.sd, 0.01), folds_needed(afor.sd, 0.01, equivalence=True)
+    )
+    assert afor.draws == 5
+    # A run has a noise of 0.03, so the difference of one draw has sqrt(2) times that.
+    assert afor.draw_sd == pytest.approx(0.03 * math.sqrt(2), rel=0.25)
+    draws = afor.draws_to_decide()
+    between = max(0.0, afor.sd**2 - afor.draw_sd**2 / afor.draws)
+    if draws is not None:
+        sd = math.sqrt(between + afor.draw_sd**2 / draws)
+        assert folds_needed(sd, 0.01, equivalence=True) <= afor.folds
 
 
 def test_nothing_to_compare_is_an_error_that_names_what_is_there(simulated):
@@ -130,12 +166,14 @@ def test_reference_levels_come_from_the_runs(simulated):
     level = reference_levels(collect_conditions(*simulated), "bci2a", "eegnet", "accuracy")
     assert level.majority == (pytest.approx(0.3), pytest.approx(0.0), 9)
     assert level.adjusted_chance == pytest.approx(adjusted_chance(2880, 4))
+    assert level.chance == (level.majority[0], "majority class")
+    assert replace(level, adjusted_chance=0.31).chance == (0.31, "guessing")
     results = [replace(r, classes=0, test_windows=0) for r in simulated[0]]
     assert reference_levels(collect_conditions(results), "bci2a", "eegnet", "accuracy") is None
 
 
 def test_ranks_average_over_complete_blocks_and_share_ties(simulated):
-    ranks = mean_ranks(collect_conditions(*simulated), ["accuracy"])
+    ranks = mean_ranks(collect_conditions(*simulated), "accuracy")
     by_name = dict(zip(ranks.optimizers, ranks.mean_ranks, strict=True))
     assert (by_name["afor"], by_name["sophia"]) == (1.0, 7.0)
     assert len(ranks.blocks) == 2
@@ -144,8 +182,34 @@ def test_ranks_average_over_complete_blocks_and_share_ties(simulated):
     assert ranks.critical_difference == pytest.approx(2.949 * math.sqrt(7 * 8 / 12), abs=0.002)
     results, expected = simulated
     lacking = [r for r in results if r.dataset == "deap" or r.optimizer != "mars"]
-    ranks = mean_ranks(collect_conditions(lacking, expected), ["accuracy"])
-    assert ranks.blocks == (("deap", "eegnet", "accuracy"),)
+    ranks = mean_ranks(collect_conditions(lacking, expected), "accuracy")
+    assert ranks.blocks == (("deap", "eegnet"),)
     same = [replace(r, metrics={"accuracy": 0.5}) for r in results]
-    ranks = mean_ranks(collect_conditions(same, expected), ["accuracy"])
+    ranks = mean_ranks(collect_conditions(same, expected), "accuracy")
     assert set(ranks.mean_ranks) == {4.0}
+
+
+def test_less_is_better_for_the_likelihood_and_the_gain_says_so(simulated):
+    results, expected = simulated
+    losses = [
+        replace(run, metrics={**run.metrics, "nll": 1 - run.metrics["accuracy"]}) for run in results
+    ]
+    conditions = collect_conditions(losses, expected)
+    for mirrored in ("afor", "sophia"):
+        nll, accuracy = (
+            of(compare(conditions, "bci2a", "eegnet", metric), mirrored)
+            for metric in ("nll", "accuracy")
+        )
+        assert nll.gain == pytest.approx(accuracy.gain)
+        assert (nll.wins, nll.losses, nll.p) == (accuracy.wins, accuracy.losses, accuracy.p)
+    ranks = [mean_ranks(conditions, metric).mean_ranks for metric in ("nll", "accuracy")]
+    assert ranks[0] == ranks[1]
+    assert default_metrics(conditions) == ["accuracy", "weighted_f1", "nll"]
+    assert default_metrics(collect_conditions(*simulated)) == ["accuracy", "weighted_f1"]
+    table = to_markdown(main_table(conditions, ["nll"]))
+    best = next(line for line in table.splitlines() if line.startswith("| AFOR"))
+    assert "**0.3" in best
+    text = to_markdown(comparison_table(conditions, ["nll"]))
+    assert "10⁻³ nats" in text
+    gain = of(compare(conditions, "bci2a", "eegnet", "nll"), "afor").gain
+    assert f"+{1000 * gain:.2f}" in text

@@ -5,7 +5,7 @@ import pytest
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.curves import convergence_figure, forgetting_figure
 from afor.bench.stats.curves import loss_curves, run_traces
-from afor.bench.stats.simulated import simulate_results
+from afor.bench.stats.design.simulated import simulate_results
 
 
 @pytest.fixture(scope="module")

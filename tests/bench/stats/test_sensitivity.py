@@ -2,10 +2,9 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.stats.comparisons import main_optimizers
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.stats.sensitivity import sensitivity_of
-from afor.bench.stats.simulated import simulate_results
 
 NAMES = [
     "adam",
@@ -44,18 +43,15 @@ def test_an_unfinished_study_compares_the_folds_that_all_values_have():
         sensitivity_of(collect_conditions(apart, expected))
 
 
-def test_the_noise_of_each_data_set_comes_with_it():
-    assert all(not setting.noise for setting in sensitivity_of(conditions()))
-    gains = {"afor": 0, "afor_seed_1": 0, "afor_w_0.5": 0}
-    made = collect_conditions(*simulate_results(gains, datasets=["deap", "isruc"]))
-    (setting,) = sensitivity_of(made)
-    floor = noise_floor(made, "isruc", "eegnet", "accuracy")
-    assert setting.noise["isruc"] == pytest.approx(100 * floor.bound)
-    assert list(setting.noise) == ["deap", "isruc"]
+def test_the_margin_of_equivalence_comes_with_it():
+    assert {setting.margin for setting in sensitivity_of(conditions())} == {1.0}
+    results, expected = simulate_results({"afor": 0, "afor_w_0.5": 0}, datasets=["bci2a"])
+    (setting,) = sensitivity_of(collect_conditions(results, expected, {"accuracy": 2.5}))
+    assert setting.margin == pytest.approx(2.5)
 
 
-def test_varied_settings_do_not_enter_the_main_table():
-    assert main_optimizers(conditions()) == ["adam", "afor"]
+def test_varied_settings_are_compared_like_all_that_a_study_lists():
+    assert main_optimizers(conditions()) == NAMES
 
 
 def test_a_store_without_varied_settings_says_how_to_run_them():

@@ -15,12 +15,16 @@ from afor.bench.report.tables.paper import same_method_table
 MODULES = [
     "afor.bench.stats.groups",
     "afor.bench.stats.labels",
-    "afor.bench.stats.noise_floor",
-    "afor.bench.stats.paired_tests",
+    "afor.bench.stats.design.seed_noise",
+    "afor.bench.stats.inference.decisions",
+    "afor.bench.stats.inference.margins",
+    "afor.bench.stats.inference.sample_size",
+    "afor.bench.stats.inference.paired_tests",
     "afor.bench.stats.paper_numbers",
     "afor.bench.stats.sensitivity",
     "afor.bench.stats.comparisons",
     "afor.bench.report.tables.formats",
+    "afor.bench.report.verdicts",
 ]
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGES = ["explanation/statistics.md", "howto/tables-and-figures.md"]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.stats.simulated import simulate_results
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.store.files import load_records, load_results, write_results
 from afor.bench.study.plan import ExpectedRuns
 

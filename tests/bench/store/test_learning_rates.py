@@ -2,7 +2,7 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import chosen_rates, rate_finder, search_study
+from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
 from afor.bench.study.schema import OptimizerEntry, load_study
 
 SEARCH = "[search]\ngrid = [1e-4, 1e-3, 3e-3]\n"
@@ -12,7 +12,7 @@ def search(tiny, optimizers=("adam",), **settings):
     tiny.write(name="search", optimizers=optimizers, draws=1, extra=SEARCH, **settings)
     tiny.run_inline()
     with open_store(tiny.store) as store:
-        return chosen_rates(store)
+        return best_rates(store)
 
 
 def test_the_rate_of_the_highest_validation_accuracy_is_chosen(tiny):
@@ -41,12 +41,12 @@ def test_a_search_that_is_not_complete_or_not_there_is_refused(tiny):
     tiny.write(name="search", optimizers=("adam", "raiser"), draws=1, extra=SEARCH)
     tiny.run_inline()
     with open_store(tiny.store) as store, pytest.raises(ConfigError, match=r"raiser.*is failed"):
-        chosen_rates(store)
+        best_rates(store)
     other = tiny.folder / "other.db"
     tiny.write()
     tiny.run_inline(other)
     with open_store(other) as store, pytest.raises(ConfigError, match="no search"):
-        chosen_rates(store)
+        best_rates(store)
 
 
 def test_a_diverged_run_never_wins(tiny):

@@ -1,11 +1,12 @@
 """A store written when all modules of the benchmark lay in one folder still opens, run for run."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.store.database import open_store
 from afor.bench.study.plan import make_plan, run_key
 from afor.bench.study.schema import parse_study
@@ -41,3 +42,15 @@ def test_its_study_plans_the_same_runs(old_store, cache_dir):
         fingerprint = {"fingerprint": spec["data"]["fingerprint"]}
         assert {**cell.spec, "data": {**cell.spec["data"], **fingerprint}} == spec
         assert "trainer" not in cell.spec
+
+
+def test_its_runs_show_the_metrics_they_have_and_repeat_without_those_that_came_later(old_store):
+    result = old_store.results()[0]
+    assert "accuracy" in result.metrics
+    assert "nll" not in result.metrics
+    record = old_store.run(result.key).record
+    again = replace(record, test=replace(record.test, nll=0.5, brier=0.2))
+    assert again.numbers() != record.numbers()
+    assert again.numbers_known_to(record) == record.numbers()
+    wrong = replace(record, test=replace(record.test, accuracy=0.123, nll=0.5))
+    assert wrong.numbers_known_to(record) != record.numbers()

@@ -14,10 +14,9 @@ import afor.bench
 from afor.bench.cli.app import app
 from afor.bench.common.errors import AforError, ConfigError, StoreError
 from afor.bench.common.module_search import add_folders, import_named, safe_start
-from afor.bench.execution.engines.dask import DaskEngine
 from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
-from afor.bench.study.named_code import names_in_spec, names_in_study, shown
+from afor.bench.study.named_code import list_names, names_in_spec, names_in_study
 from afor.bench.study.schema import load_study, parse_study
 from afor.bench.training.execute import resolve_trainer
 from afor.bench.training.record import encode
@@ -136,21 +135,6 @@ def test_an_optimizer_and_a_network_beside_the_study_are_trained(tmp_path, study
     (tmp_path / "elsewhere").mkdir()
     done = run_afor(tmp_path / "elsewhere", "run", "../real.toml", "-j", "1")
     assert "1 done (1 trained now)" in done
-
-
-def test_a_cluster_finds_a_module_beside_the_study_file(tiny, cluster, monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    tiny.write(subjects=3, draws=1)
-    (tiny.folder / "cluster_trainer.py").write_text(TRAINER.format(helper="cluster_helper"))
-    (tiny.folder / "cluster_helper.py").write_text("def notice(): pass\n")
-    plant(tiny.folder, "numpy")
-    tiny.file.write_text(
-        tiny.file.read_text().replace("tiny_trainer:train", "cluster_trainer:train")
-    )
-    summary = tiny.run_here(engine=DaskEngine(cluster.address))
-    assert (summary.done, summary.failed) == (6, 0)
-    assert marks(tiny.folder) == []
 
 
 def test_processes_of_a_pool_start_without_the_current_folder(tmp_path):
@@ -288,7 +272,7 @@ def test_what_a_spec_and_a_study_name_is_listed(study):
     assert names_in_spec({"backbone": {"name": "eegnet"}, "optimizer": {"name": "adam"}}) == ()
     assert names_in_spec({"trainer": {"source": "afor.bench.execute:train_run"}}) == ()
     assert names_in_spec({"trainer": 3, "backbone": None}) == ()
-    assert shown(["b:\x1b[2J", "a:x"]) == r"a:x, b:\x1b[2J"
+    assert list_names(["b:\x1b[2J", "a:x"]) == r"a:x, b:\x1b[2J"
 
 
 def test_verify_lists_the_code_of_a_store_and_trains_it_only_on_trust(stored):
@@ -330,7 +314,7 @@ def test_runs_without_code_are_verified_beside_those_with_code(stored, monkeypat
         trained.extend((cell.key, trust) for cell in cells)
         yield from ()
 
-    monkeypatch.setattr("afor.bench.cli.runs.verify_runs", verify_only)
+    monkeypatch.setattr("afor.bench.cli.results.runs.verify_runs", verify_only)
     result = runner.invoke(app, ["verify", str(stored.store), "--count", "0", "-j", "1"])
     assert result.exit_code == 0, result.output
     assert "2 runs name code that is not part of afor. They are left out" in result.stderr

@@ -34,7 +34,7 @@ def test_an_entry_the_study_has_stays_as_it_is_and_a_new_one_takes_a_presets_set
     study = changed("ablation", datasets=["isruc", "bci2a"])
     assert study.datasets[0] == paper["isruc"]
     assert study.datasets[1] == parse_study(preset_text("ablation")).datasets[1]
-    demo = parse_study(preset_text("demo")).datasets[0]
+    demo = parse_study(preset_text("demo-synthetic")).datasets[0]
     assert changed("ablation", datasets=["synthetic"]).datasets[0] == demo
 
 
@@ -112,10 +112,12 @@ def test_what_is_said_of_the_training_holds_for_every_data_set():
 
 
 def test_the_changed_study_describes_itself():
-    text = overridden(*study_text("demo"), Overrides(epochs=2, data_options=["shift=0.25"]))
+    text = overridden(
+        *study_text("demo-synthetic"), Overrides(epochs=2, data_options=["shift=0.25"])
+    )
     assert tomllib.loads(text)["datasets"][0]["options"]["shift"] == 0.25
     assert overridden(text, "again", Overrides()) == text
-    assert parse_study(text).description.startswith("The study demo with ")
+    assert parse_study(text).description.startswith("The study demo-synthetic with ")
 
 
 def test_a_name_stays_within_its_length_and_its_letters():

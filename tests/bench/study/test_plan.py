@@ -3,11 +3,13 @@ import copy
 import pytest
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.data.loading import open_windows
-from afor.bench.execution.runner import open_sources
+from afor.bench.data.preparation.loading import open_windows
+from afor.bench.execution.sources import open_sources
 from afor.bench.study.plan import canonical, make_plan, run_key, shard
 from afor.bench.study.schema import parse_study
 
+MARKED = """margins = { accuracy = 2.5 }
+optimizers = ["adam", { name = "afor", control = true }]"""
 OPTIONS = {"n_subjects": 4, "trials": 4, "rate_hz": 64.0, "channels": ["C3", "C4"]}
 
 
@@ -80,6 +82,16 @@ def test_what_does_not_decide_the_number_changes_no_key(text, sources, tmp_path)
     assert keys(sources, text) == keys(sources, renamed)
     elsewhere = open_windows("synthetic", options=OPTIONS, cache_dir=tmp_path / "elsewhere")
     assert keys(sources, text) == keys({"synthetic": elsewhere}, text)
+
+
+def test_margins_and_controls_change_no_key_and_a_control_has_its_role(text, sources):
+    marked = text.replace('optimizers = ["adam", "afor"]', MARKED)
+    assert marked != text
+    plan = make_plan(parse_study(marked), sources)
+    assert [run.key for run in plan.runs] == keys(sources, text)
+    assert [run.role.control for run in plan.runs[:2]] == [False, True]
+    with pytest.raises(ConfigError, match=r"margins.accuracy = -1.0 is not valid"):
+        parse_study(marked.replace("2.5", "-1.0"))
 
 
 def test_a_setting_that_came_later_changes_a_key_only_when_it_is_used(text, sources):
@@ -179,3 +191,26 @@ def test_the_canonical_text_does_not_depend_on_order_and_refuses_nan():
     assert canonical(value) == canonical(turned) == '{"a":{"c":"ä","d":null},"b":[1,2.5]}'
     with pytest.raises(ValueError):
         canonical(float("nan"))
+
+
+def test_the_kind_of_device_is_part_of_the_key_and_its_number_is_not(
+    small_study, cache_dir, monkeypatch
+):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    keys = {}
+    for device in ("cpu", "cuda", "cuda:1", "auto"):
+        study = parse_study(small_study(device=device))
+        keys[device] = make_plan(study, open_sources(study, cache_dir)).runs[0].key
+    assert keys["cuda"] == keys["cuda:1"] == keys["auto"] != keys["cpu"]
+
+
+def test_a_lower_precision_is_part_of_the_key(small_study, cache_dir):
+    keys = {}
+    for precision in (None, "float32", "tf32", "bfloat16"):
+        study = parse_study(small_study(training={"precision": precision}))
+        keys[precision] = make_plan(study, open_sources(study, cache_dir)).runs[0].key
+    assert keys[None] == keys["float32"]
+    assert len(set(keys.values())) == 3

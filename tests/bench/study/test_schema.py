@@ -19,8 +19,8 @@ optimizers = ["adam"]
 
 
 def test_the_presets_are_those_the_documentation_names():
-    wanted = "ablation controls convergence demo lr-search paper paper-original "
-    wanted += "physionet sensitivity smoke"
+    wanted = "ablation controls convergence demo demo-synthetic headroom lr-search paper "
+    wanted += "paper-original physionet sensitivity smoke"
     assert preset_names() == wanted.split()
     for name in preset_names():
         assert load_study(name).name == name

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from afor.bench.optimizers.build import build_optimizer
-from afor.bench.training.controller_trace import AWAKE, Traces, layer_group
+from afor.bench.training.controller_trace import Traces, layer_group
 from afor.control import FIELDS
+from afor.monitor import AWAKE
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.training.execute import execute, failed_run, run_settings
 from afor.bench.training.record import decode, encode
 

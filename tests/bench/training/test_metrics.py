@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afor.bench.training.metrics import measure, vote
+from afor.bench.training.metrics import measure, measure_trials, measure_windows, vote
 
 
 def test_a_hand_worked_case() -> None:
@@ -44,6 +44,46 @@ def test_the_measures_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) ->
 def test_a_trial_is_decided_by_the_mean_of_its_logits() -> None:
     # Two of three windows of trial 7 say class 0, but the third says class 1 louder.
     logits = np.array([[1.0, 0.0], [0.0, 9.0], [1.0, 0.0], [2.0, 1.0]], dtype=np.float32)
-    labels, guesses = vote(logits, np.array([1, 1, 1, 0]), np.array([7, 7, 7, 3]))
+    labels, guesses, _ = vote(logits, np.array([1, 1, 1, 0]), np.array([7, 7, 7, 3]))
     assert labels.tolist() == [0, 1]
     assert guesses.tolist() == [0, 1]
+
+
+def test_the_metrics_of_probabilities_of_a_hand_worked_case() -> None:
+    # Confidences 0.8, 0.6, 0.6: right, wrong, right. The last two share a bin of width 1/15.
+    probabilities = np.array([[0.8, 0.2], [0.4, 0.6], [0.6, 0.4]])
+    found = measure_windows(np.log(probabilities) + 5.0, np.array([0, 0, 0]))
+    assert found.accuracy == pytest.approx(2 / 3)
+    assert found.nll == pytest.approx(-(np.log(0.8) + np.log(0.4) + np.log(0.6)) / 3)
+    assert found.brier == pytest.approx((2 * 0.2**2 + 2 * 0.6**2 + 2 * 0.4**2) / 3)
+    assert found.calibration_error == pytest.approx((abs(1 - 0.8) + abs(1 - 0.6 - 0.6)) / 3)
+
+
+def test_logits_of_any_size_have_a_finite_likelihood_and_none_are_no_metric() -> None:
+    found = measure_windows(np.array([[1e4, -1e4], [-1e4, 1e4]], np.float32), np.array([0, 0]))
+    assert found.nll == pytest.approx(1e4)
+    assert found.brier == pytest.approx(1.0)
+    assert measure(np.array([0, 1]), np.array([0, 1]), 2).nll is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000), classes=st.integers(2, 5))
+def test_likelihood_and_brier_score_are_those_of_scikit_learn(seed: int, classes: int) -> None:
+    sklearn = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(seed)
+    logits, labels = rng.normal(size=(40, classes)), rng.integers(classes, size=40)
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    found = measure_windows(logits, labels)
+    assert found.nll == pytest.approx(
+        sklearn.log_loss(labels, probabilities, labels=range(classes))
+    )
+    truth = np.eye(classes)[labels]
+    assert found.brier == pytest.approx(((probabilities - truth) ** 2).sum(axis=1).mean())
+
+
+def test_a_trial_has_the_probabilities_of_its_mean_logits() -> None:
+    logits = np.array([[1.0, 0.0], [0.0, 9.0], [1.0, 0.0], [2.0, 1.0]], dtype=np.float32)
+    found = measure_trials(logits, np.array([1, 1, 1, 0]), np.array([7, 7, 7, 3]))
+    mean = np.array([[2.0, 1.0], [2 / 3, 3.0]])
+    assert found.nll == pytest.approx(measure_windows(mean, np.array([0, 1])).nll)
+    assert found.n == 2

@@ -21,7 +21,7 @@ from training import CollectiveCount, differences, network, optimizer_of, share,
 
 from afor import AFOR
 
-STEPS = range(150)
+STEPS = range(40)
 
 
 def compared(model: nn.Module, alone: nn.Module, dtype: torch.dtype, part: slice) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def distributed_tensors(rank: int, world: int, _: Path) -> Any:
     sizes = set()
     for step in STEPS:
         for i, q in enumerate(theirs):
-            q.grad = torch.randn_like(q) + 0.1 * i * math.sin(step / 9)
+            q.grad = torch.randn_like(q) + 0.5 * i * math.sin(step / 9)
         other.step()
         for kind in kinds:
             for i, (p, q) in enumerate(zip(ours[kind], theirs, strict=True)):

@@ -3,8 +3,7 @@
     for make in FACTS.values():
         print(make().statement)
 
-They say what follows from the equations as printed. Whether it matters for a result is a question
-for a study, not for this module.
+Each follows from the equations as printed. Whether it changes a result is a question for a study.
 """
 
 import math
@@ -24,32 +23,32 @@ from afor.monitor import read
 # Defaults of the method, Sec. III.
 LOW, HIGH = 0.99, 0.999  # the bounds of beta2
 CLIP = 5.0  # of the z-score
-AWAKE_RMS = 0.5  # as `afor memory` has it: beta2 is then an eighth of its range off the middle
-WINDOW = 200  # steps over which the size of the z-scores is read
+AWAKE_RMS = 0.5  # of z-scores, as in `afor memory`: beta2 is an eighth of its range off the middle
+WINDOW = 200  # steps over which the root mean square of z-scores is taken
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One property: what holds, the numbers that show it, and how far it carries."""
+    """One property: its statement, the numbers that show it, and the limits of its validity."""
 
     name: str
     statement: str
     values: Mapping[str, Any]
-    fairly: str
+    limits: str
 
 
 def nsal_dgat_fact(seeds: int = 200) -> Fact:
     """Count the initialisations of the released NSAL-DGAT whose adjacency is NaN."""
 
     def nan_share(channels: int, *, keep_a_unit: bool = False) -> float:
-        found = 0
+        nan_count = 0
         for seed in range(seeds):
             with isolated(seed, torch.device("cpu")):
                 adjacency = PublishedAdjacency(channels, repair=keep_a_unit)
-            adjacency.repair = False  # with a unit, but without the self-loops
+            adjacency.repair = False  # keeps the unit of the repair, but not its self-loops
             with torch.no_grad():
-                found += bool(adjacency().isnan().any())
-        return found / seeds
+                nan_count += bool(adjacency().isnan().any())
+        return nan_count / seeds
 
     shares = {channels: nan_share(channels) for channels in (6, 11, 12, 22, 32)}
     one_unit = nan_share(6, keep_a_unit=True)
@@ -64,7 +63,7 @@ def nsal_dgat_fact(seeds: int = 200) -> Fact:
             "share of NaN by channels": shares,
             "share of NaN with one unit at 6 channels": one_unit,
         },
-        fairly=(
+        limits=(
             "A bottleneck of one unit would give numbers for nine seeds of ten; a form that was "
             "run but not released may have had one."
         ),
@@ -87,7 +86,7 @@ def mean_beta2_fact(steps: int = 30_000) -> Fact:
                 name: steady_mean_beta2(scores) for name, scores in score_series(steps).items()
             },
         },
-        fairly=(
+        limits=(
             "It holds for statistics that have settled (memory 1 000 steps) and scores without a "
             "trend, with or without the clip at 5. Single steps reach both bounds, and before the "
             "statistics settle beta2 is near the middle anyway."
@@ -121,7 +120,7 @@ def mean_beta2_range(points: int = 2001) -> tuple[float, float]:
 
 
 def score_series(steps: int) -> dict[str, NDArray[np.float64]]:
-    """Return four kinds of scores over time, from mild to extreme."""
+    """Return four series of scores, from mild to extreme, by name."""
     rng = np.random.default_rng(0)
     time = np.arange(steps)
     return {
@@ -135,17 +134,17 @@ def score_series(steps: int) -> dict[str, NDArray[np.float64]]:
 def steady_mean_beta2(scores: Sequence[float] | NDArray[np.float64]) -> float:
     """Run Eqs. (zscore_stats) to (beta2_raw) over scores; return beta2's mean over the last half.
 
-    The statistics start settled, so that no warm-up is in the mean.
+    The statistics start at the mean and variance of all scores, so no warm-up enters the mean.
     """
     mean, variance = float(np.mean(scores)), float(np.var(scores))
-    found = []
+    beta2 = []
     for score in scores:
         mean = HIGH * mean + (1 - HIGH) * float(score)
         delta = float(score) - mean
         variance = HIGH * variance + (1 - HIGH) * delta**2
         zscore = min(max(delta / math.sqrt(variance + 1e-8), -CLIP), CLIP)
-        found.append(reference.beta2_raw(zscore, LOW, HIGH))
-    return float(np.mean(found[len(found) // 2 :]))
+        beta2.append(reference.beta2_raw(zscore, LOW, HIGH))
+    return float(np.mean(beta2[len(beta2) // 2 :]))
 
 
 def burst_fact(steps: int = 20_000, scale: float = 10.0, share: float = 0.01) -> Fact:
@@ -163,7 +162,7 @@ def burst_fact(steps: int = 20_000, scale: float = 10.0, share: float = 0.01) ->
             f"denominator."
         ),
         values={"beta2 in bursts": inside, "beta2 elsewhere": outside, "steps": steps},
-        fairly=(
+        limits=(
             "Shown for white gradient noise and single steps. The squared burst still enters the "
             "second moment, with a smaller weight and a longer memory than an ordinary step."
         ),
@@ -190,7 +189,7 @@ def no_fast_channel_fact(steps: int = 16_000) -> Fact:
             "awake from step": woke,
             "awake from step w/o FC": woke_without,
         },
-        fairly=(
+        limits=(
             "Shown for white gradient noise, where AFOR as printed wakes up late too. A start of "
             "the slow channel at its first residual would remove the difference."
         ),
@@ -199,7 +198,7 @@ def no_fast_channel_fact(steps: int = 16_000) -> Fact:
 
 @dataclass(frozen=True)
 class Trace:
-    """The controller of one tensor over the steps of a made-up training."""
+    """The controller of one tensor over the steps of a simulated training."""
 
     beta2: NDArray[np.float64]
     score: NDArray[np.float64]
@@ -207,7 +206,7 @@ class Trace:
     burst: NDArray[np.bool_]
 
     def wake_step(self) -> int | None:
-        """Return the first window, after the first thousand steps, of clearly moving z-scores."""
+        """Return where the root mean square of z-scores first exceeds 0.5, from step 1000 on."""
         for start in range(1000, len(self.zscore) - WINDOW, WINDOW):
             window = self.zscore[start : start + WINDOW]
             if math.sqrt(float(np.mean(window**2))) > AWAKE_RMS:
@@ -224,15 +223,18 @@ def trace(
     burst_share: float = 0.0,
     fast_channel: bool = True,
 ) -> Trace:
-    """Feed AFOR white gradient noise and return what its controller did.
+    """Feed AFOR white gradient noise and record its controller.
 
     Args:
         steps: Number of steps.
         size: Number of elements of the tensor.
-        seed: Of the noise.
+        seed: Seed of the noise.
         burst_scale: Factor of the gradient in a burst.
         burst_share: Probability that a step is a burst.
         fast_channel: False for the ablation *w/o FC*.
+
+    Returns:
+        The controller's values after each step.
 
     """
     rng = np.random.default_rng(seed)

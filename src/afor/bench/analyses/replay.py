@@ -1,7 +1,7 @@
 """Train one run of a study again and observe it; the analyses are built on this.
 
-    chosen = find_run(load_study("demo"), optimizer="afor", fold=0, draw=0)
-    record = replay(chosen, watch_step=look)
+    run = find_run(load_study("demo"), optimizer="afor", fold=0, draw=0)
+    record = replay(run, watch_step=look)
 
 Weights, batches and dropout are those of the study, so the observed training is that of the study.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.study.plan import PlannedRun, make_plan
 from afor.bench.study.schema import Study
 from afor.bench.training.execute import input_shape, run_settings
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChosenRun:
-    """A run of a study with the windows it needs."""
+    """A run of a study with the windows it needs, ready to be trained again."""
 
     planned: PlannedRun
     source: "WindowSource"
@@ -47,7 +47,7 @@ class ChosenRun:
         return build_backbone(backbone["name"], input_shape(self.source), **backbone["settings"])
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """Return the name of the run for messages and titles."""
         run = self.planned
         return f"{run.dataset}, {run.backbone}, {run.optimizer}, fold {run.fold}, draw {run.draw}"
@@ -63,7 +63,19 @@ def find_run(
     draw: int = 0,
     cache_dir: Path | None = None,
 ) -> ChosenRun:
-    """Select one run; an empty name selects the first of the study.
+    """Select one run of a study and open its windows.
+
+    Args:
+        study: The study.
+        dataset: Name of a data set of the study; empty selects the first.
+        backbone: Name of a backbone of the study; empty selects the first.
+        optimizer: Name of an optimizer of the study; empty selects the first.
+        fold: Number of the fold, from 0.
+        draw: Number of the draw, from 0.
+        cache_dir: Folder of prepared trials; None selects the default.
+
+    Returns:
+        The run with its windows.
 
     Raises:
         ConfigError: The study has no such entry, fold or draw.
@@ -93,21 +105,24 @@ def find_run(
 
 
 def replay(
-    chosen: ChosenRun,
+    run: ChosenRun,
     watch: "Watch | None" = None,
     watch_step: "WatchStep | None" = None,
 ) -> RunRecord:
     """Train the run completely; the record equals that of the study bit for bit.
 
     Args:
-        chosen: The run, from `find_run`.
+        run: The run, from `find_run`.
         watch: Called after each epoch.
         watch_step: Called after each step.
+
+    Returns:
+        What the run leaves: metrics, history and status.
 
     """
     from afor.bench.training.loop import train
 
-    return train(chosen.settings, chosen.source, chosen.make_model, watch, watch_step)
+    return train(run.settings, run.source, run.make_model, watch, watch_step)
 
 
 def _one_of(entry_type: str, wanted: str, names: Sequence[str]) -> str:

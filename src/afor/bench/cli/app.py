@@ -16,35 +16,82 @@ class Commands(LazyGroup):
     """All commands. A summary is the first line of the command's help."""
 
     table: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "demo": ("demo:demo", "Compare seven optimizers on synthetic subjects, in minutes."),
-        "doctor": ("doctor:doctor", "Check this machine: what works, and how to fix the rest."),
-        "study": ("study:study", "List the presets, or print a study as TOML to edit."),
-        "plan": ("study:plan", "Show the runs of a study, which are done, and the time left."),
-        "run": ("run:run", "Train the missing runs of a study; safe to stop at any time."),
-        "status": ("study:status", "Show the progress of a study, also while it runs."),
-        "failures": ("runs:failures", "List the runs that failed or diverged, with the reasons."),
-        "show": ("runs:show", "Show one run in full, and the command that repeats it."),
-        "verify": ("runs:verify", "Train a sample of runs again and compare every bit."),
-        "merge": ("files:merge", "Merge the stores of several machines or shards into one."),
-        "repair": ("files:repair", "Copy the intact runs of a damaged store to a new store."),
-        "export": ("files:export", "Write one row per run as CSV, JSON or Parquet."),
-        "stats": ("tables:stats", "Compare all optimizers with a baseline: gains, tests, ranks."),
+        "demo": (
+            "studies.demo:demo",
+            "Compare seven optimizers on ten people, in minutes.",
+        ),
+        "doctor": (
+            "catalog.doctor:doctor",
+            "Check this machine: what works, and how to fix the rest.",
+        ),
+        "study": ("studies.study:study", "List the presets, or print a study as TOML to edit."),
+        "plan": (
+            "studies.study:plan",
+            "Show the runs of a study, which are done, and the time left.",
+        ),
+        "run": ("studies.run:run", "Train the missing runs of a study; safe to stop at any time."),
+        "status": ("studies.study:status", "Show the progress of a study, also while it runs."),
+        "failures": (
+            "results.runs:failures",
+            "List the runs that failed or diverged, with the reasons.",
+        ),
+        "show": ("results.runs:show", "Show one run in full, and the command that repeats it."),
+        "verify": ("results.runs:verify", "Train a sample of runs again and compare every bit."),
+        "merge": (
+            "results.files:merge",
+            "Merge the stores of several machines or shards into one.",
+        ),
+        "repair": (
+            "results.files:repair",
+            "Copy the intact runs of a damaged store to a new store.",
+        ),
+        "export": ("results.files:export", "Write one row per run as CSV, JSON or Parquet."),
+        "stats": (
+            "results.tables:stats",
+            "Compare all optimizers with a baseline: verdicts, tests, ranks.",
+        ),
         "table": (
-            "tables:table",
+            "results.tables:table",
             "Print one table for the terminal, a README, LaTeX or a program.",
         ),
-        "figure": ("tables:figure", "Draw one figure, one column (88 mm) wide."),
-        "report": ("report:report", "Write an offline HTML report: tables, figures, downloads."),
+        "figure": ("results.tables:figure", "Draw one figure, one column (88 mm) wide."),
+        "calibrate": (
+            "results.planning:calibrate",
+            "Measure how often the verdicts err on copies of one method.",
+        ),
+        "variance": (
+            "results.planning:variance",
+            "Show where the variance of a difference comes from.",
+        ),
+        "power": (
+            "results.planning:power",
+            "Tell what a study can decide, and how many subjects it takes.",
+        ),
+        "report": (
+            "results.report:report",
+            "Write an offline HTML report: tables, figures, downloads.",
+        ),
         "cost": ("analyses.cost:cost", "Measure the operations, memory and time of a step."),
         "theory": ("analyses.theory:theory", "Evaluate the constants and the bound of Theorem 1."),
         "facts": ("analyses.facts:facts", "Compute four properties of the paper's equations."),
         "matched": ("analyses.matched:matched", "Write a study of AdamW at AFOR's mean beta2."),
+        "headroom": (
+            "analyses.headroom:headroom",
+            "Measure what any constant beta2 could gain over 0.999.",
+        ),
+        "hypergradient": (
+            "analyses.hypergradient:hypergradient",
+            "Differentiate the validation loss with respect to beta2.",
+        ),
         "memory": ("analyses.memory:memory", "Show beta2 and z-scores of one run step by step."),
         "shift": ("analyses.shift:shift", "Measure how AFOR responds to a change of subject."),
         "landscape": ("analyses.landscape:landscape", "Draw the loss around a trained solution."),
-        "data": ("data:app", "Find, check and prepare data sets."),
-        "models": ("models:models", "List the backbones with their sizes on every data set."),
-        "optimizers": ("optimizers:optimizers", "List the optimizers and their settings."),
+        "data": ("catalog.data:app", "Find, check and prepare data sets."),
+        "models": (
+            "catalog.models:models",
+            "List the backbones with their sizes on every data set.",
+        ),
+        "optimizers": ("catalog.optimizers:optimizers", "List the optimizers and their settings."),
     }
 
 

@@ -1,7 +1,7 @@
 """The types of arguments and options that several commands share, with their help texts."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -67,11 +67,35 @@ Jobs = Annotated[
         help="Number of parallel processes; 0 uses all available cores.",
     ),
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="Train on this kind of device instead of the study's: auto, cpu, cuda (all GPUs), "
+        "cuda:1 (one of them) or mps.",
+        show_default="the study's",
+    ),
+]
+JobsPerDevice = Annotated[
+    int,
+    typer.Option(
+        "--jobs-per-device",
+        min=1,
+        max=MAX_JOBS,
+        help="Number of parallel processes on each GPU, if the device is cuda.",
+    ),
+]
 Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
         help="Import the code that a store names. Without it the code is only listed.",
+    ),
+]
+Available = Annotated[
+    bool,
+    typer.Option(
+        "--available", help="Leave out the data sets that are absent; the study keeps its name."
     ),
 ]
 LrFrom = Annotated[
@@ -105,59 +129,45 @@ Draw = Annotated[
     int, typer.Option("--draw", min=0, help="Draw of the validation subjects, from 0.")
 ]
 
+
+def _change(option: str, help_text: str) -> Any:
+    """Return an option that changes a study."""
+    return typer.Option(option, help=help_text, rich_help_panel=CHANGES_PANEL)
+
+
 # Changes of a study, shared by `study`, `plan` and `run`.
 Dataset = Annotated[
     list[str] | None,
-    typer.Option(
+    _change(
         "--dataset",
-        help="Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable.",
-        rich_help_panel=CHANGES_PANEL,
+        "Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable.",
     ),
 ]
 DataOption = Annotated[
     list[str] | None,
-    typer.Option(
+    _change(
         "--data-option",
-        help="Set an option of the data: KEY=VALUE or DATASET.KEY=VALUE, such as shift=2.0; "
-        "repeatable.",
-        rich_help_panel=CHANGES_PANEL,
+        "Set an option of the data: KEY=VALUE or DATASET.KEY=VALUE, such as shift=2.0; repeatable.",
     ),
 ]
 Backbone = Annotated[
     list[str] | None,
-    typer.Option(
-        "--backbone",
-        help="Use this backbone instead of the study's; repeatable.",
-        rich_help_panel=CHANGES_PANEL,
-    ),
+    _change("--backbone", "Use this backbone instead of the study's; repeatable."),
 ]
 Optimizer = Annotated[
     list[str] | None,
-    typer.Option(
+    _change(
         "--optimizer",
-        help="Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1; "
-        "repeatable.",
-        rich_help_panel=CHANGES_PANEL,
+        "Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1; repeatable.",
     ),
 ]
-Epochs = Annotated[
-    int | None,
-    typer.Option("--epochs", help="Maximum number of epochs.", rich_help_panel=CHANGES_PANEL),
-]
-Draws = Annotated[
-    int | None,
-    typer.Option(
-        "--draws",
-        help="Number of draws of the validation subjects.",
-        rich_help_panel=CHANGES_PANEL,
-    ),
-]
+Epochs = Annotated[int | None, _change("--epochs", "Maximum number of epochs.")]
+Draws = Annotated[int | None, _change("--draws", "Number of draws of the validation subjects.")]
 Setting = Annotated[
     list[str] | None,
-    typer.Option(
+    _change(
         "--set",
-        help="Set any other key of the study: KEY=VALUE, such as training.lr=1e-3 or "
+        "Set any other key of the study: KEY=VALUE, such as training.lr=1e-3 or "
         "datasets.deap.complete=false; repeatable.",
-        rich_help_panel=CHANGES_PANEL,
     ),
 ]

@@ -45,6 +45,9 @@ def render(table: formats.Table, form: str, *, standalone: bool, to_file: bool =
     with console.capture() as capture:
         console.print(Text(formats.printable(table.title), "bold"))
         console.print()
+        for sentence in table.lead:
+            console.print(Text(formats.printable(sentence)))
+            console.print()
         for grid in formats.to_terminal(table, width=console.width, styled=styled):
             console.print(grid)
             console.print()

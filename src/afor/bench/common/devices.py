@@ -1,8 +1,10 @@
-"""Select the device of a run, and make computations on it repeatable bit for bit."""
+"""Count processors, select the device of a run, make computations repeatable, describe it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from afor.bench.common.errors import ConfigError
 
@@ -10,6 +12,17 @@ if TYPE_CHECKING:
     import torch
 
 DEVICE_TYPES = ("cuda", "mps", "cpu")  # in order of preference for "auto"
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+
+# How numbers are held while a network trains; weights are float32 in each case.
+Precision = Literal["float32", "tf32", "bfloat16", "float16"]
+
+
+def cores() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def pick_device(name: str) -> "torch.device":
@@ -38,6 +51,16 @@ def pick_device(name: str) -> "torch.device":
     return torch.device(name)
 
 
+def synchronize(device: "torch.device") -> None:
+    """Wait until an accelerator has finished its work; no effect on the CPU."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
 def _is_available(device_type: str) -> bool:
     import torch
 
@@ -46,18 +69,79 @@ def _is_available(device_type: str) -> bool:
     return device_type == "cpu" or torch.backends.mps.is_available()
 
 
-@contextmanager
-def repeatable(threads: int) -> Iterator[None]:
-    """Set the number of torch threads and deterministic cuDNN algorithms inside the block."""
+def gpus_for(name: str) -> tuple[str, ...]:
+    """Return the GPUs that the workers of a study share, as ``CUDA_VISIBLE_DEVICES`` names them.
+
+    Args:
+        name: The device of a study. ``cuda`` stands for all GPUs, ``cuda:1`` for one.
+
+    Returns:
+        The names; empty if the study does not run on CUDA.
+
+    Raises:
+        ConfigError: The device is not available.
+    """
     import torch
 
-    before = torch.get_num_threads()
-    cudnn = torch.backends.cudnn
-    flags = cudnn.deterministic, cudnn.benchmark
+    device = pick_device(name)
+    if device.type != "cuda":
+        return ()
+    listed = os.environ.get(VISIBLE_GPUS)
+    names = listed.split(",") if listed else list(map(str, range(torch.cuda.device_count())))
+    return tuple(names) if device.index is None else (names[device.index],)
+
+
+@contextmanager
+def repeatable(threads: int, precision: Precision = "float32") -> Iterator[None]:
+    """Make torch repeatable inside the block, as far as the device allows.
+
+    It sets the number of threads, deterministic algorithms on CUDA where torch has them, and turns
+    TF32 off unless `precision` asks for it.
+    """
+    import torch
+
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    threads_before = torch.get_num_threads()
+    flags = cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    tf32 = precision == "tf32"
     torch.set_num_threads(threads)
-    cudnn.deterministic, cudnn.benchmark = True, False
+    cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = (
+        True,
+        False,
+        tf32,
+        tf32,
+    )
+    if torch.cuda.is_available():
+        torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
-        cudnn.deterministic, cudnn.benchmark = flags
+        torch.set_num_threads(threads_before)
+        cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = flags
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+
+
+def describe_device(device: "torch.device") -> dict[str, str]:
+    """Return what may change the last bits of a result on an accelerator; empty for the CPU."""
+    import torch
+
+    if device.type != "cuda":
+        return {}
+    properties = torch.cuda.get_device_properties(device)
+    return {
+        "gpu": properties.name,
+        "capability": f"{properties.major}.{properties.minor}",
+        "cuda": str(torch.version.cuda),
+        "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
+        "driver": _driver_version(),
+    }
+
+
+def _driver_version() -> str:
+    """Return the version of NVIDIA's driver, as Linux tells it; empty elsewhere."""
+    try:
+        return Path("/sys/module/nvidia/version").read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -3,6 +3,7 @@
 AforError
 ├── ConfigError      2  a study, option or argument is not valid
 ├── DataError        3  a recording is missing, broken or not what it claims to be
+│   ├── AbsentError  3  the files of a data set are not there
 │   └── LeakageError 3  one person's data on both sides of a split
 ├── StoreError       4  the results file cannot be read or written
 ├── EngineError      1  the workers cannot be reached or keep dying
@@ -37,6 +38,10 @@ class DataError(AforError):
     """A recording is missing, broken or not what it claims to be."""
 
     exit_code = 3
+
+
+class AbsentError(DataError):
+    """The files of a data set are not there."""
 
 
 class LeakageError(DataError):

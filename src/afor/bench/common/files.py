@@ -1,9 +1,12 @@
-"""Write files atomically and compute their SHA-256."""
+"""Write files atomically, say why an output cannot be written, and compute SHA-256."""
 
 import hashlib
 import os
 import uuid
 from pathlib import Path
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.text import shorten
 
 CHUNK_BYTES = 1 << 20
 
@@ -30,3 +33,38 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file atomically; create the folders above it.
+
+    Args:
+        path: The file to write; an older one is replaced.
+        content: Text, written as UTF-8, or bytes.
+
+    Raises:
+        ConfigError: The file cannot be written there.
+    """
+    check_output(path)
+    try:
+        write_atomically(path, content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from None
+
+
+def check_output(path: Path) -> None:
+    """Raise ConfigError if the file certainly cannot be written; call it before a computation."""
+    try:
+        if path.is_dir():
+            raise _refused(path, "it is a folder")
+        existing = next(folder for folder in (path.parent, *path.parent.parents) if folder.exists())
+        if not existing.is_dir():
+            raise _refused(path, f"{existing} is a file, not a folder")
+        if not os.access(existing, os.W_OK):
+            raise _refused(path, f"no permission to write into {existing}")
+    except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL character
+        raise _refused(path, getattr(error, "strerror", None) or str(error)) from None
+
+
+def _refused(path: Path, reason: str) -> ConfigError:
+    return ConfigError(f"{shorten(path)} cannot be written: {reason}. Name another file.")

@@ -69,20 +69,24 @@ def import_named(target: str, role: str, advice: str = ADVICE) -> ModuleType:
         raise _not_imported(target, role, error, advice) from error
 
 
-def returns(function: object, expected: type, names: Iterable[str]) -> bool:
+def returns_instance(function: object, expected: type, names: Iterable[str]) -> bool:
     """Return True if a Python function is annotated to return `expected` or a subclass of it.
 
-    A string annotation is looked up in the function's module. If it is not defined there (imported
-    for type checkers only), it must be one of `names`.
+    Args:
+        function: The function.
+        expected: The class.
+        names: Accepted spellings of a string annotation that is not defined in the function's
+            module, because it is imported for type checkers only.
+
     """
     if not isinstance(function, FunctionType):
         return False
     annotation = function.__annotations__.get("return")
     if isinstance(annotation, str):
         text = annotation.strip("'\" ")
-        first, *rest = text.split(".")
+        first, *attributes = text.split(".")
         annotation = function.__globals__.get(first)
-        for attribute in rest:
+        for attribute in attributes:
             annotation = getattr(annotation, attribute, None)
         if annotation is None:
             return text in names

@@ -21,6 +21,8 @@ Purpose = Literal[
     "batches",  # the order of the training windows
     "dropout",  # every random number drawn inside the network while it trains
     "labels",  # random numbers of the optimizer: Sophia's sampled labels
+    "contamination",  # which training batches and windows are contaminated
+    "adaptation",  # batches and dropout while adapting to a test subject
 ]
 
 

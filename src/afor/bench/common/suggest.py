@@ -15,11 +15,20 @@ def nearest(word: str, accepted: Iterable[str]) -> str:
     return spellings[close[0]] if close else ""
 
 
-def did_you_mean(word: str, accepted: Iterable[str], quote: str = "'") -> str:
+def did_you_mean(word: str, accepted: Iterable[str], quote: str = "'", prefix: str = "") -> str:
     """Return a sentence with the nearest accepted name, with a leading space, or an empty text.
+
+    Args:
+        word: The misspelled name.
+        accepted: The accepted names.
+        quote: Character around the name.
+        prefix: Text before the name, inside the quotes.
+
+    Returns:
+        The sentence.
 
     >>> did_you_mean("shfit", ["shift", "seed"])
     " Did you mean 'shift'?"
     """
     suggestion = nearest(word, accepted)
-    return f" Did you mean {quote}{suggestion}{quote}?" if suggestion else ""
+    return f" Did you mean {quote}{prefix}{suggestion}{quote}?" if suggestion else ""

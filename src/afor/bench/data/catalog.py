@@ -29,11 +29,23 @@ class DatasetInfo:
 
 
 @dataclass(frozen=True)
+class TrialShape:
+    """The trials of one subject of a complete copy, for a plan without the files."""
+
+    channel_names: tuple[str, ...]
+    rate_hz: float
+    class_names: tuple[str, ...]
+    trials: int  # of one subject, on average
+    samples: int  # of one trial
+
+
+@dataclass(frozen=True)
 class Dataset:
     """The description and the reader of a data set.
 
     ``find`` lists the subjects present under a root, ``files`` returns the source files of one
-    subject, ``load`` reads them. ``published`` returns the class counts of a complete copy.
+    subject, ``load`` reads them. ``published`` returns the class counts of a complete copy,
+    ``trial_shape`` the trials of one of its subjects.
     """
 
     info: DatasetInfo
@@ -46,6 +58,7 @@ class Dataset:
     check_unit: bool = True
     hashes_data: bool = False  # no source files to hash: the fingerprint uses the samples
     published: Callable[[Any], dict[str, int]] | None = None
+    trial_shape: Callable[[Any], TrialShape] | None = None
     excluded: Callable[[Any], Mapping[str, str]] | None = None  # subject → why, left out by default
     download: Callable[[Path, Any], None] | None = None
 
@@ -58,14 +71,24 @@ class Dataset:
 STAND_IN_MARK = "SYNTHETIC.txt"
 STAND_IN_NOTE = "a synthetic stand-in, not the data set"
 
-NAMES = ("synthetic", "deap", "bci2a", "isruc", "physionet_mi", "folder")
+NAMES = (
+    "synthetic", "physionet_small", "deap", "bci2a", "isruc", "physionet_mi",
+    "folder", "recordings", "bids",
+)  # fmt: skip
+OWN = ("folder", "recordings", "bids")  # of these the files are the user's own
+
+
+def is_own_code(name: str) -> bool:
+    """Return True if a data set is read by code that is not part of this package."""
+    return ":" in name and not name.startswith("moabb:")
 
 
 def get_dataset(name: str) -> Dataset:
     """Return a data set by its name.
 
     Args:
-        name: One of `NAMES`, or ``moabb:<Name>``.
+        name: One of `NAMES`, ``moabb:<Name>``, or ``module:function`` of a Python function that
+            is annotated to return a `Recording`. That module is imported.
 
     Raises:
         ConfigError: There is no such data set, or MOABB is not installed.
@@ -74,10 +97,14 @@ def get_dataset(name: str) -> Dataset:
         from afor.bench.data.datasets.moabb_adapter import moabb_dataset
 
         return moabb_dataset(name.removeprefix("moabb:"))
+    if is_own_code(name):
+        from afor.bench.data.datasets.own_code import own_dataset
+
+        return own_dataset(name)
     if name not in NAMES:
         raise ConfigError(
             f"Unknown data set {name!r}.{did_you_mean(name, NAMES)} "
-            f"Known: {', '.join(NAMES)}, moabb:<Name>."
+            f"Known: {', '.join(NAMES)}, moabb:<Name>, module:function."
         )
     from importlib import import_module
 

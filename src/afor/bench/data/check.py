@@ -3,18 +3,28 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from afor.bench.common.errors import DataError
-from afor.bench.data.cache import PreparedSubject, open_cache
 from afor.bench.data.catalog import STAND_IN_NOTE, get_dataset
-from afor.bench.data.checksums import Ledger
-from afor.bench.data.loading import (
+from afor.bench.data.inspection.quality import (
+    balance_warning,
+    channel_spread,
+    names_warning,
+    signal_warnings,
+)
+from afor.bench.data.preparation.cache import PreparedSubject, map_samples, open_cache
+from afor.bench.data.preparation.checksums import Ledger
+from afor.bench.data.preparation.loading import (
     Progress,
     check_together,
     choose_subjects,
+    folder_name,
     prepare_subject,
     resolve_root,
 )
@@ -32,6 +42,7 @@ class SubjectLine:
     rate_hz: float
     notes: tuple[str, ...]
     checksum: str  # first digits of the SHA-256 of all source files
+    warnings: tuple[str, ...] = ()  # readable, but look at it before you train
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,7 @@ class CheckReport:
     published: Mapping[str, int]
     notes: tuple[str, ...]
     faults: tuple[str, ...]
+    amplitudes: Mapping[str, float]  # each channel's SD in microvolts, the median over subjects
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -103,7 +115,17 @@ def check_dataset(
     totals: Counter[str] = Counter()
     for subject_data in prepared:
         totals.update(_named_counts(subject_data))
-    notes = []
+    lines, spreads = [], []
+    for subject_data in prepared:
+        spread, line = _inspect(subject_data, cache / folder_name(dataset))
+        spreads.append(spread)
+        lines.append(line)
+    is_alike = len({s.channel_names for s in prepared}) == 1
+    names = prepared[0].channel_names if is_alike else ()
+    amplitudes = (
+        dict(zip(names, np.median(spreads, axis=0).tolist(), strict=True)) if is_alike else {}
+    )
+    notes = [warning] if (warning := names_warning(names)) else []
     left_out = dict(dataset.excluded(settings)) if dataset.excluded else {}
     left_out |= dict.fromkeys(exclude, "excluded by name")
     present = [s for s in dataset.find(folder, settings) if s in left_out and s not in selected]
@@ -128,16 +150,29 @@ def check_dataset(
     return CheckReport(
         dataset=name,
         root=str(folder) if dataset.needs_root else "",
-        subjects=tuple(_line(subject_data) for subject_data in prepared),
+        subjects=tuple(lines),
         totals=dict(totals),
         published=published,
         notes=tuple(notes),
         faults=tuple(faults),
+        amplitudes=amplitudes,
     )
 
 
 def _named_counts(prepared: PreparedSubject) -> dict[str, int]:
     return dict(zip(prepared.class_names, prepared.class_counts(), strict=True))
+
+
+def _inspect(prepared: PreparedSubject, folder: Path) -> tuple[NDArray[np.float64], SubjectLine]:
+    """Return the spread of each channel of a subject, and its line."""
+    trials, mapped = map_samples(folder, prepared)
+    spread = channel_spread(trials)
+    warnings = signal_warnings(trials, prepared.channel_names, spread)
+    del trials
+    mapped.close()
+    if balance := balance_warning(prepared.class_names, prepared.class_counts()):
+        warnings.append(balance)
+    return spread, replace(_line(prepared), warnings=tuple(warnings))
 
 
 def _line(prepared: PreparedSubject) -> SubjectLine:

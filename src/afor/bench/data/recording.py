@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.common.errors import DataError
 
@@ -40,6 +40,11 @@ class Recording:
     ``trials`` is float32 of shape (trials, channels, samples), in microvolts; ``labels`` are
     indices of ``class_names``; ``trial_ids`` number the trials in the source and are unique.
     ``notes`` describe what is unusual (a substituted channel, a dropped epoch).
+
+    Example:
+        >>> recording = Recording.of_trials("anna", np.zeros((2, 1, 8)), ["b", "a"], ["Cz"], 100)
+        >>> recording.class_names, recording.class_counts()
+        (('a', 'b'), (1, 1))
     """
 
     dataset: str
@@ -51,6 +56,48 @@ class Recording:
     rate_hz: float
     class_names: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of_trials(
+        cls,
+        subject: str,
+        trials: ArrayLike,
+        labels: ArrayLike,
+        channel_names: Sequence[str],
+        rate_hz: float,
+        *,
+        class_names: Sequence[str] | None = None,
+        dataset: str = "own",
+    ) -> "Recording":
+        """Return a recording of arrays.
+
+        Args:
+            subject: Name of the subject.
+            trials: Array of shape (trials, channels, samples), in microvolts.
+            labels: Class of each trial: a word, or a number from 0.
+            channel_names: Names of the channels.
+            rate_hz: Sampling rate in hertz.
+            class_names: Names of the classes in their order; None sorts words, and numbers classes
+                from 0. Give them if a subject may lack a class.
+            dataset: Name of the data set in messages.
+
+        Raises:
+            DataError: A label is not one of the classes.
+
+        """
+        where = f"{dataset} subject {subject}"
+        words = np.asarray(labels).reshape(-1)
+        numbers, names = number_labels(words, tuple(class_names) if class_names else None, where)
+        return cls(
+            dataset=dataset,
+            subject=subject,
+            trials=np.asarray(trials, dtype=np.float32),
+            labels=numbers,
+            trial_ids=np.arange(len(numbers)),
+            channel_names=tuple(channel_names),
+            rate_hz=float(rate_hz),
+            class_names=names,
+        )
 
     @property
     def seconds(self) -> float:
@@ -93,6 +140,28 @@ def count_classes(labels: NDArray[np.integer[Any]], where: str) -> int:
             "occur from 0, or use words as labels."
         )
     return highest + 1
+
+
+def number_labels(
+    labels: NDArray[Any], class_names: tuple[str, ...] | None, where: str
+) -> tuple[IntArray, tuple[str, ...]]:
+    """Return labels as numbers, and the names of the classes; words are sorted by name.
+
+    Raises:
+        DataError: A label is neither a number nor a word, or not one of the classes.
+    """
+    if labels.dtype.kind in "iu":
+        if class_names is None:
+            class_names = tuple(map(str, range(count_classes(labels, where))))
+        return labels.astype(np.int64), class_names
+    if labels.dtype.kind not in "U":
+        raise DataError(f"{where}: labels are {labels.dtype}; expected whole numbers or words.")
+    names = class_names or tuple(sorted(set(labels.tolist())))
+    if unknown := sorted(set(labels.tolist()).difference(names)):
+        raise DataError(
+            f"{where}: label {', '.join(unknown)} is out of range; accepted: {', '.join(names)}."
+        )
+    return np.array([names.index(label) for label in labels.tolist()], dtype=np.int64), names
 
 
 def require_finite(values: NDArray[np.floating], where: str, channels: Sequence[str]) -> None:

@@ -11,16 +11,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from afor.bench.common.errors import ConfigError, DataError, LeakageError
+from afor.bench.common.errors import ConfigError, LeakageError
 from afor.bench.common.seeding import derive_seed
 
 FORMAT = 1
-# Sec. IV-B: "approximately 20%". Of ALL subjects: only that gives the paper's 6, 2 and 20.
+# Sec. IV-B: "approximately 20%", of all subjects: only that gives the paper's 6, 2 and 20.
 VALIDATION_SHARE = 0.2
-# Limit of subject names in all splits together: drawing that many takes seconds.
+# Limit of folds × draws × subjects; drawing so many splits takes seconds.
 MAX_NAMES = 5_000_000
 DRAWS = 5  # Sec. IV-B: "the validation split is drawn five times"
 
@@ -111,8 +110,8 @@ def make_splits(
     splits = []
     for fold, test in enumerate(_test_blocks(dataset, names, blocks, study_seed)):
         tested = set(test)
-        rest = [name for name in names if name not in tested]
-        if len(rest) <= n_validation:
+        untested = [name for name in names if name not in tested]
+        if len(untested) <= n_validation:
             raise ConfigError(
                 f"{dataset}: fold {fold} tests {len(test)} of {len(names)} subjects and "
                 f"validates on {n_validation}, which leaves none to train on. Use more subjects, "
@@ -120,13 +119,13 @@ def make_splits(
             )
         for draw in range(draws):
             seed = derive_seed(study_seed, dataset, fold, draw, "validation")
-            validation = set(_shuffled(rest, seed)[:n_validation])
+            validation = set(_shuffled(untested, seed)[:n_validation])
             splits.append(
                 Split(
                     fold,
                     draw,
-                    train=tuple(name for name in rest if name not in validation),
-                    validation=tuple(name for name in rest if name in validation),
+                    train=tuple(name for name in untested if name not in validation),
+                    validation=tuple(name for name in untested if name in validation),
                     test=tuple(test),
                 )
             )
@@ -173,7 +172,7 @@ def prove_disjoint(manifest: Manifest) -> None:
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """Return the manifest as JSON with one line per draw."""
+    """Return the manifest as JSON to read, with one line per draw."""
     lines = []
     for fold in range(manifest.blocks):
         draws = [split for split in manifest.splits if split.fold == fold]
@@ -197,47 +196,6 @@ def manifest_text(manifest: Manifest) -> str:
     opening = ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in head.items())
     folds = ",\n".join(lines)
     return f'{{\n{opening},\n  "folds": [\n{folds}\n  ]\n}}\n'
-
-
-def read_manifest(path: Path) -> Manifest:
-    """Read a manifest and prove again that its sides are disjoint.
-
-    Raises:
-        DataError: The file is not a manifest.
-        LeakageError: A subject is on two sides.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise DataError(
-                f"{path}: manifest format {content['format']}, this version reads {FORMAT}. "
-                f"Update afor, or make the splits again."
-            )
-        splits = [
-            Split(
-                fold["fold"],
-                draw["draw"],
-                train=tuple(draw["train"]),
-                validation=tuple(draw["validation"]),
-                test=tuple(fold["test"]),
-            )
-            for fold in content["folds"]
-            for draw in fold["draws"]
-        ]
-        manifest = Manifest(
-            content["dataset"],
-            content["study_seed"],
-            len(content["folds"]),
-            tuple(content["subjects"]),
-            tuple(splits),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} is not a manifest of splits ({type(error).__name__}: {error}). "
-            f"Expected the JSON file that a study writes beside its results."
-        ) from error
-    prove_disjoint(manifest)
-    return manifest
 
 
 def _checked_subjects(dataset: str, subjects: Sequence[str]) -> list[str]:
@@ -267,7 +225,7 @@ def _test_blocks(
 
 
 def _shuffled(names: Sequence[str], seed: int) -> list[str]:
-    # By hash instead of a random generator: the same in every version of every library.
+    # Ordered by hash, which does not depend on the version of a random generator.
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
 
 

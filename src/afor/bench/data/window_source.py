@@ -13,8 +13,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.cache import PreparedSubject, map_samples
-from afor.bench.data.preprocessing import window_starts
+from afor.bench.data.preparation.cache import PreparedSubject, map_samples
+from afor.bench.data.preparation.preprocessing import window_starts
 from afor.bench.data.recording import count_classes
 from afor.bench.data.settings import DataSettings
 
@@ -113,6 +113,12 @@ class WindowSource:
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
+    def count_windows(self, subjects: Iterable[str]) -> int:
+        """Return the number of windows of these subjects."""
+        wanted = set(subjects)
+        trials = sum(p.shape[0] for p in self.prepared if p.subject in wanted)
+        return trials * len(self._starts)
+
     def indices_of(self, subjects: Iterable[str]) -> NDArray[np.int64]:
         """Return the indices of the windows of these subjects, in order."""
         wanted = set(subjects)
@@ -150,9 +156,10 @@ class WindowSource:
         owner = np.searchsorted(self._first_trial, trial, side="right") - 1
         out = np.empty((index.size, len(self.channel_names), self.window_samples), dtype=np.float32)
         for code in np.unique(owner):
-            mine = np.flatnonzero(owner == code)
+            of_subject = np.flatnonzero(owner == code)
             windows = sliding_window_view(self._samples(int(code)), self.window_samples, axis=2)
-            out[mine] = windows[trial[mine] - self._first_trial[code], :, start[mine]]
+            trial_of_subject = trial[of_subject] - self._first_trial[code]
+            out[of_subject] = windows[trial_of_subject, :, start[of_subject]]
         self._release_pages(out.nbytes)
         return out
 
@@ -166,7 +173,7 @@ class WindowSource:
         self._copied_bytes += copied_bytes
         if not self._is_large or self._copied_bytes < RELEASE_AFTER_BYTES:
             return
-        if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows, which does so itself
+        if hasattr(mmap, "MADV_DONTNEED"):  # Windows releases pages by itself
             for code in self._touched:
                 self._maps[code][1].madvise(mmap.MADV_DONTNEED)
         self._touched.clear()

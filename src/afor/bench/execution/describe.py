@@ -3,10 +3,10 @@
 import json
 from collections.abc import Sequence
 
-from afor.bench.common.printable_text import printable
+from afor.bench.common.text import printable
 from afor.bench.execution.progress import describe
-from afor.bench.store.database import METRICS, StoredRun
-from afor.bench.training.metrics import Metrics
+from afor.bench.store.database import StoredRun
+from afor.bench.training.metrics import METRICS, Metrics
 from afor.bench.training.record import FinishedRun
 
 EPOCHS_SHOWN = 5
@@ -43,6 +43,15 @@ def describe_run(key: str, run: FinishedRun | None, stored_runs: Sequence[Stored
         for label, metrics in (("windows", record.test), ("trials", record.test_trials)):
             if metrics is not None:
                 lines += _metrics(label, metrics)
+        if record.prequential:
+            scores = record.metrics()
+            lines.append(
+                f"stream     {len(record.prequential)} subjects before the training on them: "
+                f"accuracy {scores['prequential_accuracy']:.4f}  "
+                f"nll {scores['prequential_nll']:.4f}"
+            )
+        if record.before_adaptation is not None:
+            lines += _metrics("windows before the adaptation", record.before_adaptation)
         for group, trace in record.traces.items():
             beta2 = trace.get("beta2") or [float("nan")]
             lines.append(f"  beta2 of {group}: {beta2[0]:.5f} at first, {beta2[-1]:.5f} at last")
@@ -56,6 +65,7 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def _metrics(label: str, metrics: Metrics) -> list[str]:
-    values = "  ".join(f"{name} {getattr(metrics, name):.4f}" for name in METRICS)
+    scores = {name: getattr(metrics, name) for name in METRICS}
+    values = "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if value is not None)
     matrix = "; ".join(" ".join(map(str, row)) for row in metrics.confusion)
     return [f"test       {metrics.n} {label}: {values}", f"  confusion (rows: truth)  {matrix}"]

@@ -1,14 +1,15 @@
 """Show the progress of a study on stderr: a live table on a terminal, plain lines elsewhere."""
 
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from afor.bench.common.printable_text import printable
-from afor.bench.execution.estimate import Pace, clock
+from afor.bench.common.text import printable
+from afor.bench.execution.timing.pace import Pace, clock
 from afor.bench.study.plan import PlannedRun
 from afor.bench.training.record import FinishedRun
 
@@ -26,7 +27,8 @@ class Progress:
     def __init__(self, title: str, workers: int) -> None:
         from rich.console import Console
 
-        # A live table moves the cursor; `sys.stderr` may filter such sequences, its raw stream not.
+        # A live table moves the cursor. `sys.stderr` may filter such sequences; its raw stream
+        # does not.
         raw = getattr(sys.stderr, "raw", None) if sys.stderr.isatty() else None
         self.console = Console(file=raw, stderr=True, highlight=False)
         self.is_live = self.console.is_terminal and not self.console.is_dumb_terminal
@@ -38,9 +40,10 @@ class Progress:
         self._running: dict[str, float] = {}
         self._pace = Pace()
         self._started = time.monotonic()
-        self._said = self._started
+        self._printed_at = self._started
         self._preparing = ""
-        self._last_ended_unsaid = False
+        self._has_news = False  # whether a run ended since the last line
+        self._first_ended = threading.Event()  # or the end of the study
 
     def __enter__(self) -> "Progress":
         if self.is_live:
@@ -54,14 +57,15 @@ class Progress:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._first_ended.set()
         if self._live is not None:
             self._live.stop()
-        elif self._planned and kind is None and self._last_ended_unsaid:
-            self._say(self.line())
+        elif self._planned and error_type is None and self._has_news:
+            self._print(self.line())
 
     def preparing(self, dataset: str) -> Callable[[int, int, str], None]:
         """Return a callback that shows how many subjects of a data set have been read."""
@@ -69,7 +73,7 @@ class Progress:
         def show(done: int, total: int, subject: str) -> None:
             self._preparing = f"reading {dataset}: {done} of {total} {subject}" if subject else ""
             if done == 0 and not self.is_live:
-                self._say(f"{self._title}: reading {dataset}, {total} subjects")
+                self._print(f"{self._title}: reading {dataset}, {total} subjects")
 
         return show
 
@@ -79,7 +83,8 @@ class Progress:
             self._planned.setdefault(planned_run.key, []).append(planned_run)
         self._status = {key: statuses[key] for key in self._planned if key in statuses}
         if not self.is_live:
-            self._say(self.line())
+            self._print(self.line())
+            threading.Thread(target=self._print_until_first_end, daemon=True).start()
 
     def started(self, key: str, worker: str) -> None:  # noqa: ARG002
         """Register the start of a run."""
@@ -87,20 +92,21 @@ class Progress:
 
     def ended(self, run: FinishedRun) -> None:
         """Count a finished run; print a line if it failed or diverged."""
+        self._first_ended.set()
         self._running.pop(run.key, None)
         self._status[run.key] = run.status
-        self._last_ended_unsaid = True
+        self._has_news = True
         planned_run = self._planned[run.key][0]
         self._pace.add(
             planned_run.dataset, planned_run.backbone, planned_run.optimizer, run.elapsed_s
         )
         if run.status != "done":
-            self._say(
+            self._print(
                 printable(f"{run.status}: {describe(planned_run)} ({run.key[:12]}): {run.reason}")
             )
-        elif not self.is_live and time.monotonic() - self._said > PLAIN_EVERY_S:
-            self._say(self.line())
-            self._last_ended_unsaid = False
+        elif not self.is_live and time.monotonic() - self._printed_at > PLAIN_EVERY_S:
+            self._print(self.line())
+            self._has_news = False
 
     def line(self) -> str:
         """Return the progress in one line."""
@@ -108,29 +114,32 @@ class Progress:
         ended = len(self._planned) - counts["open"]
         parts = [f"{self._title}: {ended} of {len(self._planned)} runs"]
         parts += [f"{counts[word]} {word}" for word in ("diverged", "failed") if counts[word]]
+        if counts["open"] and not self._first_ended.is_set():
+            starting = f"starting {min(self._workers, counts['open'])} workers"
+            parts.append(f"{len(self._running)} training" if self._running else starting)
         parts.append(f"{clock(time.monotonic() - self._started)} elapsed")
-        if counts["open"] and (left := self._left()) is not None:
+        if counts["open"] and (left := self._seconds_left()) is not None:
             parts.append(f"about {clock(left)} left")
         return " · ".join(parts)
 
-    def _left(self) -> float | None:
+    def _print_until_first_end(self) -> None:
+        """Print a line now and then while the workers import torch and train their first runs."""
+        while not self._first_ended.wait(PLAIN_EVERY_S):
+            self._print(self.line())
+
+    def _seconds_left(self) -> float | None:
         waiting = [
             same_key[0] for key, same_key in self._planned.items() if key not in self._status
         ]
-        places = [
-            (planned_run.dataset, planned_run.backbone, planned_run.optimizer)
-            for planned_run in waiting
-        ]
-        seconds = self._pace.total(places)
+        seconds = self._pace.total((run.dataset, run.backbone, run.optimizer) for run in waiting)
         if seconds is None:
             return None
-        moment = time.monotonic()
-        under_way = sum(moment - since for since in self._running.values())
-        at_once = len(self._running) or self._workers
-        return max(seconds - under_way, 0.0) / at_once
+        now = time.monotonic()
+        spent = sum(now - started for started in self._running.values())
+        return max(seconds - spent, 0.0) / (len(self._running) or self._workers)
 
-    def _say(self, text: str) -> None:
-        self._said = time.monotonic()
+    def _print(self, text: str) -> None:
+        self._printed_at = time.monotonic()
         if self.is_live:
             self.console.print(text, markup=False)
         else:
@@ -164,28 +173,26 @@ class Progress:
         from rich.table import Table
 
         first = [same_key[0] for same_key in self._planned.values()]
-        optimizers = list(dict.fromkeys(planned_run.optimizer for planned_run in first))
-        places = list(
-            dict.fromkeys((planned_run.dataset, planned_run.backbone) for planned_run in first)
-        )
+        optimizers = list(dict.fromkeys(run.optimizer for run in first))
+        networks = list(dict.fromkeys((run.dataset, run.backbone) for run in first))
         grid = Table(box=None, padding=(0, 2, 0, 0))
         grid.add_column("", no_wrap=True)
-        headings = [" × ".join(place) for place in places] if upright else optimizers
+        headings = [" × ".join(network) for network in networks] if upright else optimizers
         for heading in headings:
             grid.add_column(heading, justify="right", no_wrap=True)
         if upright:
             for name in optimizers:
-                grid.add_row(name, *(self._mark(first, (*place, name)) for place in places))
+                grid.add_row(name, *(self._mark(first, (*network, name)) for network in networks))
         else:
-            for place in places:
-                marks = [self._mark(first, (*place, name)) for name in optimizers]
-                grid.add_row(" × ".join(place), *marks)
+            for network in networks:
+                marks = [self._mark(first, (*network, name)) for name in optimizers]
+                grid.add_row(" × ".join(network), *marks)
         return grid, grid.row_count + 3
 
-    def _mark(self, runs: list[PlannedRun], place: tuple[str, str, str]) -> Any:
+    def _mark(self, runs: list[PlannedRun], condition: tuple[str, str, str]) -> Any:
         from rich.text import Text
 
-        keys = [c.key for c in runs if (c.dataset, c.backbone, c.optimizer) == place]
+        keys = [run.key for run in runs if (run.dataset, run.backbone, run.optimizer) == condition]
         states = Counter(self._status.get(key, "open") for key in keys)
         bad = states["failed"] + states["diverged"]
         ended = len(keys) - states["open"]

@@ -6,18 +6,18 @@ Called again, it continues where it was interrupted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from afor.bench.common.errors import EngineError, StoreError
 from afor.bench.common.files import write_atomically
-from afor.bench.data.loading import open_windows
 from afor.bench.data.splits import manifest_text
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
 from afor.bench.execution.running import RunningFile
-from afor.bench.execution.time_limits import TimeLimits, like_of
+from afor.bench.execution.sources import PreparationWatcher, open_sources
+from afor.bench.execution.timing.limits import TimeLimits, similarity_key
 from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.lock import locked
 from afor.bench.store.schema import explain
@@ -29,14 +29,9 @@ from afor.bench.training.record import FinishedRun, decode
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
 
-Prepare = Callable[[int, int, str], None]
 
-
-class Watcher(Protocol):
+class Watcher(PreparationWatcher, Protocol):
     """Observes the execution of a study, such as `progress.Progress`."""
-
-    def preparing(self, dataset: str) -> Prepare:
-        """Return a callback that is called with (done, total, subject) while data are read."""
 
     def planned(self, runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> None:
         """Receive all planned runs and the statuses of those that ended."""
@@ -62,24 +57,6 @@ class Summary:
     def open(self) -> int:
         """Number of runs that are not finished."""
         return self.planned - self.done - self.diverged - self.failed
-
-
-def open_sources(
-    study: Study, cache_dir: Path | None = None, watch: Watcher | None = None
-) -> dict[str, "WindowSource"]:
-    """Read, check and cache the data of a study."""
-    return {
-        entry.name: open_windows(
-            entry.use,
-            entry.root or None,
-            options=entry.options,
-            subjects=entry.subjects or ("all" if entry.complete else None),
-            exclude=entry.exclude,
-            cache_dir=cache_dir,
-            progress=watch.preparing(entry.name) if watch else None,
-        )
-        for entry in study.datasets
-    }
 
 
 def run_study(
@@ -140,7 +117,7 @@ def run_study(
             take_leftovers(store)
             store.set_plan(plan, toml)
             write_manifests(plan, path)
-            return _complete(plan, store, engine, watch)
+            return _complete(plan, sources, store, engine, watch)
     except OSError as error:  # a full disk can fail any write
         raise explain(path, error) from error
 
@@ -175,7 +152,13 @@ def write_manifests(plan: StudyPlan, store: Path) -> None:
             write_atomically(target, text)
 
 
-def _complete(plan: StudyPlan, store: Store, engine: Engine, watch: Watcher | None) -> Summary:
+def _complete(
+    plan: StudyPlan,
+    sources: Mapping[str, "WindowSource"],
+    store: Store,
+    engine: Engine,
+    watch: Watcher | None,
+) -> Summary:
     statuses = store.statuses()
     if watch:
         watch.planned(plan.runs, statuses)
@@ -183,7 +166,7 @@ def _complete(plan: StudyPlan, store: Store, engine: Engine, watch: Watcher | No
     jobs = open_jobs(plan.runs, statuses)
     if jobs:
         measure_limits(getattr(engine, "limits", None), plan.runs, store)
-        events = engine.run(jobs, plan.sources, spool_folder(store.path))
+        events = engine.run(jobs, sources, spool_folder(store.path))
         running = RunningFile(spool_folder(store.path))
         try:
             trained = _collect(events, store, watch, running)
@@ -208,7 +191,7 @@ def measure_limits(limits: TimeLimits | None, runs: tuple[PlannedRun, ...], stor
     specs = {planned.key: (planned.dataset, planned.spec) for planned in runs}
     for stored in {stored.key: stored for stored in store.runs()}.values():
         if stored.key in specs and stored.status in ("done", "diverged"):
-            limits.add(like_of(*specs[stored.key]), stored.elapsed_s)
+            limits.add(similarity_key(*specs[stored.key]), stored.elapsed_s)
 
 
 def rescue(store: Store, *contents: bytes) -> StoreError:

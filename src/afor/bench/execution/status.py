@@ -5,17 +5,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from afor.bench.common.printable_text import printable
-from afor.bench.execution.estimate import Pace, clock
+from afor.bench.common.text import printable
 from afor.bench.execution.progress import describe
 from afor.bench.execution.runner import spool_folder
 from afor.bench.execution.running import read_running
-from afor.bench.execution.time_limits import TimeLimits
+from afor.bench.execution.timing.limits import TimeLimits
+from afor.bench.execution.timing.pace import Pace, clock
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.store.lock import driver_of
 from afor.bench.study.plan import PlannedRun
 
-WORDS = ("done", "diverged", "failed", "open")
+STATUSES = ("done", "diverged", "failed", "open")
 
 
 def status_of(store: Store) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def status_of(store: Store) -> dict[str, Any]:
             {
                 "study": name,
                 "planned": len(of_study),
-                **{word: counts[word] for word in WORDS},
+                **{word: counts[word] for word in STATUSES},
                 "seconds_of_work_left": _left(of_study),
                 "last_finished_at": max((run.finished_at for run in of_study), default=""),
                 "cells": [
@@ -42,7 +42,7 @@ def status_of(store: Store) -> dict[str, Any]:
                         "dataset": condition[0],
                         "backbone": condition[1],
                         "optimizer": condition[2],
-                        **{word: count[word] for word in WORDS},
+                        **{word: count[word] for word in STATUSES},
                     }
                     for condition, count in grid.items()
                 ],
@@ -67,7 +67,7 @@ def _running(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
         planned = by_key.get(running.key)
         if planned is None:
             continue
-        like = (planned.dataset, planned.backbone, planned.optimizer)
+        key = (planned.dataset, planned.backbone, planned.optimizer)
         seconds = max(time.time() - running.since, 0.0)
         rows.append(
             {
@@ -75,8 +75,8 @@ def _running(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
                 "run": describe(planned),
                 "worker": running.worker,
                 "seconds": seconds,
-                "usual_seconds": limits.usual_s(like),
-                "unusually_long": limits.is_unusual(like, seconds),
+                "usual_seconds": limits.usual_s(key),
+                "unusually_long": limits.is_unusual(key, seconds),
             }
         )
     return sorted(rows, key=lambda row: -row["seconds"])
@@ -102,7 +102,7 @@ def print_status(status: dict[str, Any]) -> None:
 
     console = Console(highlight=False)
     for study in status["studies"]:
-        counts = ", ".join(f"{study[word]} {word}" for word in WORDS if study[word])
+        counts = ", ".join(f"{study[word]} {word}" for word in STATUSES if study[word])
         left = study["seconds_of_work_left"]
         hint = f"; {clock(left)} of training left" if left else ""
         name = printable(study["study"])
@@ -110,11 +110,11 @@ def print_status(status: dict[str, Any]) -> None:
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0))
         for heading in ("dataset", "backbone", "optimizer"):
             table.add_column(heading)
-        shown = [word for word in WORDS if study[word]]
-        for word in shown:
+        columns = [word for word in STATUSES if study[word]]
+        for word in columns:
             table.add_column(word, justify="right")
         for condition in study["cells"]:
-            numbers = [str(condition[word]) for word in shown]
+            numbers = [str(condition[word]) for word in columns]
             names = (condition["dataset"], condition["backbone"], condition["optimizer"])
             table.add_row(*(Text(printable(name)) for name in names), *numbers)
         console.print(table)
@@ -148,5 +148,5 @@ def _pace(runs: Sequence[StoredRun]) -> Pace:
 
 
 def _left(runs: Sequence[StoredRun]) -> float | None:
-    waiting = [(c.dataset, c.backbone, c.optimizer) for c in runs if c.status == "open"]
+    waiting = [(run.dataset, run.backbone, run.optimizer) for run in runs if run.status == "open"]
     return _pace(runs).total(waiting)

@@ -11,7 +11,7 @@ from afor.bench.common.errors import ConfigError, DataError, StoreError
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended, Job
 from afor.bench.store.database import Store, StoredRun
-from afor.bench.study.named_code import names_in_spec, shown
+from afor.bench.study.named_code import list_names, names_in_spec
 from afor.bench.study.plan import run_key
 from afor.bench.training.execute import environment
 from afor.bench.training.record import FinishedRun, decode
@@ -43,7 +43,7 @@ def sample_runs(
         leave_out: Keys of runs that are not drawn.
 
     """
-    stored_runs = {c.key: c for c in store.runs(study) if c.status in ("done", "diverged")}
+    stored_runs = {run.key: run for run in store.runs(study) if run.status in ("done", "diverged")}
     stored_runs = {key: stored for key, stored in stored_runs.items() if key not in leave_out}
     sample = list(stored_runs.values())
     return random.Random(seed).sample(sample, count) if 0 < count < len(sample) else sample
@@ -90,10 +90,25 @@ def verify_runs(
 ) -> Generator[Verdict, None, None]:
     """Repeat runs and yield a verdict for each; closing the generator stops the workers.
 
-    The store is only read. Without `trust`, runs that refer to custom code raise ConfigError.
+    Args:
+        store: The store, which is only read.
+        stored_runs: The runs to repeat.
+        sources: Windows of each data set.
+        spool: Folder for the results of the workers.
+        workers: Number of processes.
+        trust: Import and run code that a run names and that is not part of afor.
+
+    Yields:
+        The comparison of each run with its repetition.
+
+    Raises:
+        ConfigError: A run names custom code and `trust` is not set.
+        DataError: The data differ from those of a run.
+        StoreError: The spec of a run was altered.
+
     """
     by_key = {stored.key: stored for stored in stored_runs}
-    kept: dict[str, FinishedRun] = {}
+    finished: dict[str, FinishedRun] = {}
     for key, stored in by_key.items():
         run = store.run(key)
         if run is None:
@@ -102,7 +117,7 @@ def verify_runs(
         if not trust and (names := names_in_spec(run.spec)):
             raise ConfigError(
                 f"{store.path}: run {key[:12]} names code that is not part of afor: "
-                f"{shown(names)}. Pass trust=True to train it."
+                f"{list_names(names)}. Pass trust=True to train it."
             )
         fingerprint, here = run.spec["data"]["fingerprint"], sources[stored.dataset].fingerprint
         if here != fingerprint:
@@ -111,23 +126,26 @@ def verify_runs(
                 f"(fingerprint {here[:12]}, then {fingerprint[:12]}). "
                 f"Use the same files and options."
             )
-        kept[key] = run
-    jobs = [Job(key, run.spec, by_key[key].dataset) for key, run in kept.items()]
-    threads = max((run.spec["threads"] for run in kept.values()), default=1)
+        finished[key] = run
+    jobs = [Job(key, run.spec, by_key[key].dataset) for key, run in finished.items()]
+    threads = max((run.spec["threads"] for run in finished.values()), default=1)
     with closing(LocalEngine(workers, threads).run(jobs, sources, spool)) as events:
         for event in events:
             if isinstance(event, Ended):
                 if event.spool is not None:
                     event.spool.unlink(missing_ok=True)
-                yield _compare(by_key[event.key], kept[event.key], decode(event.content))
+                yield _compare(by_key[event.key], finished[event.key], decode(event.content))
 
 
 def _compare(stored: StoredRun, before: FinishedRun, after: FinishedRun) -> Verdict:
     if before.record is None or after.record is None:
         return Verdict(stored, is_same=False, differs_in=(after.reason,), note="")
-    old, new = before.record.numbers(), after.record.numbers()
-    # Text compares NaN with NaN as equal, and every bit of a float.
-    differing = tuple(name for name in old if repr(old[name]) != repr(new[name]))
+    stored_numbers = before.record.numbers()
+    new_numbers = after.record.numbers_known_to(before.record)
+    # As text, NaN equals NaN, and every bit of a float counts.
+    differing = tuple(
+        name for name in stored_numbers if repr(stored_numbers[name]) != repr(new_numbers[name])
+    )
     here = {**after.environment, "torch": after.environment["torch"] or environment()["torch"]}
     changed = [
         f"{name} {before.environment.get(name, '?')} then, {value} now"

@@ -73,14 +73,14 @@ class HSLT(nn.Module):
         else:
             self.tokenizer, features = nn.Identity(), shape.samples
         indices = region_indices(shape.channel_names, regions)
-        kept = min(len(region) for region in indices) + 1  # q, tokens per region
-        self._build(features, indices, kept, dropout, shape.classes)
+        kept_tokens = min(len(region) for region in indices) + 1  # q, tokens per region
+        self._build(features, indices, kept_tokens, dropout, shape.classes)
 
     def _build(
         self,
         features: int,
         indices: tuple[tuple[int, ...], ...],
-        kept: int,
+        kept_tokens: int,
         dropout: float,
         classes: int,
         *,
@@ -89,10 +89,10 @@ class HSLT(nn.Module):
         """Build everything after the tokenizer: region encoders, merge, blocks and classifier."""
         self.indices = indices
         self.regions = nn.ModuleList(
-            RegionEncoder(features, len(region), kept, dropout, second_gelu=second_gelu)
+            RegionEncoder(features, len(region), kept_tokens, dropout, second_gelu=second_gelu)
             for region in indices
         )
-        self.merge = nn.Linear(_ELECTRODE_WIDTH * kept, _REGION_WIDTH)
+        self.merge = nn.Linear(_ELECTRODE_WIDTH * kept_tokens, _REGION_WIDTH)
         self.merge_dropout = nn.Dropout(_REGION_DROPOUT)
         self.class_token = _token(1, _REGION_WIDTH)
         self.position = _token(len(indices) + 1, _REGION_WIDTH)
@@ -150,7 +150,7 @@ class RegionEncoder(nn.Module):
         self,
         features: int,
         electrodes: int,
-        kept: int,
+        kept_tokens: int,
         dropout: float,
         *,
         second_gelu: bool = False,
@@ -163,10 +163,10 @@ class RegionEncoder(nn.Module):
             Block(_ELECTRODE_WIDTH, dropout, second_gelu=second_gelu) for _ in range(_LAYERS)
         )
         tokens = electrodes + 1
-        self.shrink = nn.Linear(tokens, kept) if tokens != kept else None
+        self.shrink = nn.Linear(tokens, kept_tokens) if tokens != kept_tokens else None
 
     def forward(self, electrodes: Tensor) -> Tensor:
-        """Map (batch, electrodes, features) to (batch, kept · width)."""
+        """Map (batch, electrodes, features) to (batch, kept_tokens · width)."""
         tokens = _with_class_token(self.embed(electrodes), self.class_token) + self.position
         for block in self.blocks:
             tokens = block(tokens)

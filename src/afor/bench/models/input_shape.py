@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.data.datasets import bci2a, deap, isruc, physionet_mi
 
 
 @dataclass(frozen=True)
@@ -68,37 +69,11 @@ class InputShape:
             )
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-# Channel orders of the data sets' own files; rates, windows and classes: paper, Sec. IV-A.
-DEAP = InputShape(
-    _names(
-        "Fp1 AF3 F3 F7 FC5 FC1 C3 T7 CP5 CP1 P3 P7 PO3 O1 Oz Pz "
-        "Fp2 AF4 Fz F4 F8 FC6 FC2 Cz C4 T8 CP6 CP2 P4 P8 PO4 O2"
-    ),
-    samples=128,
-    rate_hz=128,
-    classes=2,
-)
-BCI2A = InputShape(
-    _names("Fz FC3 FC1 FCz FC2 FC4 C5 C3 C1 Cz C2 C4 C6 CP3 CP1 CPz CP2 CP4 P1 Pz P2 POz"),
-    samples=250,
-    rate_hz=250,
-    classes=4,
-)
-ISRUC = InputShape(_names("F3 C3 O1 F4 C4 O2"), samples=600, rate_hz=200, classes=5)
-PHYSIONET_MI = InputShape(
-    _names(
-        "FC5 FC3 FC1 FCz FC2 FC4 FC6 C5 C3 C1 Cz C2 C4 C6 CP5 CP3 CP1 CPz CP2 CP4 CP6 "
-        "Fp1 Fpz Fp2 AF7 AF3 AFz AF4 AF8 F7 F5 F3 F1 Fz F2 F4 F6 F8 FT7 FT8 T7 T8 T9 T10 "
-        "TP7 TP8 P7 P5 P3 P1 Pz P2 P4 P6 P8 PO7 PO3 POz PO4 PO8 O1 Oz O2 Iz"
-    ),
-    samples=160,
-    rate_hz=160,
-    classes=4,
-)
+# Rates, windows and classes: paper, Sec. IV-A.
+DEAP = InputShape(deap.CHANNELS, samples=128, rate_hz=128, classes=2)
+BCI2A = InputShape(bci2a.CHANNELS, samples=250, rate_hz=250, classes=4)
+ISRUC = InputShape(isruc.CHANNELS, samples=600, rate_hz=200, classes=5)
+PHYSIONET_MI = InputShape(physionet_mi.CHANNELS, samples=160, rate_hz=160, classes=4)
 DATASET_SHAPES: dict[str, InputShape] = {
     "DEAP": DEAP,
     "BCI IV 2a": BCI2A,

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.module_search import ADVICE, import_named, returns
+from afor.bench.common.module_search import ADVICE, import_named, returns_instance
 from afor.bench.common.parameter_checks import check_values
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.models.acrnn import ACRNN
@@ -117,7 +117,7 @@ def _import_attribute(name: str, module: str, attribute: str) -> Callable[..., A
         )
     factory: Callable[..., Any] = getattr(imported, attribute)
     is_class = isinstance(factory, type) and issubclass(factory, nn.Module)
-    if not is_class and not returns(factory, nn.Module, MODULE_NAMES):
+    if not is_class and not returns_instance(factory, nn.Module, MODULE_NAMES):
         raise ConfigError(
             f"Backbone {name!r} cannot be used: it is of the type {type(factory).__name__}, and "
             f"only what is known to make a network is called. Accepted: a subclass of "
@@ -142,14 +142,14 @@ def _check_call(
 ) -> None:
     """Raise ConfigError for an unknown, missing or reserved setting of the signature."""
     parameters = _signature(name, factory).parameters
-    kinds = inspect.Parameter
-    open_ended = any(p.kind is kinds.VAR_KEYWORD for p in parameters.values())
-    variadic = (kinds.VAR_KEYWORD, kinds.VAR_POSITIONAL)
+    Parameter = inspect.Parameter
+    open_ended = any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
+    variadic = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
     named = {key: p for key, p in parameters.items() if p.kind not in variadic}
     reserved = set(inputs or ())
     if inputs is None:
         first = next(iter(parameters.values()), None)
-        if first is None or first.kind in (kinds.KEYWORD_ONLY, kinds.VAR_KEYWORD):
+        if first is None or first.kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD):
             raise ConfigError(
                 f"Backbone {name!r} takes no positional argument; it must be callable with the "
                 f"InputShape first and its settings as keywords."
@@ -166,7 +166,7 @@ def _check_call(
                 f"Backbone {name!r} has no setting {key!r}.{did_you_mean(key, accepted)} "
                 f"Accepted: {', '.join(accepted) or 'none'}."
             )
-    missing = [k for k in accepted if named[k].default is kinds.empty and k not in settings]
+    missing = [k for k in accepted if named[k].default is Parameter.empty and k not in settings]
     if missing:
         raise ConfigError(f"Backbone {name!r} needs the setting {', '.join(missing)}.")
 

@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 from torch.optim import Optimizer
 
-from afor.bench.optimizers.checks import require_at_least, require_betas, trainable
+from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
 
 
 class AdamP(Optimizer):
@@ -45,8 +45,8 @@ class AdamP(Optimizer):
         require_betas("betas", betas)
         for name, value in [("eps", eps), ("weight_decay", weight_decay)]:
             require_at_least(name, value, 0.0)
-        for name, value in [("delta", delta), ("wd_ratio", wd_ratio)]:
-            require_at_least(name, value, 0.0)
+        require_at_least("delta", delta, 0.0)
+        require_at_least("wd_ratio", wd_ratio, 0.0)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -60,10 +60,7 @@ class AdamP(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step; `closure` computes the loss and its gradients first, if given."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = call_closure(closure)
         for group in self.param_groups:
             lr, eps = group["lr"], group["eps"]
             beta1, beta2 = group["betas"]
@@ -99,6 +96,14 @@ def without_radial_part(
     eps: float,
 ) -> tuple[torch.Tensor, float]:
     """Remove the part of the update along the weight, per channel or per layer, if scale-invariant.
+
+    Args:
+        update: The update of Adam.
+        param: The weight.
+        grad: Its gradient.
+        delta: Threshold of the cosine, see `AdamP`.
+        wd_ratio: Factor of the weight decay of scale-invariant tensors.
+        eps: Added to norms in denominators.
 
     Returns:
         The update and the factor of the weight decay.

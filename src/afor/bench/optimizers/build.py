@@ -5,13 +5,13 @@ A name is one of the table in `registry`, or `module:Class` of any optimizer tha
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
 from afor.bench.common.parameter_checks import check_values
-from afor.bench.common.suggest import nearest
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.optimizers.registry import OPTIMIZERS, RegisteredOptimizer
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Arguments that come from the study; they cannot be settings of an optimizer.
 RESERVED = ("lr", "weight_decay", "seed")
+QUOTE = '"'  # around names in messages
 
 
 @runtime_checkable
@@ -44,6 +45,17 @@ class BeforeStep(Protocol):
 
     def before_step(self, model: "torch.nn.Module", inputs: "torch.Tensor") -> None:
         """Process the inputs of the next step."""
+
+
+@runtime_checkable
+class ForSubject(Protocol):
+    """An optimizer that must know whose windows a batch holds; every batch has one subject.
+
+    The training loop calls this before every `step()`.
+    """
+
+    def for_subject(self, subject: int) -> None:
+        """Take the next step on windows of this subject, a number."""
 
 
 @runtime_checkable
@@ -94,7 +106,18 @@ def build_optimizer(
 def check_optimizer(
     name: str, settings: Mapping[str, object], lr: float = 1e-3, weight_decay: float = 0.0
 ) -> None:
-    """Raise ConfigError if the optimizer cannot be built with these values, on a small tensor."""
+    """Check that an optimizer can be built, by building it on a small tensor.
+
+    Args:
+        name: A name of the table in `registry`, or ``module:Class``.
+        settings: Its settings in the study.
+        lr: Learning rate.
+        weight_decay: Weight decay.
+
+    Raises:
+        ConfigError: The name, a setting or a value is not valid.
+
+    """
     import torch
 
     by_tensor = settings.get("beta2_by_tensor")
@@ -117,7 +140,7 @@ def find_entry(name: str) -> RegisteredOptimizer | None:
     if ":" in name:
         return None
     raise ConfigError(
-        f'optimizer "{name}" is not known{_hint(name, OPTIMIZERS)}. '
+        f'optimizer "{name}" is not known.{did_you_mean(name, OPTIMIZERS, QUOTE)} '
         f"Accepted: a name that `afor optimizers` lists, or module:Class."
     )
 
@@ -145,8 +168,8 @@ def load_class(name: str) -> "type[Optimizer]":
             if isinstance(value, type) and issubclass(value, Optimizer) and value is not Optimizer
         ]
         raise ConfigError(
-            f'optimizer "{name}": "{module_name}" has no optimizer class "{class_name}"'
-            f"{_hint(class_name, classes)}. "
+            f'optimizer "{name}": "{module_name}" has no optimizer class "{class_name}".'
+            f"{did_you_mean(class_name, classes, QUOTE)} "
             f"Accepted: a subclass of torch.optim.Optimizer."
         )
     return cls
@@ -196,15 +219,15 @@ def _check_keys(name: str, cls: "type[Optimizer]", settings: Mapping[str, object
         # A class with **kwargs would accept misspelled keys: only named parameters count.
         if key not in allowed:
             raise ConfigError(
-                f'optimizer "{name}" has no setting "{key}"{_hint(key, allowed)}. '
+                f'optimizer "{name}" has no setting "{key}".{did_you_mean(key, allowed, QUOTE)} '
                 f"Accepted: {', '.join(sorted(allowed)) or 'none'}."
             )
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in settings]
     if missing or "lr" not in parameters:
-        wanted = ", ".join(missing) if missing else "no learning rate"
+        request = ", ".join(missing) if missing else "no learning rate"
         raise ConfigError(
             f'optimizer "{name}" cannot be built from a list of parameters, lr and weight_decay: '
-            f"it wants {wanted}. Give the missing settings, or wrap it in a class of your own."
+            f"it wants {request}. Give the missing settings, or wrap it in a class of your own."
         )
     closure = inspect.signature(cls.step).parameters.get("closure")
     if closure is not None and closure.default is closure.empty:
@@ -212,8 +235,3 @@ def _check_keys(name: str, cls: "type[Optimizer]", settings: Mapping[str, object
             f'optimizer "{name}" must evaluate the loss several times in a step (its step needs '
             f"a closure), which a study of one gradient per batch cannot compare. Choose another."
         )
-
-
-def _hint(word: str, accepted: Iterable[str]) -> str:
-    suggestion = nearest(word, accepted)
-    return f' (did you mean "{suggestion}"?)' if suggestion else ""

@@ -1,6 +1,6 @@
 """Checks of arguments and parameters that our optimizers share."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,6 +16,14 @@ def require_betas(name: str, betas: tuple[float, float]) -> None:
     """Raise ValueError unless both decay rates are in [0, 1)."""
     if len(betas) != 2 or not all(0.0 <= beta < 1.0 for beta in betas):
         raise ValueError(f"{name} must be two numbers in [0, 1), got {betas}")
+
+
+def call_closure(closure: Callable[[], Any] | None) -> Any:
+    """Return the loss that `closure` computes, with gradients enabled; None without a closure."""
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()
 
 
 def trainable(group: dict[str, Any], owner: str) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:

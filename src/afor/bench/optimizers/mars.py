@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from afor.bench.optimizers.checks import require_at_least, require_betas, trainable
+from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
 
 
 class MARS(Optimizer):
@@ -71,10 +71,7 @@ class MARS(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step; `closure` computes the loss and its gradients first, if given."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = call_closure(closure)
         for group in self.param_groups:
             for param, grad in trainable(group, "MARS"):
                 corrects = param.dim() == 2 or not group["matrices_only"]

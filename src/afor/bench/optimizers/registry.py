@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-Kind = Literal["paper", "ablation", "control", "alternative"]
+Kind = Literal["paper", "ablation", "control", "rule", "alternative"]
 Decay = Literal["coupled", "decoupled"]
 
 # Sec. IV-C: "All Adam-family baselines share β₁ = 0.9, β₂ = 0.999, and ε = 1e-8".
@@ -23,6 +23,7 @@ HEADINGS: Mapping[Kind, str] = MappingProxyType(
         "paper": "The seven of the paper",
         "ablation": "Ablations of AFOR (paper's Table IV)",
         "control": "Controls",
+        "rule": "Other rules for β₂, and a ceiling",
         "alternative": "Other forms of the same methods",
     }
 )
@@ -176,6 +177,35 @@ _ENTRIES = [
         "control",
         "the package afor-optimizer 0.1.0, step by step",
         variant="released",
+    ),
+    _afor(
+        "afor_wide",
+        "AFOR wide",
+        "rule",
+        "ours: calibrated, with β₂ down to 0.9",
+        statistics="calibrated",
+        beta2_min=0.9,
+    ),
+    RegisteredOptimizer(
+        name="kalman",
+        label="Kalman β₂",
+        kind="rule",
+        target="afor.bench.optimizers.kalman:KalmanAdamW",
+        settings={**ADAM_FAMILY, "beta2_min": 0.9, "beta2_max": 0.9997, "lag": 32, "memory": 0.999},
+        decay="decoupled",
+        origin="this package",
+        reference="ours: the gain of a local level model of log mean g²",
+    ),
+    RegisteredOptimizer(
+        name="adamw_per_subject",
+        label="AdamW v per subject",
+        kind="rule",
+        target="afor.bench.optimizers.per_subject:PerSubjectAdamW",
+        settings={**ADAM_FAMILY, "prior_steps": 10},
+        decay="decoupled",
+        origin="this package",
+        reference="ours: a ceiling; knows whose windows a batch holds",
+        loop="says whose windows a batch holds; batches of one subject only",
     ),
     RegisteredOptimizer(
         name="sophia_authors",

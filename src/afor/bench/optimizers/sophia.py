@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from afor.bench.common.seeding import derive_substep, isolated
-from afor.bench.optimizers.checks import require_at_least, require_betas, trainable
+from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
 
 # Avoids division by zero before the first estimate; clipping makes its size irrelevant.
 TINY = 1e-15
@@ -91,10 +91,7 @@ class Sophia(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step; `closure` computes the loss and its gradients first, if given."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = call_closure(closure)
         for group in self.param_groups:
             beta1, _ = group["betas"]
             for param, grad in trainable(group, "Sophia"):

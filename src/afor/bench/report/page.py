@@ -10,6 +10,7 @@ from typing import Any
 
 from afor import __version__
 from afor.bench.common.errors import ConfigError
+from afor.bench.data.catalog import NAMES, OWN, get_dataset
 from afor.bench.report.figures import curves as curve_figures
 from afor.bench.report.figures import results as figures
 from afor.bench.report.figures.noise import noise_figure
@@ -26,15 +27,17 @@ from afor.bench.stats.groups import Condition, Conditions, mean_of_draws
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
+    better_sign,
     dataset_label,
     metric_label,
-    metric_scale,
+    metric_text,
     optimizer_label,
     signed,
 )
 from afor.bench.stats.sensitivity import sensitivity_of
 from afor.bench.store.files import results_csv
 from afor.bench.store.results import RunResult
+from afor.bench.study.schema import parse_study
 
 MAX_NETWORKS = 4  # training curves are drawn for at most so many
 
@@ -92,7 +95,7 @@ def render_report(
 
     Example:
         >>> from afor.bench.stats.groups import collect_conditions
-        >>> from afor.bench.stats.simulated import simulate_results
+        >>> from afor.bench.stats.design.simulated import simulate_results
         >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"])
         >>> conditions = collect_conditions(results, expected)
         >>> page = render_report(conditions, ReportInput(results, sources=["simulated"]))
@@ -142,6 +145,7 @@ def render_report(
             if condition.runs
         ],
         "studies": list((given.studies or {}).items()),
+        "attributions": _attributions(conditions, given.studies or {}),
         "extra": [
             {
                 "name": section.name,
@@ -176,7 +180,7 @@ def render_report(
 _SECTIONS = {
     "results": "Results",
     "gains": "Gains",
-    "noise": "Noise floor",
+    "noise": "Another seed",
     "folds": "Paired folds",
     "ranks": "Ranks",
     "training": "While training",
@@ -224,7 +228,7 @@ def _figures(
     gain = figures.gain_figure(conditions, metric, baseline=baseline)
     drawings["gains"].append((inline_svg(gain, "gain"), "Gain over the baseline per data set."))
     try:
-        ranked = figures.rank_figure(mean_ranks(conditions, [metric]))
+        ranked = figures.rank_figure(mean_ranks(conditions, metric))
         caption = "Mean ranks; a bar joins what no critical difference separates."
         drawings["gains"].append((inline_svg(ranked, "ranks"), caption))
     except ConfigError:  # no block is complete
@@ -250,9 +254,9 @@ def _figures(
         )
     try:
         drawn = noise_figure(conditions, metric, baseline=baseline)
-        caption = "Folds of identical methods, and of the others beside them."
+        caption = "Folds of one method under two seeds, and of the others under the same seeds."
         drawings["gains"].append((inline_svg(drawn, "noise"), caption))
-    except ConfigError:  # no A/A controls
+    except ConfigError:  # no copies
         pass
     try:
         drawn = curve_figures.sensitivity_figure(sensitivity_of(conditions, metric))
@@ -280,7 +284,11 @@ def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[tupl
         if base is None or not base.has(metric) or not finished:
             continue
         preferred = [condition for condition in finished if condition.optimizer == "afor"]
-        condition = preferred[0] if preferred else max(finished, key=lambda c: c.summary(metric)[0])
+        condition = (
+            preferred[0]
+            if preferred
+            else max(finished, key=lambda c: better_sign(metric) * c.summary(metric)[0])
+        )
         name, base_name = optimizer_label(condition.optimizer), optimizer_label(baseline)
         title = f"{dataset_label(dataset)}, {backbone_label(backbone)}: {name} and {base_name}"
         try:
@@ -312,16 +320,17 @@ def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[
         )
         for metric in shown
     }
-    scale = metric_scale(shown[0])
     rows = []
     for fold in sorted({fold for fold, _ in condition.runs}):
         runs = [run for (f, _), run in sorted(condition.runs.items()) if f == fold]
-        draws = [f"{scale * run.metrics[shown[0]]:.2f}" for run in runs if shown[0] in run.metrics]
+        draws = [
+            metric_text(shown[0], run.metrics[shown[0]]) for run in runs if shown[0] in run.metrics
+        ]
         rows.append(
             {
                 "fold": fold,
                 "subjects": ", ".join(runs[0].test_subjects),
-                "numbers": [f"{metric_scale(m) * by_metric[m][fold]:.2f}" for m in shown],
+                "numbers": [metric_text(m, by_metric[m][fold]) for m in shown],
                 "draws": ", ".join(draws),
             }
         )
@@ -330,11 +339,25 @@ def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[
         "id": anchor,
         "title": f"{dataset_label(condition.dataset)}, {backbone_label(condition.backbone)}, "
         f"{optimizer_label(condition.optimizer)}",
-        "summary": f"{scale * mean:.2f}±{scale * sd:.2f}, {n} folds, "
+        "summary": f"{metric_text(shown[0], mean, sd)}, {n} folds, "
         f"{condition.done}/{condition.expected} runs",
         "metrics": [metric_label(metric) for metric in shown],
         "rows": rows,
     }
+
+
+def _attributions(conditions: Conditions, studies: Mapping[str, str]) -> list[str]:
+    """Return the licence and the citation of each public data set of the catalog."""
+    uses: dict[str, str] = {}
+    for toml in studies.values():
+        try:
+            uses |= {entry.name: entry.use for entry in parse_study(toml).datasets}
+        except ConfigError:  # a study of another version
+            continue
+    datasets = dict.fromkeys(uses.get(dataset, dataset) for dataset, _, _ in conditions)
+    public = [name for name in datasets if name in NAMES and name not in ("synthetic", *OWN)]
+    infos = [get_dataset(name).info for name in public]
+    return [f"Data: {i.title}. Licence: {i.licence}. Cite: {i.citation}." for i in infos]
 
 
 def _tested_once(results: Sequence[RunResult]) -> bool:
@@ -342,7 +365,7 @@ def _tested_once(results: Sequence[RunResult]) -> bool:
     for run in results:
         for subject in run.test_subjects:
             folds.setdefault((run.dataset, subject), set()).add(run.fold)
-    return all(len(places) == 1 for places in folds.values())
+    return all(len(numbers) == 1 for numbers in folds.values())
 
 
 def _downloads(table: Table) -> list[tuple[str, str]]:

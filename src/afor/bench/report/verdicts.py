@@ -1,17 +1,23 @@
-"""Summarise the results of each data set in one sentence, the first of a report."""
+"""Put the decision about a comparison into a sentence, the first of a table and of a report."""
 
+import math
 from collections.abc import Sequence
 
 from afor.bench.stats.comparisons import BASELINE, Comparison, compare_all
 from afor.bench.stats.groups import Conditions
+from afor.bench.stats.inference.decisions import Decision
+from afor.bench.stats.inference.margins import margin_text
 from afor.bench.stats.labels import (
+    backbone_label,
     dataset_label,
     metric_label,
-    metric_scale,
+    metric_style,
     optimizer_label,
     p_text,
     signed,
 )
+
+FOCUS = "afor"  # the optimizer whose sentence stands first, where it was compared
 
 
 def verdicts(
@@ -21,60 +27,117 @@ def verdicts(
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return one sentence per data set: the best optimizer, its gain, and its significance."""
-    comparisons = compare_all(conditions, [metric], optimizers=optimizers, baseline=baseline)
-    datasets = dict.fromkeys(c.dataset for c in comparisons)
-    return [
-        _verdict([c for c in comparisons if c.dataset == name], conditions) for name in datasets
-    ]
+    """Compare optimizers with the baseline and return one paragraph per data set and backbone."""
+    return paragraphs(compare_all(conditions, [metric], optimizers=optimizers, baseline=baseline))
 
 
-def _verdict(comparisons: list[Comparison], conditions: Conditions) -> str:
+def paragraphs(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return one paragraph per data set, backbone and metric.
+
+    It gives the verdict on AFOR, or else on the best optimizer, and groups the others by theirs.
+    """
+    blocks: dict[tuple[str, str, str], list[Comparison]] = {}
+    for c in comparisons:
+        blocks.setdefault((c.dataset, c.backbone, c.metric), []).append(c)
+    return [_paragraph(members) for members in blocks.values()]
+
+
+def verdict_sentence(comparison: Comparison) -> str:
+    """Return the verdict on one optimizer in words, with the numbers that carry it."""
+    c = comparison
+    name, base = optimizer_label(c.optimizer), optimizer_label(c.baseline)
+    style = metric_style(c.metric)
+    scale, unit = style.gain_scale, style.gain_unit.removeprefix("absolute")
+    gain = " ".join(filter(None, (signed(scale * c.gain), unit, "of", style.label)))
+    if c.decision is None:
+        return (
+            f"No verdict yet: {c.done} of {c.expected} runs of {name} and {base} are done; so far "
+            f"{name} − {base} is {gain}."
+        )
+    low, high = c.interval
+    interval = f"95 % interval {interval_text(low, high, scale)}"
+    if c.decision in (Decision.BETTER, Decision.WORSE):
+        small = c.evidence.margin if c.evidence.within_margin else None
+        by_less = f", by less than {margin_text(c.metric, small)}" if small is not None else ""
+        return (
+            f"{name} is {c.decision.value} than {base}{by_less}: {gain} ({interval}, corrected p "
+            f"{p_text(c.evidence.p_different_holm)})."
+        )
+    if c.decision is Decision.EQUIVALENT:
+        inner = interval_text(*c.evidence.inner_interval, scale)
+        margin = margin_text(c.metric, c.evidence.margin or math.nan)
+        return (
+            f"No difference: {name} and {base} are equal within {margin} of "
+            f"{metric_label(c.metric)} ({signed(scale * c.gain)}, 90 % interval {inner})."
+        )
+    return f"Undecided: {name} − {base} is {gain} ({interval}). {_what_would_decide(c)}"
+
+
+def verdict_word(comparison: Comparison) -> str:
+    """Return the verdict as a table shows it; a dash before all runs are there."""
+    if comparison.decision is None:
+        return "–"
+    if comparison.decision is Decision.EQUIVALENT:
+        scale = metric_style(comparison.metric).gain_scale
+        return f"equal ±{scale * (comparison.evidence.margin or math.nan):.4g}"
+    return comparison.decision.value
+
+
+def interval_text(low: float, high: float, scale: float) -> str:
+    """Format an interval; one without ends needs more folds.
+
+    >>> interval_text(-0.0144, 0.005, 100), interval_text(-math.inf, math.inf, 100)
+    ('−1.44 to +0.50', 'unbounded')
+    """
+    if math.isinf(low) or math.isinf(high):
+        return "unbounded"
+    return f"{signed(scale * low)} to {signed(scale * high)}"
+
+
+def _paragraph(comparisons: list[Comparison]) -> str:
     first = comparisons[0]
-    scale = metric_scale(first.metric)
-    gains: dict[str, list[Comparison]] = {}
-    for comparison in comparisons:
-        gains.setdefault(comparison.optimizer, []).append(comparison)
-    means = {o: sum(c.gain for c in row) / len(row) for o, row in gains.items()}
-    best = max(means, key=lambda name: means[name])
-    rows = gains[best]
-    blocks = len(rows)
-    base, name = optimizer_label(first.baseline), optimizer_label(best)
-    where = f"{dataset_label(first.dataset)} ({max(c.folds for c in comparisons)} folds)"
-    over = f" on average over {blocks} backbones" if blocks > 1 else ""
-    gain = f"{signed(scale * means[best])} points of {metric_label(first.metric)}"
-    missing = [c for (d, _, _), c in conditions.items() if d == first.dataset and not c.complete]
-    if missing:
-        done = sum(c.done for (d, _, _), c in conditions.items() if d == first.dataset)
-        all_runs = sum(c.expected for (d, _, _), c in conditions.items() if d == first.dataset)
+    focus = next((c for c in comparisons if c.optimizer == FOCUS), None)
+    focus = focus or max(comparisons, key=lambda c: c.gain)
+    where = f"{dataset_label(first.dataset)}, {backbone_label(first.backbone)}"
+    folds = max(c.folds for c in comparisons)
+    others = [c for c in comparisons if c is not focus]
+    text = f"{where}, {folds} fold{'s' * (folds != 1)}. {verdict_sentence(focus)}"
+    return f"{text} {_grouped(others)}" if others else text
+
+
+def _grouped(comparisons: list[Comparison]) -> str:
+    margin = comparisons[0].evidence.margin
+    base = optimizer_label(comparisons[0].baseline)
+    titles: dict[Decision | None, str] = {
+        Decision.BETTER: f"better than {base}",
+        Decision.WORSE: f"worse than {base}",
+        Decision.UNDECIDED: "undecided",
+        None: "incomplete",
+    }
+    if margin is not None:
+        titles[Decision.EQUIVALENT] = f"equal within {margin_text(comparisons[0].metric, margin)}"
+    parts = [
+        f"{title}: {', '.join(names)}"
+        for decision, title in titles.items()
+        if (names := [optimizer_label(c.optimizer) for c in comparisons if c.decision is decision])
+    ]
+    return f"Others: {'; '.join(parts)}."
+
+
+def _what_would_decide(c: Comparison) -> str:
+    needed, margin = c.folds_to_decide(), c.evidence.margin
+    if needed is None or margin is None:
+        return f"{metric_label(c.metric)} has no margin of equivalence; the study can state one."
+    size = margin_text(c.metric, margin)
+    unit = "subjects" if c.subjects_per_fold <= 1 else "folds"
+    if needed <= c.folds:
         return (
-            f"{where}: no verdict yet, {done} of {all_runs} runs are done. So far {name} is "
-            f"ahead of {base} by {gain}{over}."
+            f"{c.folds} {unit} decide with a probability of at least 80 % whether there is a "
+            f"difference of {size} or none; a difference in between needs more."
         )
-    if means[best] <= 0:
-        return (
-            f"{where}: no optimizer is better than {base}; the closest is {name} with {gain}{over}."
-        )
-    significant = sum(c.significant for c in rows)
-    text = f"{where}: {name} gains most over {base}, {gain}{over}"
-    if not any(c.can_be_significant for c in rows):
-        smallest = p_text(min(1.0, first.smallest_p * first.family))
-        text += f"; so few folds cannot show significance (smallest corrected p {smallest})"
-    elif blocks == 1:
-        word = "significant" if significant else "not significant"
-        text += f", {word} (corrected p {p_text(rows[0].p_holm)})"
-    else:
-        text += f", significant in {significant} of {blocks}"
-    if any(c.floor is not None for c in rows):
-        outside = sum(c.inside_noise is False for c in rows)
-        if blocks == 1:
-            text += (
-                ", beyond the noise floor"
-                if outside
-                else ", and the gain is within the noise floor"
-            )
-        else:
-            text += f", beyond the noise floor in {outside} of {blocks}"
-    else:
-        text += "; its noise floor was not measured"
-    return text + "."
+    draws = c.draws_to_decide()
+    by_draws = f", or {draws} draws instead of {c.draws}," if draws else ""
+    return (
+        f"At this noise {needed} {unit} instead of {c.folds}{by_draws} would decide with a "
+        f"probability of 80 % whether there is a difference of {size} or none."
+    )

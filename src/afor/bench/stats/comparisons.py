@@ -10,47 +10,83 @@ from dataclasses import dataclass
 import numpy as np
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
-from afor.bench.stats.groups import Conditions, mean_of_draws, mean_sd, paired_fold_values
-from afor.bench.stats.noise_floor import noise_floor
-from afor.bench.stats.paired_tests import (
+from afor.bench.stats.groups import (
+    Condition,
+    Conditions,
+    mean_of_draws,
+    mean_sd,
+    paired_gains,
+)
+from afor.bench.stats.inference.decisions import LEVEL, Decision, PairedDecision, decide_family
+from afor.bench.stats.inference.margins import margin_of
+from afor.bench.stats.inference.paired_tests import (
     bootstrap_interval,
     effect_size,
     holm,
-    sign_flip_p,
     smallest_p,
-    two_sided_p,
 )
+from afor.bench.stats.inference.sample_size import draws_needed, folds_needed, largest_sd
+from afor.bench.stats.labels import better_sign
 
-LEVEL = 0.05  # Sec. V-A: p < 0.05 after Holm's correction
 BASELINE = "adam"  # Sec. V-A
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One optimizer compared with the baseline over their common folds. Fractions, not percent."""
+    """One optimizer compared with the baseline over their common folds. Fractions, not percent.
+
+    A gain is positive if the optimizer is better, also where less of the metric is better.
+    """
 
     dataset: str
     backbone: str
     metric: str
     optimizer: str
     baseline: str
-    folds: int
-    gain: float  # mean of the paired differences
-    sd: float  # of the paired differences
+    evidence: PairedDecision  # intervals, two-sided and equivalence tests, decision
     wins: int
     ties: int
     losses: int
-    p: float  # one-sided: the optimizer is better
-    p_holm: float
-    p_two_sided: float
+    p_holm: float  # one-sided, as the paper's star
     smallest_p: float
     family: int  # comparisons that Holm corrects for
     effect: float  # d_z
-    interval: tuple[float, float]  # 95 %, BCa
-    floor: float | None  # bound of the noise floor; None without A/A controls
+    bca_interval: tuple[float, float]  # 95 %, bootstrap over folds
+    draws: int  # per fold
+    draw_sd: float  # SD of the difference of one draw within its fold; NaN for single draws
+    subjects_per_fold: int  # the largest number
     done: int  # runs of the two conditions together
     expected: int
+
+    @property
+    def folds(self) -> int:
+        """Number of common folds."""
+        return self.evidence.folds
+
+    @property
+    def gain(self) -> float:
+        """Mean of the paired differences."""
+        return self.evidence.mean
+
+    @property
+    def sd(self) -> float:
+        """SD of the paired differences."""
+        return self.evidence.sd
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Exact 95 % interval of the gain."""
+        return self.evidence.interval
+
+    @property
+    def p(self) -> float:
+        """One-sided p of a better optimizer."""
+        return self.evidence.p_better
+
+    @property
+    def p_two_sided(self) -> float:
+        """Two-sided p of any difference."""
+        return self.evidence.p_two_sided
 
     @property
     def complete(self) -> bool:
@@ -58,19 +94,46 @@ class Comparison:
         return self.done >= self.expected
 
     @property
+    def decision(self) -> Decision | None:
+        """Better, worse, equivalent or undecided; None before both conditions are complete."""
+        return self.evidence.decision if self.complete else None
+
+    @property
     def significant(self) -> bool:
-        """Whether it is significantly better; never before both conditions are complete."""
+        """Whether the paper's one-sided test gives a star; never before all runs are there."""
         return self.complete and self.p_holm < LEVEL
 
     @property
     def can_be_significant(self) -> bool:
-        """Whether this number of folds can reach significance as the best of its family."""
-        return self.smallest_p * self.family < LEVEL
+        """Whether this number of folds can show a difference as the clearest of its family."""
+        return 2 * self.smallest_p * self.family < LEVEL
 
-    @property
-    def inside_noise(self) -> bool | None:
-        """Whether the gain lies within the noise floor; None without A/A controls."""
-        return None if self.floor is None else abs(self.gain) <= self.floor
+    def folds_to_decide(self) -> int | None:
+        """Return how many folds would decide at this noise, with a power of 80 %.
+
+        They show a difference of the size of the margin, or, if there is none, equivalence. None
+        without a margin or with a single fold.
+        """
+        margin = self.evidence.margin
+        if margin is None or math.isnan(self.sd):
+            return None
+        level = LEVEL / self.family
+        return max(
+            folds_needed(self.sd, margin, level=level),
+            folds_needed(self.sd, margin, level=level, equivalence=True),
+        )
+
+    def draws_to_decide(self) -> int | None:
+        """Return how many draws per fold would decide with these folds; None if no number would."""
+        margin = self.evidence.margin
+        if margin is None or math.isnan(self.draw_sd):
+            return None
+        level = LEVEL / self.family
+        small_enough = min(
+            largest_sd(self.folds, margin, level=level),
+            largest_sd(self.folds, margin, level=level, equivalence=True),
+        )
+        return draws_needed(self.sd, self.draw_sd, self.draws, small_enough)
 
 
 @dataclass(frozen=True)
@@ -80,14 +143,23 @@ class ReferenceLevels:
     majority: tuple[float, float, int]  # mean, SD over folds, folds
     adjusted_chance: float  # guessing does not exceed it in 95 % of folds; accuracy only
 
+    @property
+    def chance(self) -> tuple[float, str]:
+        """The larger of the two and its name; NaN where guessing has no level."""
+        majority = self.majority[0]
+        if majority > self.adjusted_chance:
+            return majority, "majority class"
+        return self.adjusted_chance, "guessing"
+
 
 @dataclass(frozen=True)
 class Ranks:
-    """Mean ranks over the blocks in which every optimizer is complete; 1 is best."""
+    """Mean ranks by one metric over the blocks in which every optimizer is complete; 1 is best."""
 
+    metric: str
     optimizers: tuple[str, ...]
     mean_ranks: tuple[float, ...]
-    blocks: tuple[tuple[str, str, str], ...]  # dataset, backbone, metric
+    blocks: tuple[tuple[str, str], ...]  # dataset, backbone
     critical_difference: float  # Nemenyi at 5 %; NaN for fewer than two blocks or optimizers
     friedman_p: float
 
@@ -98,16 +170,20 @@ def blocks_of(conditions: Conditions) -> list[tuple[str, str]]:
 
 
 def main_optimizers(conditions: Conditions) -> list[str]:
-    """Return the optimizers of the main table: the paper's seven and custom ones.
+    """Return the optimizers that are compared: all but copies and the controls of the study.
 
-    Controls, ablations and varied settings have their own tables; if there is nothing else, all
-    but the controls are returned.
+    If that leaves fewer than two, the controls are compared too.
     """
-    originals = {c.optimizer: c for c in conditions.values() if not c.is_control}
-    names = list(originals)
-    own = [n for n, c in originals.items() if n not in OPTIMIZERS and not c.role.varied]
-    main = [n for n in names if n in PAPER_OPTIMIZERS] + own
-    return main if len(main) > 1 else names
+    names = [c.optimizer for c in conditions.values() if not c.is_control]
+    if len(set(names)) < 2:
+        names = [c.optimizer for c in conditions.values() if not c.is_copy]
+    return list(dict.fromkeys(names))
+
+
+def control_optimizers(conditions: Conditions) -> list[str]:
+    """Return the optimizers that are listed but not compared: copies, and the study's controls."""
+    main = main_optimizers(conditions)
+    return list(dict.fromkeys(o for _, _, o in conditions if o not in main))
 
 
 def compare(
@@ -128,21 +204,21 @@ def compare(
     base = conditions.get((dataset, backbone, baseline))
     if base is None or not base.has(metric):
         return []
-    floor = noise_floor(conditions, dataset, backbone, metric)
     paired = []
     for name in names:
         condition = conditions.get((dataset, backbone, name))
         if condition is None or not condition.has(metric):
             continue
-        folds, ours, theirs = paired_fold_values(condition, base, metric)
+        folds, gains = paired_gains(condition, base, metric)
         if folds:
-            paired.append((condition, ours - theirs))
-    p_values = [sign_flip_p(d) for _, d in paired]
+            paired.append((condition, gains))
+    differences = [d for _, d in paired]
+    margin = margin_of(metric, base.margins)
+    decisions = decide_family(differences, margin=margin, family=len(names))
+    one_sided = holm([made.p_better for made in decisions], len(names))
     comparisons = []
-    for (condition, d), p, adjusted in zip(
-        paired, p_values, holm(p_values, len(names)), strict=True
-    ):
-        mean, sd, n = mean_sd(d.tolist())
+    for (condition, d), made, p_holm in zip(paired, decisions, one_sided, strict=True):
+        draws, draw_sd = _draw_noise(condition, base, metric)
         comparisons.append(
             Comparison(
                 dataset=dataset,
@@ -150,25 +226,38 @@ def compare(
                 metric=metric,
                 optimizer=condition.optimizer,
                 baseline=baseline,
-                folds=n,
-                gain=mean,
-                sd=sd,
+                evidence=made,
                 wins=int((d > 0).sum()),
                 ties=int((d == 0).sum()),
                 losses=int((d < 0).sum()),
-                p=p,
-                p_holm=adjusted,
-                p_two_sided=two_sided_p(d),
-                smallest_p=smallest_p(n),
+                p_holm=p_holm,
+                smallest_p=smallest_p(len(d)),
                 family=len(names),
                 effect=effect_size(d),
-                interval=bootstrap_interval(d),
-                floor=floor.bound if floor else None,
+                bca_interval=bootstrap_interval(d),
+                draws=draws,
+                draw_sd=draw_sd,
+                subjects_per_fold=max(len(run.test_subjects) for run in condition.runs.values()),
                 done=condition.done + base.done,
                 expected=condition.expected + base.expected,
             )
         )
     return comparisons
+
+
+def _draw_noise(condition: Condition, base: Condition, metric: str) -> tuple[int, float]:
+    """Return the draws per fold and the SD of the difference of one draw within its fold."""
+    by_fold: dict[int, list[float]] = {}
+    for fold, draw in condition.runs:
+        if (fold, draw) in base.runs:
+            key = (fold, draw)
+            by_fold.setdefault(fold, []).append(
+                condition.value(key, metric) - base.value(key, metric)
+            )
+    draws = min(map(len, by_fold.values()))
+    degrees = sum(len(values) - 1 for values in by_fold.values())
+    squares = math.fsum((len(v) - 1) * float(np.var(v, ddof=1)) for v in by_fold.values() if v[1:])
+    return draws, math.sqrt(squares / degrees) if degrees else math.nan
 
 
 def compare_all(
@@ -195,7 +284,7 @@ def compare_all(
 
     Example:
         >>> from afor.bench.stats.groups import collect_conditions
-        >>> from afor.bench.stats.simulated import simulate_results
+        >>> from afor.bench.stats.design.simulated import simulate_results
         >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["deap"])
         >>> comparison = compare_all(collect_conditions(results, expected), ["accuracy"])[0]
         >>> comparison.optimizer, comparison.gain > 0, comparison.p_holm < 0.05
@@ -261,25 +350,22 @@ def adjusted_chance(windows: int, classes: int, level: float = LEVEL) -> float:
 
 
 def mean_ranks(
-    conditions: Conditions, metrics: Sequence[str], optimizers: Sequence[str] | None = None
+    conditions: Conditions, metric: str, optimizers: Sequence[str] | None = None
 ) -> Ranks:
-    """Rank optimizers by their mean in each block and average the ranks; ties share a rank."""
+    """Rank optimizers by their mean in each block and average the ranks; ties share a rank.
+
+    A block is a data set and a backbone. Two metrics of the same runs are no two blocks.
+    """
     from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
     names = list(optimizers or main_optimizers(conditions))
     blocks, rows = [], []
     for dataset, backbone in blocks_of(conditions):
         members = [conditions.get((dataset, backbone, name)) for name in names]
-        for metric in metrics:
-            if all(
-                condition is not None and condition.complete and condition.has(metric)
-                for condition in members
-            ):
-                means = [
-                    condition.summary(metric)[0] for condition in members if condition is not None
-                ]
-                rows.append(rankdata([-round(mean, 12) for mean in means]))
-                blocks.append((dataset, backbone, metric))
+        if all(c is not None and c.complete and c.has(metric) for c in members):
+            means = [c.summary(metric)[0] for c in members if c is not None]
+            rows.append(rankdata([-better_sign(metric) * round(mean, 12) for mean in means]))
+            blocks.append((dataset, backbone))
     k, n = len(names), len(rows)
     difference, p = math.nan, math.nan
     if k > 1 and n > 1:
@@ -289,7 +375,7 @@ def mean_ranks(
         if k > 2 and float(np.ptp(rows)) > 0:
             p = float(friedmanchisquare(*np.array(rows).T).pvalue)
     averages = np.mean(rows, axis=0) if rows else np.full(k, math.nan)
-    return Ranks(tuple(names), tuple(averages.tolist()), tuple(blocks), difference, p)
+    return Ranks(metric, tuple(names), tuple(averages.tolist()), tuple(blocks), difference, p)
 
 
 def majority_value(metric: str, accuracy: float, classes: int) -> float:

@@ -6,7 +6,7 @@ A condition is one (data set, backbone, optimizer). Its fold value is the mean o
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     DATASET_LABELS,
+    PAPER_METRICS,
+    better_sign,
     in_paper_order,
     order_optimizers,
 )
@@ -36,6 +38,7 @@ class Condition:
     folds_expected: int
     draws_expected: int
     role: Role
+    margins: Mapping[str, float] = field(default_factory=dict)  # by metric, as printed
 
     @property
     def method(self) -> str:
@@ -43,9 +46,14 @@ class Condition:
         return self.role.copy_of or self.optimizer
 
     @property
-    def is_control(self) -> bool:
-        """Whether it is a copy of another optimizer under another seed."""
+    def is_copy(self) -> bool:
+        """Whether it is another optimizer of the study under another seed."""
         return bool(self.role.copy_of)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a copy, or marked as a control by its study."""
+        return self.is_copy or self.role.control
 
     @property
     def done(self) -> int:
@@ -89,8 +97,17 @@ class Condition:
 Conditions = Mapping[ConditionKey, Condition]
 
 
+def default_metrics(conditions: Conditions) -> list[str]:
+    """Return the metrics that tables show unasked: the paper's, and NLL if every run has it."""
+    finished = [condition for condition in conditions.values() if condition.runs]
+    has_nll = bool(finished) and all(condition.has("nll") for condition in finished)
+    return [*PAPER_METRICS, *(["nll"] if has_nll else [])]
+
+
 def collect_conditions(
-    results: Iterable[RunResult], expected: Sequence[ExpectedRuns] = ()
+    results: Iterable[RunResult],
+    expected: Sequence[ExpectedRuns] = (),
+    margins: Mapping[str, float] | None = None,
 ) -> Conditions:
     """Group runs into conditions, in the paper's order.
 
@@ -100,6 +117,7 @@ def collect_conditions(
     Args:
         results: Finished runs.
         expected: What the studies planned, so that missing runs are known.
+        margins: Margins of equivalence by metric, as printed; others have their defaults.
 
     Returns:
         The conditions by (data set, backbone, optimizer).
@@ -108,7 +126,7 @@ def collect_conditions(
         ConfigError: Two different results exist for one fold and draw of a condition.
 
     Example:
-        >>> from afor.bench.stats.simulated import simulate_results
+        >>> from afor.bench.stats.design.simulated import simulate_results
         >>> conditions = collect_conditions(*simulate_results({"adam": 0.0}, datasets=["bci2a"]))
         >>> conditions["bci2a", "eegnet", "adam"].done
         45
@@ -138,7 +156,7 @@ def collect_conditions(
         folds, draws = (plan.folds, plan.draws) if plan else inferred
         roles = [item.role for item in (plan, *runs.values()) if item and item.role]
         role = roles[0] if roles else role_from_name(key[2])
-        conditions[key] = Condition(*key, runs, folds, draws, role)
+        conditions[key] = Condition(*key, runs, folds, draws, role, margins or {})
     return conditions
 
 
@@ -151,6 +169,14 @@ def paired_fold_values(
     theirs = mean_of_draws({key: baseline.value(key, metric) for key in common})
     folds = sorted(ours)
     return folds, np.array([ours[f] for f in folds]), np.array([theirs[f] for f in folds])
+
+
+def paired_gains(
+    condition: Condition, baseline: Condition, metric: str
+) -> tuple[list[int], NDArray[np.float64]]:
+    """Return the common folds and the gains over the baseline; positive means better."""
+    folds, ours, theirs = paired_fold_values(condition, baseline, metric)
+    return folds, better_sign(metric) * (ours - theirs)
 
 
 def mean_of_draws(values: Mapping[tuple[int, int], float]) -> dict[int, float]:

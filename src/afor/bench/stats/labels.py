@@ -1,7 +1,8 @@
 """Format names and numbers for tables and figures, and order them as the paper does."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from afor.bench.optimizers.registry import OPTIMIZERS, PAPER_OPTIMIZERS
 from afor.bench.study.roles import role_from_name
@@ -13,17 +14,42 @@ DATASET_LABELS = {
     "bci2a": "BCI IV 2a",
     "isruc": "ISRUC",
     "physionet_mi": "PhysioNet MI",
+    "physionet_small": "PhysioNet small",
     "synthetic": "Synthetic",
 }
 BACKBONE_LABELS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
-METRIC_LABELS = {
-    "accuracy": "Acc",
-    "weighted_f1": "wF1",
-    "macro_f1": "mF1",
-    "balanced_accuracy": "bAcc",
-    "kappa": "kappa",
-}
 PAPER_METRICS = ("accuracy", "weighted_f1")
+
+
+@dataclass(frozen=True)
+class MetricStyle:
+    """How a metric is printed, and which direction is better."""
+
+    label: str
+    scale: float = 100.0  # factor of a printed value; fractions become percent
+    unit: str = "%"
+    gain_scale: float = 100.0  # factor of a printed difference
+    gain_unit: str = "points"
+    lower_is_better: bool = False
+    decimals: int = 2  # of a printed value
+
+
+_NATS = MetricStyle("NLL", 1.0, "nats", 1000.0, "10⁻³ nats", lower_is_better=True, decimals=3)
+# Metrics that are not listed are fractions of which more is better.
+METRIC_STYLES: Mapping[str, MetricStyle] = {
+    "accuracy": MetricStyle("Acc"),
+    "weighted_f1": MetricStyle("wF1"),
+    "macro_f1": MetricStyle("mF1"),
+    "balanced_accuracy": MetricStyle("bAcc"),
+    "kappa": MetricStyle("kappa", 1.0, "", 1.0, "absolute"),
+    "nll": _NATS,
+    "brier": MetricStyle("Brier", 1.0, "", 1000.0, "10⁻³", lower_is_better=True, decimals=3),
+    "calibration_error": MetricStyle("ECE", lower_is_better=True),
+    "prequential_accuracy": MetricStyle("Acc next"),
+    "prequential_nll": replace(_NATS, label="NLL next"),
+    "accuracy_before": MetricStyle("Acc before"),
+    "nll_before": replace(_NATS, label="NLL before"),
+}
 
 
 def optimizer_label(name: str) -> str:
@@ -57,14 +83,51 @@ def backbone_label(name: str) -> str:
     return BACKBONE_LABELS.get(name, name)
 
 
+def metric_style(name: str) -> MetricStyle:
+    """Return how a metric is printed and which direction is better.
+
+    >>> metric_style("nll").gain_unit, metric_style("nll").lower_is_better
+    ('10⁻³ nats', True)
+    """
+    return METRIC_STYLES.get(name) or MetricStyle(name)
+
+
 def metric_label(name: str) -> str:
     """Return the printed name of a metric."""
-    return METRIC_LABELS.get(name, name)
+    return metric_style(name).label
 
 
 def metric_scale(name: str) -> float:
-    """Return the factor for printing a metric: fractions become percent."""
-    return 1.0 if name == "kappa" else 100.0
+    """Return the factor for printing a value of a metric: fractions become percent."""
+    return metric_style(name).scale
+
+
+def gain_scale(name: str) -> float:
+    """Return the factor for printing a difference of a metric.
+
+    >>> metric_scale("nll"), gain_scale("nll")
+    (1.0, 1000.0)
+    """
+    return metric_style(name).gain_scale
+
+
+def metric_text(name: str, mean: float, sd: float = math.nan) -> str:
+    """Format a value of a metric, with its SD if there is one.
+
+    >>> metric_text("accuracy", 0.6294, 0.0725), metric_text("nll", 0.6211)
+    ('62.94±7.25', '0.621')
+    """
+    style = metric_style(name)
+    return mean_sd_text(style.scale * mean, style.scale * sd, style.decimals)
+
+
+def better_sign(name: str) -> int:
+    """Return 1 for a metric of which more is better, -1 for one of which less is better.
+
+    >>> better_sign("accuracy"), better_sign("nll")
+    (1, -1)
+    """
+    return -1 if metric_style(name).lower_is_better else 1
 
 
 def in_paper_order(names: Iterable[str], order: Iterable[str]) -> list[str]:
@@ -83,13 +146,14 @@ def order_optimizers(names: Iterable[str]) -> list[str]:
     return in_paper_order(names, [*PAPER_OPTIMIZERS, *OPTIMIZERS])
 
 
-def mean_sd_text(mean: float, sd: float) -> str:
+def mean_sd_text(mean: float, sd: float, decimals: int = 2) -> str:
     """Format a mean with its SD, if there is one.
 
     >>> mean_sd_text(62.941, 7.25)
     '62.94±7.25'
     """
-    return f"{mean:.2f}" if math.isnan(sd) else f"{mean:.2f}±{sd:.2f}"
+    spread = "" if math.isnan(sd) else f"±{sd:.{decimals}f}"
+    return f"{mean:.{decimals}f}{spread}"
 
 
 def signed(value: float) -> str:

@@ -1,13 +1,13 @@
 """Read a sensitivity study: AFOR beside entries that change one of its settings each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import AFOR_DESIGN
 from afor.bench.stats.groups import Conditions, mean_of_draws, mean_sd
+from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.labels import metric_scale
-from afor.bench.stats.noise_floor import noise_floor
 from afor.bench.study.roles import VARIED_SETTINGS
 
 # The paper's three settings (Sec. V-D) as printed.
@@ -26,7 +26,7 @@ class Sensitivity:
     label: str
     default: float
     points: Mapping[str, Sequence[tuple[float, float, float]]]
-    noise: Mapping[str, float] = field(default_factory=dict)  # noise floor per data set, percent
+    margin: float | None = None  # of equivalence, in percent
 
 
 def default_of(setting: str) -> float:
@@ -58,7 +58,6 @@ def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sen
         if condition.role.varied and networks.setdefault(dataset, backbone) != backbone:
             raise ConfigError(f"{dataset} has several backbones; choose one with --backbone.")
     settings: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
-    noise: dict[str, float] = {}
     for dataset, backbone in networks.items():
         block = {
             o: condition
@@ -85,14 +84,13 @@ def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sen
             for setting, rows in settings.items():
                 if dataset in rows:
                     rows[dataset].append((default_of(setting), scale * mean, scale * sd))
-        if floor := noise_floor(conditions, dataset, backbone, metric):
-            noise[dataset] = scale * floor.bound
+    margin = margin_of(metric, next(iter(members.values())).margins)
     return [
         Sensitivity(
             LABELS[setting],
             default_of(setting),
             {dataset: tuple(sorted(row)) for dataset, row in rows.items()},
-            noise,
+            None if margin is None else scale * margin,
         )
         for setting, rows in settings.items()
     ]

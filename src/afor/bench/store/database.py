@@ -38,8 +38,6 @@ from afor.bench.study.roles import Role, roles_of, run_role
 from afor.bench.study.schema import parse_study
 from afor.bench.training.record import FinishedRun, decode
 
-METRICS = ("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa")
-
 
 @dataclass(frozen=True)
 class StoredRun:
@@ -76,7 +74,7 @@ class Store:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
@@ -87,7 +85,19 @@ class Store:
         self._connection.close()
 
     def add(self, content: bytes, *, replace_failed: bool = False) -> bool:
-        """Write a finished run as `execute` returns it; return False if it is stored already."""
+        """Write a finished run.
+
+        Args:
+            content: The run as `execute` returns it.
+            replace_failed: Replace a failed run of the same key.
+
+        Returns:
+            False if the run is stored already.
+
+        Raises:
+            StoreError: The file cannot be written.
+
+        """
         row = run_row(content)
         with self._writing():
             present = self._connection.execute(
@@ -143,18 +153,18 @@ class Store:
     def replace_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
         """Write a study and the rows of its plan; an older study of the same name is replaced."""
         with self._writing():
-            old = self._connection.execute(
+            former = self._connection.execute(
                 "SELECT row_sha256 FROM studies WHERE name = ?", (study,)
             ).fetchone()
-            if old is not None:
+            if former is not None:
                 self._connection.execute("DELETE FROM studies WHERE name = ?", (study,))
-                self._count(old[0])
+                self._count(former[0])
             self._connection.execute("DELETE FROM cells WHERE study = ?", (study,))
             self._insert_study(study, toml, rows)
 
     def _insert_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
-        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        row = (study, toml, moment, digest(*rows))
+        planned_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        row = (study, toml, planned_at, digest(*rows))
         self._connection.executemany(
             f"INSERT INTO cells ({PLAN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
         )
@@ -241,9 +251,9 @@ class Store:
 
     def forget_failed(self, study: str | None = None) -> int:
         """Delete failed runs, so that the next `afor run` repeats them; return their number."""
-        wanted = set() if study is None else {stored.key for stored in self.runs(study)}
+        of_study = set() if study is None else {stored.key for stored in self.runs(study)}
         keys = [key for key, status in self.statuses().items() if status == "failed"]
-        return self.forget([key for key in keys if study is None or key in wanted])
+        return self.forget([key for key in keys if study is None or key in of_study])
 
     def forget(self, keys: Sequence[str]) -> int:
         """Delete runs, so that the next `afor run` repeats them; return their number."""
@@ -254,8 +264,8 @@ class Store:
     def merge(self, other: "Store") -> tuple[int, int, int]:
         """Copy runs and plans of another store into this one.
 
-        A run that is done in one store and failed in the other counts as done. If both have a run
-        with different numbers, this store keeps its own.
+        A run that is done in one store and failed in the other is stored as done. If both have a
+        run with different numbers, this store keeps its version.
 
         Returns:
             The numbers of new runs, of runs that were here already, and of those that differ.
@@ -418,10 +428,11 @@ def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
         fold=stored.fold,
         draw=stored.draw,
         test_subjects=tuple(run.spec["split"]["test"]),
-        metrics={name: getattr(record.test, name) for name in METRICS},
+        metrics=record.metrics(),
         majority_accuracy=truth[majority] / sum(truth),
         classes=len(truth),
         test_windows=record.test.n,
         key=stored.key,
         role=stored.role,
+        elapsed_s=stored.elapsed_s,
     )

@@ -11,21 +11,23 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from afor.bench.common.csv_cells import escape_cell, unescape_cell
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 from afor.bench.common.parameter_checks import show_value
-from afor.bench.store.database import METRICS, Store, StoredRun, open_store
+from afor.bench.common.text import escape_cell, unescape_cell, without_nan
+from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.plan import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
+from afor.bench.study.schema import parse_study
+from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
 from afor.bench.training.record import FinishedRun, RunRecord
 
 Format = Literal["csv", "json", "parquet"]
@@ -35,19 +37,20 @@ REQUIRED = ("dataset", "backbone", "optimizer", "fold", "draw")
 # that files of two stores can be concatenated.
 WHOLE = (
     *("fold", "draw", "classes", "test_windows", "epochs", "best_epoch", "steps", "parameters"),
-    *("is_search", "seed"),
+    *("is_search", "seed", "control"),
 )
 FLOATING = (
     *("lr", "elapsed_s", "majority_accuracy", "best_validation_accuracy"),
     *METRICS,
     *(f"trial_{name}" for name in METRICS),
+    *PROTOCOL_METRICS,
 )
 TEXT = (
     *("study", "dataset", "backbone", "optimizer", "status", "reason", "finished_at"),
     *("test_subjects", "device", "key", "copy_of", "varied"),
 )
 # Columns that are not metrics. Numbers in any other column are metrics.
-NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS}
+NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS, *PROTOCOL_METRICS}
 Row = dict[str, Any]
 
 
@@ -68,7 +71,7 @@ def load_results(
 
     Example:
         >>> import tempfile
-        >>> from afor.bench.stats.simulated import simulate_results
+        >>> from afor.bench.stats.design.simulated import simulate_results
         >>> path = Path(tempfile.mkdtemp()) / "results.json"
         >>> write_results(path, *simulate_results({"adam": 0.0}, datasets=["bci2a"]))
         >>> results, expected = load_results([path])
@@ -106,8 +109,8 @@ def read_json(
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not a JSON file of results: {error}.") from None
-    whole = content if isinstance(content, dict) else {"runs": content}
-    rows, planned = whole.get("results", whole.get("runs")), whole.get("expected", [])
+    document = content if isinstance(content, dict) else {"runs": content}
+    rows, planned = document.get("results", document.get("runs")), document.get("expected", [])
     if not isinstance(rows, list) or not isinstance(planned, list):
         raise StoreError(f'{path}: expected {{"runs": [...], "expected": [...]}}.')
     results, expected = _read_rows(rows, path, "run", 1, studies)
@@ -156,8 +159,8 @@ def export_rows(store: Store, study: str | None = None) -> list[Row]:
     }
     for stored in store.runs(study):
         run = store.run(stored.key) if stored.status != "open" else None
-        grid_place = (stored.dataset, stored.backbone, stored.optimizer, stored.fold, stored.draw)
-        rows.append(_exported(stored, run, results.get((stored.study, *grid_place))))
+        names = (stored.study, stored.dataset, stored.backbone, stored.optimizer)
+        rows.append(_exported(stored, run, results.get((*names, stored.fold, stored.draw))))
     return rows
 
 
@@ -182,6 +185,7 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
         "test_subjects": join_subjects(run.spec["split"]["test"]) if run else None,
         **{name: getattr(test, name) if test else None for name in METRICS},
         **{f"trial_{name}": getattr(trials, name) if trials else None for name in METRICS},
+        **{name: result.metrics.get(name) if result else None for name in PROTOCOL_METRICS},
         "majority_accuracy": result.majority_accuracy if result else None,
         "classes": result.classes if result else None,
         "test_windows": test.n if test else None,
@@ -203,7 +207,8 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
     runs = list(results)
     has_roles = any(run.role for run in runs)
     for run in runs:
-        row = {k: v for k, v in asdict(run).items() if k not in ("metrics", "key", "role")}
+        left_out = ("metrics", "key", "role", *(("elapsed_s",) if run.elapsed_s is None else ()))
+        row = {k: v for k, v in asdict(run).items() if k not in left_out}
         row["test_subjects"] = join_subjects(run.test_subjects)
         if has_roles:
             row |= _role_columns(run.role or role_from_name(run.optimizer))
@@ -213,11 +218,29 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
 
 def _role_columns(role: Role) -> Row:
     varied = f"{role.varied[0]}={role.varied[1]!r}" if role.varied else None
-    return {"copy_of": role.copy_of or None, "seed": role.seed, "varied": varied}
+    return {
+        "copy_of": role.copy_of or None,
+        "seed": role.seed,
+        "varied": varied,
+        "control": int(role.control),
+    }
 
 
 def write_export(store: Store, target: Path, file_format: Format) -> int:
-    """Write the runs of a store to a file and return their number."""
+    """Write the runs of a store to a file.
+
+    Args:
+        store: The store.
+        target: The file to write.
+        file_format: Its format.
+
+    Returns:
+        The number of runs.
+
+    Raises:
+        ConfigError: The file cannot be written, or Parquet needs pyarrow.
+
+    """
     encode = _parquet_encoder() if file_format == "parquet" else None
     rows = export_rows(store)
     if encode is not None:
@@ -260,10 +283,10 @@ def to_json(rows: Sequence[Row], expected: Sequence[ExpectedRuns] = ()) -> str:
     content: dict[str, Any] = {"runs": rows}
     if expected:
         content["expected"] = [asdict(runs) for runs in expected]
-    return json.dumps(_finite(content), indent=1, allow_nan=False) + "\n"
+    return json.dumps(without_nan(content), indent=1, allow_nan=False) + "\n"
 
 
-def kind_of(target: Path) -> Format:
+def format_of(target: Path) -> Format:
     """Return the format by the suffix of a file name; raise ConfigError for other suffixes."""
     for file_format in FORMATS:
         if target.suffix == f".{file_format}":
@@ -306,6 +329,39 @@ def load_studies(paths: Iterable[Path], studies: Sequence[str] = ()) -> dict[str
         with open_store(path) as store:
             tomls |= store.studies()
     return {name: toml for name, toml in tomls.items() if not studies or name in studies}
+
+
+def load_margins(
+    paths: Iterable[Path], studies: Sequence[str] = (), *, except_for: Container[str] = ()
+) -> dict[str, float]:
+    """Return the margins of equivalence that the studies in these stores state, by metric.
+
+    Args:
+        paths: Stores; files of results state no margins.
+        studies: Names of the studies to read; empty reads all.
+        except_for: Metrics whose margins are not needed.
+
+    Returns:
+        The margins as printed: in points, or as a number for kappa.
+
+    Raises:
+        ConfigError: Two studies state different margins for one metric.
+
+    """
+    margins: dict[str, float] = {}
+    for name, toml in load_studies(filter(is_store, paths), studies).items():
+        try:
+            stated = parse_study(toml).margins
+        except ConfigError:  # written by another version
+            continue
+        for metric, margin in stated.items():
+            if metric not in except_for and margins.setdefault(metric, margin) != margin:
+                raise ConfigError(
+                    f"The studies state two margins of {metric}: {margins[metric]:g} and, in "
+                    f"{name}, {margin:g}. Choose one study with --study, or the margin with "
+                    f"--margin {metric}={margin:g}."
+                )
+    return margins
 
 
 def load_records(
@@ -354,25 +410,25 @@ def _read_rows(
     """
     results: list[RunResult] = []
     planned: list[RunResult] = []
-    there: dict[str, None] = {}
-    read = []
+    present: dict[str, None] = {}  # the studies of the file, in its order
+    selected = []
     for number, content in enumerate(rows, first):
         row = _row(content, f"{path}, {row_name} {number}")
         result = _result(row)
-        there[result.study] = None
+        present[result.study] = None
         if not studies or result.study in studies:
-            read.append((row, result))
+            selected.append((row, result))
     # As in a store, a learning rate search counts only if there is nothing else.
-    for row, result in [pair for pair in read if not pair[0].is_search] or read:
+    for row, result in [pair for pair in selected if not pair[0].is_search] or selected:
         status = row.status
         if status is not None:
             planned.append(result)
         if status in (None, "done"):
             results.append(result)
-    if studies and not any(name in there for name in studies):
+    if studies and not any(name in present for name in studies):
         raise ConfigError(
             f"{path}: no run belongs to {', '.join(studies)}. "
-            f"Studies here: {', '.join(there) or 'none'}."
+            f"Studies here: {', '.join(present) or 'none'}."
         )
     return results, count_expected(planned)
 
@@ -395,10 +451,12 @@ class _Row(BaseModel):
     classes: Annotated[int, Field(ge=0, lt=10**9)] | None = None
     test_windows: Annotated[int, Field(ge=0)] | None = None
     is_search: Annotated[int, Field(ge=0, le=1)] | None = None
+    elapsed_s: Annotated[float, Field(ge=0)] | None = None
     key: str | None = None
     copy_of: str | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     varied: Annotated[str, Field(pattern=r"^\w+=[0-9.e+-]+$")] | None = None
+    control: Annotated[int, Field(ge=0, le=1)] | None = None
 
 
 _EXPECTED = TypeAdapter(ExpectedRuns)
@@ -442,17 +500,18 @@ def _result(row: _Row) -> RunResult:
         fold=row.fold,
         draw=row.draw,
         test_subjects=subjects,
-        # A metric that is no number in JSON or CSV is not finite; a column of words is no metric.
+        # A missing metric of a finished run was not finite; a column of words is not a metric.
         metrics={
             k: math.nan if v is None else v
             for k, v in metrics.items()
-            if v is not None or (is_done and k in METRICS)
+            if v is not None or (is_done and k in METRICS and k not in PROBABILITY_METRICS)
         },
         majority_accuracy=math.nan if row.majority_accuracy is None else row.majority_accuracy,
         classes=row.classes or 0,
         test_windows=row.test_windows or 0,
         key=row.key or "",
         role=_role(row),
+        elapsed_s=row.elapsed_s,
     )
 
 
@@ -463,7 +522,7 @@ def _role(row: _Row) -> Role | None:
     setting, _, value = (row.varied or "").partition("=")
     number = _number(value)
     varied = None if number is None else (setting, number)
-    return Role(row.copy_of or "", row.seed, varied)
+    return Role(row.copy_of or "", row.seed, varied, bool(row.control))
 
 
 def _number(value: object) -> float | None:
@@ -484,14 +543,6 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):  # a name that is too long, or holds a NUL character
         return False
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _import_arrow() -> tuple[Any, Any]:

@@ -6,17 +6,19 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.plan import FindRate
 from afor.bench.study.schema import OptimizerEntry, Search, Study
+from afor.bench.training.record import FinishedRun
 
 # Sec. IV-C: the grid, and the shorter training of its runs.
 PAPER_GRID = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
 SEARCH_EPOCHS, SEARCH_PATIENCE = 50, 15
 
 
-def chosen_rates(store: Store, study: str | None = None) -> dict[tuple[str, str, str], float]:
+def best_rates(store: Store, study: str | None = None) -> dict[tuple[str, str, str], float]:
     """Return the best learning rate by (data set, backbone, optimizer entry).
 
-    The best rate has the highest validation accuracy; of equal ones the smaller is taken, on which
-    the paper is silent. A diverged run never wins. Raises ConfigError if the search is not
+    The best rate has the highest validation accuracy, of the last epoch if its weights are tested,
+    in a stream the highest accuracy on the next subject; of equal ones it is the smallest (the
+    paper does not say). A diverged run is never the best. Raises ConfigError if the search is not
     complete, because a missing rate could be the best.
     """
     stored_runs = [stored for stored in store.runs(study) if stored.is_search]
@@ -85,9 +87,19 @@ def _best(store: Store, condition: tuple[str, str, str], stored_runs: Sequence[S
                 f"lr = {stored.rate:g} is {stored.status}. Finish it with "
                 f"`afor run {stored.study}`."
             )
-        run = store.run(stored.key)
-        history = run.record.history if run and run.record and stored.status == "done" else ()
-        best = max((epoch.validation_accuracy for epoch in history), default=-1.0)
-        scores.setdefault(stored.rate, []).append(best)
+        run = store.run(stored.key) if stored.status == "done" else None
+        scores.setdefault(stored.rate, []).append(_score(run) if run else -1.0)
     means = {rate: sum(values) / len(values) for rate, values in scores.items()}
     return min(means, key=lambda rate: (-means[rate], rate))
+
+
+def _score(run: FinishedRun) -> float:
+    """Return the accuracy by which a rate is chosen; no test subject has a part in it."""
+    if run.record is None:
+        return -1.0
+    if run.record.prequential:
+        return run.record.metrics()["prequential_accuracy"]
+    accuracies = [epoch.validation_accuracy for epoch in run.record.history]
+    if run.spec["training"].get("weights") == "last":
+        return accuracies[-1]
+    return max(accuracies, default=-1.0)

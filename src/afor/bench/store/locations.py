@@ -9,7 +9,15 @@ FILE_SUFFIXES = (".db", ".csv", ".json", ".parquet")  # of stores and files of r
 
 
 def store_path(study: str, store: Path | None = None, part: tuple[int, int] | None = None) -> Path:
-    """Return the store of a study: the one named, else `results/NAME.db`, a part with its number.
+    """Return the store file of a study.
+
+    Args:
+        study: Name of the study.
+        store: The file that the user named; it is returned as it is.
+        part: Number of the part and number of parts, for a store of one shard.
+
+    Returns:
+        The file, by default `results/NAME.db`.
 
     >>> str(store_path("paper", part=(2, 8)))
     'results/paper.part-2-of-8.db'
@@ -62,7 +70,7 @@ def stored_studies() -> list[str]:
 
 
 def parse_part(text: str) -> tuple[int, int]:
-    """Read `i/n`; ConfigError for anything else.
+    """Read `i/n`; raise ConfigError for anything else.
 
     >>> parse_part("2/8")
     (2, 8)

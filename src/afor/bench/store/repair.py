@@ -25,7 +25,7 @@ from afor.bench.store.rows import (
     check_plan,
     digest,
     run_row,
-    shown,
+    short_name,
 )
 from afor.bench.training.record import decode
 
@@ -55,6 +55,8 @@ def repair(source: Path, target: Path) -> Repaired:
         source: The damaged store.
         target: The new store.
 
+    Returns:
+        What was recovered and what was lost.
 
     Raises:
         ConfigError: The target exists.
@@ -68,8 +70,8 @@ def repair(source: Path, target: Path) -> Repaired:
     with tempfile.TemporaryDirectory(prefix="afor-repair-") as folder:
         copy = Path(folder) / "damaged.db"  # SQLite may write to a file it opens
         for suffix in ("", "-wal"):
-            if (part := source.with_name(source.name + suffix)).is_file():
-                shutil.copyfile(part, copy.with_name(copy.name + suffix))
+            if (file := source.with_name(source.name + suffix)).is_file():
+                shutil.copyfile(file, copy.with_name(copy.name + suffix))
         connection = sqlite3.connect(copy, isolation_level=None)
         with closing(connection):
             connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
@@ -83,7 +85,7 @@ def repair(source: Path, target: Path) -> Repaired:
             with open_or_create(target) as store:
                 for content in contents.values():
                     store.add(content)
-                return _take_plans(store, plans, contents, lost)
+                return _restore_plans(store, plans, contents, lost)
 
 
 def _intact_runs(connection: sqlite3.Connection) -> tuple[dict[str, bytes], set[str]]:
@@ -96,12 +98,12 @@ def _intact_runs(connection: sqlite3.Connection) -> tuple[dict[str, bytes], set[
     for row in _all_rows(connection, queries, keys):
         content = row[-1]
         try:
-            sound = run_row(content)
-            check_content((*sound[:5], row[5]), content)  # the other columns are rebuilt
+            columns = run_row(content)
+            check_content((*columns[:5], row[5]), content)  # the other columns are rebuilt
         except (ValueError, TypeError, RecursionError):
             lost.add(str(row[0]))
         else:
-            contents[sound[0]] = content
+            contents[columns[0]] = content
     missing = {key for key in keys if isinstance(key, str)} - set(contents)
     for key in missing - lost:
         if not _is_readable(connection, key):
@@ -164,16 +166,16 @@ def _plans(connection: sqlite3.Connection) -> dict[str, _StoredPlan]:
     return plans
 
 
-def _take_plans(
+def _restore_plans(
     store: Store, plans: dict[str, _StoredPlan], contents: dict[str, bytes], lost: set[str]
 ) -> Repaired:
-    taken: list[str] = []
+    complete: list[str] = []
     without_list: list[str] = []
     lost_studies: list[str] = []
     specs = {key: decode(content).spec for key, content in contents.items()}
     for name, plan in sorted(plans.items()):
         if not plan.is_sound:
-            lost_studies.append(shown_name(name))
+            lost_studies.append(printable_name(name))
             continue
         is_listed = not plan.digest or digest(*plan.rows) == plan.digest
         try:
@@ -182,16 +184,16 @@ def _take_plans(
         except DamageError:
             is_listed = False
         store.replace_study(name, plan.toml, plan.rows if is_listed else ())
-        (taken if is_listed else without_list).append(name)
+        (complete if is_listed else without_list).append(name)
     return Repaired(
         len(contents),
-        tuple(sorted(shown(key) for key in lost)),
-        tuple(taken),
+        tuple(sorted(short_name(key) for key in lost)),
+        tuple(complete),
         tuple(without_list),
         tuple(lost_studies),
     )
 
 
-def shown_name(name: str) -> str:
+def printable_name(name: str) -> str:
     """Return a name in printable ASCII, at most 80 characters."""
     return ascii(name)[1:-1][:80]

@@ -23,3 +23,4 @@ class RunResult:
     test_windows: int
     key: str = ""  # of the run in the store
     role: Role | None = None  # of its optimizer entry; None in files that do not tell
+    elapsed_s: float | None = None  # time of the run in seconds; None in files that do not tell

@@ -76,7 +76,7 @@ def _read(connection: sqlite3.Connection) -> Rows:
     last_key = ""
     for *row, row_digest in connection.execute(f"SELECT {RUN_COLUMNS}, row_sha256 FROM runs"):
         if digest(*row) != row_digest:
-            raise DamageError(f"the row of run {shown(row[0])} is not what was written")
+            raise DamageError(f"the row of run {short_name(row[0])} is not what was written")
         if row[0] <= last_key:
             raise DamageError("its runs are out of order")
         last_key = row[0]
@@ -88,13 +88,15 @@ def _read(connection: sqlite3.Connection) -> Rows:
         "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies ORDER BY name"
     ):
         if digest(*row) != row_digest:
-            raise DamageError(f"the study {shown(row[0])} is not what was written")
+            raise DamageError(f"the study {short_name(row[0])} is not what was written")
         if digest(*plans.get(row[0], ())) != row[3]:
-            raise DamageError(f"the list of runs of study {shown(row[0])} is not what was written")
+            raise DamageError(
+                f"the list of runs of study {short_name(row[0])} is not what was written"
+            )
         studies[row[0]] = row[1]
         total = combine(total, row_digest)
     if extra := set(plans) - set(studies):
-        raise DamageError(f"it lists runs of a study that is not in it ({shown(min(extra))})")
+        raise DamageError(f"it lists runs of a study that is not in it ({short_name(min(extra))})")
     if connection.execute("SELECT sha256 FROM total").fetchall() != [(total,)]:
         raise DamageError("runs or studies are missing or were added by something else than afor")
     return Rows(runs, studies, plans)
@@ -120,7 +122,7 @@ def _read_first_schema(connection: sqlite3.Connection) -> Rows:
     studies = dict(connection.execute("SELECT name, toml FROM studies ORDER BY name"))
     plans = _plans(connection)
     if extra := set(plans) - set(studies):
-        raise DamageError(f"it lists runs of a study that is not in it ({shown(min(extra))})")
+        raise DamageError(f"it lists runs of a study that is not in it ({short_name(min(extra))})")
     for name, rows in plans.items():
         check_plan(name, studies[name], rows, specs)
     return Rows(runs, studies, plans)
@@ -128,7 +130,7 @@ def _read_first_schema(connection: sqlite3.Connection) -> Rows:
 
 def check_content(row: Sequence[Any], content: bytes) -> FinishedRun:
     """Decode a run; raise DamageError if its content or a column was altered."""
-    key = shown(row[0])
+    key = short_name(row[0])
     try:
         if hashlib.sha256(content).hexdigest() != row[5]:
             raise DamageError(f"run {key} has other bytes than were written")
@@ -155,16 +157,18 @@ def check_plan(
         if spec is None:
             continue  # not trained yet
         try:
-            split = spec["split"]
-            said = (spec["data"]["dataset"], split["fold"], split["draw"], spec["optimizer"]["lr"])
-            is_same = said == (row[2], row[5], row[6], row[9])
+            split, lr = spec["split"], spec["optimizer"]["lr"]
+            trained = (spec["data"]["dataset"], split["fold"], split["draw"], lr)
+            is_same = trained == (row[2], row[5], row[6], row[9])
             is_same = is_same and row[4] == (f"{row[8]} lr={row[9]:g}" if row[10] else row[8])
             if parsed is not None and row[8] in entries:
                 is_same = is_same and _is_best_entry(parsed, entries, row, spec)
         except (KeyError, TypeError, ValueError):
             is_same = False
         if not is_same:
-            raise DamageError(f"the list of runs of study {shown(study)} is not what was written")
+            raise DamageError(
+                f"the list of runs of study {short_name(study)} is not what was written"
+            )
 
 
 def _is_best_entry(
@@ -176,17 +180,17 @@ def _is_best_entry(
         return False
 
     def settings_that_agree(entry: OptimizerEntry) -> int:
-        given, trained = entry.settings, spec["optimizer"]["settings"]
+        settings, trained = entry.settings, spec["optimizer"]["settings"]
         seed = parsed.seed if entry.seed is None else entry.seed
         agrees = entry.use == spec["optimizer"]["name"] and seed == spec["seed"]
-        agrees = agrees and all(k in trained and trained[k] == v for k, v in given.items())
-        return len(given) if agrees else -1
+        agrees = agrees and all(k in trained and trained[k] == v for k, v in settings.items())
+        return len(settings) if agrees else -1
 
     best = max(map(settings_that_agree, entries.values()))
     is_used = entries[row[8]].use == spec["optimizer"]["name"]
     return is_used and settings_that_agree(entries[row[8]]) == best
 
 
-def shown(text: object) -> str:
+def short_name(text: object) -> str:
     """Return the first 12 characters of a name or key for a message."""
     return ascii(text)[1:-1][:12] if isinstance(text, str) else "?"

@@ -9,7 +9,7 @@ from afor.bench.common.errors import StoreError
 
 SCHEMA_VERSION = 2
 READABLE_VERSIONS = (1, 2)  # stores of schema 1 have no digests of their rows
-APPLICATION_ID = 0x41464F52  # "AFOR" in the file's header, so that `file` and we know it
+APPLICATION_ID = 0x41464F52  # "AFOR" in the file's header, which identifies a store
 BUSY_S = 30.0
 
 # The content is the last column, so that reading the others stays fast.
@@ -138,10 +138,10 @@ _DAMAGE = (
 )
 
 
-def damaged(path: Path, what: str) -> StoreError:
+def damaged(path: Path, reason: str) -> StoreError:
     """Return the StoreError for a damaged file."""
     return StoreError(
-        f"{path} is damaged: {what[:300]}. Restore a copy, or extract the sound runs with "
+        f"{path} is damaged: {reason[:300]}. Restore a copy, or extract the sound runs with "
         f"`afor repair {path} --output NEW.db`, which says what is lost."
     )
 
@@ -168,7 +168,7 @@ def _address(path: Path, *, write: bool) -> str:
     address = path.resolve().as_uri()
     if write:
         return f"{address}?mode=rw"
-    # A reader of a store nobody writes needs no log; on a read-only disk it could not make one.
+    # Without a log nobody writes the store; on a read-only disk a reader could not create one.
     has_log = path.with_name(f"{path.name}-wal").exists()
     is_fixed = not has_log and not os.access(path.parent, os.W_OK)
     return f"{address}?mode=ro&immutable=1" if is_fixed else f"{address}?mode=ro"

@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from afor.bench.common.files import write_atomically
+
 MAGIC = b"afor-run-1"
 SUFFIX = ".run"
 QUARANTINE = "quarantine"
@@ -18,18 +20,8 @@ QUARANTINE = "quarantine"
 
 def write_spool(folder: Path, key: str, content: bytes) -> Path:
     """Write a finished run atomically; raise OSError if that fails."""
-    folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{key}{SUFFIX}"
-    temporary = folder / f".{key}.{uuid.uuid4().hex}.tmp"
-    try:
-        with temporary.open("xb") as file:
-            file.write(wrap(content))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_atomically(target, wrap(content))
     sync_folder(folder)
     return target
 
@@ -77,7 +69,7 @@ def leftovers(folder: Path) -> Iterator[Path]:
     """
     if not folder.is_dir():
         return
-    for path in folder.glob(".*.tmp"):
+    for path in folder.glob("*.tmp"):
         path.unlink(missing_ok=True)
     yield from sorted(folder.glob(f"*{SUFFIX}"))
 

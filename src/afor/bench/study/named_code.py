@@ -1,9 +1,10 @@
 """Find custom code that a study or run refers to, which a store must not start by itself."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.data.catalog import is_own_code
 from afor.bench.study.schema import Study
 from afor.bench.training.execute import DEFAULT_TRAINER
 
@@ -12,7 +13,8 @@ def names_in_study(study: Study) -> tuple[str, ...]:
     """List the custom code of a study as `module:name`, without duplicates."""
     trainer = [] if study.trainer == DEFAULT_TRAINER else [study.trainer]
     entries = [entry.use for entry in (*study.backbones, *study.optimizers)]
-    return tuple(dict.fromkeys([*trainer, *(use for use in entries if ":" in use)]))
+    readers = [entry.use for entry in study.datasets if is_own_code(entry.use)]
+    return tuple(dict.fromkeys([*trainer, *readers, *(use for use in entries if ":" in use)]))
 
 
 def names_in_spec(spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -24,13 +26,39 @@ def names_in_spec(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
     trainer = text("trainer", "source")
     names = [trainer] if trainer not in ("", DEFAULT_TRAINER) else []
+    names += [reader for reader in [text("data", "reader")] if is_own_code(reader)]
     names += [n for n in (text("backbone", "name"), text("optimizer", "name")) if ":" in n]
     return tuple(dict.fromkeys(names))
 
 
-def shown(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """Return names from an untrusted file as one line that is safe to print."""
     return ", ".join(ascii(name[:80])[1:-1] for name in sorted(names))
+
+
+def with_trusted_readers(
+    study: Study, datasets: Collection[str], where: str, *, trust: bool
+) -> Study:
+    """Return a study from a store with these data sets alone.
+
+    Args:
+        study: The study.
+        datasets: Names of the data sets that are needed.
+        where: The store, in messages.
+        trust: Accept data sets that code outside this package reads.
+
+    Raises:
+        ConfigError: Such code reads one of them and is not trusted. Nothing was imported.
+    """
+    entries = [entry for entry in study.datasets if entry.name in datasets]
+    readers = [entry.use for entry in entries if is_own_code(entry.use)]
+    if readers and not trust:
+        raise ConfigError(
+            f"{where}: code that is not part of afor reads the data of the study {study.name}: "
+            f"{list_names(readers)}. Nothing was imported. Add --trust if you know where the store "
+            f"and these modules come from."
+        )
+    return study.model_copy(update={"datasets": entries})
 
 
 def refuse_stored_code(study: Study, where: str) -> None:
@@ -38,6 +66,6 @@ def refuse_stored_code(study: Study, where: str) -> None:
     if names := names_in_study(study):
         raise ConfigError(
             f"{where}: the study {study.name} in this store names code that is not part of afor: "
-            f"{shown(names)}. Nothing was imported. Add --trust if you know where the store and "
-            f"these modules come from."
+            f"{list_names(names)}. Nothing was imported. Add --trust if you know where the store "
+            f"and these modules come from."
         )

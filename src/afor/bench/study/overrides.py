@@ -31,7 +31,7 @@ from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.execute import DEFAULT_TRAINER
 
 # Presets from which a data set that is new to a study takes its options, rates and batch size.
-CATALOGUE = ("paper", "physionet", "demo")
+CATALOGUE = ("paper", "physionet", "demo", "demo-synthetic")
 LISTS = ("datasets", "backbones", "optimizers")
 NAME_LENGTH = 80  # maximum length of a study's name, as in schema.py
 
@@ -40,7 +40,7 @@ Content = dict[str, Any]
 
 @dataclass(frozen=True)
 class Overrides:
-    """Changes given on the command line. Entries are NAME, or NAME=WHAT for another name."""
+    """Changes given on the command line; an entry is NAME, or NEW_NAME=NAME to rename it."""
 
     datasets: Sequence[str] = ()
     data_options: Sequence[str] = ()  # KEY=VALUE, or DATASET.KEY=VALUE
@@ -52,7 +52,7 @@ class Overrides:
 
     def words(self) -> list[str]:
         """Return the arguments of the command line; empty if nothing changes."""
-        given = {
+        options = {
             "--dataset": self.datasets,
             "--data-option": self.data_options,
             "--backbone": self.backbones,
@@ -61,13 +61,22 @@ class Overrides:
             "--draws": () if self.draws is None else (str(self.draws),),
             "--set": self.settings,
         }
-        return [word for option, values in given.items() for v in values for word in (option, v)]
+        return [word for option, values in options.items() for v in values for word in (option, v)]
 
 
 def overridden(text: str, where: str, changes: Overrides) -> str:
     """Return a study's TOML with the changes and the comments of what stays.
 
-    Raises ConfigError with the nearest valid name.
+    Args:
+        text: The TOML of the study.
+        where: Name of the text in error messages.
+        changes: The changes.
+
+    Returns:
+        The new TOML; the text itself if nothing changes.
+
+    Raises:
+        ConfigError: A change is not valid; the message has the nearest valid name.
 
     >>> made = overridden(preset_text("demo"), "demo", Overrides(epochs=3, backbones=["acrnn"]))
     >>> tomllib.loads(made)["name"], tomllib.loads(made)["training"]["max_epochs"]
@@ -89,7 +98,7 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
     content["name"] = _new_name(original, changes)
     content["description"] = f"The study {original} with {shlex.join(words)}."
     for pair in changes.settings:
-        key, value = _pair("--set", pair)
+        key, value = key_value("--set", pair)
         _set(content, key, value)
     check_study(content, f"{where} with {shlex.join(words)}")
     if content.get("trainer", DEFAULT_TRAINER) == DEFAULT_TRAINER:
@@ -101,16 +110,18 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
 
 def _change_entries(content: Content, changes: Overrides) -> None:
     # A custom trainer interprets names itself.
-    free = content.get("trainer", DEFAULT_TRAINER) != DEFAULT_TRAINER
+    any_name = content.get("trainer", DEFAULT_TRAINER) != DEFAULT_TRAINER
     if changes.backbones:
         content["backbones"] = [
-            _entry("backbone", given, content["backbones"], PAPER_BACKBONES, free)
-            for given in changes.backbones
+            _entry("backbone", word, content["backbones"], PAPER_BACKBONES, any_name)
+            for word in changes.backbones
         ]
     if changes.optimizers:
-        content["optimizers"] = _optimizers(changes.optimizers, content["optimizers"], free)
+        content["optimizers"] = _optimizers(changes.optimizers, content["optimizers"], any_name)
     if changes.datasets:
-        content["datasets"] = [_dataset(g, content["datasets"], free) for g in changes.datasets]
+        content["datasets"] = [
+            _dataset(word, content["datasets"], any_name) for word in changes.datasets
+        ]
     for dataset in content["datasets"]:
         rates = dataset.get("lr", {})
         for backbone in content["backbones"]:
@@ -134,45 +145,45 @@ def _change_training(content: Content, changes: Overrides) -> None:
 
 
 def _entry(
-    section: str, given: str, entries: Sequence[Content], registered: Iterable[str], free: bool
+    section: str, word: str, entries: Sequence[Content], registered: Iterable[str], any_name: bool
 ) -> Content:
     """Return the study's own entry, or a new one of a registered name or `module:Class`."""
-    name, _, use = given.partition("=")
+    name, _, use = word.partition("=")
     for entry in entries:
         if entry["name"] == name and use in ("", entry.get("use", name)):
             return entry
     accepted = [*dict.fromkeys([*(entry["name"] for entry in entries), *registered])]
-    if not free and (use or name) not in accepted and ":" not in given:
+    if not any_name and (use or name) not in accepted and ":" not in word:
         others = "moabb:Name" if section == "dataset" else "module:Class"
         raise ConfigError(
-            f"--{section} {given}: there is no {section} {use or name!r}."
+            f"--{section} {word}: there is no {section} {use or name!r}."
             f"{did_you_mean(use or name, accepted)} Accepted: {', '.join(accepted)}, {others}; "
             f"NAME={section.upper()} gives it another name."
         )
     return {"name": name, "use": use} if use else {"name": name}
 
 
-def _optimizers(words: Sequence[str], entries: Sequence[Content], free: bool) -> list[Content]:
+def _optimizers(words: Sequence[str], entries: Sequence[Content], any_name: bool) -> list[Content]:
     names = {entry["name"] for entry in entries}
     selected = []
     for word in words:
         role = role_from_name(word)
         if role.seed is not None and word not in names:  # NAME_seed_N asks for a control of NAME
-            original = _entry("optimizer", role.copy_of, entries, OPTIMIZERS, free)
+            original = _entry("optimizer", role.copy_of, entries, OPTIMIZERS, any_name)
             use = original.get("use", original["name"])
             selected.append({**original, "name": word, "use": use, "seed": role.seed})
         else:
-            selected.append(_entry("optimizer", word, entries, OPTIMIZERS, free))
+            selected.append(_entry("optimizer", word, entries, OPTIMIZERS, any_name))
     return selected
 
 
-def _dataset(given: str, entries: Sequence[Content], free: bool) -> Content:
+def _dataset(word: str, entries: Sequence[Content], any_name: bool) -> Content:
     """Return the study's own entry, or one with the settings of the preset that has it."""
-    new = _entry("dataset", given, entries, (*NAMES, *_catalogue()), free)
-    if new in entries:
-        return new
-    use = str(new.get("use") or new["name"])
-    return {**_catalogue().get(use, {}), **new}
+    entry = _entry("dataset", word, entries, (*NAMES, *_catalogue()), any_name)
+    if entry in entries:
+        return entry
+    use = str(entry.get("use") or entry["name"])
+    return {**_catalogue().get(use, {}), **entry}
 
 
 def _catalogue() -> dict[str, Content]:
@@ -184,12 +195,12 @@ def _catalogue() -> dict[str, Content]:
 
 
 def _set_data_option(content: Content, pair: str) -> None:
-    key, value = _pair("--data-option", pair)
+    key, value = key_value("--data-option", pair)
     datasets = content["datasets"]
     names = [entry["name"] for entry in datasets]
-    first, dot, rest = key.partition(".")
+    first, dot, option = key.partition(".")
     if dot and first in names:
-        dataset, key = datasets[names.index(first)], rest
+        dataset, key = datasets[names.index(first)], option
     elif len(datasets) == 1 and not dot:
         dataset = datasets[0]
     else:
@@ -201,10 +212,10 @@ def _set_data_option(content: Content, pair: str) -> None:
 
 
 def _check_data_options(content: Content) -> None:
-    """Check the options of every data set; those of MOABB are checked when its data are read."""
+    """Check the options of every data set; those of other packages when their data are read."""
     for entry in content["datasets"]:
         use = entry.get("use", entry["name"])
-        if not use.startswith("moabb:"):
+        if ":" not in use:
             get_dataset(use).parse(entry.get("options", {}))
 
 
@@ -213,30 +224,44 @@ def _set(content: Content, key: str, value: Any) -> None:
     if key in ("training.lr", "training.batch_size"):
         for entry in content["datasets"]:  # a setting of all training replaces those of data sets
             entry.pop(key.removeprefix("training."), None)
-    here, rest = content, key
+    target, remaining_key = content, key
     first, dot, inner = key.partition(".")
     if dot and first in LISTS:
         names = [entry["name"] for entry in content[first]]
         name = max((n for n in names if inner.startswith(f"{n}.")), key=len, default="")
         if not name:
-            asked = inner.partition(".")[0]
+            unknown = inner.partition(".")[0]
             raise ConfigError(
-                f"--set {key}: {first} has no {asked!r}.{did_you_mean(asked, names)} "
+                f"--set {key}: {first} has no {unknown!r}.{did_you_mean(unknown, names)} "
                 f"Accepted: {first}.NAME.KEY=VALUE with {', '.join(names)}."
             )
-        here, rest = content[first][names.index(name)], inner.removeprefix(f"{name}.")
-    *tables, last = rest.split(".")
+        target, remaining_key = (content[first][names.index(name)], inner.removeprefix(f"{name}."))
+    *tables, last = remaining_key.split(".")
     for table in tables:
-        inside = here.get(table, {})
+        inside = target.get(table, {})
         if not isinstance(inside, Mapping):
             raise ConfigError(f"--set {key}: {table!r} is no table of a study, it has no keys.")
-        here[table] = dict(inside)
-        here = here[table]
-    here[last] = value
+        target[table] = dict(inside)
+        target = target[table]
+    target[last] = value
 
 
-def _pair(option: str, text: str) -> tuple[str, Any]:
-    """Parse KEY=VALUE; a value that is not TOML is text."""
+def key_value(option: str, text: str) -> tuple[str, Any]:
+    """Parse KEY=VALUE; a value that is not TOML is text.
+
+    Args:
+        option: Name of the option, for the message.
+        text: Its value.
+
+    Returns:
+        The key and the value.
+
+    Raises:
+        ConfigError: The text is not KEY=VALUE.
+
+    >>> key_value("--set", "training.lr=1e-3")
+    ('training.lr', 0.001)
+    """
     key, equals, value = text.partition("=")
     if not (equals and key.strip() and value.strip()):
         raise ConfigError(f"{option} {text}: expected KEY=VALUE, such as shift=1.0 or kind=sleep.")
@@ -248,6 +273,6 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
 
 def _new_name(name: str, changes: Overrides) -> str:
     """Return a new name for the study, so that it gets a store of its own."""
-    parts = [given.partition("=")[0] for given in (*changes.datasets, *changes.backbones)]
-    made = "-".join([name, *parts] if parts else [name, "changed"])
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", made)[:NAME_LENGTH]
+    words = [word.partition("=")[0] for word in (*changes.datasets, *changes.backbones)]
+    new_name = "-".join([name, *words] if words else [name, "changed"])
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", new_name)[:NAME_LENGTH]

@@ -18,19 +18,23 @@ from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
 from afor.bench.data.splits import Manifest, Split, make_splits
-from afor.bench.optimizers.build import check_optimizer, full_settings
+from afor.bench.optimizers.build import check_optimizer, full_settings, load_class
 from afor.bench.study.roles import Role, roles_of, run_role
 from afor.bench.study.schema import (
     BackboneEntry,
     DatasetEntry,
     OptimizerEntry,
     Study,
+    Training,
     paper_backbone,
 )
 from afor.bench.training.execute import DEFAULT_TRAINER, input_shape, resolve_trainer
 
 if TYPE_CHECKING:
+    from afor.bench.data.expected_windows import ExpectedWindows
     from afor.bench.data.window_source import WindowSource
+
+    Source = WindowSource | ExpectedWindows
 
 # Increase it when the training code gives other numbers for the same spec.
 NUMERICS = 1
@@ -95,7 +99,7 @@ class StudyPlan:
     study: Study
     runs: tuple[PlannedRun, ...]
     manifests: Mapping[str, Manifest]
-    sources: Mapping[str, "WindowSource"]
+    sources: Mapping[str, "Source"]
 
     def expected(self) -> list[ExpectedRuns]:
         """Count the folds and draws of each condition."""
@@ -104,7 +108,7 @@ class StudyPlan:
 
 def make_plan(
     study: Study,
-    sources: Mapping[str, "WindowSource"],
+    sources: Mapping[str, "Source"],
     find_rate: FindRate | None = None,
 ) -> StudyPlan:
     """List the runs of a study and check them as far as possible without training.
@@ -126,12 +130,11 @@ def make_plan(
 
     Example:
         >>> import tempfile
-        >>> from afor.bench.data.loading import open_windows
+        >>> from afor.bench.data.preparation.loading import open_windows
         >>> from afor.bench.study.schema import load_study
         >>> study = load_study("demo")
-        >>> options, folder = study.datasets[0].options, tempfile.mkdtemp()
-        >>> windows = open_windows("synthetic", options=options, cache_dir=folder)
-        >>> plan = make_plan(study, {study.datasets[0].name: windows})
+        >>> windows = open_windows("physionet_small", cache_dir=tempfile.mkdtemp())
+        >>> plan = make_plan(study, {"physionet_small": windows})
         >>> plan.runs[0].optimizer, plan.runs[0].fold
         ('adam', 0)
 
@@ -261,8 +264,31 @@ def _spec(
             "normalization": training.normalization,
             "subjects_per_batch": training.subjects_per_batch,
             "constraints": training.constraints,
+            **({} if training.precision == "float32" else {"precision": training.precision}),
+            **_added_training(training, optimizer),
         },
     }
+
+
+def _added_training(training: Training, optimizer: OptimizerEntry) -> Spec:
+    """Return settings that earlier versions did not have; only those that change the training.
+
+    A run that uses none of them keeps the key it always had.
+    """
+    clip_norm = training.clip_norm if optimizer.clip_norm is None else optimizer.clip_norm
+    added: Spec = {} if clip_norm is None else {"clip_norm": clip_norm}
+    if training.order != "shuffled":
+        added["order"] = training.order
+    if training.weights != "best":
+        added["weights"] = training.weights
+    if training.order == "stream":
+        added["passes"] = training.passes
+    if training.contamination is not None:
+        added["contamination"] = training.contamination.model_dump(exclude_none=True)
+    if training.adaptation is not None:
+        state = optimizer.adaptation_state or training.adaptation.state
+        added["adaptation"] = {**training.adaptation.model_dump(), "state": state}
+    return added
 
 
 def _rates(
@@ -351,14 +377,31 @@ def _user_code(target: str, what: str, ours: str = "") -> Spec:
 
 
 def _device(study: Study) -> str:
-    """Resolve "auto" to a device, because results depend on the device bit for bit."""
+    """Return the kind of device, on which results depend; which of several GPUs is no matter."""
     if study.trainer != DEFAULT_TRAINER:
         return study.device
 
-    return str(pick_device(study.device))
+    return pick_device(study.device).type
 
 
-def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
+def _check_protocol(study: Study, optimizer: OptimizerEntry) -> None:
+    """Raise ConfigError for an optimizer that does not fit the order or has no use for a key."""
+    training = study.training
+    one_subject = training.order != "shuffled" or training.subjects_per_batch == 1
+    if hasattr(load_class(optimizer.use), "for_subject") and not one_subject:
+        raise ConfigError(
+            f'{study.name}: optimizer "{optimizer.name}" needs batches of one subject. Set '
+            f'order = "blocks" or order = "stream" in [training], or leave it out.'
+        )
+    if optimizer.adaptation_state is not None and training.adaptation is None:
+        raise ConfigError(
+            f'{study.name}: optimizer "{optimizer.name}" has adaptation_state = '
+            f'"{optimizer.adaptation_state}", but the study adapts to nobody. Add '
+            f"[training.adaptation], or remove it."
+        )
+
+
+def _check_parts(study: Study, sources: Mapping[str, "Source"]) -> None:
     """Check every backbone and optimizer without allocating weights or reading data."""
     if study.trainer != DEFAULT_TRAINER:
         resolve_trainer(study.trainer)
@@ -374,6 +417,7 @@ def _check_parts(study: Study, sources: Mapping[str, "WindowSource"]) -> None:
             optimizer.settings,
             weight_decay=study.training.weight_decay if decay is None else decay,
         )
+        _check_protocol(study, optimizer)
     for backbone in study.backbones:
         check_backbone(backbone.use, backbone.settings)
         for source in sources.values():

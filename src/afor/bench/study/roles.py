@@ -25,28 +25,33 @@ class Role:
         copy_of: The entry from which it differs in the seed alone; empty for an original.
         seed: Its own seed; None if it trains under the seed of the study.
         varied: The one setting in which it differs from AFOR, by its name in tables, and its value.
+        control: Whether the study marks it as a control.
     """
 
     copy_of: str = ""
     seed: int | None = None
     varied: tuple[str, float] | None = None
+    control: bool = False
 
 
 def roles_of(study: Study) -> dict[str, Role]:
     """Return the role of each optimizer entry by its name.
 
-    Entries with the same `use`, settings, learning rate and weight decay are one method. The first
-    of them without a seed of its own is the original, the others are copies of it.
+    Entries that differ at most in name and seed are one method. The first of them without a seed
+    of its own is the original, the others are copies of it.
 
     >>> from afor.bench.study.schema import load_study
     >>> roles_of(load_study("demo"))["adam_seed_1"]
-    Role(copy_of='adam', seed=1, varied=None)
+    Role(copy_of='adam', seed=1, varied=None, control=False)
     """
     originals: list[OptimizerEntry] = []
     for entry in sorted(study.optimizers, key=lambda entry: entry.seed is not None):
         if not any(_is_same_method(entry, original) for original in originals):
             originals.append(entry)
-    return {entry.name: _role(entry, originals) for entry in study.optimizers}
+    return {
+        entry.name: replace(_role(entry, originals), control=entry.control)
+        for entry in study.optimizers
+    }
 
 
 def run_role(roles: Mapping[str, Role], entry: str, label: str) -> Role | None:
@@ -89,5 +94,6 @@ def _is_same_method(one: OptimizerEntry, other: OptimizerEntry) -> bool:
     return _method(one) == _method(other)
 
 
-def _method(entry: OptimizerEntry) -> tuple[str, Mapping[str, object], float | None, float | None]:
-    return entry.use, entry.settings, entry.lr, entry.weight_decay
+def _method(entry: OptimizerEntry) -> Mapping[str, object]:
+    """Return what decides the training of an entry besides its seed."""
+    return entry.model_dump(exclude={"name", "seed", "control"})

@@ -8,7 +8,7 @@ Every message about a bad value names the key, its line and the nearest valid ke
 
 import math
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,12 +23,21 @@ from pydantic import (
     model_validator,
 )
 
+from afor.bench.common.devices import Precision
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import look_beside
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.study.toml_lines import line_of
 from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.training.run_spec import (
+    Contamination,
+    ContaminationKind,
+    Order,
+    StateAfterTraining,
+    TestedWeights,
+    order_fault,
+)
 
 NETWORKS = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D, by their own publications
 AUTHORS = "_authors"  # ends the name of a network that is as the AFOR authors released it
@@ -50,6 +59,14 @@ Index = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
 
 class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _refuse(build: Callable[[], object]) -> None:
+    """Raise ValueError, which pydantic reports with the key, if `build` raises ConfigError."""
+    try:
+        build()
+    except ConfigError as error:
+        raise ValueError(str(error).rstrip(".")) from None
 
 
 class _Entry(_Table):
@@ -90,12 +107,38 @@ class BackboneEntry(_Entry):
 
 
 class OptimizerEntry(_Entry):
-    """An optimizer with its settings; another `seed` makes a control of the same optimizer."""
+    """An optimizer with its settings; another `seed` makes a copy of the same optimizer."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
     lr: Rate | None = None
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    clip_norm: Rate | None = None
+    adaptation_state: StateAfterTraining | None = None
     seed: NonNegativeInt | None = None
+    # A control is listed below the others, without a verdict, and outside of Holm's correction.
+    control: bool = False
+
+
+class ContaminationTable(_Table):
+    """Wrong labels or too large amplitudes in training batches; see `run_spec.Contamination`."""
+
+    kind: ContaminationKind
+    share: Annotated[float, Field(gt=0, lt=1)]
+    length: Count | None = None
+    gain: Rate | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ContaminationTable":
+        _refuse(lambda: Contamination(**self.model_dump()))
+        return self
+
+
+class AdaptationTable(_Table):
+    """After the training, adapt to each test subject; see `run_spec.Adaptation`."""
+
+    state: StateAfterTraining = "kept"
+    passes: Count = 5
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.5
 
 
 class Training(_Table):
@@ -109,6 +152,22 @@ class Training(_Table):
     normalization: Literal["zscore", "window", "none"] = "zscore"
     subjects_per_batch: Count | None = None
     constraints: bool = True
+    # Of the forward and backward pass in training; weights and evaluation stay float32.
+    precision: Precision = "float32"
+    clip_norm: Rate | None = None  # of the whole gradient, before each step
+    order: Order = "shuffled"  # of the training subjects
+    passes: Count = 1  # over each subject of a stream
+    weights: TestedWeights = "best"  # tested: of the best epoch, or of the last
+    contamination: ContaminationTable | None = None
+    adaptation: AdaptationTable | None = None
+
+    @model_validator(mode="after")
+    def _order_fits(self) -> "Training":
+        if fault := order_fault(
+            self.order, self.normalization, self.subjects_per_batch, self.passes
+        ):
+            raise ValueError(fault.rstrip("."))
+        return self
 
 
 class Protocol(_Table):
@@ -142,9 +201,13 @@ class Study(_Table):
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = (
         1  # torch threads of each run; changing it changes results bit for bit
     )
-    device: str = "cpu"
+    # auto, cpu, cuda, mps; cuda:1 takes one GPU only. The kind of device is part of a run's key.
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
+    # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
+    # Metrics that are not named have the default of `afor.bench.stats.inference.margins`.
+    margins: dict[str, Rate] = Field(default_factory=dict)
     training: Training = Training()
     protocol: Protocol = Protocol()
     search: Search | None = None
@@ -227,11 +290,11 @@ def load_study(name_or_path: str) -> Study:
     return parse_study(*study_text(name_or_path))
 
 
-def parse_study(text: str, where: str = "study") -> Study:
-    r"""Read a study from TOML text.
+def parse_study(text: str | Mapping[str, Any], where: str = "study") -> Study:
+    r"""Read a study from TOML text or from a dictionary.
 
     Args:
-        text: The TOML text.
+        text: The TOML text, or its content as a dictionary.
         where: Name of the text in error messages.
 
     Returns:
@@ -244,9 +307,14 @@ def parse_study(text: str, where: str = "study") -> Study:
         >>> parse_study("name = 'x'\nsede = 1", where="mine")
         Traceback (most recent call last):
         afor.bench.common.errors.ConfigError: mine, line 2: unknown key "sede". Did you mean "seed"?
+        >>> parts = {"datasets": ["synthetic"], "backbones": ["eegnet"], "optimizers": ["afor"]}
+        >>> parse_study({"name": "x", **parts}).optimizers[0].use
+        'afor'
 
     """
-    return check_study(read_toml(text, where), where, text)
+    if isinstance(text, str):
+        return check_study(read_toml(text, where), where, text)
+    return check_study(dict(text), where)
 
 
 def read_toml(text: str, where: str) -> dict[str, Any]:
@@ -323,7 +391,8 @@ def _explain(error: ValidationError, content: dict[str, Any], text: str, where: 
         return f'{location}: unknown key "{key}".{hint}'
     if first["type"] == "missing":
         return f'{location}: the key "{key}" is missing. `afor study demo` shows a complete study.'
-    message = first["msg"][0].lower() + first["msg"][1:]
+    message = first["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
     return f"{location}: {key} = {show_value(first['input'])} is not valid: {message}."
 
 
@@ -351,6 +420,12 @@ def _fields_at(path: Sequence[str | int]) -> list[str]:
         "backbones": BackboneEntry,
         "optimizers": OptimizerEntry,
     }
+    nested: dict[str, type[BaseModel]] = {
+        "contamination": ContaminationTable,
+        "adaptation": AdaptationTable,
+    }
+    if len(path) > 1 and path[0] == "training":
+        return list(nested[str(path[1])].model_fields)
     return list((tables[str(path[0])] if path else Study).model_fields)
 
 

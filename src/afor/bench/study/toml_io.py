@@ -48,7 +48,7 @@ def updated_toml(text: str, content: Mapping[str, Any]) -> str:
         is_exact = tomllib.loads(updated) == content
     except ValueError:
         is_exact = False
-    return updated if is_exact else toml_text(content)  # comments are worth less than the study
+    return updated if is_exact else toml_text(content)  # without comments, but correct
 
 
 def study_toml(study: Study, remarks: str = "") -> str:

@@ -1,5 +1,6 @@
 """Batches of windows for one side of a split; the subjects of every batch are checked."""
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError, DataError, LeakageError
-from afor.bench.training.run_spec import Normalization
+from afor.bench.training.placement import make_loader, read_ahead
+from afor.bench.training.run_spec import Normalization, Order
 
 Normalize = Callable[[torch.Tensor], torch.Tensor]
 
@@ -81,6 +83,7 @@ class Side:
         self._labels = torch.tensor(source.labels)
         self._normalize = normalize
         self._device = device
+        self._loader = make_loader(source, device)
         self.indices = np.flatnonzero(self._allowed[source.subject_codes])
         if self.indices.size == 0:
             raise DataError(f"{role}: subjects {', '.join(names)} have no windows.")
@@ -94,14 +97,32 @@ class Side:
                 f"a {self.role} batch holds a window of subject {intruder}, who is not one of "
                 f"the {self.role} subjects. This is a fault in the order of the batches."
             )
-        inputs = torch.from_numpy(self._source.gather(indices)).to(self._device)
+        inputs = self._loader.inputs(indices)
         labels = self._labels[torch.from_numpy(indices)].to(self._device)
         return Batch(self._normalize(inputs), labels, codes)
 
+    def batches(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Batch]:
+        """Yield a batch for each list of indices; on an accelerator the next are read ahead."""
+        return read_ahead(self.load, order) if self._loader.reads_ahead else map(self.load, order)
+
+    def part(self, indices: NDArray[np.int64]) -> "Side":
+        """Return a side that holds only these of its windows."""
+        part = copy.copy(self)
+        part.indices = indices
+        return part
+
+    def by_subject(self) -> "dict[str, Side]":
+        """Return the part of each subject of this side, in the order of the source."""
+        codes = self.subject_codes
+        return {
+            self._source.subjects[code]: self.part(self.indices[codes == code])
+            for code in np.unique(codes)
+        }
+
     def in_order(self, batch_size: int) -> Iterator[Batch]:
         """Yield all windows of this side, in the order of the source."""
-        for start in range(0, len(self.indices), batch_size):
-            yield self.load(self.indices[start : start + batch_size])
+        starts = range(0, len(self.indices), batch_size)
+        return self.batches([self.indices[start : start + batch_size] for start in starts])
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -160,7 +181,11 @@ def _normalize_window(inputs: torch.Tensor) -> torch.Tensor:
 
 
 def epoch_batches(
-    side: Side, batch_size: int, seed: int, subjects_per_batch: int | None = None
+    side: Side,
+    batch_size: int,
+    seed: int,
+    subjects_per_batch: int | None = None,
+    order: Order = "shuffled",
 ) -> list[NDArray[np.int64]]:
     """Shuffle the windows of a side into the batches of one epoch.
 
@@ -173,8 +198,11 @@ def epoch_batches(
         seed: Seed of the order.
         subjects_per_batch: Group the subjects at random, this many at a time, and never mix groups
             in a batch; None mixes all subjects.
+        order: ``"blocks"`` trains on the subjects one after the other, in a random order.
     """
     rng = np.random.default_rng(seed)
+    if order == "blocks":
+        subjects_per_batch = 1
     if subjects_per_batch is None:
         groups = [side.indices]
     else:
@@ -184,7 +212,7 @@ def epoch_batches(
             for i in range(0, len(codes), subjects_per_batch)
         ]
     batches = [batch for group in groups for batch in _cut(rng, group, batch_size)]
-    if subjects_per_batch is not None:
+    if subjects_per_batch is not None and order != "blocks":
         batches = [batches[i] for i in rng.permutation(len(batches))]
     return batches
 
@@ -195,3 +223,29 @@ def _cut(
     order = rng.permutation(indices)
     batches = [np.sort(order[i : i + batch_size]) for i in range(0, len(order), batch_size)]
     return batches[:-1] if len(batches[-1]) == 1 and len(order) > 1 else batches
+
+
+def split_trials(side: Side, share: float) -> tuple[Side, Side]:
+    """Divide the trials of a side: the first of each class, in the order of the source, the rest.
+
+    Args:
+        side: Windows of one subject.
+        share: Share of the trials of each class in the first part; both parts have at least one.
+
+    Raises:
+        DataError: A class has a single trial, which cannot be in both parts.
+    """
+    trials, first_window = np.unique(side.trial_ids, return_index=True)
+    labels = side.labels[first_window]
+    firsts = []
+    for label in np.unique(labels):
+        of_class = trials[labels == label]
+        if len(of_class) < 2:
+            raise DataError(
+                f"{side.role}: class {label} has a single trial of a subject, which cannot be both "
+                f"adapted to and tested. Use shorter trials, or leave the subject out."
+            )
+        count = min(max(1, round(share * len(of_class))), len(of_class) - 1)
+        firsts.append(of_class[:count])
+    is_first = np.isin(side.trial_ids, np.concatenate(firsts))
+    return side.part(side.indices[is_first]), side.part(side.indices[~is_first])

@@ -5,9 +5,8 @@ from torch.optim import Optimizer
 
 from afor import AFOR
 from afor.control import FIELDS
+from afor.monitor import AWAKE
 
-# A tensor whose absolute z-score is above this is called awake.
-AWAKE = 0.5
 # Control states buffered before they are summed: one copy per step instead of a dozen operations.
 BUFFERED_STEPS = 256
 

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from afor import __version__
+from afor.bench.common.devices import describe_device
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.module_search import import_named, is_trainer
 from afor.bench.data.splits import Split
 from afor.bench.models.input_shape import InputShape
 from afor.bench.training.record import FinishedRun, RunRecord, decode, encode
-from afor.bench.training.run_spec import RunSettings
+from afor.bench.training.run_spec import Adaptation, Contamination, RunSettings
 
 if TYPE_CHECKING:
+    from afor.bench.data.expected_windows import ExpectedWindows
     from afor.bench.data.window_source import WindowSource
 
 # Part of stored studies: the name stays although the module has moved.
@@ -56,7 +58,15 @@ def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
         elapsed_s = record.elapsed_s
         content = encode(
             FinishedRun(
-                key, record.status, record.reason, spec, record, "", environment(), now(), elapsed_s
+                key,
+                record.status,
+                record.reason,
+                spec,
+                record,
+                "",
+                environment(record.device),
+                now(),
+                elapsed_s,
             )
         )
         decode(content)  # the record of a custom trainer must be valid, too
@@ -109,11 +119,20 @@ def run_settings(spec: Mapping[str, Any]) -> RunSettings:
         study_seed=spec["seed"],
         device=spec["device"],
         threads=spec["threads"],
-        **spec["training"],
+        **_training_settings(spec["training"]),
     )
 
 
-def input_shape(source: "WindowSource") -> InputShape:
+def _training_settings(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of `training`, with its tables as the classes of `run_spec`."""
+    settings = dict(training)
+    for name, table in (("contamination", Contamination), ("adaptation", Adaptation)):
+        if settings.get(name) is not None:
+            settings[name] = table(**settings[name])
+    return settings
+
+
+def input_shape(source: "WindowSource | ExpectedWindows") -> InputShape:
     """Return the shape of the windows, for building a network."""
     return InputShape(
         source.channel_names,
@@ -138,8 +157,12 @@ def resolve_trainer(target: str) -> Trainer:
     return cast("Trainer", function)
 
 
-def environment() -> dict[str, str]:
-    """Return the versions and the machine, which may change the last bits of a result."""
+def environment(device: str = "cpu") -> dict[str, str]:
+    """Return the versions and the machine, which may change the last bits of a result.
+
+    Args:
+        device: The device of the run.
+    """
     torch = sys.modules.get("torch")  # do not import it for a trainer that does not need it
     return {
         "afor": __version__,
@@ -149,6 +172,7 @@ def environment() -> dict[str, str]:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "host": platform.node(),
+        **(describe_device(torch.device(device)) if torch and device.startswith("cuda") else {}),
     }
 
 

@@ -1,14 +1,19 @@
-"""Metrics of predictions, all computed from one confusion matrix."""
+"""Metrics of predictions: from the confusion matrix, and from the class probabilities."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+CALIBRATION_BINS = 15  # equally wide, over the confidence
+
 
 @dataclass(frozen=True)
 class Metrics:
-    """Metrics between 0 and 1 (kappa between -1 and 1), and the confusion matrix."""
+    """Metrics of one set of predictions, and the confusion matrix.
+
+    The metrics of probabilities are None in records that were written before they existed.
+    """
 
     n: int
     accuracy: float
@@ -17,15 +22,33 @@ class Metrics:
     balanced_accuracy: float  # mean recall over the classes that occur as truth
     kappa: float  # 0 where one class alone makes it undefined
     confusion: tuple[tuple[int, ...], ...]  # rows: truth, columns: prediction
+    nll: float | None = None  # mean negative log-likelihood of the true class, in nats
+    brier: float | None = None  # mean squared distance from the true class, between 0 and 2
+    calibration_error: float | None = None  # expected, of the confidence in the predicted class
 
 
-def measure(labels: NDArray[np.int64], predictions: NDArray[np.int64], n_classes: int) -> Metrics:
+PROBABILITY_METRICS = ("nll", "brier", "calibration_error")
+METRICS = (
+    *("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa"),
+    *PROBABILITY_METRICS,
+)
+# Of streams, and of runs that adapt to their test subjects.
+PROTOCOL_METRICS = ("prequential_accuracy", "prequential_nll", "accuracy_before", "nll_before")
+
+
+def measure(
+    labels: NDArray[np.int64],
+    predictions: NDArray[np.int64],
+    n_classes: int,
+    logits: NDArray[np.floating] | None = None,
+) -> Metrics:
     """Compute the metrics of predictions.
 
     Args:
         labels: True classes.
         predictions: Predicted classes.
         n_classes: Number of classes.
+        logits: Logits of all classes, (n, classes); None leaves the metrics of probabilities out.
 
     Example:
         >>> measure(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2).accuracy
@@ -48,15 +71,57 @@ def measure(labels: NDArray[np.int64], predictions: NDArray[np.int64], n_classes
         balanced_accuracy=float((hits[true > 0] / true[true > 0]).mean()),
         kappa=(accuracy - chance) / (1 - chance) if chance < 1 else 0.0,
         confusion=tuple(tuple(int(count) for count in row) for row in confusion),
+        **({} if logits is None else _probability_metrics(logits, labels)),
     )
+
+
+def _probability_metrics(
+    logits: NDArray[np.floating], labels: NDArray[np.int64]
+) -> dict[str, float]:
+    """Return NLL, Brier score and expected calibration error, all computed in float64."""
+    shifted = logits.astype(np.float64)
+    shifted -= shifted.max(axis=1, keepdims=True)
+    log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    probabilities = np.exp(log_probabilities)
+    rows = np.arange(len(labels))
+    distances = probabilities.copy()
+    distances[rows, labels] -= 1.0
+    confidence = probabilities.max(axis=1)
+    is_right = probabilities.argmax(axis=1) == labels
+    bins = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins, weights=is_right - confidence, minlength=CALIBRATION_BINS)
+    return {
+        "nll": float(-log_probabilities[rows, labels].mean()),
+        "brier": float(np.square(distances).sum(axis=1).mean()),
+        "calibration_error": float(np.abs(gaps).sum()) / len(labels),
+    }
 
 
 def vote(
     logits: NDArray[np.float32], labels: NDArray[np.int64], trials: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Classify each trial by the mean logits of its windows; return its labels and predictions."""
-    _, first, member = np.unique(trials, return_index=True, return_inverse=True)
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Classify each trial by the mean logits of its windows.
+
+    Returns:
+        Label, prediction and mean logits of each trial.
+    """
+    _, first, member, windows = np.unique(
+        trials, return_index=True, return_inverse=True, return_counts=True
+    )
     total = np.zeros((len(first), logits.shape[1]))
     np.add.at(total, member, logits)
     # All windows of a trial have the same weight, so the sum has the same argmax as the mean.
-    return labels[first], total.argmax(axis=1)
+    return labels[first], total.argmax(axis=1), total / windows[:, None]
+
+
+def measure_windows(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> Metrics:
+    """Return all metrics of the logits of windows."""
+    return measure(labels, logits.argmax(axis=1), logits.shape[1], logits)
+
+
+def measure_trials(
+    logits: NDArray[np.float32], labels: NDArray[np.int64], trials: NDArray[np.int64]
+) -> Metrics:
+    """Return all metrics of trials, each classified by the mean logits of its windows."""
+    trial_labels, predictions, mean_logits = vote(logits, labels, trials)
+    return measure(trial_labels, predictions, logits.shape[1], mean_logits)

@@ -1,13 +1,14 @@
 """The result of a run, and its encoding as bytes. This module does not import torch."""
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from afor.bench.training.metrics import Metrics
+from afor.bench.training.metrics import METRICS, Metrics
 
 Status = Literal["done", "diverged", "failed"]
 FORMAT = 1
@@ -22,6 +23,16 @@ class Epoch:
     validation_accuracy: float
     train_s: float
     validation_s: float
+
+
+@dataclass(frozen=True)
+class NextSubject:
+    """The score on a subject of a stream before the training on them."""
+
+    subject: str
+    windows: int
+    accuracy: float
+    nll: float
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,8 @@ class RunRecord:
     device: str
     elapsed_s: float
     beta2_by_tensor: Mapping[str, float] = field(default_factory=dict)  # AFOR's mean over all steps
+    prequential: tuple[NextSubject, ...] = ()  # of a stream, from its second subject on
+    before_adaptation: Metrics | None = None  # on the windows that are tested after it
 
     def numbers(self) -> dict[str, object]:
         """Return the values that must be the same, bit for bit, if the run is repeated."""
@@ -55,7 +68,34 @@ class RunRecord:
             "steps": self.steps,
             "traces": self.traces,
             "beta2_by_tensor": self.beta2_by_tensor,
+            "prequential": self.prequential,
+            "before_adaptation": self.before_adaptation,
         }
+
+    def numbers_known_to(self, earlier: "RunRecord") -> dict[str, object]:
+        """Return `numbers` without the metrics that an earlier record of the run does not have."""
+        numbers = self.numbers()
+        for name in ("test", "test_trials"):
+            ours, theirs = getattr(self, name), getattr(earlier, name)
+            if ours is not None and theirs is not None:
+                unknown = [m for m in METRICS if getattr(theirs, m) is None]
+                numbers[name] = replace(ours, **dict.fromkeys(unknown))
+        return numbers
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics that this record has; {} if it was not tested.
+
+        Those of a stream are means over its subjects, each counted once.
+        """
+        values = {name: getattr(self.test, name, None) for name in METRICS}
+        if self.prequential:
+            for name in ("accuracy", "nll"):
+                scores = [getattr(score, name) for score in self.prequential]
+                values[f"prequential_{name}"] = math.fsum(scores) / len(scores)
+        if self.before_adaptation is not None:
+            before = self.before_adaptation
+            values |= {"accuracy_before": before.accuracy, "nll_before": before.nll}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,58 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from afor.bench.common.devices import Precision
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import Purpose, derive_seed
 from afor.bench.data.splits import Split
 
 Normalization = Literal["zscore", "window", "none"]
+Order = Literal["shuffled", "blocks", "stream"]
+ContaminationKind = Literal["label_burst", "amplitude_burst", "label_noise", "amplitude"]
+StateAfterTraining = Literal["kept", "reset"]
+TestedWeights = Literal["best", "last"]
+
+
+@dataclass(frozen=True)
+class Contamination:
+    """Wrong labels or too large amplitudes in training batches."""
+
+    kind: ContaminationKind
+    share: float  # of the steps for bursts, else of the windows
+    length: int | None = None  # batches in a burst
+    gain: float | None = None  # factor of the amplitude
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise ConfigError(f"contamination.share = {self.share} is not between 0 and 1.")
+        bursts, amplitudes = self.in_bursts, self.kind.startswith("amplitude")
+        if (self.length is None) == bursts or (self.length is not None and self.length < 1):
+            need = "needs a length of at least 1 batch" if bursts else "has no length"
+            raise ConfigError(f'contamination "{self.kind}" {need}; got length = {self.length}.')
+        if (self.gain is None) == amplitudes or not 0 < (self.gain or 1.0) < math.inf:
+            need = "needs a gain above 0" if amplitudes else "has no gain"
+            raise ConfigError(f'contamination "{self.kind}" {need}; got gain = {self.gain}.')
+
+    @property
+    def in_bursts(self) -> bool:
+        """Whether whole batches are contaminated, several in a row."""
+        return self.kind.endswith("_burst")
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """After the training, adapt to each test subject on the first part of their trials."""
+
+    state: StateAfterTraining = "kept"  # of the optimizer, when the new subject arrives
+    passes: int = 5  # over the adaptation windows
+    share: float = 0.5  # of the trials of each class that adapt; the rest is tested
+
+    def __post_init__(self) -> None:
+        if self.passes < 1 or not 0 < self.share < 1:
+            raise ConfigError(
+                f"adaptation with passes = {self.passes} and share = {self.share} is not possible: "
+                f"passes must be at least 1 and share between 0 and 1."
+            )
 
 
 @dataclass(frozen=True)
@@ -28,9 +75,16 @@ class RunSettings:
     normalization: Normalization = "zscore"
     subjects_per_batch: int | None = None  # None: windows of all training subjects are mixed
     constraints: bool = True  # call the network's apply_constraints() after each step
+    clip_norm: float | None = None  # clip the global norm of the gradient before each step
+    contamination: Contamination | None = None  # of training batches
+    order: Order = "shuffled"
+    passes: int = 1  # over each subject of a stream
+    adaptation: Adaptation | None = None
+    weights: TestedWeights = "best"  # tested: of the best validation accuracy, or after the end
     study_seed: int = 0
     device: str = "cpu"
     threads: int = 1
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         checks = {
@@ -41,9 +95,12 @@ class RunSettings:
             "patience": self.patience >= 1,
             "threads": self.threads >= 1,
             "subjects_per_batch": self.subjects_per_batch is None or self.subjects_per_batch >= 1,
+            "clip_norm": self.clip_norm is None or 0 < self.clip_norm < math.inf,
+            "passes": self.passes >= 1,
         }
         accepted = {
             "lr": "above 0",
+            "clip_norm": "above 0",
             "weight_decay": "0 or above",
             "batch_size": "at least 2, for batch norm",
         }
@@ -54,7 +111,31 @@ class RunSettings:
                     f"it must be {accepted.get(key, 'at least 1')}."
                 )
 
+        if fault := order_fault(
+            self.order, self.normalization, self.subjects_per_batch, self.passes
+        ):
+            raise ConfigError(fault)
+
     def seed(self, purpose: Purpose) -> int:
         """Return the seed of this run for one purpose; it does not depend on the optimizer."""
         split = self.split
         return derive_seed(self.study_seed, self.dataset, split.fold, split.draw, purpose)
+
+
+def order_fault(
+    order: Order, normalization: Normalization, subjects_per_batch: int | None, passes: int
+) -> str:
+    """Return why these settings do not fit together, or an empty text."""
+    if order != "shuffled" and subjects_per_batch is not None:
+        return (
+            f'subjects_per_batch belongs to order = "shuffled"; with order = "{order}" every batch '
+            f"holds one subject. Remove one of the two."
+        )
+    if order == "stream" and normalization == "zscore":
+        return (
+            'order = "stream" cannot have normalization = "zscore", whose statistics come from '
+            'subjects that have not appeared yet. Choose "window" or "none".'
+        )
+    if order != "stream" and passes != 1:
+        return f'passes = {passes} belongs to order = "stream"; max_epochs sets the others.'
+    return ""

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from afor.bench.analyses.adaptation.events import locked, mean_interval, respond
+from afor.bench.analyses.adaptation.events import event_windows, mean_interval, respond
 from afor.bench.common.errors import ConfigError
 
 EVENTS = [20, 40, 60, 80]
@@ -18,7 +18,7 @@ def step_response(jump: float, decay: float = 0.8) -> np.ndarray:
 
 
 def test_a_known_response_comes_back_from_its_series() -> None:
-    found = respond(locked(step_response(0.5), EVENTS, 5, 10), before=5, judged=10)
+    found = respond(event_windows(step_response(0.5), EVENTS, 5, 10), before=5, judged=10)
     expected = np.concatenate([np.zeros(5), 0.75 * 0.8 ** np.arange(10)])
     np.testing.assert_allclose(found.mean, expected, atol=1e-12)
     np.testing.assert_array_equal(found.offsets, np.arange(-5, 10))
@@ -30,7 +30,7 @@ def test_a_known_response_comes_back_from_its_series() -> None:
 def test_a_relative_response_is_the_logarithm_of_the_ratio_to_the_level_before() -> None:
     series = step_response(0.5)
     series[:, 1] = 7 * series[:, 0]  # another scale, the same change
-    windows = locked(series, EVENTS, 5, 10, relative=True)
+    windows = event_windows(series, EVENTS, 5, 10, relative=True)
     np.testing.assert_allclose(windows[..., 0], windows[..., 1], atol=1e-12)
     assert windows[0, 5, 0] == pytest.approx(np.log(1.25))
 
@@ -38,19 +38,19 @@ def test_a_relative_response_is_the_logarithm_of_the_ratio_to_the_level_before()
 def test_noise_around_a_constant_level_is_no_relative_response() -> None:
     rng = np.random.default_rng(0)
     series = np.exp(0.5 * rng.standard_normal((20_000, 2)))
-    found = respond(locked(series, list(range(50, 19_900, 20)), 2, 10, relative=True), 2, 10)
+    found = respond(event_windows(series, list(range(50, 19_900, 20)), 2, 10, relative=True), 2, 10)
     assert abs(found.size) < 0.04  # a mean of shares of the level before would be near +0.13
 
 
 def test_a_tensor_without_gradient_has_no_relative_change() -> None:
-    windows = locked(np.zeros((50, 1)), [20], 5, 5, relative=True)
+    windows = event_windows(np.zeros((50, 1)), [20], 5, 5, relative=True)
     assert not windows.any()
 
 
 def test_a_slow_drift_is_no_response_at_pseudo_events() -> None:
     rng = np.random.default_rng(0)
     series = np.linspace(1, 1.01, 4000)[:, None] + 0.1 * rng.standard_normal((4000, 3))
-    found = respond(locked(series, list(range(50, 3900, 20)), 10, 20), 10, 10)
+    found = respond(event_windows(series, list(range(50, 3900, 20)), 10, 20), 10, 10)
     low, high = found.interval
     assert low < 0 < high
     assert high - low < 0.02
@@ -67,6 +67,6 @@ def test_the_interval_is_that_of_the_t_distribution() -> None:
 
 def test_events_at_the_edge_are_left_out_and_none_at_all_is_told() -> None:
     series = step_response(1.0)
-    assert len(locked(series, [2, *EVENTS, 95], 5, 10)) == 4
+    assert len(event_windows(series, [2, *EVENTS, 95], 5, 10)) == 4
     with pytest.raises(ConfigError, match="Train longer"):
-        locked(series, [2], 5, 10)
+        event_windows(series, [2], 5, 10)

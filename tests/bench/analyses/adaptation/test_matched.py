@@ -2,7 +2,7 @@ import pytest
 
 from afor.bench.analyses.adaptation.matched import average_beta2, matched_study, overall_beta2
 from afor.bench.common.errors import ConfigError
-from afor.bench.execution.runner import open_sources
+from afor.bench.execution.sources import open_sources
 from afor.bench.store.database import open_store
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import parse_study

@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -9,8 +7,8 @@ from afor.bench.analyses.adaptation.memory import (
     awake_share,
     describe,
     extend,
+    initial_parameters,
     part_step,
-    start_of,
     wake_step,
     watch_memory,
     with_optimizer,
@@ -62,7 +60,8 @@ def test_the_numbers_of_a_known_trace_are_its_averages() -> None:
         name: np.array([0.01, 0.2, 0.05, 0.3])
         for name in ("printed", "calibrated", "asleep", "longest", "nudged")
     }
-    memory = Memory("here", steps, steps, np.array([1, 10, 100, 300]), distances, 0.9945)
+    alone = np.array([0.0, 0.2, 0.3, 0.4])
+    memory = Memory("here", steps, steps, np.array([1, 10, 100, 300]), distances, 0.9945, alone)
     found = describe(memory)
     assert found["printed"]["beta2_mean"] == pytest.approx((0.996 + 0.9945) / 2)
     assert found["printed"]["beta2_sd_of_range"] == pytest.approx(0.00075 / 0.009)
@@ -71,9 +70,10 @@ def test_the_numbers_of_a_known_trace_are_its_averages() -> None:
     assert found["printed"]["beta2_by_tensor"]["layer0.weight"] == pytest.approx(
         (100 * 0.9945 + 200 * 0.996) / 300
     )
-    assert found["apart"]["printed"]["part_step"] == part_step(memory, "nudged") == 300
-    never = dataclasses.replace(memory, distances={"printed": np.full(4, 0.1)})
-    assert part_step(never, "printed") is None
+    assert found["apart"]["printed"]["part_step"] == 300
+    assert found["adaptation"]["part_step"] == 10
+    assert found["adaptation"]["last"] == 0.4
+    assert part_step(memory, np.full(4, 0.1)) is None
 
 
 def test_a_longer_run_begins_with_the_bits_of_the_shorter(chosen) -> None:
@@ -142,7 +142,7 @@ def test_a_run_compared_with_itself_is_not_apart(chosen) -> None:
         replay(still, watch_step=lambda fit, *_, kept=kept: kept.append(fit.model.state_dict()))
         seen.append(kept[-1])
     assert all((seen[0][key] == seen[1][key]).all() for key in seen[0])
-    assert (start_of(still) == start_of(chosen)).all()
+    assert (initial_parameters(still) == initial_parameters(chosen)).all()
 
 
 def test_what_cannot_be_watched_is_told(study, window_cache, chosen) -> None:

@@ -25,7 +25,7 @@ def memory():
     marks = np.array([1, 10, 100, 400])
     apart = np.array([0.0, 1e-5, 1e-3, 0.2])
     distances = dict.fromkeys(("printed", "calibrated", "asleep", "longest", "nudged"), apart)
-    return Memory("made, $tiny$", steps, steps, marks, distances, 0.9945)
+    return Memory("made, $tiny$", steps, steps, marks, distances, 0.9945, apart)
 
 
 def test_means_over_logarithmic_bins_hold_every_step_once() -> None:

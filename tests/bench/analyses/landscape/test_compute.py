@@ -34,7 +34,7 @@ def trajectory(points, name="adam"):
 def test_the_landscape_of_a_quadratic_is_its_closed_form():
     """Along unit directions e0 and e1 through c: the terms of x and y, and a constant."""
     center = np.array([0.5, -1.0, 2.0, 1.0])
-    plane = Plane("random", center, np.eye(4)[:2])
+    plane = Plane(center, np.eye(4)[:2])
     axis = grid_axis(5, 2.0)
     path = trajectory([[1, 1, 1, 1], [0, 0, 0, 0]])
     points = Points(quadratic, plane, grid_coordinates(axis), np.zeros(1), [path])
@@ -59,7 +59,7 @@ def test_the_landscape_of_a_round_bowl_is_the_same_in_every_orthonormal_plane():
 
 
 def test_a_path_is_measured_by_its_projection_and_in_all_dimensions():
-    plane = Plane("random", np.zeros(4), np.eye(4)[:2])
+    plane = Plane(np.zeros(4), np.eye(4)[:2])
     way = trajectory([[3, 4, 0, 12], [0, 4, 0, 0], [0, 0, 0, 0]])
     found = measure_path(plane, way, np.array([5.0, 2.0, 3.0]), np.array([9.0, 8.0, 7.0]))
     assert (found.x, found.y) == ([3.0, 0.0, 0.0], [4.0, 4.0, 0.0])

@@ -106,7 +106,7 @@ def test_a_straight_path_has_no_principal_plane():
 
 
 def test_the_share_of_a_constructed_path_is_known():
-    plane = Plane("random", np.zeros(3), np.eye(3)[:2])
+    plane = Plane(np.zeros(3), np.eye(3)[:2])
     # Displacements (3, 0, 0) and (3, 4, 12): 9 + 25 of 9 + 169 squared lie in the plane.
     path = np.array([[1.0, 1.0, 1.0], [4.0, 1.0, 1.0], [4.0, 5.0, 13.0]])
     assert plane.explained_share(path) == pytest.approx((9 + 25) / (9 + 169))
@@ -119,7 +119,7 @@ def test_the_share_of_a_constructed_path_is_known():
 def test_lengths_in_the_plane_do_not_depend_on_the_scale_of_the_directions():
     path = RNG.standard_normal((6, 40))
     one = random_plane(CENTER, 0)
-    skewed = Plane("filter", CENTER, np.array([[7.0, 0.0], [1.0, 0.5]]) @ one.directions)
+    skewed = Plane(CENTER, np.array([[7.0, 0.0], [1.0, 0.5]]) @ one.directions)
     assert skewed.path_length(path) == pytest.approx(one.path_length(path), rel=1e-9)
     assert skewed.explained_share(path) == pytest.approx(one.explained_share(path), rel=1e-9)
 

@@ -38,7 +38,7 @@ def test_the_traces_are_those_of_the_record(estimates):
 
 
 def test_the_settings_are_those_of_the_study(estimates):
-    given = estimates.given
+    given = estimates.assumptions
     assert (given.eps, given.weight_decay, given.beta1) == (1e-8, 1e-4, 0.9)
     assert estimates.lr == 1e-3
     assert len(given.drift_sq) == estimates.record.steps

@@ -8,7 +8,7 @@ import pytest
 
 from afor.bench.analyses.theory.theorem import (
     Assumptions,
-    constants,
+    derive_constants,
     finite_bound,
     momentum_noise,
     orders_of_magnitude,
@@ -30,19 +30,20 @@ SIMPLE = Assumptions(
 
 
 def test_the_constants_by_hand():
-    found = constants(SIMPLE)
-    assert (found.alpha, found.largest_factor) == (0.5, 1.0)
+    constants = derive_constants(SIMPLE)
+    assert (constants.alpha, constants.largest_factor) == (0.5, 1.0)
     # after one step all weight is on one gradient, after two it is 1/3 and 2/3: 5/9
-    assert found.tracking_sq == pytest.approx([2.0, 10 / 9])
-    assert (found.descent, found.growth) == (0.25, 6.0)  # α/2 and 2·(1 + 2)
-    assert found.residual == pytest.approx([2.0, 10 / 9])  # κ²/(2·0.5)
-    assert (found.decay_norm, found.descent_decayed, found.growth_decayed) == (0.0, 0.125, 12.0)
-    assert found.largest_lr == pytest.approx(0.125 / 24)
+    assert constants.tracking_sq == pytest.approx([2.0, 10 / 9])
+    assert (constants.descent, constants.growth) == (0.25, 6.0)  # α/2 and 2·(1 + 2)
+    assert constants.residual == pytest.approx([2.0, 10 / 9])  # κ²/(2·0.5)
+    assert (constants.decay_norm, constants.descent_decayed) == (0.0, 0.125)
+    assert constants.growth_decayed == 12.0
+    assert constants.largest_lr == pytest.approx(0.125 / 24)
 
 
 def test_the_bound_by_hand():
-    found = constants(SIMPLE)
-    bound = finite_bound(SIMPLE, found, found.largest_lr)
+    constants = derive_constants(SIMPLE)
+    bound = finite_bound(SIMPLE, constants, constants.largest_lr)
     assert bound.start == pytest.approx(6 / (0.125 * 2 / 192))
     assert bound.tracking == pytest.approx(2 * (14 / 9) / 0.125)
     assert bound.curvature == pytest.approx(1.0)  # at the largest learning rate, always
@@ -51,27 +52,27 @@ def test_the_bound_by_hand():
 
 
 def test_learning_rates_weigh_the_steps():
-    found = constants(SIMPLE)
-    bound = finite_bound(SIMPLE, found, [0.001, 0.003])
+    constants = derive_constants(SIMPLE)
+    bound = finite_bound(SIMPLE, constants, [0.001, 0.003])
     assert bound.start == pytest.approx(6 / (0.125 * 0.004))
     assert bound.tracking == pytest.approx(2 * (0.001 * 2 + 0.003 * 10 / 9) / (0.125 * 0.004))
     assert bound.curvature == pytest.approx(24 * 1e-5 / (0.125 * 0.004))
 
 
 def test_weight_decay_by_hand():
-    given = replace(SIMPLE, weight_decay=0.5)
-    found = constants(given)
-    assert found.decay_norm == 2.0  # 0.5 · max(0.5, √4·1/1 / 0.5)
-    assert found.growth_decayed == 20.0
-    assert finite_bound(given, found, 0.001).decay == pytest.approx(2 * 2.0**2 / 0.25**2)
-    far = replace(given, start_norm=100.0)
-    assert constants(far).decay_norm == 50.0
+    assumptions = replace(SIMPLE, weight_decay=0.5)
+    constants = derive_constants(assumptions)
+    assert constants.decay_norm == 2.0  # 0.5 · max(0.5, √4·1/1 / 0.5)
+    assert constants.growth_decayed == 20.0
+    assert finite_bound(assumptions, constants, 0.001).decay == pytest.approx(2 * 2.0**2 / 0.25**2)
+    far = replace(assumptions, start_norm=100.0)
+    assert derive_constants(far).decay_norm == 50.0
 
 
 def test_drift_enters_twice():
-    given = replace(SIMPLE, drift_sq=np.array([0.0, 3.0]))
-    assert constants(given).tracking_sq == pytest.approx([2.0, 6.0 + 10 / 9])
-    assert constants(given).growth == pytest.approx(2 * (1 + 6 + 10 / 9))
+    assumptions = replace(SIMPLE, drift_sq=np.array([0.0, 3.0]))
+    assert derive_constants(assumptions).tracking_sq == pytest.approx([2.0, 6.0 + 10 / 9])
+    assert derive_constants(assumptions).growth == pytest.approx(2 * (1 + 6 + 10 / 9))
 
 
 def test_the_noise_of_the_first_moment_tends_to_the_papers_limit():
@@ -83,22 +84,24 @@ def test_the_noise_of_the_first_moment_tends_to_the_papers_limit():
 @pytest.mark.parametrize("largest", [1e-6, 1.0, 1e4])
 def test_with_weight_decay_the_bound_is_never_below_the_trivial_one(eps, largest):
     """χ is at least √N G/ε, so 2(χ/a₀)² is at least 8(1 + G/ε)² N G²."""
-    given = replace(
+    assumptions = replace(
         SIMPLE, gradient_bound=largest, eps=eps, noise_sq=0.0, gap=0.0, weight_decay=1e-4
     )
-    decay = finite_bound(given, constants(given), 1e-300).decay
-    assert decay >= 8 * (1 + largest / eps) ** 2 * given.trivial_bound * (1 - 1e-12)
-    assert steps_to_inform(given, constants(given)) == math.inf
+    decay = finite_bound(assumptions, derive_constants(assumptions), 1e-300).decay
+    assert decay >= 8 * (1 + largest / eps) ** 2 * assumptions.trivial_bound * (1 - 1e-12)
+    assert steps_to_inform(assumptions, derive_constants(assumptions)) == math.inf
 
 
 def test_steps_after_which_the_bound_says_something():
-    given = replace(SIMPLE, noise_sq=0.0)
-    found = constants(given)
-    needed = steps_to_inform(given, found)  # 6 L b / a² over what is left of 4 beside the 1
-    assert needed == pytest.approx(6 * 2 * found.growth_decayed / 0.125**2 / 3)
-    longer = replace(given, drift_sq=np.zeros(math.ceil(needed)))
-    total = finite_bound(longer, constants(longer), constants(longer).largest_lr).total
-    assert total == pytest.approx(given.trivial_bound, rel=1e-3)
+    assumptions = replace(SIMPLE, noise_sq=0.0)
+    constants = derive_constants(assumptions)
+    needed = steps_to_inform(assumptions, constants)  # 6 L b / a² over 4 − 1
+    assert needed == pytest.approx(6 * 2 * constants.growth_decayed / 0.125**2 / 3)
+    longer = replace(assumptions, drift_sq=np.zeros(math.ceil(needed)))
+    total = finite_bound(
+        longer, derive_constants(longer), derive_constants(longer).largest_lr
+    ).total
+    assert total == pytest.approx(assumptions.trivial_bound, rel=1e-3)
 
 
 def test_orders_of_magnitude():

@@ -72,22 +72,22 @@ def test_the_drift_is_the_papers_sum(toy, monkeypatch):
 @pytest.mark.parametrize("eps", [1e-8, 1e-2, 1.0])
 def test_at_the_largest_learning_rate_the_theorem_holds(toy, eps, weight_decay):
     judged = judge_toy(toy, eps=eps, weight_decay=weight_decay, steps=150)
-    assert judged.lr <= judged.found.largest_lr
+    assert judged.lr <= judged.constants.largest_lr
     assert judged.run.grad_sq.mean() <= judged.bound.total
-    assert judged.run.grad_sq.max() <= judged.given.trivial_bound
+    assert judged.run.grad_sq.max() <= judged.assumptions.trivial_bound
 
 
 def test_at_the_default_eps_the_bound_says_nothing_and_at_a_large_one_it_does(toy):
     default = judge_toy(toy, eps=1e-8, weight_decay=0.0, steps=100)
     large = judge_toy(toy, eps=1.0, weight_decay=0.0, steps=100)
-    assert default.bound.total > 1e14 * default.given.trivial_bound
-    assert large.bound.total < large.given.trivial_bound
+    assert default.bound.total > 1e14 * default.assumptions.trivial_bound
+    assert large.bound.total < large.assumptions.trivial_bound
 
 
 def test_a_usual_learning_rate_is_far_from_permitted(toy):
     judged = judge_toy(toy, eps=1e-8, weight_decay=1e-4, steps=20, lr=1e-3)
     assert judged.lr == 1e-3
-    assert judged.lr / judged.found.largest_lr > 1e13
+    assert judged.lr / judged.constants.largest_lr > 1e13
 
 
 def test_settings_that_mean_nothing_are_refused(toy):

@@ -10,7 +10,7 @@ runner = CliRunner()
 def test_a_fact_is_printed_with_its_numbers_and_its_limits():
     result = runner.invoke(app, ["facts", "mean-beta2"])
     assert result.exit_code == 0, result.output
-    for text in ("[0.99423, 0.99477]", "range: 0.99423, 0.99477", "Fairly: "):
+    for text in ("[0.99423, 0.99477]", "range: 0.99423, 0.99477", "Limits: "):
         assert text in result.stdout
 
 

@@ -7,7 +7,7 @@ from afor.bench.analyses.landscape.compute import landscape_json, write_landscap
 from afor.bench.analyses.landscape.trajectories import save_trajectories
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.simulated import simulate_results
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.store.files import write_results
 
 runner = CliRunner()
@@ -61,6 +61,7 @@ def test_optimizers_of_other_seeds_are_refused(small, trained_paths, tmp_path):
 
 
 def test_mistakes_are_told_before_the_work(small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     work = "afor.bench.cli.analyses.landscape.record_trajectory"
     monkeypatch.setattr(work, lambda *_: pytest.fail("trained before the mistake was told"))
     assert ".json, .pdf, .svg, .png" in refuse("landscape", *small, "-o", "x.gif")

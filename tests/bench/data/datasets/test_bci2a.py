@@ -6,7 +6,7 @@ from scipy.signal import butter, sosfiltfilt
 from afor.bench.common.errors import DataError
 from afor.bench.data.datasets import bci2a
 from afor.bench.data.datasets.bci2a import Bci2aSettings, find_subjects, load_subject
-from afor.bench.data.loading import open_windows
+from afor.bench.data.preparation.loading import open_windows
 from afor.bench.data.rehearsal.twins import bci2a_session
 from afor.bench.data.rehearsal.writers import write_gdf
 

@@ -7,7 +7,7 @@ from scipy.signal import butter, sosfiltfilt
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.datasets import deap
 from afor.bench.data.datasets.deap import DeapSettings, find_subjects, load_subject
-from afor.bench.data.loading import open_windows
+from afor.bench.data.preparation.loading import open_windows
 from afor.bench.data.rehearsal.writers import write_python2_pickle
 
 

@@ -6,7 +6,7 @@ from scipy.io import savemat
 from afor.bench.common.errors import DataError
 from afor.bench.data.datasets import isruc
 from afor.bench.data.datasets.isruc import IsrucSettings, find_subjects, load_subject, read_scoring
-from afor.bench.data.loading import open_windows
+from afor.bench.data.preparation.loading import open_windows
 
 A_NAMES = "LOC-A2 ROC-A1 F3-A2 C3-A2 O1-A2 F4-A1 C4-A1 O2-A1".split()  # noqa: SIM905
 M_NAMES = "E1-M2 E2-M1 F3-M2 C3-M2 O1-M2 F4-M1 C4-M1 O2-M1".split()  # noqa: SIM905

@@ -5,7 +5,7 @@ moabb = pytest.importorskip("moabb", reason="MOABB is not installed: pip install
 
 from afor.bench.common.errors import ConfigError, DataError  # noqa: E402
 from afor.bench.data.catalog import get_dataset  # noqa: E402
-from afor.bench.data.loading import open_windows  # noqa: E402
+from afor.bench.data.preparation.loading import open_windows  # noqa: E402
 
 # MOABB itself uses names that MNE and pandas have deprecated.
 pytestmark = [

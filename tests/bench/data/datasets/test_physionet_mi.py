@@ -7,7 +7,6 @@ from scipy.signal import welch
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.check import check_dataset
-from afor.bench.data.checksums import Ledger
 from afor.bench.data.datasets.physionet_mi import (
     CLASS_NAMES,
     IRREGULAR,
@@ -17,7 +16,8 @@ from afor.bench.data.datasets.physionet_mi import (
     load_subject,
 )
 from afor.bench.data.formats.edf import read_edf
-from afor.bench.data.loading import open_windows
+from afor.bench.data.preparation.checksums import Ledger
+from afor.bench.data.preparation.loading import open_windows
 from afor.bench.data.rehearsal.writers import write_edf
 
 # The 64 names as the files spell them.

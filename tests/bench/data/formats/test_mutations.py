@@ -1,9 +1,10 @@
 """Damaged files: a DataError or a successful read, nothing else, in bounded time and memory.
 
-Run by hand: python tests/bench/data/formats/test_mutations.py edf 1000 7 /some/empty/folder
+Run by hand: python tests/bench/data/formats/test_mutations.py 1000 7 /some/empty/folder edf
 """
 
 import json
+import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
@@ -140,8 +141,23 @@ CASES = {
 }  # fmt: skip
 
 
-def main(name, count, seed, root):
-    """Damage one file many times and read it; print what went wrong as JSON."""
+def main(count, seed, root, names):
+    """Start a process per kind of file, one after another, all with the imports of this one."""
+    import scipy.io  # noqa: F401
+
+    from afor.bench.data.datasets import bci2a, deap, isruc, physionet_mi  # noqa: F401
+    from afor.bench.data.rehearsal import twins, writers  # noqa: F401
+
+    for name in names or CASES:
+        (root / name).mkdir()
+        start = multiprocessing.get_context("fork").Process
+        process = start(target=damage, args=(name, count, seed, root / name))
+        process.start()
+        process.join()
+
+
+def damage(name, count, seed, root):
+    """Damage one file many times and read it; write what went wrong as JSON, beside the folder."""
     import resource
     import signal
     import warnings
@@ -160,11 +176,11 @@ def main(name, count, seed, root):
     def too_slow(_signal, _frame):
         raise TimeoutError(f"more than {SECONDS_EACH} s")
 
-    signal.signal(signal.SIGALRM, too_slow)
+    signal.signal(signal.SIGPROF, too_slow)
     refused, read, faults = 0, 0, []
     for number in range(count):
         path.write_bytes(mutate(original, np.random.default_rng([seed, number])))
-        signal.alarm(SECONDS_EACH)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS_EACH)  # of this process, however busy others
         try:
             check_recording(load())
             read += 1
@@ -174,31 +190,38 @@ def main(name, count, seed, root):
                 faults.append(f"{number}: names neither file nor subject: {error}")
         except BaseException as error:  # noqa: BLE001  anything else is what we look for
             faults.append(f"{number}: {type(error).__name__}: {error}")
-        signal.alarm(0)
-    print(json.dumps({"refused": refused, "read": read, "faults": faults[:20]}))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    found = {"refused": refused, "read": read, "faults": faults[:20]}
+    root.with_suffix(".json").write_text(json.dumps(found))
 
 
-def run(name, count, seed, root):
-    command = [sys.executable, __file__, name, str(count), str(seed), str(root)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr[-2000:]
-    result = json.loads(answer.stdout)
+def run(count, seed, folder):
+    """Damage files of every kind in a process without pytest."""
+    command = [sys.executable, __file__, str(count), str(seed), str(folder)]
+    with (folder / "output.txt").open("w") as output:
+        subprocess.run(command, stdout=output, stderr=output, check=False)
+
+
+def check(folder, name, count):
+    answer = folder / f"{name}.json"
+    assert answer.exists(), (folder / "output.txt").read_text()[-2000:]
+    result = json.loads(answer.read_text())
     assert result["faults"] == []
     assert result["refused"] > 0
     assert result["refused"] + result["read"] == count
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_damaged_file_is_refused_or_read_and_nothing_else(name, tmp_path):
-    run(name, 100, 7, tmp_path)
+def test_a_damaged_file_is_refused_or_read_and_nothing_else(name, filled_once):
+    check(filled_once("damaged", lambda folder: run(100, 7, folder)), name, 100)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", CASES)
-def test_a_thousand_damaged_files_are_refused_or_read_and_nothing_else(name, tmp_path):
-    run(name, 1000, 8, tmp_path)
+def test_a_thousand_damaged_files_are_refused_or_read_and_nothing_else(name, filled_once):
+    check(filled_once("damaged-1000", lambda folder: run(1000, 8, folder)), name, 1000)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])

@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 
 import psutil
@@ -7,7 +8,8 @@ import pytest
 from afor.bench.common.errors import ConfigError, EngineError
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended, Started
-from afor.bench.execution.runner import open_jobs, open_sources
+from afor.bench.execution.runner import open_jobs
+from afor.bench.execution.sources import open_sources
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import load_study
 from afor.bench.training.record import decode
@@ -130,3 +132,20 @@ def test_workers_that_are_killed_for_good_end_the_study_after_a_while(
 def test_no_worker_at_all_is_refused():
     with pytest.raises(ConfigError, match="-j 0"):
         LocalEngine(0)
+
+
+def test_workers_are_spread_over_the_gpus_and_each_sees_one(work, monkeypatch):
+    jobs, sources, spool = work(delay_s=0.3)
+    seen = []
+    start = subprocess.Popen
+
+    def record(*arguments, env, **options):
+        seen.append(env["CUDA_VISIBLE_DEVICES"])
+        assert env["CUBLAS_WORKSPACE_CONFIG"]
+        return start(*arguments, env=env, **options)
+
+    monkeypatch.setattr("afor.bench.execution.engines.local.subprocess.Popen", record)
+    events = list(LocalEngine(3, gpus=("4", "7")).run(jobs[:6], sources, spool))
+    assert sorted(seen) == ["4", "4", "7"]
+    names = {event.worker for event in events if isinstance(event, Started)}
+    assert names <= {"worker 1 on GPU 4", "worker 2 on GPU 7", "worker 3 on GPU 4"}

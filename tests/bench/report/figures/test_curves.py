@@ -34,9 +34,9 @@ def test_two_data_sets_get_two_axes_of_the_same_span():
     assert heights[0] > 0.5 > heights[1]  # on halves of their own they cannot cross
 
 
-def test_the_default_is_marked_and_its_noise_is_a_band():
+def test_the_default_is_marked_and_its_margin_is_a_band():
     points = {"deap": [(0.5, 61.0, 7.0), (1.0, 63.0, 7.0)]}
-    axis = sensitivity_figure([Sensitivity("w", 1.0, points, {"deap": 0.5})]).axes[0]
+    axis = sensitivity_figure([Sensitivity("w", 1.0, points, 0.5)]).axes[0]
     assert any(list(line.get_xdata()) == [1, 1] for line in axis.lines)  # the dashed line
     box = axis.patches[0].get_bbox()
     assert (box.y0, box.y1) == pytest.approx((62.5, 63.5))

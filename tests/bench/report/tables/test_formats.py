@@ -40,7 +40,7 @@ TABLE = Table(
             NASTY,
             (
                 TableCell("62.94±7.25", best=True, star=True),
-                TableCell("54.59±9.34", inside_noise=True),
+                TableCell("54.59±9.34", mark="≈"),
                 TableCell("61.00±7.00", partial="3/10"),
             ),
         ),
@@ -74,7 +74,7 @@ def test_without_style_best_and_second_have_signs():
     text = as_text(TABLE)
     assert "62.94±7.25*¹" in text
     assert "52.58±9.79²" in text
-    assert "54.59±9.34~" in text
+    assert "54.59±9.34≈" in text
     assert "61.00±7.00 (3/10)" in text
 
 

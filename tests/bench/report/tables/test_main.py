@@ -1,11 +1,15 @@
+import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
+from afor.bench.report.tables.formats import to_json, to_latex, to_markdown
 from afor.bench.report.tables.main import comparison_table, main_table
+from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.simulated import simulate_results
+from afor.bench.study.roles import Role
 
 GAINS = dict.fromkeys(PAPER_OPTIMIZERS, 0.0) | {"mars": 0.03, "afor": 0.06}
 
@@ -29,7 +33,35 @@ def test_the_main_table_marks_best_second_and_significant(simulated):
     assert all(condition.second for condition in rows["MARS"])
     assert not any(condition.best or condition.second for condition in rows["Adam"])
     assert not any(condition.star for condition in rows["Adam"])
-    assert "Adam again" not in rows
+    assert all(cell.mark == "↑" for cell in rows["AFOR"])
+    assert not any(cell.mark for cell in rows["Adam"])
+
+
+def test_copies_and_controls_are_listed_below_the_others_without_a_verdict(simulated):
+    results, expected = simulated
+    marked = [replace(r, role=Role(control=r.optimizer == "sophia")) for r in results]
+    marked = [r for r in marked if r.optimizer != "adam_again"]
+    planned = [e for e in expected if e.optimizer != "adam_again"]
+    table = main_table(collect_conditions(marked, planned))
+    rows = [row for row in table.rows if not row.heading]
+    assert [row.label for row in rows[-4:]] == ["AFOR", "Sophia", "Majority class", "Chance level"]
+    assert rows[-3].rule
+    assert not any(c.mark or c.star or c.best or c.second for c in rows[-3].cells)
+    assert "Holm over 5 comparisons" in table.notes[0]
+    assert any(note.startswith("Controls, not compared: Sophia.") for note in table.notes)
+    labels = [row.label for row in main_table(collect_conditions(*simulated)).rows]
+    assert labels.index("Adam again") > labels.index("AFOR")
+
+
+def test_nothing_that_a_study_lists_is_left_out():
+    names = ("adam", "adamw", "afor", "afor_calibrated", "adamw_09945", "afor_no_dc", "mine")
+    made = simulate_results(dict.fromkeys(names, 0.0), datasets=["bci2a"])
+    conditions = collect_conditions(*made)
+    assert len(rows_of(main_table(conditions, ["accuracy"]))) == len(names) + 2
+    compared = comparison_table(conditions, ["accuracy"]).records
+    assert [r["optimizer"] for r in compared] == [
+        "adamw", "afor", "afor_no_dc", "adamw_09945", "afor_calibrated", "mine"
+    ]  # fmt: skip
 
 
 def test_every_printed_mean_and_sd_is_the_cells(simulated):
@@ -43,7 +75,7 @@ def test_every_printed_mean_and_sd_is_the_cells(simulated):
     printed = [cell.text for row in table.rows for cell in row.cells if "±" in cell.text]
     for record in table.records:
         assert f"{100 * record['mean']:.2f}±{100 * record['sd']:.2f}" in printed
-    assert len(table.records) == 7 * 2 * 2
+    assert len(table.records) == 8 * 2 * 2
 
 
 def test_incomplete_cells_show_done_of_expected_and_are_neither_starred_nor_ranked(simulated):
@@ -68,28 +100,46 @@ def test_a_cell_without_a_run_is_a_dash_with_its_count(simulated):
 def test_majority_and_chance_stand_below_every_data_set(simulated):
     rows = rows_of(main_table(collect_conditions(*simulated)))
     assert rows["Majority class"][0].text == "30.00±0.00"
-    assert rows["Chance (95 %)"][0].text == "26.32"
-    assert rows["Chance (95 %)"][1].text == "–"
+    assert rows["Chance level"][0].text == "30.00 (majority class)"  # guessing: 26.32
+    assert rows["Chance level"][1].text == "–"
+
+
+def test_the_chance_level_is_the_larger_one_and_named(simulated):
+    results = [replace(r, majority_accuracy=0.25) for r in simulated[0]]
+    rows = rows_of(main_table(collect_conditions(results)))
+    assert rows["Chance level"][0].text == "26.32 (guessing)"
 
 
 def test_the_notes_say_how_many_folds_and_the_smallest_p(simulated):
     notes = " ".join(main_table(collect_conditions(*simulated)).notes)
-    assert "n = 9 folds, smallest attainable p 0.002, after Holm 0.012." in notes
+    assert "n = 9 folds, smallest attainable two-sided p 0.004, after Holm 0.023." in notes
     assert "Holm over 6 comparisons" in notes
     few = collect_conditions([r for r in simulated[0] if r.fold < 3])
-    assert "No star is possible with so few folds." in " ".join(main_table(few).notes)
+    assert "So few folds cannot show a difference." in " ".join(main_table(few).notes)
 
 
-def test_a_gain_inside_the_noise_is_marked_and_one_without_controls_is_not(simulated):
-    results, expected = simulated
-    rows = rows_of(main_table(collect_conditions(*simulated)))
-    assert any(condition.inside_noise for condition in rows["AdamW"])
-    assert not any(condition.inside_noise for condition in rows["AFOR"])
-    alone = [r for r in results if r.optimizer != "adam_again"]
-    planned = [e for e in expected if e.optimizer != "adam_again"]
-    table = main_table(collect_conditions(alone, planned))
-    assert not any(cell.inside_noise for row in table.rows for cell in row.cells)
-    assert any("No A/A controls" in note for note in table.notes)
+def test_the_verdict_comes_first_in_every_form(simulated):
+    conditions = collect_conditions(*simulated)
+    for table in (main_table(conditions), comparison_table(conditions, ["accuracy"])):
+        assert table.lead[0].startswith("BCI IV 2a, EEGNet, 9 folds. AFOR is better than Adam: +")
+        assert len(table.lead) == 2  # backbones
+        text = to_markdown(table)
+        assert text.index("AFOR is better than Adam") < text.index("| Adam")
+        assert "AFOR is better than Adam" in to_latex(table)
+        assert json.loads(to_json(table))["lead"] == list(table.lead)
+
+
+def test_equivalence_needs_a_margin_and_the_study_may_state_it():
+    made = simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["deap"], seed=2)
+    verdicts = {
+        margin: comparison_table(
+            collect_conditions(*made, {"accuracy": margin}), ["accuracy"]
+        ).records[0]["verdict"]
+        for margin in (0.1, 1.0)
+    }
+    assert verdicts == {0.1: "undecided", 1.0: "equivalent"}
+    (row,) = (r for r in comparison_table(collect_conditions(*made), ["accuracy"]).rows if r.cells)
+    assert row.cells[0].text == "equal ±1"
 
 
 def test_the_comparisons_print_what_they_record(simulated):
@@ -98,6 +148,10 @@ def test_the_comparisons_print_what_they_record(simulated):
     assert len(records) == 12
     record = records["eegnet", "afor"]
     row = next(row for row in table.rows if row.label == "AFOR")
-    assert row.cells[0].text == f"{100 * record['gain']:+.2f}"
-    assert row.cells[3].text == f"{record['p']:.3f}"
-    assert re.fullmatch(r"\+\d\.\d\d to \+\d\.\d\d", row.cells[1].text)
+    assert row.cells[0].text == record["verdict"] == "better"
+    assert row.cells[1].text == f"{100 * record['gain']:+.2f}"
+    low, high = 100 * record["interval_low"], 100 * record["interval_high"]
+    assert row.cells[2].text == f"{low:+.2f} to {high:+.2f}"
+    assert re.fullmatch(r"\+\d\.\d\d to \+\d\.\d\d", row.cells[3].text)
+    assert row.cells[4].text == f"{record['p']:.3f}"
+    assert record["sentence"].startswith("AFOR is better than Adam")

@@ -29,10 +29,23 @@ def blocked(
     batches_per_block: int = 20,
     rounds: int = 10,
 ) -> Schedule:
-    """Train on `subjects_per_block` subjects for `batches_per_block` batches, then on others.
+    """Make a schedule that stays with a few subjects for a block of batches, then changes them.
 
-    In a round every subject has one block; subjects that do not fill a block are left out of the
-    round. No subject is in two successive blocks. Raises ConfigError for too few subjects.
+    Args:
+        side: The training windows and the subject of each.
+        batch_size: Windows in a batch.
+        seed: Seed of the order of subjects and windows.
+        subjects_per_block: Subjects that the batches of a block are drawn from.
+        batches_per_block: Batches until the subjects change.
+        rounds: How often every subject has a block. Subjects that do not fill a block are left
+            out of the round.
+
+    Returns:
+        The schedule; no subject is in two successive blocks.
+
+    Raises:
+        ConfigError: A number is too small, or there are too few subjects to change.
+
     """
     rng = np.random.default_rng(seed)
     codes = np.unique(side.subject_codes)
@@ -48,15 +61,15 @@ def blocked(
     pools = {code: side.indices[side.subject_codes == code] for code in codes}
     batches: list[Indices] = []
     changes, starts = [], []
-    last: set[int] = set()
+    previous: set[int] = set()  # the subjects of the block before
     for _ in range(rounds):
         starts.append(len(batches))
         order = rng.permutation(codes)
-        while last & set(order[:subjects_per_block].tolist()):
+        while previous & set(order[:subjects_per_block].tolist()):
             order = rng.permutation(codes)
         for first in range(0, len(order) - subjects_per_block + 1, subjects_per_block):
             subjects = order[first : first + subjects_per_block]
-            last = set(subjects.tolist())
+            previous = set(subjects.tolist())
             if batches:
                 changes.append(len(batches))
             pool = np.concatenate([pools[code] for code in subjects])
@@ -70,15 +83,15 @@ def shuffled(schedule: Schedule, seed: int) -> Schedule:
     batches: list[Indices] = []
     ends = (*schedule.rounds[1:], len(schedule.batches))
     for start, end in zip(schedule.rounds, ends, strict=True):
-        part = schedule.batches[start:end]
-        cuts = np.cumsum([len(batch) for batch in part])[:-1]
-        dealt = np.split(rng.permutation(np.concatenate(part)), cuts)
+        of_round = schedule.batches[start:end]
+        cuts = np.cumsum([len(batch) for batch in of_round])[:-1]
+        dealt = np.split(rng.permutation(np.concatenate(of_round)), cuts)
         batches += [np.sort(batch) for batch in dealt]
     return Schedule(tuple(batches), schedule.changes, schedule.rounds)
 
 
 def _fill(rng: np.random.Generator, pool: Indices, batch_size: int, count: int) -> list[Indices]:
-    """Draw batches; no window is repeated before all were drawn."""
+    """Draw `count` batches; no window is drawn again before all others were drawn."""
     size = min(batch_size, len(pool))
     if size < 2:
         raise ConfigError(
@@ -86,6 +99,6 @@ def _fill(rng: np.random.Generator, pool: Indices, batch_size: int, count: int) 
             "Leave the subject out, or raise --subjects-per-block."
         )
     per_pass = len(pool) // size
-    order = [rng.permutation(pool) for _ in range(-(-count // per_pass))]
-    batches = [one[i * size : (i + 1) * size] for one in order for i in range(per_pass)]
+    passes = [rng.permutation(pool) for _ in range(-(-count // per_pass))]
+    batches = [order[i * size : (i + 1) * size] for order in passes for i in range(per_pass)]
     return [np.sort(batch) for batch in batches[:count]]

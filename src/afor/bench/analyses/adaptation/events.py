@@ -11,47 +11,58 @@ from afor.bench.common.errors import ConfigError
 
 FloatArray = NDArray[np.float64]
 LEVEL = 0.95
-FLOOR = 1e-3  # of a window's mean: a value of zero must not decide a mean of logarithms
+FLOOR = 1e-3  # smallest value before a logarithm, as a share of its window's mean
 
 
 @dataclass(frozen=True)
 class Response:
-    """The mean over events, per step of the window and over the steps that are judged."""
+    """The mean over events: per step of the window, and over the judged steps after the event."""
 
     offsets: NDArray[np.int64]  # steps from the event; 0 is the first step after the change
     mean: FloatArray
     low: FloatArray
     high: FloatArray
     by_event: FloatArray  # (events,): the mean over the judged steps
-    size: float
-    interval: tuple[float, float]
+    size: float  # mean of `by_event`
+    interval: tuple[float, float]  # of `size`, 95 %
 
     @property
     def peak(self) -> float:
-        """Return the value of the mean curve that is farthest from the baseline, after it."""
+        """Return the value of the mean curve after the event that is farthest from 0."""
         after = self.mean[self.offsets >= 0]
         return float(after[np.abs(after).argmax()])
 
 
-def locked(
+def event_windows(
     series: FloatArray, events: Sequence[int], before: int, after: int, *, relative: bool = False
 ) -> FloatArray:
     """Cut windows around events and subtract the mean before the event from each.
 
-    `series` is (steps, tensors), an event the position of the first step that follows the change.
-    Returns (events, before + after, tensors); with `relative`, the logarithm of the ratio to the
-    geometric mean before, 0 for a tensor that is zero throughout.
-    Events whose window leaves the series are left out. Raises ConfigError when none stays.
+    Args:
+        series: Values, (steps, tensors).
+        events: For each event, the position of the first step that follows it.
+        before: Steps of a window before the event.
+        after: Steps of a window from the event on.
+        relative: Return the logarithm of the ratio to the geometric mean before the event; 0 for a
+            tensor that is zero throughout.
+
+    Returns:
+        The windows, (events, before + after, tensors). Events whose window leaves the series are
+        left out.
+
+    Raises:
+        ConfigError: No event has a complete window.
+
     """
-    kept = [event for event in events if event - before >= 0 and event + after <= len(series)]
-    if not kept or before < 1 or after < 1:
+    complete = [event for event in events if event - before >= 0 and event + after <= len(series)]
+    if not complete or before < 1 or after < 1:
         raise ConfigError(
             f"No event has {before} steps before and {after} steps after it in a training of "
             f"{len(series)} steps. Train longer, or make the window or the blocks shorter."
         )
-    windows = np.stack([series[event - before : event + after] for event in kept])
+    windows = np.stack([series[event - before : event + after] for event in complete])
     if relative:
-        # Logarithms: a share of a noisy level is above zero on average even when nothing happens.
+        # Ratios to a noisy level exceed 1 on average even if nothing happens; logarithms are 0.
         level = windows.mean(axis=1, keepdims=True)
         windows = np.log(np.where(level > 0, np.maximum(windows, FLOOR * level), 1.0))
     change: FloatArray = windows - windows[:, :before].mean(axis=1, keepdims=True)
@@ -59,7 +70,15 @@ def locked(
 
 
 def respond(windows: FloatArray, before: int, judged: int) -> Response:
-    """Average locked windows over tensors and events; `judged` steps after the event are sized.
+    """Average windows over tensors and events.
+
+    Args:
+        windows: From `event_windows`.
+        before: Steps of a window before the event.
+        judged: Steps from the event on over which the size of the response is averaged.
+
+    Returns:
+        The mean curve and the size of the response, each with its interval.
 
     >>> steps = np.array([0.0, 0.0, 2.0, 1.0])[None, :, None]
     >>> respond(np.concatenate([steps, steps]), before=2, judged=2).size

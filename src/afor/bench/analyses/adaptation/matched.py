@@ -84,11 +84,26 @@ def matched_study(
     optimizer: str = "afor",
     sizes: Mapping[str, int] | None = None,
 ) -> MatchedStudy:
-    """Make the study from the finished runs of `optimizer` on one network of a store.
+    """Make the study from the finished runs of one optimizer on one network of a store.
 
-    Empty names stand for the only one there is. `sizes`, the elements of each tensor, weight the
-    average over tensors. Everything but the optimizers is as in the stored study, so that its
-    finished runs are not repeated in the same store. Raises ConfigError.
+    Everything but the optimizers is as in the stored study, so that its finished runs are not
+    repeated in the same store.
+
+    Args:
+        store: The open store.
+        study: Name of a study of the store; empty if it has only one.
+        dataset: Name of a data set of that study; empty if it has only one.
+        backbone: Name of a backbone of that study; empty if it has only one.
+        optimizer: The optimizer whose beta2 is averaged.
+        sizes: Number of elements of each tensor, to weight the average over tensors; None counts
+            each tensor once.
+
+    Returns:
+        The study, its TOML text and the averages it was made with.
+
+    Raises:
+        ConfigError: The choice is not unique, no run is done, or the runs hold no averages.
+
     """
     stored_runs = _runs_of_optimizer(store, study, dataset, backbone, optimizer)
     records = [
@@ -115,13 +130,13 @@ def matched_study(
         for stored in store.runs(first.study)
         if (stored.dataset, stored.backbone) == (first.dataset, first.backbone)
     }
-    made = _with_controls(stored_study, first, by_tensor, beta2, rates)
+    matched = _with_controls(stored_study, first, by_tensor, beta2, rates)
     weighting: Weighting = "tensors" if sizes is None else "elements"
     remarks = _remarks(first, len(records), beta2, weighting)
     steps = sum(record.steps for record in records)
     return MatchedStudy(
-        made, study_toml(made, remarks), first.study, first.dataset, first.backbone, optimizer,
-        len(records), steps, beta2, by_tensor, weighting,
+        matched, study_toml(matched, remarks), first.study, first.dataset, first.backbone,
+        optimizer, len(records), steps, beta2, by_tensor, weighting,
     )  # fmt: skip
 
 
@@ -139,13 +154,13 @@ def _runs_of_optimizer(
         present = list(dict.fromkeys(getattr(stored, column) for stored in stored_runs))
         if not wanted:
             # A matched study holds the same AFOR runs again; it is never its own origin.
-            own = [name for name in present if column != "study" or "-matched-" not in name]
-            if len(own or present) > 1:
+            origins = [name for name in present if column != "study" or "-matched-" not in name]
+            if len(origins or present) > 1:
                 raise ConfigError(
                     f"{store.path} holds several {column}s with {optimizer} runs; average over "
-                    f"one, since they differ. Choose with --{column}: {', '.join(own)}."
+                    f"one, since they differ. Choose with --{column}: {', '.join(origins)}."
                 )
-            wanted = (own or present)[0] if present else ""
+            wanted = (origins or present)[0] if present else ""
         if wanted not in present:
             hint = did_you_mean(wanted, present, quote='"')
             raise ConfigError(
@@ -170,7 +185,7 @@ def _with_controls(
     for name in CONTROLS:
         entry = by_name.get(name) or OptimizerEntry(name=name, seed=origin.seed)
         entries.append(entry.model_copy(update={"lr": rates.get(name, run.rate)}))
-    # All but beta2 is AFOR's own, the learning rate and the weight decay too.
+    # The two controls differ from AFOR in beta2 alone: same learning rate, weight decay and eps.
     full: Mapping[str, Any] = full_settings(origin.use, origin.settings)
     beta1 = full.get("betas", (0.9, 0.999))[0]
     shared = {"eps": full.get("eps", 1e-8)}
@@ -185,7 +200,7 @@ def _with_controls(
             ),
         )
     ]
-    own_rate = {e.name: e.lr if e.lr not in (None, run.rate) else None for e in entries}
+    other_rates = {e.name: e.lr if e.lr not in (None, run.rate) else None for e in entries}
     dataset = next(entry for entry in stored.datasets if entry.name == run.dataset)
     name = f"{stored.name}-matched-{run.dataset}-{run.backbone}"
     return stored.model_copy(
@@ -193,11 +208,11 @@ def _with_controls(
             "name": re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:80],
             "description": f"Is it the adaptation? AFOR beside AdamW at AFOR's mean beta2, "
             f"{run.dataset} × {run.backbone}.",
-            # The rates as they were trained with, wherever they came from.
+            # The learning rates that the stored runs were trained with, written out.
             "lr_from": "",
             "datasets": [dataset.model_copy(update={"lr": {run.backbone: run.rate}})],
             "backbones": [entry for entry in stored.backbones if entry.name == run.backbone],
-            "optimizers": [e.model_copy(update={"lr": own_rate[e.name]}) for e in entries],
+            "optimizers": [e.model_copy(update={"lr": other_rates[e.name]}) for e in entries],
         }
     )
 

@@ -20,7 +20,7 @@ from afor.bench.analyses.step_log import FloatArray, StepLog, Steps
 from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import isolated
-from afor.bench.training.controller_trace import AWAKE
+from afor.monitor import AWAKE
 
 if TYPE_CHECKING:
     import torch
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from afor.bench.training.loop import Fit
     from afor.bench.training.record import RunRecord
 
-MARKS = 24  # steps per factor of ten at which parameters are compared
-HALF = 0.5  # the share of tensors that must be awake
-SMOOTH_STEPS = 100  # T_w: a share is read over as many steps as the warm-up has
-PARTED = 0.1  # of the way travelled: from here on two trainings count as parted
-NUDGE = 1e-6  # of the learning rate: how far training itself carries a difference of no meaning
-# Any score is then 0 standard deviations off its mean: what is left of AFOR is the warm-up.
+MARKS_PER_DECADE = 24  # steps per factor of ten at which parameters are compared
+HALF = 0.5  # share of awake tensors from which on the controller counts as awake
+SMOOTH_STEPS = 100  # the share of awake tensors is averaged over this many steps
+PARTED = 0.1  # relative distance from which on two trainings count as parted
+NUDGE = 1e-6  # relative change of the learning rate; shows how far training amplifies a tiny change
+# With so large a scale every z-score is 0: beta2 stays in the middle after the warm-up.
 ASLEEP = {"normalization": "fixed", "fixed_scale": 1e30}
 
 Progress = Callable[[str], None]
@@ -44,12 +44,14 @@ Progress = Callable[[str], None]
 class Memory:
     """One run watched step by step, beside AdamW at constant beta2."""
 
-    place: str
+    label: str  # of the run
     printed: Steps
     calibrated: Steps
     marks: NDArray[np.int64]  # steps at which parameters were compared
-    distances: Mapping[str, FloatArray]  # see `COMPARED`; relative to the way travelled
+    distances: Mapping[str, FloatArray]  # by key of `COMPARED`; relative to the distance travelled
     middle: float  # the beta2 of the AdamW compared with
+    # AFOR from AFOR held at z-score 0, relative to the way of the latter: the adaptation alone.
+    adaptation: FloatArray
 
 
 # What is compared with AdamW at the middle of AFOR's range.
@@ -62,103 +64,123 @@ COMPARED = {
 }
 
 
-def watch_memory(chosen: ChosenRun, steps: int = 0, progress: Progress | None = None) -> Memory:
-    """Train the run and its companions; `steps` sets their length and disables early stopping.
+def watch_memory(run: ChosenRun, steps: int = 0, progress: Progress | None = None) -> Memory:
+    """Train a run with AFOR and with the optimizers it is compared with.
 
-    Raises ConfigError when the run is not AFOR's, TrainingError when a training diverges.
+    Args:
+        run: A run of AFOR.
+        steps: Number of steps, without early stopping; 0 trains as long as the run itself.
+        progress: Called with the name of each training before it starts.
+
+    Returns:
+        Every step of the controllers, and the distances from AdamW at a constant beta2.
+
+    Raises:
+        ConfigError: The run is not one of AFOR.
+        TrainingError: A training diverged.
+
     """
-    say = progress or (lambda _: None)
+    notify = progress or (lambda _: None)
     if steps < 0:
         raise ConfigError(f"--steps {steps}: expected 1 or more, or 0 for the run as it was.")
-    say(COMPARED["printed"])
-    printed, there = _watch(extend(chosen, steps) if steps else chosen)
+    notify(COMPARED["printed"])
+    printed, printed_snapshots = _train_watched(extend(run, steps) if steps else run)
     length = min(steps or len(printed), len(printed))
-    printed, run = printed.first(length), extend(chosen, length)
+    printed, run = printed.first(length), extend(run, length)
 
-    own = run.planned.spec["optimizer"]
+    spec = run.planned.spec["optimizer"]
+    settings = spec["settings"]
     low, high = printed.beta2_range
     middle = round((low + high) / 2, 12)  # 0.9945 itself, not its neighbour
-    beta1 = own["settings"].get("betas", (0.9, 0.999))[0]
-    constant = {"betas": (beta1, middle), "eps": own["settings"].get("eps", 1e-8)}
-    say(COMPARED["calibrated"])
-    awake = {**own["settings"], "statistics": "calibrated"}
-    calibrated, elsewhere = _watch(with_optimizer(run, own["name"], awake))
-    kept = {"printed": there, "calibrated": elsewhere}
-    others = {
+    beta1 = settings.get("betas", (0.9, 0.999))[0]
+    constant = {"betas": (beta1, middle), "eps": settings.get("eps", 1e-8)}
+    notify(COMPARED["calibrated"])
+    calibrated, calibrated_snapshots = _train_watched(
+        with_optimizer(run, spec["name"], {**settings, "statistics": "calibrated"})
+    )
+    snapshots = {"printed": printed_snapshots, "calibrated": calibrated_snapshots}
+    other_runs = {
         f"AdamW at {middle:g}": with_optimizer(run, "adamw", constant),
-        "asleep": with_optimizer(run, own["name"], {**own["settings"], **ASLEEP}),
+        "asleep": with_optimizer(run, spec["name"], {**settings, **ASLEEP}),
         "longest": with_optimizer(run, "adamw", {**constant, "betas": (beta1, high)}),
         "nudged": with_optimizer(run, "adamw", constant, lr_factor=1 + NUDGE),
     }
-    for name, other in others.items():
-        say(COMPARED.get(name, name))
-        kept[name] = Snapshots()
-        finish(other, kept[name].watch)
-    reference = kept.pop(f"AdamW at {middle:g}").kept
-    start = start_of(run)
+    for name, other_run in other_runs.items():
+        notify(COMPARED.get(name, name))
+        snapshots[name] = Snapshots()
+        train_to_end(other_run, snapshots[name].watch)
+    reference = snapshots.pop(f"AdamW at {middle:g}").parameters
+    start = initial_parameters(run)
     marks = np.array([step for step in reference if step <= length])
     distances = {
-        name: np.array([_apart(other.kept[step], reference[step], start) for step in marks])
-        for name, other in kept.items()
+        name: np.array(
+            [_relative_distance(taken.parameters[step], reference[step], start) for step in marks]
+        )
+        for name, taken in snapshots.items()
     }
-    return Memory(chosen.place, printed, calibrated.first(length), marks, distances, middle)
+    ours, held = snapshots["printed"].parameters, snapshots["asleep"].parameters
+    adaptation = np.array([_relative_distance(ours[step], held[step], start) for step in marks])
+    steps_seen = (printed, calibrated.first(length))
+    return Memory(run.label, *steps_seen, marks, distances, middle, adaptation)
 
 
-def _watch(run: ChosenRun) -> "tuple[Steps, Snapshots]":
-    log, kept = StepLog(), Snapshots()
+def _train_watched(run: ChosenRun) -> "tuple[Steps, Snapshots]":
+    log, snapshots = StepLog(), Snapshots()
 
     def watch(fit: "Fit", batch: "Batch", loss: "torch.Tensor") -> None:
         log.watch(fit, batch, loss)
-        kept.watch(fit, batch, loss)
+        snapshots.watch(fit, batch, loss)
 
-    finish(run, watch)
-    return log.result(), kept
-
-
-def _apart(one: "torch.Tensor", other: "torch.Tensor", start: "torch.Tensor") -> float:
-    """Return the distance of two trainings relative to the distance the second has travelled."""
-    return float((one - other).norm() / (other - start).norm())
+    train_to_end(run, watch)
+    return log.result(), snapshots
 
 
-def finish(run: ChosenRun, watch: "Callable[[Fit, Batch, torch.Tensor], None]") -> "RunRecord":
+def _relative_distance(
+    parameters: "torch.Tensor", reference: "torch.Tensor", start: "torch.Tensor"
+) -> float:
+    """Return the distance from the reference, relative to how far that is from its start."""
+    return float((parameters - reference).norm() / (reference - start).norm())
+
+
+def train_to_end(
+    run: ChosenRun, watch: "Callable[[Fit, Batch, torch.Tensor], None]"
+) -> "RunRecord":
     """Train a run to its end; raise TrainingError if it diverges, since its trace is incomplete."""
     record = replay(run, watch_step=watch)
     if record.status != "done":
-        raise TrainingError(f"{run.place}: {record.reason}. Choose a smaller learning rate.")
+        raise TrainingError(f"{run.label}: {record.reason}. Choose a smaller learning rate.")
     return record
 
 
-def extend(chosen: ChosenRun, steps: int) -> ChosenRun:
-    """Return the run with at least `steps` steps and no early stopping; its start is the same."""
-    training = chosen.planned.spec["training"]
-    windows = len(chosen.source.indices_of(chosen.planned.spec["split"]["train"]))
+def extend(run: ChosenRun, steps: int) -> ChosenRun:
+    """Return the run with at least `steps` steps and no early stopping, from the same start."""
+    training = run.planned.spec["training"]
+    windows = len(run.source.indices_of(run.planned.spec["split"]["train"]))
     per_epoch = max(1, windows // training["batch_size"])
     epochs = -(-steps // per_epoch)
     changed = {**training, "max_epochs": epochs, "patience": epochs}
-    return _changed(chosen, {"training": changed})
+    return _changed(run, {"training": changed})
 
 
 def with_optimizer(
-    chosen: ChosenRun, name: str, settings: Mapping[str, Any], lr_factor: float = 1.0
+    run: ChosenRun, name: str, settings: Mapping[str, Any], lr_factor: float = 1.0
 ) -> ChosenRun:
     """Return the run with another optimizer of the same learning rate and weight decay."""
-    own = chosen.planned.spec["optimizer"]
-    changed = {**own, "name": name, "settings": dict(settings), "lr": own["lr"] * lr_factor}
-    return _changed(chosen, {"optimizer": changed})
+    spec = run.planned.spec["optimizer"]
+    changed = {**spec, "name": name, "settings": dict(settings), "lr": spec["lr"] * lr_factor}
+    return _changed(run, {"optimizer": changed})
 
 
-def _changed(chosen: ChosenRun, changes: Mapping[str, Any]) -> ChosenRun:
-    return ChosenRun(
-        replace(chosen.planned, spec={**chosen.planned.spec, **changes}), chosen.source
-    )
+def _changed(run: ChosenRun, changes: Mapping[str, Any]) -> ChosenRun:
+    return ChosenRun(replace(run.planned, spec={**run.planned.spec, **changes}), run.source)
 
 
-def start_of(chosen: ChosenRun) -> "torch.Tensor":
+def initial_parameters(run: ChosenRun) -> "torch.Tensor":
     """Return the parameters before the first step, as one vector."""
-    settings = chosen.settings
+    settings = run.settings
     device = pick_device(settings.device)
     with isolated(settings.seed("weights"), device):
-        return _flat(chosen.make_model())
+        return _flat(run.make_model())
 
 
 def is_mark(step: int) -> bool:
@@ -167,19 +189,21 @@ def is_mark(step: int) -> bool:
     >>> [step for step in range(1, 30) if is_mark(step)]
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 17, 18, 20, 22, 24, 27, 29]
     """
-    return step == 1 or int(np.log10(step) * MARKS) > int(np.log10(step - 1) * MARKS)
+    return step == 1 or int(np.log10(step) * MARKS_PER_DECADE) > int(
+        np.log10(step - 1) * MARKS_PER_DECADE
+    )
 
 
 class Snapshots:
     """The parameters of a training at some steps, evenly on a logarithmic scale."""
 
     def __init__(self) -> None:
-        self.kept: dict[int, torch.Tensor] = {}
+        self.parameters: dict[int, torch.Tensor] = {}  # by step, as one vector
 
     def watch(self, fit: "Fit", _batch: "Batch", _loss: "torch.Tensor") -> None:
-        """Record a step."""
+        """Keep the parameters if this step is one to compare at."""
         if is_mark(fit.steps + 1):
-            self.kept[fit.steps + 1] = _flat(fit.model)
+            self.parameters[fit.steps + 1] = _flat(fit.model)
 
 
 def _flat(model: "torch.nn.Module") -> "torch.Tensor":
@@ -210,16 +234,16 @@ def wake_step(steps: Steps) -> int | None:
     return int(awake[0]) + SMOOTH_STEPS + steps.warmup_steps if len(awake) else None
 
 
-def part_step(memory: Memory, name: str) -> int | None:
-    """Return from which compared step on two trainings stay a tenth of the way apart."""
-    near = np.flatnonzero(memory.distances[name] <= PARTED)
+def part_step(memory: Memory, distances: FloatArray) -> int | None:
+    """Return the compared step from which on two trainings stay parted, or None."""
+    near = np.flatnonzero(distances <= PARTED)
     after = int(near[-1]) + 1 if len(near) else 0
     return int(memory.marks[after]) if after < len(memory.marks) else None
 
 
 def describe(memory: Memory) -> dict[str, Any]:
     """Return the numbers behind the figure, ready for JSON."""
-    numbers: dict[str, Any] = {"run": memory.place, "steps": len(memory.printed)}
+    numbers: dict[str, Any] = {"run": memory.label, "steps": len(memory.printed)}
     low, high = memory.printed.beta2_range
     for form, steps in (("printed", memory.printed), ("calibrated", memory.calibrated)):
         after = slice(min(steps.warmup_steps, len(steps) - 1), None)
@@ -237,11 +261,15 @@ def describe(memory: Memory) -> dict[str, Any]:
         }
     numbers["apart_from"] = f"AdamW at {memory.middle:g}"
     numbers["apart"] = {
-        name: {
-            "part_step": part_step(memory, name),
-            "last": float(values[-1]),
-            "by_step": dict(zip(map(int, memory.marks), map(float, values), strict=True)),
-        }
-        for name, values in memory.distances.items()
+        name: _describe_distance(memory, values) for name, values in memory.distances.items()
     }
+    numbers["adaptation"] = _describe_distance(memory, memory.adaptation)
     return numbers
+
+
+def _describe_distance(memory: Memory, values: FloatArray) -> dict[str, Any]:
+    return {
+        "part_step": part_step(memory, values),
+        "last": float(values[-1]),
+        "by_step": dict(zip(map(int, memory.marks), map(float, values), strict=True)),
+    }

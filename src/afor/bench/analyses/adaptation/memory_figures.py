@@ -11,13 +11,13 @@ from afor.bench.analyses.adaptation.memory import COMPARED, PARTED, Memory, awak
 from afor.bench.analyses.step_log import FloatArray, Steps
 from afor.bench.report.figures.curves import DASHES, STEADY
 from afor.bench.report.figures.style import CYCLE, GREY, MM, SHAPES, VERMILION, house_style, plain
-from afor.bench.training.controller_trace import AWAKE
+from afor.monitor import AWAKE
 
 PAGE_MM = 180  # two columns of the journals of this field
-BINS = 48  # means over steps, evenly on a logarithmic scale
-LEAST_SHOWN = 1e-3  # percent: below, two trainings are the same to rounding
+BINS = 48  # bins of steps to average in, evenly on a logarithmic scale
+LEAST_SHOWN = 1e-3  # percent: smaller distances are rounding errors
 LEAST_SIGMA = 1e-3
-POINTS = 150  # of each layer group in the scatter
+POINTS = 150  # steps in the scatter of score against beta2
 STYLES = {
     "printed": {"color": VERMILION, "linewidth": 1.5},
     "calibrated": {"color": CYCLE[0], "linewidth": 1.2, "linestyle": DASHES[1]},
@@ -70,7 +70,7 @@ def wake_figure(memory: Memory) -> Any:
             title="layer groups; band: range over their tensors", title_fontsize=6.5,
         )  # fmt: skip
         figure.align_ylabels()
-        figure.suptitle(plain(memory.place), fontsize=7, x=0.01, ha="left")
+        figure.suptitle(plain(memory.label), fontsize=7, x=0.01, ha="left")
     return figure
 
 
@@ -119,7 +119,7 @@ def _distances(axis: Any, memory: Memory, last: int) -> None:
         label = COMPARED[name]
         if name == "longest":
             label = f"AdamW {memory.printed.beta2_range[1]:g}"
-        # Nothing is apart before the first difference: a logarithm has no zero.
+        # The distance is 0 before the first difference, which a logarithmic scale cannot show.
         shown = np.where(values > 0, 100 * values, np.nan)
         axis.plot(memory.marks, shown, label=label, **STYLES[name])
     axis.axhline(100 * PARTED, color=GREY, linestyle=":", zorder=0)
@@ -145,25 +145,25 @@ def policy_figure(steps: Steps, title: str = "") -> Any:
         over, against, steady = figure.subplots(1, 3, width_ratios=[1.15, 1, 1])
         epochs = np.unique(steps.epochs)
         starts = np.searchsorted(steps.epochs, epochs)
-        parts = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(steps)], strict=True)]
-        awake = np.arange(min(steps.warmup_steps, len(steps) - 1), len(steps))
-        chosen = awake[:: max(1, len(awake) // POINTS)]
+        epoch_steps = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(steps)], strict=True)]
+        after_warmup = np.arange(min(steps.warmup_steps, len(steps) - 1), len(steps))
+        plotted = after_warmup[:: max(1, len(after_warmup) // POINTS)]
         tail = steps["beta2"][-max(1, round(STEADY * len(steps))) :]
         for number, (group, members) in enumerate(groups.items()):
             color, dash = CYCLE[number % len(CYCLE)], DASHES[number % len(DASHES)]
             beta2 = steps["beta2"][:, members]
-            mean = np.array([beta2[part].mean() for part in parts])
-            sd = np.array([beta2[part].std() for part in parts])
+            mean = np.array([beta2[span].mean() for span in epoch_steps])
+            sd = np.array([beta2[span].std() for span in epoch_steps])
             over.plot(epochs + 1, mean, color=color, linestyle=dash, label=plain(group))
             over.fill_between(
                 epochs + 1, mean - sd, mean + sd, color=color, alpha=0.5 / len(groups), linewidth=0
             )
             against.scatter(
-                steps["score"][chosen][:, members], beta2[chosen], s=3, color=color,
+                steps["score"][plotted][:, members], beta2[plotted], s=3, color=color,
                 marker=SHAPES[number % len(SHAPES)], linewidth=0, alpha=0.5, rasterized=True,
             )  # fmt: skip
         side = over.twinx()
-        losses = [steps.loss[part].mean() for part in parts]
+        losses = [steps.loss[span].mean() for span in epoch_steps]
         side.plot(epochs + 1, losses, color=GREY, linewidth=0.9)
         side.set_ylabel("training loss (grey)", color="#555555")
         side.spines["right"].set_visible(True)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from afor.bench.analyses.adaptation.blocks import Schedule, blocked, shuffled
-from afor.bench.analyses.adaptation.events import Response, locked, mean_interval, respond
+from afor.bench.analyses.adaptation.events import Response, event_windows, mean_interval, respond
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.analyses.step_log import StepLog, Steps
 from afor.bench.common.devices import pick_device, repeatable
@@ -27,7 +27,7 @@ from afor.bench.optimizers.build import build_optimizer
 from afor.bench.training.batches import Side, make_normalize
 
 BEFORE, AFTER = 10, 20  # steps around a change; shorter when the blocks are
-JUDGED = 10  # steps: the memory of the momentum, 1 / (1 - beta1), the residual is taken against
+JUDGED = 10  # steps over which a response is averaged: the momentum's memory, 1 / (1 - beta1)
 ALL = "all tensors"
 
 Answer = Literal["as claimed", "the opposite", "not seen"]
@@ -39,8 +39,8 @@ class Quantity:
 
     name: str  # as in `Steps`
     label: str
-    direction: int  # +1: the paper says it rises
-    relative: bool  # the logarithm of its ratio to the level before the change
+    direction: int  # +1 if the paper says that it rises, -1 if it falls
+    relative: bool  # measured as the logarithm of the ratio to the level before the change
 
 
 # Sec. III-B: a change raises e and lowers rho, also by the agreement; Sec. III-C: beta2 follows.
@@ -102,7 +102,7 @@ class Link:
 class Shift:
     """The whole experiment: responses by quantity and layer group, and the verdict."""
 
-    place: str
+    label: str  # of the run
     steps: int
     events: int
     subjects_per_block: int
@@ -115,7 +115,7 @@ class Shift:
 
 
 def measure_shift(
-    chosen: ChosenRun,
+    run: ChosenRun,
     *,
     subjects_per_block: int = 1,
     batches_per_block: int = 20,
@@ -123,29 +123,44 @@ def measure_shift(
     statistics: str = "",
     progress: Callable[[str], None] | None = None,
 ) -> Shift:
-    """Train in blocks and shuffled, and compare what follows a change of subject.
+    """Train in blocks of subjects and on shuffled batches; compare what follows a change.
 
-    `rounds` counts how often every training subject has a block. `statistics` replaces that of the
-    run ("paper" or "calibrated"). Events in the warm-up do not count. Raises ConfigError and
-    TrainingError.
+    Changes of subject in the warm-up do not count.
+
+    Args:
+        run: A run of AFOR.
+        subjects_per_block: Subjects that batches are drawn from at a time.
+        batches_per_block: Batches until the subjects change.
+        rounds: How often every training subject has a block.
+        statistics: "paper" or "calibrated"; empty keeps the setting of the run.
+        progress: Called with a description of each training before it starts.
+
+    Returns:
+        The responses by quantity and layer group, and an answer for each claim of the paper.
+
+    Raises:
+        ConfigError: The blocks do not fit the subjects, or too few changes follow the warm-up.
+        TrainingError: A training diverged.
+
     """
-    say = progress or (lambda _: None)
-    settings = chosen.settings
-    own = dict(settings.optimizer_settings)
+    notify = progress or (lambda _: None)
+    settings = run.settings
+    optimizer_settings = dict(settings.optimizer_settings)
     if statistics:
-        own["statistics"] = statistics
+        optimizer_settings["statistics"] = statistics
     schedule = blocked(
-        _training_side(chosen),
+        _training_side(run),
         settings.batch_size,
         settings.seed("batches"),
         subjects_per_block=subjects_per_block,
         batches_per_block=batches_per_block,
         rounds=rounds,
     )
-    say(f"blocks: {len(schedule.batches)} steps, {len(schedule.changes)} changes of subject")
-    in_blocks = train_schedule(chosen, schedule, own)
-    say("control: the same windows, shuffled")
-    control = train_schedule(chosen, shuffled(schedule, settings.seed("batches")), own)
+    notify(f"blocks: {len(schedule.batches)} steps, {len(schedule.changes)} changes of subject")
+    in_blocks = train_schedule(run, schedule, optimizer_settings)
+    notify("control: the same windows, shuffled")
+    control_schedule = shuffled(schedule, settings.seed("batches"))
+    control = train_schedule(run, control_schedule, optimizer_settings)
     before = max(1, min(BEFORE, batches_per_block // 2))
     after = min(AFTER, batches_per_block)
     events = [e for e in schedule.changes if e - before >= in_blocks.warmup_steps]
@@ -155,45 +170,44 @@ def measure_shift(
             f"of warm-up; an interval needs two or more. Raise --epochs."
         )
     judged = min(JUDGED, after)
-    found = {
-        name: _responses(steps, events, before, after, judged)
-        for name, steps in (("blocked", in_blocks), ("shuffled", control))
-    }
+    in_blocks_responses, control_responses = (
+        _responses(steps, events, before, after, judged) for steps in (in_blocks, control)
+    )
     links = tuple(
-        _link(q, found["blocked"][q.name][ALL], found["shuffled"][q.name][ALL], in_blocks)
+        _link(q, in_blocks_responses[q.name][ALL], control_responses[q.name][ALL], in_blocks)
         for q in CHAIN
     )
     tail = max(1, len(in_blocks) // 10)
     return Shift(
-        chosen.place,
+        run.label,
         len(in_blocks),
         len(links[0].blocked.by_event),
         subjects_per_block,
         batches_per_block,
-        str(own.get("statistics", "paper")),
-        found["blocked"],
-        found["shuffled"],
+        str(optimizer_settings.get("statistics", "paper")),
+        in_blocks_responses,
+        control_responses,
         links,
         (float(in_blocks.loss[-tail:].mean()), float(control.loss[-tail:].mean())),
     )
 
 
 def train_schedule(
-    chosen: ChosenRun, schedule: Schedule, optimizer_settings: Mapping[str, Any]
+    run: ChosenRun, schedule: Schedule, optimizer_settings: Mapping[str, Any]
 ) -> Steps:
     """Train the run's network on given batches and return every step of its controllers."""
     import torch
     from torch.nn.functional import cross_entropy
 
-    settings = chosen.settings
+    settings = run.settings
     device = pick_device(settings.device)
     log = StepLog()
     with repeatable(settings.threads), isolated(settings.seed("weights"), device):
-        model = chosen.make_model().to(device)
+        model = run.make_model().to(device)
         optimizer = build_optimizer(
             settings.optimizer, model, settings.lr, settings.weight_decay, **optimizer_settings
         )
-        side = _training_side(chosen)
+        side = _training_side(run)
         constrain = getattr(model, "apply_constraints", None) if settings.constraints else None
         seed_torch(settings.seed("dropout"))
         model.train()
@@ -209,30 +223,30 @@ def train_schedule(
             log.record(optimizer, model.named_parameters(), loss.detach(), epoch)
         finite = all(bool(torch.isfinite(p).all()) for p in model.parameters())
     if not finite:
-        raise TrainingError(f"{chosen.place}: the training diverged. Lower the learning rate.")
+        raise TrainingError(f"{run.label}: the training diverged. Lower the learning rate.")
     return log.result()
 
 
-def _training_side(chosen: ChosenRun) -> Any:
-    settings = chosen.settings
+def _training_side(run: ChosenRun) -> Any:
+    settings = run.settings
     device = pick_device(settings.device)
     names = settings.split.train
-    normalize = make_normalize(settings.normalization, chosen.source, names, device)
-    return Side("training", chosen.source, names, normalize, device)
+    normalize = make_normalize(settings.normalization, run.source, names, device)
+    return Side("training", run.source, names, normalize, device)
 
 
 def _responses(
     steps: Steps, events: list[int], before: int, after: int, judged: int
 ) -> dict[str, dict[str, Response]]:
     groups = {ALL: list(range(len(steps.names))), **steps.groups}
-    found: dict[str, dict[str, Response]] = {}
+    responses: dict[str, dict[str, Response]] = {}
     for q in CHAIN:
-        windows = locked(steps[q.name], events, before, after, relative=q.relative)
-        found[q.name] = {
+        windows = event_windows(steps[q.name], events, before, after, relative=q.relative)
+        responses[q.name] = {
             group: respond(windows[..., members], before, judged)
             for group, members in groups.items()
         }
-    return found
+    return responses
 
 
 def _link(quantity: Quantity, inside: Response, control: Response, steps: Steps) -> Link:
@@ -248,7 +262,7 @@ def describe_shift(shift: Shift) -> dict[str, Any]:
     """Return the numbers behind the figure, ready for JSON."""
     span = shift.links[0].beta2_range[1] - shift.links[0].beta2_range[0]
     return {
-        "run": shift.place,
+        "run": shift.label,
         "statistics": shift.statistics,
         "steps": shift.steps,
         "events": shift.events,

@@ -10,7 +10,7 @@ from afor.bench.report.figures.style import BLUE, GREY, MM, VERMILION, house_sty
 
 PAGE_MM = 180  # two columns of the journals of this field
 ROW_MM = 38
-FOUND = {"as claimed": "so it does", "the opposite": "the opposite", "not seen": "not seen"}
+ANSWERS = {"as claimed": "so it does", "the opposite": "the opposite", "not seen": "not seen"}
 
 
 def shift_figure(shift: Shift) -> Any:
@@ -33,7 +33,7 @@ def shift_figure(shift: Shift) -> Any:
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
         figure.align_ylabels(axes[:, 0])
         words = (
-            f"{shift.place}; {shift.events} changes, {shift.subjects_per_block} at a time for "
+            f"{shift.label}; {shift.events} changes, {shift.subjects_per_block} at a time for "
             f"{shift.batches_per_block} batches; score statistics: {shift.statistics}"
         )
         figure.suptitle(plain(words), fontsize=7, x=0.01, ha="left")
@@ -55,7 +55,7 @@ def _curves(axis: Any, link: Link) -> None:
     axis.axhline(0, color="black", linewidth=0.5)
     axis.axvline(-0.5, color=BLUE, linewidth=0.8, linestyle=":")
     axis.set_ylabel(_unit(link.quantity))
-    axis.set_title(f"{link.quantity.label}: the paper says it {claim}; {FOUND[link.answer]}")
+    axis.set_title(f"{link.quantity.label}: the paper says it {claim}; {ANSWERS[link.answer]}")
     axis.margins(x=0.01)
     axis.grid(axis="y")
 
@@ -64,11 +64,11 @@ def _groups(axis: Any, shift: Shift, link: Link) -> None:
     show = partial(_shown, link.quantity, link.beta2_range)
     names = list(shift.blocked[link.quantity.name])
     for number, name in enumerate(names):
-        for found, color, marker, offset in (
+        for responses, color, marker, offset in (
             (shift.shuffled, GREY, "s", 0.16),
             (shift.blocked, VERMILION, "o", -0.16),
         ):
-            response = found[link.quantity.name][name]
+            response = responses[link.quantity.name][name]
             low, high = show(response.interval)
             axis.plot([low, high], [number + offset] * 2, color=color, linewidth=0.9)
             axis.plot(

@@ -34,11 +34,11 @@ KIB = 1024
 WEIGHT_DECAY = 1e-4  # Sec. IV-C
 BATCHES = {"deap": 256}  # Sec. IV-C
 OTHER_BATCH = 64  # Sec. IV-C
-LOOP = {"foreach": False, "fused": False}  # AFOR's operators one by one, which can be counted
+FOR_LOOP = {"foreach": False, "fused": False}  # separate operators, which the counter sees
 ADAM_FUSED, AFOR_LOOP = "adam fused", "afor for-loop"
-# Of AFOR's nine control numbers, these look at the last step. They steer no later one, but for
-# a step with a non-finite gradient, which repeats the standardised score.
-LOOKS_BACK = ("score", "zscore", "forgetting")
+# Of AFOR's nine control values, these only record the last step; later steps do not read them,
+# except after a non-finite gradient, which repeats the z-score.
+RECORD_ONLY = ("score", "zscore", "forgetting")
 MATRICES: tuple[Case, ...] = ("decay", "matrix")
 GROWTH_SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 
@@ -49,11 +49,11 @@ class StepCost:
 
     name: str
     optimizer: str
-    formula: Formula | None  # without AdamP's projection; None for an optimizer of yours
-    flops: float  # of a step, counted while it ran; with those on Python numbers where known
-    pass_flops: float  # of passes of its own through the network, per step
-    unknown_operators: tuple[str, ...]  # that had no rule and counted as nothing
-    state_bytes: int  # of all tensors it keeps
+    formula: Formula | None  # without AdamP's projection; None for an optimizer without one
+    flops: float  # of a step, counted while it ran; with those on Python numbers if known
+    pass_flops: float  # per step, of the optimizer's additional passes through the network
+    unknown_operators: tuple[str, ...]  # operators without a rule, which are not counted
+    state_bytes: int  # of all tensors in the optimizer's state
     needed_bytes: int  # of these, what a later step depends on
     latency: Latency
 
@@ -115,7 +115,24 @@ def measure_cost(
     rounds: int = 25,
     threads: int = 1,
 ) -> Cost:
-    """Measure all optimizers on one network; Adam is always among them. Raises ConfigError."""
+    """Measure the step of several optimizers on one network.
+
+    Args:
+        backbone: A backbone of the registry, or module:Class.
+        dataset: Data set that gives the shape of the windows.
+        optimizers: Names of optimizers; Adam is always added.
+        batch: Batch size; 0 uses the paper's.
+        weight_decay: Weight decay; 0 leaves its operations out.
+        rounds: Number of interleaved timing rounds.
+        threads: Number of torch threads.
+
+    Returns:
+        Operations, memory and time of every optimizer.
+
+    Raises:
+        ConfigError: A name is not known or a number is out of range.
+
+    """
     shape = shape_of(dataset)
     batch = batch or BATCHES.get(dataset, OTHER_BATCH)
     if batch < 2 or rounds < 1 or threads < 1:
@@ -157,7 +174,18 @@ def measure_growth(
     rounds: int = 15,
     threads: int = 1,
 ) -> list[dict[str, object]]:
-    """Return, per number of parameters and optimizer, time and operations relative to Adam's."""
+    """Measure how the time of a step grows with the number of parameters.
+
+    Args:
+        optimizers: Names of optimizers; Adam is always added.
+        sizes: Numbers of parameters.
+        rounds: Number of interleaved timing rounds for each size.
+        threads: Number of torch threads.
+
+    Returns:
+        One row per size and optimizer: its time, and time and operations relative to Adam's.
+
+    """
     entrants = entrants_of(optimizers)
     rows: list[dict[str, object]] = []
     for size, latencies in growth(entrants, sizes, rounds=rounds, threads=threads).items():
@@ -190,44 +218,44 @@ def shape_of(dataset: str) -> InputShape:
 
 
 def entrants_of(optimizers: Sequence[str]) -> list[Entrant]:
-    """Return Adam and the others, and both of its and AFOR's implementations, like with like."""
+    """Return what to measure: Adam, the optimizers, and Adam's fused and AFOR's for-loop form."""
     names = dict.fromkeys(["adam", *optimizers])
     for name in names:
         find_entry(name)  # refuse an unknown one before anything is measured
     entrants = [Entrant(name, name, {}) for name in names]
     if "afor" in names and unavailable_reason() is None:
-        entrants.append(Entrant(AFOR_LOOP, "afor", LOOP))
+        entrants.append(Entrant(AFOR_LOOP, "afor", FOR_LOOP))
         entrants.insert(1, Entrant(ADAM_FUSED, "adam", {"fused": True}))
     return entrants
 
 
 def state_bytes(optimizer: torch.optim.Optimizer) -> tuple[int, int]:
-    """Return the bytes of all tensors an optimizer keeps, and of those it could not do without.
+    """Return the bytes of all tensors in the state, and of those that later steps depend on.
 
-    Python numbers (a step counter of type int) count as nothing, as in the paper's table.
+    Python numbers (a step counter of type int) are not counted, as in the paper's table.
     """
-    kept = spare = 0
+    total = spare = 0
     for state in optimizer.state.values():
         for key, value in state.items():
             if isinstance(value, torch.Tensor):
-                kept += value.numel() * value.element_size()
+                total += value.numel() * value.element_size()
                 if key == "control" and value.numel() == len(FIELDS):
-                    spare += len(LOOKS_BACK) * value.element_size()
-    return kept, kept - spare
+                    spare += len(RECORD_ONLY) * value.element_size()
+    return total, total - spare
 
 
 def _step_cost(
     entrant: Entrant, model: nn.Module, inputs: torch.Tensor, weight_decay: float, latency: Latency
 ) -> StepCost:
-    """Count one period of steps, after one to get warm; native kernels by their for-loop twin."""
-    # Native kernels are one operator to torch; their for-loops do the same arithmetic.
-    countable = {**entrant.settings, **(LOOP if _is_afor(entrant.optimizer) else {})}
+    """Count the operations of one period of steps, after a warm-up."""
+    # The counter sees a native kernel as one operator; the for-loop does the same arithmetic.
+    countable = {**entrant.settings, **(FOR_LOOP if _is_afor(entrant.optimizer) else {})}
     countable.update({"fused": False} if entrant.name == ADAM_FUSED else {})
-    own = copy.deepcopy(model)
-    for mine, theirs in zip(own.parameters(), model.parameters(), strict=True):
-        mine.grad = theirs.grad
-    optimizer = Entrant(entrant.name, entrant.optimizer, countable).build(own, weight_decay)
-    step, period = step_of(optimizer, own, inputs)
+    model_copy = copy.deepcopy(model)
+    for p, original in zip(model_copy.parameters(), model.parameters(), strict=True):
+        p.grad = original.grad
+    optimizer = Entrant(entrant.name, entrant.optimizer, countable).build(model_copy, weight_decay)
+    step, period = step_of(optimizer, model_copy, inputs)
     with isolated(0, inputs.device):
         for _ in range(max(period, 10)):  # RAdam rectifies from its sixth step on
             step()
@@ -239,23 +267,23 @@ def _step_cost(
                 for _ in range(period):
                     step()
             pass_flops = passes.get_total_flops()
-    known = formula(entrant.optimizer, MATRICES if weight_decay else MATRICES[1:])
-    trained = [p for p in own.parameters() if p.grad is not None]
-    host = known.host * len(trained) if known else 0
+    by_hand = formula(entrant.optimizer, MATRICES if weight_decay else MATRICES[1:])
+    trained = [p for p in model_copy.parameters() if p.grad is not None]
+    host = by_hand.host * len(trained) if by_hand else 0
     curvature = SOPHIA_CURVATURE if entrant.optimizer == "sophia" else 0
     spread = curvature * sum(p.numel() for p in trained) / period
-    kept, needed = state_bytes(optimizer)
+    all_bytes, needed_bytes = state_bytes(optimizer)
     return StepCost(
         name=entrant.name,
         optimizer=entrant.optimizer,
-        formula=known,
+        formula=by_hand,
         flops=counter.total + host + spread,
         pass_flops=pass_flops / period,
         unknown_operators=tuple(
             sorted(name for name in counter.unknown if not name.startswith("_record_function"))
         ),
-        state_bytes=kept,
-        needed_bytes=needed,
+        state_bytes=all_bytes,
+        needed_bytes=needed_bytes,
         latency=latency,
     )
 
@@ -266,5 +294,5 @@ def _is_afor(name: str) -> bool:
 
 
 def _formula_flops(name: str, shapes: Sequence[tuple[int, int]]) -> int | None:
-    known = formula(name, MATRICES)
-    return known.of(shapes) + known.host * len(shapes) if known else None
+    by_hand = formula(name, MATRICES)
+    return by_hand.of(shapes) + by_hand.host * len(shapes) if by_hand else None

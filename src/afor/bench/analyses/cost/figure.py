@@ -1,4 +1,4 @@
-"""How the time of a step grows with the network, for all optimizers, and beside Adam's."""
+"""The figure of a step's time over the number of parameters, absolute and relative to Adam's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,8 +16,8 @@ def growth_figure(rows: Sequence[Mapping[str, Any]]) -> Any:
         figure, axes = new_figure(HEIGHT_MM, rows=2, sharex=True)
         time, ratio = axes[:, 0]
         for position, name in enumerate(names):
-            own = [row for row in rows if row["optimizer"] == name]
-            sizes = [row["parameters"] for row in own]
+            of_optimizer = [row for row in rows if row["optimizer"] == name]
+            sizes = [row["parameters"] for row in of_optimizer]
             base, _, implementation = name.partition(" ")
             style = {
                 "color": color_of(base, position),
@@ -26,16 +26,16 @@ def growth_figure(rows: Sequence[Mapping[str, Any]]) -> Any:
                 "markerfacecolor": "white" if implementation else color_of(base, position),
                 "markersize": 3,
                 "markeredgewidth": 0.7,
-                # No network, so no second pass of Sophia's.
+                # Parameters alone, without a network, so Sophia's second pass is not in it.
                 "label": column_label(name) + (" (step alone)" if name == "sophia" else ""),
             }
-            time.plot(sizes, [row["step_us"] for row in own], **style)
+            time.plot(sizes, [row["step_us"] for row in of_optimizer], **style)
             if name == "adam":
                 ratio.axhline(1.0, color=style["color"], linewidth=0.8)
                 continue
-            ratio.plot(sizes, [row["latency_ratio"] for row in own], **style)
-            low = [row["latency_ratio_low"] for row in own]
-            high = [row["latency_ratio_high"] for row in own]
+            ratio.plot(sizes, [row["latency_ratio"] for row in of_optimizer], **style)
+            low = [row["latency_ratio_low"] for row in of_optimizer]
+            high = [row["latency_ratio_high"] for row in of_optimizer]
             ratio.fill_between(sizes, low, high, color=style["color"], alpha=0.12, linewidth=0)
         _guide(time, rows)
         time.set(ylabel="time of a step (µs)", xscale="log", yscale="log")

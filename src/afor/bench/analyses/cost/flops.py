@@ -1,28 +1,30 @@
-"""The operations of one step, line by line, for the paper's seven: n elements, r rows, per tensor.
+"""The operations of one step of the paper's seven optimizers, line by line.
 
-Each line is what the code that a study runs does: torch's for-loops for Adam, AdamW and RAdam,
-this package's for the others (AFOR's native kernel does the same arithmetic in fewer passes over
-memory). A test counts the very same numbers while the steps run.
+Each line describes the code that a study runs: torch's for-loops for Adam, AdamW and RAdam, this
+package's for the others (AFOR's native kernel does the same arithmetic in fewer passes over
+memory). A test counts the operations of real steps and compares them with these numbers.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-# With weight decay, or on tensors of two dimensions and more, or where AdamP's test says so.
+# When a line applies: with weight decay, on tensors of two or more dimensions, or where AdamP
+# projects.
 Case = Literal["", "decay", "matrix", "projected"]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One line of a step and its operations, those on Python numbers apart."""
+    """One line of a step and its operations per element, per row and per tensor."""
 
     text: str
     element: int = 0
     row: int = 0
     tensor: int = 0
-    host: int = 0
+    host: int = 0  # on Python numbers, per tensor
     when: Case = ""
 
 
@@ -106,7 +108,7 @@ SOPHIA_CURVATURE = 4
 
 @dataclass(frozen=True)
 class Formula:
-    """Operations of a step as so many per element, per row of a matrix and per tensor."""
+    """Operations of a step: per element, per row of a matrix and per tensor."""
 
     element: int
     row: int
@@ -114,21 +116,21 @@ class Formula:
     host: int  # on Python numbers, per tensor
 
     def of(self, shapes: Iterable[Sequence[int]]) -> int:
-        """Return the operations on tensors of these shapes, those on Python numbers left out."""
+        """Return the operations on tensors of these shapes, without those on Python numbers."""
         total = 0
         for shape in shapes:
             rows = shape[0] if len(shape) > 1 else 0
-            total += self.element * _size(shape) + self.row * rows + self.tensor
+            total += self.element * math.prod(shape) + self.row * rows + self.tensor
         return total
 
     def __str__(self) -> str:
         """Write it with n elements and k tensors."""
-        parts = [(self.element, "n"), (self.row, "r"), (self.tensor + self.host, "k")]
-        return "+".join(f"{number}{letter}" for number, letter in parts if number)
+        terms = [(self.element, "n"), (self.row, "r"), (self.tensor + self.host, "k")]
+        return "+".join(f"{number}{letter}" for number, letter in terms if number)
 
 
 def formula(name: str, cases: Iterable[Case] = ("decay",)) -> Formula | None:
-    """Add up the lines of an optimizer that hold under these cases; None if it is not known.
+    """Sum the lines of an optimizer that apply in these cases; None for an unknown optimizer.
 
     >>> str(formula("adam", cases=()))
     '13n+9k'
@@ -136,17 +138,10 @@ def formula(name: str, cases: Iterable[Case] = ("decay",)) -> Formula | None:
     lines = OPERATIONS.get(name)
     if lines is None:
         return None
-    held = [line for line in lines if not line.when or line.when in tuple(cases)]
+    counted = [line for line in lines if not line.when or line.when in tuple(cases)]
     return Formula(
-        sum(line.element for line in held),
-        sum(line.row for line in held),
-        sum(line.tensor for line in held),
-        sum(line.host for line in held),
+        sum(line.element for line in counted),
+        sum(line.row for line in counted),
+        sum(line.tensor for line in counted),
+        sum(line.host for line in counted),
     )
-
-
-def _size(shape: Sequence[int]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size

@@ -16,9 +16,9 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import isolated
 from afor.bench.optimizers.build import AfterStep, BeforeStep, build_optimizer
 
-LR = 1e-3  # Table II, DEAP; no part in the cost
+LR = 1e-3  # Table II, DEAP; it does not change the cost
 GROWTH_TENSORS = 12  # as many as EEGNet has
-BLOCK_S = 0.004  # a sample is the median step of so long a block
+BLOCK_S = 0.004  # seconds of steps whose median is one sample
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Latency:
-    """A step in microseconds, and beside Adam's of the same round: median and quartiles."""
+    """Time of a step, and relative to Adam's of the same round: median and quartiles."""
 
     step_us: float
     extra_us: float
@@ -48,7 +48,7 @@ class Latency:
 def step_of(
     optimizer: torch.optim.Optimizer, model: nn.Module, inputs: torch.Tensor | None
 ) -> tuple[Callable[[], object], int]:
-    """Return what the training loop does after a backward pass, and after how many it repeats."""
+    """Return what the training loop does after a backward pass, and its period in steps."""
     if inputs is None or not isinstance(optimizer, AfterStep):
         return optimizer.step, 1
     after = optimizer.after_step
@@ -72,23 +72,39 @@ def measure_latency(
     rounds: int,
     threads: int = 1,
 ) -> dict[str, Latency]:
-    """Time the steps of all entrants on copies of the model, which holds its gradients.
+    """Time the steps of all entrants on copies of one model.
 
-    As in the paper (Sec. V-D): the same weights, the same gradients at every step, warmed up. With
-    `inputs`, what an optimizer does with the batch after its step counts, spread over its period.
+    As in the paper (Sec. V-D): the same weights, the same gradients at every step, after a warm-up.
+
+    Args:
+        entrants: What to time; Adam in its default form must be among them.
+        model: The model, with gradients.
+        inputs: A batch, so that an optimizer's additional passes count, spread over its period;
+            None for parameters alone.
+        weight_decay: Weight decay.
+        rounds: Number of rounds.
+        threads: Number of torch threads.
+
+    Returns:
+        The time of each entrant by its name.
+
+    Raises:
+        ConfigError: Adam is not among the entrants.
+
     """
     baseline = next((e.name for e in entrants if e.optimizer == "adam" and not e.settings), None)
     if baseline is None:
         raise ConfigError("Ratios are to Adam, so it must be measured: add --optimizer adam.")
-    # Of one thread: what other programs do meanwhile does not count. Several share the work.
+    # Processor time ignores other programs, but adds up over threads: with several, wall time.
     clock = time.process_time_ns if threads == 1 else time.perf_counter_ns
     racers = []
     with one_thread_count(threads), isolated(0, torch.device("cpu")):
         for entrant in entrants:
-            own = copy.deepcopy(model)
-            for mine, theirs in zip(own.parameters(), model.parameters(), strict=True):
-                mine.grad = None if theirs.grad is None else theirs.grad.clone()
-            step, period = step_of(entrant.build(own, weight_decay), own, inputs)
+            model_copy = copy.deepcopy(model)
+            for p, original in zip(model_copy.parameters(), model.parameters(), strict=True):
+                p.grad = None if original.grad is None else original.grad.clone()
+            optimizer = entrant.build(model_copy, weight_decay)
+            step, period = step_of(optimizer, model_copy, inputs)
             for _ in range(2 * period):
                 step()
             racers.append(Racer(entrant.name, lambda: None, step, period, clock))
@@ -100,7 +116,7 @@ def measure_latency(
 def growth(
     entrants: Sequence[Entrant], sizes: Sequence[int], *, rounds: int, threads: int = 1
 ) -> dict[int, dict[str, Latency]]:
-    """Time the steps on parameters alone, as many as in `sizes`, in twelve square-ish tensors."""
+    """Time the steps on parameters alone: for each size, twelve nearly square tensors."""
     generator = torch.Generator().manual_seed(0)
     latencies = {}
     for size in sizes:

@@ -10,8 +10,8 @@ from afor.bench.stats.labels import backbone_label, dataset_label, optimizer_lab
 from afor.bench.stats.paper_numbers import published
 from afor.bench.study.schema import paper_backbone
 
-PAPER_PLACE = ("eegnet", "deap")  # Table VI
-# Rows of ours in their order; what has no label of the paper is ours alone.
+PAPER_NETWORK = ("eegnet", "deap")  # Table VI
+# Our rows in their order; some are not in the paper's table.
 LABELS = {
     "kflops": "FLOPs (K)",
     "extra_kflops": COST_LABELS["extra_kflops"],
@@ -26,7 +26,8 @@ IMPLEMENTATIONS = (" fused", " for-loop")
 def cost_table(ours: Mapping[str, Any]) -> Table:
     """Return the table of the values that `afor cost --json` wrote.
 
-    A file with measures alone, {measure: {optimizer: value}}, stands below the paper's table.
+    Values without the description of a network, {measure: {optimizer: value}}, are shown below
+    the paper's.
     """
     if "measures" not in ours:
         return paper_cost_table(ours)
@@ -53,7 +54,7 @@ def column_label(name: str) -> str:
 def _measured(ours: Mapping[str, Any]) -> Table:
     measures: Mapping[str, Mapping[str, float]] = ours["measures"]
     names = list(measures["kflops"])
-    beside = (paper_backbone(ours["backbone"]), ours["dataset"]) == PAPER_PLACE
+    beside = (paper_backbone(ours["backbone"]), ours["dataset"]) == PAPER_NETWORK
     rows, records = [], []
     if beside:
         section = published()["cost"]
@@ -73,10 +74,10 @@ def _measured(ours: Mapping[str, Any]) -> Table:
             rows.append(Row("… quartiles of rounds", tuple(map(TableCell, spread))))
     for key, values in measures.items():
         records += _records("ours", key, values)
-    place = f"{backbone_label(ours['backbone'])} on {dataset_label(ours['dataset'])}"
+    network = f"{backbone_label(ours['backbone'])} on {dataset_label(ours['dataset'])}"
     return Table(
         name="cost",
-        title=f"Cost of one step: {place}, {ours['parameters']:,} parameters in "
+        title=f"Cost of one step: {network}, {ours['parameters']:,} parameters in "
         f"{ours['tensors']} tensors",
         columns=tuple(Column(column_label(name)) for name in names),
         rows=tuple(rows),
@@ -89,9 +90,8 @@ def _measured(ours: Mapping[str, Any]) -> Table:
 def _notes(ours: Mapping[str, Any], names: list[str], *, beside: bool) -> tuple[str, ...]:
     flops = ours["measures"]["kflops"]
     share = 1e3 * max(flops.values()) / ours["network_flops"]
-    kept = ours["measures"]["state_kb"].get("afor")
-    needed = ours["measures"]["needed_state_kb"].get("afor")
-    unknown = {n: found for n, found in ours["unknown_operators"].items() if found}
+    state_kb = ours["measures"]["state_kb"].get("afor")
+    needed_kb = ours["measures"]["needed_state_kb"].get("afor")
     threads = ours["threads"]
     clock = "processor time of one thread" if threads == 1 else f"wall time on {threads} threads"
     notes = [
@@ -113,15 +113,15 @@ def _notes(ours: Mapping[str, Any], names: list[str], *, beside: bool) -> tuple[
             "Adam is torch's default (a for-loop on CPU), AFOR its native kernel: compare AFOR "
             "with Adam fused, and AFOR for-loop with Adam."
         )
-    if kept is not None:
+    if state_kb is not None:
         notes.append(
             f"State: all tensors kept; Python counters count as nothing. AFOR keeps "
-            f"{kept:.2f} KB, of which score, standardised score and β₂ of the last step are for "
-            f"looking at; {needed:.2f} KB without them."
+            f"{state_kb:.2f} KB, of which score, standardised score and β₂ of the last step are "
+            f"only a record; {needed_kb:.2f} KB without them."
         )
-    for name, found in unknown.items():
-        notes.append(f"{name}: operators without a rule, not counted: {', '.join(found)}.")
-    if set(names) & {"sophia"}:
+    for name, operators in ours["unknown_operators"].items():
+        notes.append(f"{name}: operators without a rule, not counted: {', '.join(operators)}.")
+    if "sophia" in names:
         notes.append("Sophia: its second pass, every 10 steps, is in its time.")
     return tuple(notes)
 

@@ -1,8 +1,8 @@
-"""How it is timed: contenders take turns within each round, so that they meet the same machine.
+"""Time contenders in interleaved rounds, so that all meet the same state of the machine.
 
-A sample is the median over a short block of steps; a round gives every contender one sample, in an
-order that is drawn anew. What slows the machine for a while slows a whole round, and ratios are
-taken within rounds.
+A sample is the median over a short block of steps; a round takes one sample of every contender, in
+random order. What slows the machine for a while slows a whole round, and ratios are taken within
+rounds.
 """
 
 import gc
@@ -28,20 +28,20 @@ class Effort:
 
 @dataclass
 class Racer:
-    """A contender at the start: `before` makes the gradients, `step` is what is timed."""
+    """A contender: `before` makes the gradients, `step` is what is timed."""
 
     name: str
     before: Callable[[], None]
     step: Callable[[], object]
-    period: int = 1  # the work of a step depends on its number: average over so many
-    clock: Callable[[], int] = time.perf_counter_ns  # process_time_ns: what this process does alone
+    period: int = 1  # steps after which the work repeats; a sample averages over whole periods
+    clock: Callable[[], int] = time.perf_counter_ns  # or process_time_ns
     samples_us: list[float] = field(default_factory=list)  # of step alone
     whole_us: list[float] = field(default_factory=list)  # of before and step
 
     def run(self, steps: int) -> tuple[float, float]:
-        """Return the median over some steps of the step and of the whole, in microseconds.
+        """Return the median time of `step`, and of `before` and `step`, in microseconds.
 
-        With a period it is the mean, so that work done once in a while counts.
+        With a period above 1 it is the mean, so that the work of every step counts.
         """
         alone, whole = [], []
         clock = self.clock
@@ -64,7 +64,7 @@ def warm_up(racer: Racer) -> float:
 
 
 def race(racers: Sequence[Racer], effort: Effort, seed: int = 0) -> None:
-    """Measure all racers, interleaved; their samples grow by one a round."""
+    """Measure all racers in interleaved rounds; each round appends one sample to each."""
     turns = random.Random(seed)
     blocks = {}
     for racer in racers:

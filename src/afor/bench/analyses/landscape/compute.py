@@ -1,10 +1,10 @@
 """Compute the loss in a plane around a solution, with the optimizers' paths projected onto it.
 
     runs = [find_run(study, optimizer=name) for name in ("adam", "afor")]
-    found = landscape(runs, [record_trajectory(run) for run in runs], center="afor")
+    result = landscape(runs, [record_trajectory(run) for run in runs], center="afor")
 
-Right of the paper's Fig. 1, and Table V; and what the paper leaves out: how much of each path the
-plane shows at all.
+This is the right side of the paper's Fig. 1 and Table V. In addition it measures how much of each
+path the plane shows.
 """
 
 import json
@@ -30,8 +30,9 @@ from afor.bench.analyses.landscape.plane import (
 from afor.bench.analyses.landscape.trajectories import Trajectory
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 from afor.bench.common.seeding import derive_substep
+from afor.bench.common.text import without_nan
 
 FORMAT = 1
 GRID = 51
@@ -74,8 +75,8 @@ class Landscape:
     seed: int
     weights: int  # dimensions of the space
     span: float
-    windows: int  # that the loss is a mean over
-    training_windows: int  # that there are
+    windows: int  # over which the loss is averaged
+    training_windows: int  # all windows of the training subjects
     batch_norm: BatchNorm
     norm_layers: int
     every_steps: int  # 0: a point per epoch
@@ -86,14 +87,14 @@ class Landscape:
     grid_s: float
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """Return the name of the run for titles."""
         return f"{self.dataset}, {self.backbone}, fold {self.fold}, draw {self.draw}"
 
 
 @dataclass(frozen=True)
 class Points:
-    """Every point whose loss is asked for: some in the plane, then those of the trajectories."""
+    """The points to evaluate: those in the plane, then those of the trajectories; picklable."""
 
     surface: LossSurface
     plane: Plane
@@ -102,7 +103,9 @@ class Points:
     trajectories: Sequence[Trajectory]
 
     def __len__(self) -> int:
-        return len(self.coordinates) + sum(len(one.weights) for one in self.trajectories)
+        return len(self.coordinates) + sum(
+            len(trajectory.weights) for trajectory in self.trajectories
+        )
 
     def __call__(self, number: int) -> float:
         """Return the loss of one point."""
@@ -110,10 +113,10 @@ class Points:
             weights = self.plane.at(self.coordinates[number]).astype(np.float32)
             return self.surface(weights, self.center_buffers)
         number -= len(self.coordinates)
-        for one in self.trajectories:
-            if number < len(one.weights):
-                return self.surface(one.weights[number], one.buffers[number])
-            number -= len(one.weights)
+        for trajectory in self.trajectories:
+            if number < len(trajectory.weights):
+                return self.surface(trajectory.weights[number], trajectory.buffers[number])
+            number -= len(trajectory.weights)
         raise IndexError(number)
 
 
@@ -133,44 +136,65 @@ def landscape(
     workers: int = 1,
     watch: Watch | None = None,
 ) -> Landscape:
-    """Compute the losses of a grid and of all paths. Raises ConfigError.
+    """Compute the losses of a grid in a plane and of all paths.
 
-    `center` names the optimizer whose solution is the origin: AFOR's if it is there, else the last.
-    Without a `span` the grid just holds all paths.
+    Args:
+        runs: The run of each optimizer.
+        trajectories: The path of each run, from `record_trajectory`.
+        study: Name of the study, for titles.
+        center: Optimizer whose solution is the origin; by default AFOR, else the last.
+        directions: "random", "filter" (random, filter-normalised) or "pca" (of the paths).
+        grid: Number of grid points along each direction.
+        span: The grid reaches from -span to span; None makes it hold all paths.
+        seed: Seed of the random directions and of the choice of windows.
+        windows: Number of training windows to average the loss over; 0 uses all.
+        batch_norm: "fixed" (statistics of the center) or "recomputed" (at each point).
+        every_steps: Steps between two points of a path, for the record; 0 if one per epoch.
+        workers: Number of processes.
+        watch: Called with the points done and the points in all.
+
+    Returns:
+        The losses, the paths in the plane and how they were computed.
+
+    Raises:
+        ConfigError: An argument is out of range, or the runs do not start from the same weights.
+
     """
     started = time.perf_counter()
-    by_name = {one.optimizer: one for one in trajectories}
-    center = choose_center([one.optimizer for one in trajectories], center)
-    grid_axis(grid, 1.0 if span is None else span)  # reports mistakes before the work
+    by_name = {trajectory.optimizer: trajectory for trajectory in trajectories}
+    center = choose_center([trajectory.optimizer for trajectory in trajectories], center)
+    grid_axis(grid, 1.0 if span is None else span)  # reports a mistake before the computation
     _check_pairing(trajectories)
-    middle, run = by_name[center], next(r for r in runs if r.planned.optimizer == center)
+    central, run = by_name[center], next(r for r in runs if r.planned.optimizer == center)
     surface = LossSurface(run, windows=windows, seed=seed, batch_norm=batch_norm)
     plane = make_plane(
         directions,
-        middle.points[middle.solution],
-        np.concatenate([one.points for one in trajectories]),
+        central.points[central.solution],
+        np.concatenate([trajectory.points for trajectory in trajectories]),
         surface.shapes,
         seed,
     )
-    places = [plane.coordinates(one.points) for one in trajectories]
+    in_plane = [plane.coordinates(trajectory.points) for trajectory in trajectories]
     if span is None:
-        span = MARGIN * max(float(np.abs(place).max()) for place in places)
+        span = MARGIN * max(float(np.abs(points).max()) for points in in_plane)
     axis = grid_axis(grid, span)
     points = Points(
         surface,
         plane,
-        np.concatenate([grid_coordinates(axis), *places]),
-        middle.buffers[middle.solution],
+        np.concatenate([grid_coordinates(axis), *in_plane]),
+        central.buffers[central.solution],
         trajectories,
     )
     losses = evaluate(points, len(points), workers=workers, watch=watch)
-    sizes = [grid * grid, *[len(place) for place in places] * 2]
+    sizes = [grid * grid, *[len(points) for points in in_plane] * 2]
     grid_loss, *path_losses = np.split(losses, np.cumsum(sizes)[:-1])
     count = len(trajectories)
     planned = run.planned
     lengths = np.full((count, 2), math.nan)
     if directions == "random":
-        drawn = random_lengths([one.points for one in trajectories], derive_substep(seed, 2))
+        drawn = random_lengths(
+            [trajectory.points for trajectory in trajectories], derive_substep(seed, 2)
+        )
         lengths = np.stack([drawn.mean(axis=1), drawn.std(axis=1, ddof=1)], axis=1)
     return Landscape(
         study=study,
@@ -191,12 +215,12 @@ def landscape(
         axis=axis.tolist(),
         loss=grid_loss.reshape(grid, grid).tolist(),
         paths={
-            one.optimizer: replace(
-                measure_path(plane, one, projected, true),
+            trajectory.optimizer: replace(
+                measure_path(plane, trajectory, projected, true),
                 random_length_mean=float(length[0]),
                 random_length_sd=float(length[1]),
             )
-            for one, projected, true, length in zip(
+            for trajectory, projected, true, length in zip(
                 trajectories, path_losses[:count], path_losses[count:], lengths, strict=True
             )
         },
@@ -209,7 +233,7 @@ def choose_center(optimizers: Sequence[str], center: str = "") -> str:
     """Return the optimizer whose solution is the origin. Raises ConfigError."""
     if not optimizers or len(set(optimizers)) < len(optimizers):
         names = ", ".join(optimizers) or "(none)"
-        raise ConfigError(f"optimizers {names}: name at least one, and each of them once.")
+        raise ConfigError(f"optimizers {names}: name at least trajectory, and each of them once.")
     if center and center not in optimizers:
         raise ConfigError(
             f'The center "{center}" is none of the optimizers: {", ".join(optimizers)}. '
@@ -260,7 +284,7 @@ def landscape_json(measured: Landscape) -> str:
 
 def content_of(measured: Landscape) -> dict[str, Any]:
     """Return the JSON object that `read_landscape` reads."""
-    return {"landscape": FORMAT, **_finite(asdict(measured))}
+    return {"landscape": FORMAT, **without_nan(asdict(measured))}
 
 
 def read_landscape(content: Mapping[str, Any], where: str) -> Landscape:
@@ -269,8 +293,9 @@ def read_landscape(content: Mapping[str, Any], where: str) -> Landscape:
         values = {key: value for key, value in content.items() if key != "landscape"}
         if content["landscape"] != FORMAT:
             raise ValueError(f"format {content['landscape']}, not {FORMAT}")
-        paths = {name: PathInPlane(**_numbers(path)) for name, path in values["paths"].items()}
-        loss = [_numbers(row) for row in values["loss"]]
+        values = _with_nan(values)
+        paths = {name: PathInPlane(**path) for name, path in values["paths"].items()}
+        loss = values["loss"]
         if not paths or {len(row) for row in (loss, *loss)} != {len(values["axis"])}:
             raise ValueError("its grid is not square, or it has no paths")
         return Landscape(**{**values, "paths": paths, "loss": loss})
@@ -290,17 +315,10 @@ def _check_pairing(trajectories: Sequence[Trajectory]) -> None:
             )
 
 
-def _finite(value: Any) -> Any:
+def _with_nan(value: Any) -> Any:
+    """Replace every None by nan, in nested dicts and lists."""
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
+        return {key: _with_nan(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _numbers(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_numbers(part) for part in value]
+        return [_with_nan(entry) for entry in value]
     return math.nan if value is None else value

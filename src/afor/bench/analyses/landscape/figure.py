@@ -10,10 +10,10 @@ from afor.bench.report.figures.style import color_of, house_style, marker_of, ne
 from afor.bench.stats.labels import backbone_label, dataset_label, optimizer_label, share_text
 
 LEVELS = 14
-SKEWED = 0.3  # where half of the plane lies in less of the range, bands cover equal parts of it
+SKEWED = 0.3  # if the median loss lies lower in the range, bands cover equal shares of the plane
 TICKS = 5  # along each direction
 SHOWN_MARKERS = 12  # per path; a marker for each of 200 epochs would hide the line
-HALO = 1.2  # points of white around a path, which keep it visible on every shade
+HALO = 1.2  # width of the white outline of a path, in points
 AXIS_NAMES = {
     "random": "random direction {}",
     "filter": "random direction {}, filter-normalised",
@@ -22,7 +22,7 @@ AXIS_NAMES = {
 
 
 def landscape_figure(result: Landscape) -> Any:
-    """Draw the loss around a solution and all paths; the legend says what the plane keeps."""
+    """Draw the loss around a solution and all paths; the legend says how much of them it shows."""
     from matplotlib.patheffects import withStroke
     from matplotlib.ticker import MaxNLocator
 
@@ -51,9 +51,9 @@ def landscape_figure(result: Landscape) -> Any:
             start.x[0], start.y[0], marker="o", markersize=5.5, color="white", zorder=5,
             markeredgecolor="black", markeredgewidth=0.9, linestyle="", label="start of all paths",
         )  # fmt: skip
-        kept = f"weights that a run keeps; (0, 0): {optimizer_label(result.center)}'s"
+        star_label = f"weights that a run keeps; (0, 0): {optimizer_label(result.center)}'s"
         axis.plot([], [], marker="*", markersize=7, color="#555555", linestyle="",
-                  label=plain(kept))  # fmt: skip
+                  label=plain(star_label))  # fmt: skip
         span = result.span
         axis.set(xlim=(-span, span), ylim=(-span, span), aspect="equal")
         axis.set_xlabel(AXIS_NAMES[result.directions].format(1))

@@ -1,8 +1,8 @@
-"""A grid in a plane, and a function at many points on all cores.
+"""Make a grid in a plane, and evaluate a function at many points on all cores.
 
     values = evaluate(function, 2601, workers=4)  # function(0), function(1), ...
 
-Each point is one call on one thread, so the numbers do not depend on how points are dealt out.
+Each point is one call on one thread, so the values do not depend on the number of workers.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ Function = Callable[[int], float]  # of a point's number; picklable if there are
 Watch = Callable[[int, int], None]  # points done, points in all
 
 LEAST_GRID = 3
-CHUNK = 4  # points a worker takes at once: Ctrl-C waits for these, sending them costs little
+CHUNK = 4  # points a worker takes at once; Ctrl-C waits until they are done
 
 
 def grid_axis(points: int, span: float) -> NDArray[np.float64]:
@@ -48,10 +48,22 @@ def grid_coordinates(axis: NDArray[np.float64]) -> NDArray[np.float64]:
 def evaluate(
     function: Function, count: int, *, workers: int = 1, watch: Watch | None = None
 ) -> NDArray[np.float64]:
-    """Return function(0) … function(count - 1); each of several workers is a process.
+    """Return function(0) … function(count - 1).
 
-    Several workers are started anew, not forked: a script that asks for them needs the usual
-    `if __name__ == "__main__":`.
+    Args:
+        function: Called with the number of a point; must be picklable if there are several workers.
+        count: Number of points.
+        workers: Number of processes. They are spawned, not forked: a script that asks for several
+            needs `if __name__ == "__main__":`.
+        watch: Called with the points done and the points in all.
+
+    Returns:
+        One value per point.
+
+    Raises:
+        ConfigError: There is no worker.
+        EngineError: A worker died.
+
     """
     if workers < 1:
         raise ConfigError(f"-j {workers}: at least one worker is needed.")
@@ -63,14 +75,14 @@ def evaluate(
                 if watch is not None:
                     watch(i + 1, count)
         return values
-    parts = [np.arange(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
+    chunks = [np.arange(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
     done = 0
     with _pool(workers, function) as pool:
-        waiting = {pool.submit(_evaluate_part, part.tolist()): part for part in parts}
+        waiting = {pool.submit(_evaluate_chunk, chunk.tolist()): chunk for chunk in chunks}
         for ended in as_completed(waiting):
-            part = waiting[ended]
-            values[part] = ended.result()
-            done += len(part)
+            chunk = waiting[ended]
+            values[chunk] = ended.result()
+            done += len(chunk)
             if watch is not None:
                 watch(done, count)
     return values
@@ -99,7 +111,7 @@ def _pool(workers: int, function: Function) -> Iterator[ProcessPoolExecutor]:
             pool.shutdown(cancel_futures=True)
 
 
-_function: Function  # of a worker: what it was started with
+_function: Function  # in a worker: the function it evaluates
 
 
 def _start(parent: int, function: Function) -> None:
@@ -114,5 +126,5 @@ def _start(parent: int, function: Function) -> None:
     _function = function
 
 
-def _evaluate_part(numbers: list[int]) -> list[float]:
+def _evaluate_chunk(numbers: list[int]) -> list[float]:
     return [_function(number) for number in numbers]

@@ -1,6 +1,6 @@
 """The training loss of a network as a function of its weights, on a fixed set of windows.
 
-    surface = LossSurface(chosen, windows=512)
+    surface = LossSurface(run, windows=512)
     surface(weights, buffers)
 
 A surface can be sent to another process, which reads the windows by itself, once.
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from afor.bench.training.batches import Batch
 
-# What batch norm normalises with: "fixed" takes the buffers it is given, "recomputed" the
-# statistics of the windows at these very weights.
+# Statistics that batch norm uses: "fixed" are the given buffers, "recomputed" those of the windows
+# at the weights that are evaluated.
 BatchNorm = Literal["fixed", "recomputed"]
 WINDOWS = 512  # a grid of 51 x 51 then takes EEGNet a minute or two
 
@@ -34,22 +34,22 @@ class LossSurface:
 
     def __init__(
         self,
-        chosen: ChosenRun,
+        run: ChosenRun,
         *,
         windows: int = WINDOWS,
         seed: int = 0,
         batch_norm: BatchNorm = "fixed",
     ) -> None:
-        self.chosen = chosen
+        self.run = run
         self.batch_norm = check_loss(windows, batch_norm)
-        allowed = chosen.source.indices_of(chosen.settings.split.train)
-        self.training_windows = len(allowed)
-        if 0 < windows < len(allowed):
+        indices = run.source.indices_of(run.settings.split.train)
+        self.training_windows = len(indices)
+        if 0 < windows < len(indices):
             picked = np.random.default_rng(derive_substep(seed, 1)).choice(
-                len(allowed), windows, replace=False
+                len(indices), windows, replace=False
             )
-            allowed = allowed[np.sort(picked)]
-        self.indices = allowed
+            indices = indices[np.sort(picked)]
+        self.indices = indices
 
     def __getstate__(self) -> dict[str, Any]:
         """Do not pickle the windows and the network; the other process creates its own."""
@@ -58,7 +58,7 @@ class LossSurface:
     def __call__(
         self, weights: NDArray[np.floating], buffers: NDArray[np.floating] | None = None
     ) -> float:
-        """Return the loss at these weights; without buffers batch norm keeps those it has."""
+        """Return the loss at these weights; without `buffers` batch norm keeps its present ones."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -84,24 +84,24 @@ class LossSurface:
 
     @cached_property
     def _model(self) -> "nn.Module":
-        settings = self.chosen.settings
+        settings = self.run.settings
         with isolated(settings.seed("weights"), pick_device("cpu")):
-            return self.chosen.make_model().eval()
+            return self.run.make_model().eval()
 
     @cached_property
     def _batches(self) -> "list[Batch]":
         from afor.bench.training.batches import Side, make_normalize
         from afor.bench.training.loop import EVALUATION_BATCH
 
-        settings, source, cpu = self.chosen.settings, self.chosen.source, pick_device("cpu")
+        settings, source, cpu = self.run.settings, self.run.source, pick_device("cpu")
         train = settings.split.train
         normalize = make_normalize(settings.normalization, source, train, cpu)
         side = Side("training", source, train, normalize, cpu)
-        parts = max(1, round(len(self.indices) / EVALUATION_BATCH))
-        return [side.load(part) for part in np.array_split(self.indices, parts)]
+        count = max(1, round(len(self.indices) / EVALUATION_BATCH))
+        return [side.load(indices) for indices in np.array_split(self.indices, count)]
 
     def _recompute(self) -> None:
-        """Average the statistics of batch norm over the windows; nothing else is in training."""
+        """Average the statistics of batch norm over the windows; other layers keep their mode."""
         norms = _norms(self._model)
         usual = [norm.momentum for norm in norms]
         for norm in norms:
@@ -116,14 +116,13 @@ class LossSurface:
 
 
 def check_loss(windows: int, batch_norm: str) -> BatchNorm:
-    """Return how batch norm is treated, or raise ConfigError if this makes no loss."""
+    """Return the treatment of batch norm; raise ConfigError for a value that is not accepted."""
     if windows < 0 or windows == 1:
         raise ConfigError(f"windows = {windows}: at least 2 are needed; 0 stands for all.")
-    for known in get_args(BatchNorm):
-        if batch_norm == known:
-            return cast("BatchNorm", known)
-    accepted = ", ".join(get_args(BatchNorm))
-    raise ConfigError(f'batch norm "{batch_norm}" is not known. Accepted: {accepted}.')
+    if batch_norm not in get_args(BatchNorm):
+        accepted = ", ".join(get_args(BatchNorm))
+        raise ConfigError(f'batch norm "{batch_norm}" is not known. Accepted: {accepted}.')
+    return cast("BatchNorm", batch_norm)
 
 
 def _norms(

@@ -19,7 +19,7 @@ from afor.bench.common.seeding import derive_substep
 Directions = Literal["random", "filter", "pca"]
 Vectors = NDArray[np.float64]  # (n, weights), or (n, 2) in the plane
 
-# A direction of which less than this remains, once the first is taken off, is the first again.
+# A direction counts as dependent on others if a smaller share of it is orthogonal to them.
 DEPENDENT = 1e-9
 PLANES = 200  # random planes over which a projected length is averaged
 
@@ -28,9 +28,8 @@ PLANES = 200  # random planes over which a projected length is averaged
 class Plane:
     """The points center + x·directions[0] + y·directions[1]."""
 
-    kind: Directions
     center: NDArray[np.float64]  # (weights,)
-    directions: Vectors  # (2, weights), independent; of unit length unless the kind is filter
+    directions: Vectors  # (2, weights), independent; of unit length unless filter-normalised
 
     def at(self, coordinates: Vectors) -> Vectors:
         """Return the weights at each (x, y)."""
@@ -48,12 +47,12 @@ class Plane:
         return path_length(self.coordinates(points) @ self.directions)
 
     def explained_share(self, points: Vectors) -> float:
-        """Return the share of the squared displacement from the path's start that it keeps."""
+        """Return the share of the squared displacement from the start that the plane keeps."""
         moved = points - points[0]
         return _share(self._within(moved), moved)
 
     def step_share(self, points: Vectors) -> float:
-        """Return the share of the squared steps, one point to the next, that it keeps."""
+        """Return the share of the squared steps from point to point that the plane keeps."""
         steps = np.diff(points, axis=0)
         return _share(self._within(steps), steps)
 
@@ -62,31 +61,47 @@ class Plane:
 
 
 def make_plane(
-    kind: Directions,
+    directions: Directions,
     center: NDArray[np.float64],
     points: Vectors,
     shapes: Sequence[tuple[int, ...]],
     seed: int,
 ) -> Plane:
-    """Return the plane of a kind: `points` decide that of PCA, `seed` the random ones."""
-    check_directions(kind)
-    if kind == "pca":
+    """Return a plane through the center.
+
+    Args:
+        directions: "random", "filter" or "pca".
+        center: Weights at the origin, as one vector.
+        points: Weights along all paths, (points, weights); "pca" needs them.
+        shapes: Shapes of the network's parameters; "filter" needs them.
+        seed: Seed of random directions.
+
+    Returns:
+        The plane.
+
+    Raises:
+        ConfigError: The directions are not known, or span no plane.
+
+    """
+    check_directions(directions)
+    if directions == "pca":
         return pca_plane(center, points)
-    return random_plane(center, seed) if kind == "random" else filter_plane(center, shapes, seed)
+    if directions == "random":
+        return random_plane(center, seed)
+    return filter_plane(center, shapes, seed)
 
 
-def check_directions(kind: str) -> Directions:
-    """Return the kind of a plane, or raise ConfigError with the accepted ones."""
-    for known in get_args(Directions):
-        if kind == known:
-            return cast("Directions", known)
-    accepted = ", ".join(get_args(Directions))
-    raise ConfigError(f'directions "{kind}" are not known. Accepted: {accepted}.')
+def check_directions(directions: str) -> Directions:
+    """Return the directions; raise ConfigError if they are not among the accepted ones."""
+    if directions not in get_args(Directions):
+        accepted = ", ".join(get_args(Directions))
+        raise ConfigError(f'directions "{directions}" are not known. Accepted: {accepted}.')
+    return cast("Directions", directions)
 
 
 def random_plane(center: NDArray[np.float64], seed: int) -> Plane:
     """Return a plane of two Gaussian directions, made orthonormal."""
-    return Plane("random", center, gram_schmidt(_gaussian(center.size, seed)))
+    return Plane(center, gram_schmidt(_gaussian(center.size, seed)))
 
 
 def filter_plane(
@@ -110,8 +125,10 @@ def filter_plane(
                 ratio = weights / np.linalg.norm(filters, axis=1)
                 result[start:stop] = (filters * ratio[:, None]).ravel()
         start = stop
-    gram_schmidt(scaled)  # refuses directions that filters of one weight made equal
-    return Plane("filter", center, scaled)
+    gram_schmidt(
+        scaled
+    )  # refuses directions that are dependent, as filters of a single weight make them
+    return Plane(center, scaled)
 
 
 def pca_plane(center: NDArray[np.float64], points: Vectors) -> Plane:
@@ -125,35 +142,35 @@ def pca_plane(center: NDArray[np.float64], points: Vectors) -> Plane:
         )
     # The sign of a principal axis is arbitrary: let the first point lie at x, y >= 0.
     signs = np.where(axes[:2] @ moved[0] < 0, -1.0, 1.0)
-    return Plane("pca", center, axes[:2] * signs[:, None])
+    return Plane(center, axes[:2] * signs[:, None])
 
 
 def gram_schmidt(vectors: Vectors) -> Vectors:
-    """Return orthonormal directions of the same span; raises ConfigError if one is spanned already.
+    """Return orthonormal directions of the same span; raise ConfigError if one depends on others.
 
     >>> gram_schmidt(np.array([[2.0, 0.0], [1.0, 3.0]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
     orthonormal: list[NDArray[np.float64]] = []
     for number, vector in enumerate(vectors, start=1):
-        rest = vector.astype(np.float64)
+        remainder = vector.astype(np.float64)
         for _ in range(2):  # the second pass takes off what rounding left of the first
             for direction in orthonormal:
-                rest = rest - (direction @ rest) * direction
-        length = np.linalg.norm(rest)
+                remainder = remainder - (direction @ remainder) * direction
+        length = np.linalg.norm(remainder)
         if not length > DEPENDENT * np.linalg.norm(vector):
             raise ConfigError(
                 f"Direction {number} lies in the span of those before it, or is zero: together "
                 "they span no plane. Take another seed or other directions."
             )
-        orthonormal.append(rest / length)
+        orthonormal.append(remainder / length)
     return np.array(orthonormal)
 
 
 def random_lengths(paths: Sequence[Vectors], seed: int, planes: int = PLANES) -> Vectors:
     """Return the length of each path in each of many random planes, (paths, planes).
 
-    One plane is one draw; this says how far the next one would come out elsewhere.
+    It shows how much a projected length depends on the random plane.
     """
     lengths = np.empty((len(paths), planes))
     for number in range(planes):

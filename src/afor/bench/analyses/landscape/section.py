@@ -13,7 +13,7 @@ def landscape_section(measured: Landscape) -> Section:
         name="landscape",
         title="Loss landscape",
         figure=landscape_figure(measured),
-        caption=f"{measured.place}; {measured.directions} directions. One run, not a mean.",
+        caption=f"{measured.label}; {measured.directions} directions. One run, not a mean.",
         findings=findings(measured),
         table=landscape_table(content_of(measured)),
     )

@@ -7,13 +7,11 @@ from typing import Any
 from afor.bench.analyses.landscape.compute import Landscape, read_landscape
 from afor.bench.report.tables.formats import Table
 from afor.bench.report.tables.paper import measured_table
-from afor.bench.stats.labels import (
-    optimizer_label,
-)
+from afor.bench.stats.labels import optimizer_label
 from afor.bench.stats.paper_numbers import published
 
 LANDSCAPE_LABELS = {"minimum_loss": "minimum projected loss", "path_length": "path length"}
-# What the paper does not print, and a landscape of ours has.
+# Measures of our landscapes that the paper does not print.
 MORE_LANDSCAPE_LABELS = {
     "minimum_true_loss": "minimum true loss",
     "path_length_full": "path length, all dimensions",
@@ -23,21 +21,30 @@ MORE_LANDSCAPE_LABELS = {
 
 
 def landscape_table(ours: Mapping[str, Any] | None = None) -> Table:
-    """Return Table V; `ours`, {optimizer: {measure: value}} or a landscape, stands below."""
+    """Return Table V, with our values below the paper's.
+
+    Args:
+        ours: {optimizer: {measure: value}}, the JSON object of a landscape, or None.
+
+    Returns:
+        The table.
+
+    """
     paper = published()["landscape"]["cells"]
-    own, notes = dict(ours or {}), tuple[str, ...]()
-    if "landscape" in own:
-        own, notes = _landscape_measures(read_landscape(own, "the file of ours"))
-    names = list(dict.fromkeys([*paper, *own]))
+    measures, notes = dict(ours or {}), tuple[str, ...]()
+    if "landscape" in measures:
+        measures, notes = _landscape_measures(read_landscape(measures, "the file of ours"))
+    names = list(dict.fromkeys([*paper, *measures]))
     labels = LANDSCAPE_LABELS | MORE_LANDSCAPE_LABELS
-    turned = {key: {o: paper[o][key] for o in paper} for key in LANDSCAPE_LABELS}
+    paper_rows = {key: {o: paper[o][key] for o in paper} for key in LANDSCAPE_LABELS}
     our_rows = {
         key: row
         for key in labels
-        if (row := {o: own[o][key] for o in own if key in own[o]}) or key in LANDSCAPE_LABELS
+        if (row := {o: measures[o][key] for o in measures if key in measures[o]})
+        or key in LANDSCAPE_LABELS
     }
     table = measured_table(
-        "landscape", "Loss landscape", names, labels, turned, our_rows if ours else None
+        "landscape", "Loss landscape", names, labels, paper_rows, our_rows if ours else None
     )
     return replace(table, notes=notes)
 
@@ -54,7 +61,7 @@ def _landscape_measures(result: Landscape) -> tuple[dict[str, dict[str, float]],
         for name, path in result.paths.items()
     }
     note = (
-        f"ours: {result.place}; {result.directions} directions, seed {result.seed}, around "
+        f"ours: {result.label}; {result.directions} directions, seed {result.seed}, around "
         f"{optimizer_label(result.center)}'s solution; {result.windows:,} training windows; batch "
         f"norm {result.batch_norm}. In the plane: share of the squared displacement."
     )

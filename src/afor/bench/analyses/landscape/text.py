@@ -10,9 +10,9 @@ from afor.bench.stats.labels import optimizer_label, share_text
 
 
 def describe(result: Landscape) -> str:
-    """Return what was result, in words and one small table."""
+    """Return how the landscape was computed and its numbers, as text with a small table."""
     points = len(result.axis)
-    kinds = {
+    directions = {
         "random": "two random directions, made orthonormal",
         "filter": "two random directions, filter-normalised; biases and batch norm do not move",
         "pca": "the two principal directions of all paths",
@@ -21,8 +21,8 @@ def describe(result: Landscape) -> str:
         "statistics of the center" if result.batch_norm == "fixed" else "recomputed at each point"
     )
     lines = [
-        f"{result.study}: {result.place}; center: {optimizer_label(result.center)}'s solution",
-        f"plane: {kinds[result.directions]}, seed {result.seed}; {result.weights:,} weights",
+        f"{result.study}: {result.label}; center: {optimizer_label(result.center)}'s solution",
+        f"plane: {directions[result.directions]}, seed {result.seed}; {result.weights:,} weights",
         f"loss: {result.windows:,} of {result.training_windows:,} training windows, evaluation "
         f"mode, batch norm ({result.norm_layers} layers): {norm}",
         f"grid: {points} x {points} from {-result.span:.4g} to {result.span:.4g}; all losses in "
@@ -43,7 +43,7 @@ def describe(result: Landscape) -> str:
 
 
 def findings(result: Landscape) -> list[str]:
-    """Return sentences on what the numbers mean and what they do not."""
+    """Return sentences on what the numbers show and their limits."""
     shares = [path.explained_share for path in result.paths.values()]
     texts = [
         f"The plane keeps {share_text(min(shares))} to {share_text(max(shares))} of the squared "

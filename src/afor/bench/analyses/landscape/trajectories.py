@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.common.errors import ConfigError, TrainingError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 
 if TYPE_CHECKING:
     import torch
@@ -49,51 +49,63 @@ class Trajectory:
 
 
 def record_trajectory(
-    chosen: ChosenRun, every_steps: int = 0, watch: Callable[[int], None] | None = None
+    run: ChosenRun, every_steps: int = 0, watch: Callable[[int], None] | None = None
 ) -> Trajectory:
-    """Train a run as the study does and keep its weights: initial, and after every epoch.
+    """Train a run as the study does and record its weights: initial, and after every epoch.
 
-    `every_steps` above 0 keeps those after every so many steps too. `watch` is called with the
-    number of each finished epoch. Raises TrainingError if the run diverges.
+    Args:
+        run: The run, from `find_run`.
+        every_steps: Record the weights after every so many steps too; 0 records epochs alone.
+        watch: Called with the number of each finished epoch.
+
+    Returns:
+        The recorded weights.
+
+    Raises:
+        ConfigError: `every_steps` is negative.
+        TrainingError: The run diverged.
+
     """
     from afor.bench.training.loop import train
 
     if every_steps < 0:
         raise ConfigError(f"every_steps = {every_steps}: 0 keeps epochs alone, 1 every step.")
-    kept: dict[int, tuple[NDArray[np.float32], NDArray[np.float64]]] = {}
+    points_by_step: dict[int, tuple[NDArray[np.float32], NDArray[np.float64]]] = {}
     steps = 0
     at_epochs: list[int] = []
 
     def make_model() -> "nn.Module":
-        model = chosen.make_model()
-        kept[0] = flatten(model)
+        model = run.make_model()
+        points_by_step[0] = flatten(model)
         return model
 
     def after_step(fit: "Fit", batch: "Batch", loss: "torch.Tensor") -> None:  # noqa: ARG001
         nonlocal steps
         steps += 1
         if every_steps and steps % every_steps == 0:
-            kept[steps] = flatten(fit.model)
+            points_by_step[steps] = flatten(fit.model)
 
     def after_epoch(epoch: "Epoch", model: "nn.Module") -> None:  # noqa: ARG001
-        kept[steps] = flatten(model)  # as judged: what the run restores if it is the best
+        points_by_step[steps] = flatten(
+            model
+        )  # the weights that a run restores if this epoch is its best
         at_epochs.append(steps)
         if watch is not None:
             watch(len(at_epochs))
 
-    record = train(chosen.settings, chosen.source, make_model, after_epoch, after_step)
+    record = train(run.settings, run.source, make_model, after_epoch, after_step)
     if record.status != "done" or record.best_epoch is None:
         raise TrainingError(
-            f"{chosen.place}: {record.reason}, so it has no solution to centre on or to reach. "
+            f"{run.label}: {record.reason}, so it has no solution to centre on or to reach. "
             "Choose another fold or draw, or a smaller learning rate in the study."
         )
     return Trajectory(
-        optimizer=chosen.planned.optimizer,
-        key=chosen.planned.key,
-        weights=np.stack([weights for weights, _ in kept.values()]),
-        buffers=np.stack([buffers for _, buffers in kept.values()]),
-        steps=np.array(list(kept), dtype=np.int64),
-        solution=list(kept).index(at_epochs[record.best_epoch]),
+        optimizer=run.planned.optimizer,
+        key=run.planned.key,
+        weights=np.stack([weights for weights, _ in points_by_step.values()]),
+        buffers=np.stack([buffers for _, buffers in points_by_step.values()]),
+        steps=np.array(list(points_by_step), dtype=np.int64),
+        solution=list(points_by_step).index(at_epochs[record.best_epoch]),
         epochs=len(at_epochs),
     )
 
@@ -130,14 +142,22 @@ def _fill(tensors: Sequence["torch.Tensor"], values: NDArray[np.floating]) -> No
 
 
 def save_trajectories(path: Path, trajectories: Sequence[Trajectory], every_steps: int) -> None:
-    """Write trajectories to an .npz file, so that another plane needs no training."""
+    """Write trajectories to an .npz file, so that another plane needs no training.
+
+    Args:
+        path: The file to write.
+        trajectories: The trajectories.
+        every_steps: Steps between two points, as given to `record_trajectory`.
+
+    """
     content: dict[str, NDArray[np.generic]] = {
         "format": np.array(FORMAT),
         "every_steps": np.array(every_steps),
     }
-    for one in trajectories:
+    for trajectory in trajectories:
         for field in FIELDS:
-            content[f"{one.optimizer}/{one.key}/{field}"] = np.asarray(getattr(one, field))
+            name = f"{trajectory.optimizer}/{trajectory.key}/{field}"
+            content[name] = np.asarray(getattr(trajectory, field))
     stream = io.BytesIO()
     np.savez(stream, **content)  # type: ignore[arg-type]
     write_output(path, stream.getvalue())

@@ -1,4 +1,4 @@
-"""Where Theorem 1 says something, on the toy problem; what a run's second moment remembers."""
+"""Figures of Theorem 1 on the toy problem, and of the weights in a run's second moment."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,27 +24,35 @@ if TYPE_CHECKING:
 
 DEFAULT_EPS = 1e-8  # Sec. IV-C
 DEFAULT_LR = 1e-3  # Table II, DEAP
-LAYERS = tuple(color for color in CYCLE if color != BLACK)
-FIXED = (0.99, 0.999)  # beta2_min and beta2_init, Sec. III-C
+LAYER_COLORS = tuple(color for color in CYCLE if color != BLACK)
+FIXED_BETA2 = (0.99, 0.999)  # beta2_min and beta2_init, Sec. III-C
 
 
 def toy_figure(sweeps: Mapping[float, Sequence["ToyVerdict"]]) -> Any:
-    """Draw the permitted learning rate and the bound over eps, one curve per weight decay."""
+    """Draw the permitted learning rate and the bound over eps.
+
+    Args:
+        sweeps: For each weight decay, the results of `sweep_eps`.
+
+    Returns:
+        The matplotlib figure.
+
+    """
     with house_style():
         figure, axes = new_figure(108, rows=2, sharex=True)
         rates, bounds = axes[:, 0]
         for (decay, sweep), color, marker in zip(
             sweeps.items(), (BLUE, VERMILION), "os", strict=False
         ):
-            eps = [v.given.eps for v in sweep]
+            eps = [v.assumptions.eps for v in sweep]
             style = {"color": color, "marker": marker, "markersize": 3}
             label = f"λ = {decay:g}"
             rates.plot(eps, [v.lr for v in sweep], label=label, **style)
             bounds.plot(eps, [v.bound.total for v in sweep], label=f"bound, {label}", **style)
-            seen = [float(v.run.grad_sq.mean()) for v in sweep]
+            measured = [float(v.run.grad_sq.mean()) for v in sweep]
             style.update(linestyle=":", markerfacecolor="white", linewidth=0.8)
-            bounds.plot(eps, seen, label=f"what happened, {label}", **style)
-        trivial = next(iter(sweeps.values()))[0].given.trivial_bound
+            bounds.plot(eps, measured, label=f"what happened, {label}", **style)
+        trivial = next(iter(sweeps.values()))[0].assumptions.trivial_bound
         rates.axhline(DEFAULT_LR, color=GREY, linewidth=0.8)
         rates.annotate(
             "a usual learning rate, 0.001", (1.2e-8, DEFAULT_LR), xytext=(0, 2),
@@ -69,7 +77,17 @@ def toy_figure(sweeps: Mapping[float, Sequence["ToyVerdict"]]) -> Any:
 
 
 def memory_figure(beta2: "NDArray[np.float64]", tensors: Sequence[str], title: str) -> Any:
-    """Draw Lemma 1's weights at the last step, one curve per layer, over the age of a gradient."""
+    """Draw Lemma 1's weights at the last step over the age of a gradient, one curve per layer.
+
+    Args:
+        beta2: The trace of beta2, (steps, tensors).
+        tensors: Name of each tensor.
+        title: Title of the figure.
+
+    Returns:
+        The matplotlib figure.
+
+    """
     import numpy as np
 
     steps = len(beta2)
@@ -78,19 +96,19 @@ def memory_figure(beta2: "NDArray[np.float64]", tensors: Sequence[str], title: s
     with house_style():
         figure, axes = new_figure(70)
         axis = axes[0, 0]
-        for decay, style in zip(FIXED, ("--", ":"), strict=True):
+        for decay, style in zip(FIXED_BETA2, ("--", ":"), strict=True):
             fixed = weights(np.full(steps, decay))
             axis.plot(
                 age, fixed, color=BLACK, linestyle=style, linewidth=0.9, label=f"β₂ = {decay:g}"
             )
         for position, group in enumerate(groups):
-            own = [i for i, name in enumerate(tensors) if layer_group(name) == group]
-            mean = np.mean([weights(beta2[:, i]) for i in own], axis=0)
+            members = [i for i, name in enumerate(tensors) if layer_group(name) == group]
+            mean = np.mean([weights(beta2[:, i]) for i in members], axis=0)
             axis.plot(
                 age,
                 mean,
-                color=LAYERS[position % len(LAYERS)],
-                linestyle="-" if position < len(LAYERS) else "-.",
+                color=LAYER_COLORS[position % len(LAYER_COLORS)],
+                linestyle="-" if position < len(LAYER_COLORS) else "-.",
                 label=plain(group),
             )
         axis.set(xlabel="age of the gradient (steps)", ylabel="weight in the second moment")

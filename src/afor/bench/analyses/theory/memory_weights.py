@@ -1,4 +1,4 @@
-"""Lemma 1: which past gradients the second moment remembers, from a trace of beta2."""
+"""Lemma 1: the weights of past gradients in the second moment, from a trace of beta2."""
 
 import math
 
@@ -24,7 +24,7 @@ def weights(beta2: ArrayLike) -> NDArray[np.float64]:
 
 
 def memory_length(beta2: ArrayLike) -> NDArray[np.float64]:
-    """Return the effective memory at every step: the mean age of what is remembered, plus one.
+    """Return the effective memory at every step: the weighted mean age of a gradient, plus one.
 
     For a constant decay it tends to 1 / (1 - beta2), the paper's 100 to 1000 steps (Sec. III-C).
 
@@ -33,7 +33,7 @@ def memory_length(beta2: ArrayLike) -> NDArray[np.float64]:
     """
     trace = _checked(beta2)
     lengths = np.empty(len(trace))
-    aged = total = 0.0  # sums of weight times (age + 1), and of weights, before the correction
+    aged = total = 0.0  # sums of weight * (age + 1) and of weights, before the bias correction
     for step, decay in enumerate(trace.tolist()):
         aged = decay * (aged + total) + (1.0 - decay)
         total = decay * total + (1.0 - decay)
@@ -44,19 +44,19 @@ def memory_length(beta2: ArrayLike) -> NDArray[np.float64]:
 def direction_bound(beta2: ArrayLike, beta1: float = 0.9) -> NDArray[np.float64]:
     """Return at every step a bound on |m| / sqrt(v), both corrected, whatever the gradients were.
 
-    Ours: by Cauchy-Schwarz it is sqrt(sum of w² / pi) over the weights w of the first moment
-    (Eq. afor_momentum_weights) and pi of the second. The paper uses G / eps instead.
+    The paper bounds it by G / eps. Here it is sqrt(sum of w² / pi), by Cauchy-Schwarz, over the
+    weights w of the first moment (Eq. afor_momentum_weights) and pi of the second.
 
     >>> direction_bound([0.999, 0.999])[0].round(6).item()
     1.0
     """
     trace = _checked(beta2)
     bounds = np.empty(len(trace))
-    quotient = total = 0.0
+    quotient = total = 0.0  # sum of w² / pi, and of the weights pi, before the correction
     power = 1.0
     for step, decay in enumerate(trace.tolist()):
-        kept = beta1 * beta1 / decay * quotient if quotient else 0.0
-        quotient = kept + (1.0 - beta1) ** 2 / (1.0 - decay)
+        earlier = beta1 * beta1 / decay * quotient if quotient else 0.0
+        quotient = earlier + (1.0 - beta1) ** 2 / (1.0 - decay)
         total = decay * total + (1.0 - decay)
         power *= beta1
         bounds[step] = math.sqrt(quotient * total) / (1.0 - power)

@@ -1,8 +1,8 @@
 """Theorem 1 on a run of a study: its constants estimated while the run is trained again.
 
-A training has no known constants, so each is estimated from below: the largest gradient seen, the
-noise and the curvature at the end of some epochs, no drift at all. What is said against the theorem
-with these holds all the more with the true ones.
+The constants of a training are not known, so each is estimated from below: the largest gradient
+seen, noise and curvature at the end of some epochs, and a drift of zero. The true constants are
+larger, and with them the bound is weaker still.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,27 +28,27 @@ from afor.control import FIELDS
 if TYPE_CHECKING:
     from afor.bench.training.loop import Fit
 
-BATCHES = 16  # gradients at one point, whose spread is the noise; fewer in a short epoch
+BATCHES = 16  # batches whose gradients give the noise at one point; fewer in a short epoch
 CURVATURE_BATCHES = 2
 POWER_STEPS = 8
-REACH = 1e-2  # of a finite difference, relative to the length of the weights
+REACH = 1e-2  # step of the finite difference, relative to the norm of the weights
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What was found at the end of one epoch."""
+    """Estimates at the end of one epoch."""
 
     epoch: int  # counted from 1
-    noise_sq: float  # of a batch's gradient
-    grad_sq: float  # of the mean gradient, the share of the noise taken off
-    smoothness: float  # the largest change of the gradient per length that was found
+    noise_sq: float  # variance of a batch's gradient
+    grad_sq: float  # squared norm of the mean gradient, without the contribution of the noise
+    smoothness: float  # largest |change of gradient| / |change of weights| along the iteration
 
 
 @dataclass(frozen=True)
 class RunEstimates:
-    """Lower estimates of all that the theorem asks for, and what was traced on the way."""
+    """Lower estimates of what the theorem assumes, and the traces they come from."""
 
-    given: Assumptions
+    assumptions: Assumptions
     lr: float
     probes: tuple[Probe, ...]
     beta2: NDArray[np.float64]  # (steps, tensors)
@@ -56,21 +56,32 @@ class RunEstimates:
     record: RunRecord
 
 
-def estimate_run(chosen: ChosenRun) -> RunEstimates:
-    """Train the run again and estimate; the run's own numbers stay what they are.
+def estimate_run(run: ChosenRun) -> RunEstimates:
+    """Train a run again and estimate the constants of Theorem 1.
 
-    Raises ConfigError unless the optimizer is AFOR in the paper's form.
+    The observation does not change the training.
+
+    Args:
+        run: A run of AFOR in the paper's form.
+
+    Returns:
+        The estimates and the traces of beta2.
+
+    Raises:
+        ConfigError: The optimizer is not AFOR in the paper's form.
+        TrainingError: No epoch was finished.
+
     """
-    observer = _Observer(chosen.place)
-    record = replay(chosen, observer.watch, observer.watch_step)
+    observer = _Observer(run.label)
+    record = replay(run, observer.watch, observer.watch_step)
     if not observer.probes or not record.history:
         raise TrainingError(
-            f"{chosen.place}: {record.reason or 'no epoch was finished'}, so there is nothing to "
+            f"{run.label}: {record.reason or 'no epoch was finished'}, so there is nothing to "
             f"estimate from. Choose another --fold or --draw."
         )
     group = observer.group
     lowest = min(epoch.train_loss for epoch in record.history)
-    given = Assumptions(
+    assumptions = Assumptions(
         smoothness=max(probe.smoothness for probe in observer.probes),
         gradient_bound=observer.largest,
         noise_sq=max(probe.noise_sq for probe in observer.probes),
@@ -83,7 +94,7 @@ def estimate_run(chosen: ChosenRun) -> RunEstimates:
         weight_decay=group["weight_decay"],
     )
     return RunEstimates(
-        given=given,
+        assumptions=assumptions,
         lr=float(group["lr"]),
         probes=tuple(observer.probes),
         beta2=np.stack(observer.beta2),
@@ -93,10 +104,10 @@ def estimate_run(chosen: ChosenRun) -> RunEstimates:
 
 
 class _Observer:
-    """Looks at every step, and more closely after epochs 1, 2, 4, 8, ..."""
+    """Records every step; estimates noise and curvature after epochs 1, 2, 4, 8, ..."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place
+    def __init__(self, label: str) -> None:
+        self.label = label
         self.fit: Fit | None = None
         self.group: dict[str, Any] = {}
         self.largest = self.first_loss = self.start_norm = 0.0
@@ -112,11 +123,11 @@ class _Observer:
             self.fit, self.group = fit, fit.optimizer.param_groups[0]
             if not isinstance(fit.optimizer, AFOR) or self.group["variant"] != "paper":
                 raise ConfigError(
-                    f"{self.place}: Sec. VI is about AFOR in the paper's form. Choose a run of it, "
+                    f"{self.label}: Sec. VI is about AFOR in the paper's form. Choose a run of it, "
                     f"for example --optimizer afor."
                 )
             self.first_loss = loss.item()
-            # One step after the start; the theorem's constants hardly feel it.
+            # Taken after the first step; the constants of the theorem hardly change in one step.
             self.start_norm = _flat(list(fit.model.parameters())).norm().item()
         named = [(n, p) for n, p in fit.model.named_parameters() if p.grad is not None]
         largest = torch.stack([p.grad.abs().max() for _, p in named if p.grad is not None]).max()
@@ -135,7 +146,7 @@ class _Observer:
 
 
 def probe(fit: "Fit", epoch: int) -> Probe:
-    """Measure gradients of several batches at the present weights, and how they change nearby."""
+    """Estimate noise, gradient and curvature at the present weights, from several batches."""
     order = epoch_batches(fit.training, fit.settings.batch_size, epoch)[:BATCHES]
     batches = [fit.training.load(indices) for indices in order]
     with untouched(fit.model):
@@ -151,7 +162,7 @@ def probe(fit: "Fit", epoch: int) -> Probe:
 
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
-    """Put weights, running statistics, mode and generators back after the block."""
+    """Restore weights, running statistics, mode and random generators after the block."""
     state = {name: value.clone() for name, value in model.state_dict().items()}
     was_training = model.training
     device = next(model.parameters()).device
@@ -171,9 +182,12 @@ def _gradient(model: nn.Module, batches: Sequence[Batch]) -> Tensor:
     for number, batch in enumerate(batches):
         with isolated(number, total.device):
             loss = cross_entropy(model(batch.inputs), batch.labels)
-        found = torch.autograd.grad(loss, params, allow_unused=True)
+        gradients = torch.autograd.grad(loss, params, allow_unused=True)
         total += _flat(
-            [torch.zeros_like(p) if g is None else g for p, g in zip(params, found, strict=True)]
+            [
+                torch.zeros_like(p) if g is None else g
+                for p, g in zip(params, gradients, strict=True)
+            ]
         )
     return total / len(batches)
 
@@ -204,7 +218,7 @@ def _flat(tensors: Sequence[Tensor]) -> Tensor:
 
 @torch.no_grad()
 def _assign(params: Sequence[Tensor], values: Tensor) -> None:
-    at = 0
+    start = 0
     for param in params:
-        param.copy_(values[at : at + param.numel()].view_as(param))
-        at += param.numel()
+        param.copy_(values[start : start + param.numel()].view_as(param))
+        start += param.numel()

@@ -1,4 +1,4 @@
-"""What Theorem 1 says about a toy problem or a run, gathered in plain values and sentences."""
+"""The statements of Theorem 1 about a toy problem or a run, as plain values and sentences."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from afor.bench.analyses.theory.memory_weights import direction_bound, memory_le
 from afor.bench.analyses.theory.theorem import (
     Assumptions,
     Bound,
-    constants,
+    derive_constants,
     finite_bound,
     orders_of_magnitude,
     steps_to_inform,
@@ -37,7 +37,7 @@ RUN_SOURCES = {
 
 
 def report(
-    given: Assumptions,
+    assumptions: Assumptions,
     lr: float,
     beta2: Mapping[str, NDArray[np.float64]],
     measured: float,
@@ -45,42 +45,55 @@ def report(
     title: str,
     sources: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Evaluate everything of Sec. VI; `beta2` holds each tensor's trace."""
-    found = constants(given)
-    needed = steps_to_inform(given, found)
-    at_largest = finite_bound(given, found, found.largest_lr)
+    """Evaluate Sec. VI on one problem.
+
+    Args:
+        assumptions: What the theorem assumes about the problem.
+        lr: The learning rate used.
+        beta2: Trace of beta2 of each tensor.
+        measured: Mean squared gradient of the training.
+        title: Name of the problem, for the table.
+        sources: Where each value comes from, by its name.
+
+    Returns:
+        All values by name, ready for JSON and for `theory_table`.
+
+    """
+    constants = derive_constants(assumptions)
+    needed = steps_to_inform(assumptions, constants)
+    at_largest = finite_bound(assumptions, constants, constants.largest_lr)
     lengths = {name: float(memory_length(trace)[-1]) for name, trace in beta2.items()}
-    reach = max(float(direction_bound(t, given.beta1).max()) for t in beta2.values())
+    reach = max(float(direction_bound(t, assumptions.beta1).max()) for t in beta2.values())
     values = {
         "title": title,
         "sources": dict(sources),
-        "smoothness": given.smoothness,
-        "gradient_bound": given.gradient_bound,
-        "noise_sq": given.noise_sq,
-        "drift_sq": float(given.drift_sq.max()),
-        "gap": given.gap,
-        "parameters": given.parameters,
-        "eps": given.eps,
-        "weight_decay": given.weight_decay,
-        "beta1": given.beta1,
+        "smoothness": assumptions.smoothness,
+        "gradient_bound": assumptions.gradient_bound,
+        "noise_sq": assumptions.noise_sq,
+        "drift_sq": float(assumptions.drift_sq.max()),
+        "gap": assumptions.gap,
+        "parameters": assumptions.parameters,
+        "eps": assumptions.eps,
+        "weight_decay": assumptions.weight_decay,
+        "beta1": assumptions.beta1,
         "lr": lr,
-        "steps": len(given.drift_sq),
-        "alpha": found.alpha,
-        "largest_factor": found.largest_factor,
-        "tracking_sq": float(found.tracking_sq.max()),
-        "descent": found.descent,
-        "growth": found.growth,
-        "decay_norm": found.decay_norm,
-        "largest_lr": found.largest_lr,
-        "lr_factor": lr / found.largest_lr,
-        "condition_holds": lr <= found.largest_lr and lr * given.weight_decay <= 1.0,
+        "steps": len(assumptions.drift_sq),
+        "alpha": constants.alpha,
+        "largest_factor": constants.largest_factor,
+        "tracking_sq": float(constants.tracking_sq.max()),
+        "descent": constants.descent,
+        "growth": constants.growth,
+        "decay_norm": constants.decay_norm,
+        "largest_lr": constants.largest_lr,
+        "lr_factor": lr / constants.largest_lr,
+        "condition_holds": lr <= constants.largest_lr and lr * assumptions.weight_decay <= 1.0,
         "bound_at_largest_lr": _terms(at_largest),
-        "bound_at_lr": _terms(finite_bound(given, found, lr)),
-        "trivial_bound": given.trivial_bound,
-        "orders": orders_of_magnitude(at_largest.total, given.trivial_bound),
+        "bound_at_lr": _terms(finite_bound(assumptions, constants, lr)),
+        "trivial_bound": assumptions.trivial_bound,
+        "orders": orders_of_magnitude(at_largest.total, assumptions.trivial_bound),
         "steps_to_inform": needed if math.isfinite(needed) else None,
         "measured": measured,
-        "update_bound_paper": given.gradient_bound / given.eps,
+        "update_bound_paper": assumptions.gradient_bound / assumptions.eps,
         "update_bound_weights": reach,
         "memory_length": lengths,
     }
@@ -88,9 +101,9 @@ def report(
 
 
 def verdict(values: Mapping[str, Any]) -> list[str]:
-    """Say in sentences whether the theorem applies and whether it says anything."""
+    """Return sentences: whether the theorem applies, and whether its bound is informative."""
     holds, factor = values["condition_holds"], values["lr_factor"]
-    said = [
+    sentences = [
         f"The learning rate {values['lr']:.3g} satisfies the step-size condition "
         f"(largest: {values['largest_lr']:.3g})."
         if holds
@@ -100,28 +113,28 @@ def verdict(values: Mapping[str, Any]) -> list[str]:
     total, trivial = values["bound_at_largest_lr"]["total"], values["trivial_bound"]
     steps = values["steps"]
     if values["orders"] > 0:
-        said.append(
+        sentences.append(
             f"At that largest learning rate the bound after {steps:,} steps is {total:.2g}. That "
             f"no element of a gradient exceeds G gives {trivial:.3g} without a theorem: vacuous "
             f"by {values['orders']:.1f} orders of magnitude."
         )
         needed = values["steps_to_inform"]
-        said.append(
+        sentences.append(
             f"It would say something after {needed:.2g} steps."
             if needed is not None
             else "No number of steps would change that."
         )
     else:
-        said.append(
+        sentences.append(
             f"At that largest learning rate the bound after {steps:,} steps is {total:.3g}, below "
             f"the {trivial:.3g} that holds without a theorem: it says something."
         )
     if values["weight_decay"] > 0:
-        said.append(
+        sentences.append(
             "With weight decay it cannot say anything, on any problem: its term 2(χ/a₀)² is at "
             "least 8(1 + G/ε)² times the trivial bound."
         )
-    return said
+    return sentences
 
 
 def _terms(bound: Bound) -> dict[str, float]:

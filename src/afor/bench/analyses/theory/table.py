@@ -1,4 +1,4 @@
-"""Sec. VI as a table: what is assumed, what follows, what it is worth."""
+"""Sec. VI as a table: assumptions, constants, and the bound beside the measured value."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -44,19 +44,19 @@ def theory_table(values: Mapping[str, Any]) -> Table:
     line("largest permitted", "largest_lr", values["largest_lr"], "(a₀/2)/(L(2b₀ + 2χ²))")
     line("how many times too large", "lr_factor", values["lr_factor"], "1 or less: permitted")
     heading(f"Bound on the mean squared gradient after {values['steps']:,} steps")
-    for place, label in (
+    for bound, label in (
         ("bound_at_largest_lr", "at the largest permitted η"),
         ("bound_at_lr", "at the η used"),
     ):
-        terms = values[place]
-        line(label, place, terms["total"], "claimed" if _claims(values, place) else "not claimed")
+        terms = values[bound]
+        line(label, bound, terms["total"], "claimed" if _claims(values, bound) else "not claimed")
         for term, text in (
             ("start", "start"),
             ("tracking", "noise and drift"),
             ("decay", "weight decay"),
             ("curvature", "curvature"),
         ):
-            line(f"… {text}", f"{place}_{term}", terms[term])
+            line(f"… {text}", f"{bound}_{term}", terms[term])
     line("without a theorem", "trivial_bound", values["trivial_bound"], "N G²")
     line("what happened", "measured", values["measured"], sources["measured"])
     heading("Memory (Lemma 1), at the last step")
@@ -80,15 +80,15 @@ def theory_table(values: Mapping[str, Any]) -> Table:
     )
 
 
-def _claims(values: Mapping[str, Any], place: str) -> bool:
-    return place == "bound_at_largest_lr" or bool(values["condition_holds"])
+def _claims(values: Mapping[str, Any], bound: str) -> bool:
+    return bound == "bound_at_largest_lr" or bool(values["condition_holds"])
 
 
 def _by_group(lengths: Mapping[str, float]) -> dict[str, float]:
     groups: dict[str, list[float]] = {}
     for name, length in lengths.items():
         groups.setdefault(layer_group(name), []).append(length)
-    return {group: sum(found) / len(found) for group, found in groups.items()}
+    return {group: sum(values) / len(values) for group, values in groups.items()}
 
 
 def _number(value: float) -> str:

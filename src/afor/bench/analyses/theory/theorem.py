@@ -1,6 +1,6 @@
 """Theorem 1 (Sec. VI) in numbers: its constants, its step-size condition, its finite-time bound.
 
-Each line carries its equation. Nothing here knows where the constants of a problem come from.
+Each line names its equation. Where the assumed constants of a problem come from is not known here.
 """
 
 import math
@@ -27,7 +27,7 @@ class Assumptions:
 
     @property
     def trivial_bound(self) -> float:
-        """Return what bounds the squared gradient without any theorem: every element is below G."""
+        """Return N G², which bounds the squared gradient because every element is at most G."""
         return self.parameters * self.gradient_bound**2
 
 
@@ -78,18 +78,18 @@ def momentum_noise(noise_sq: ArrayLike, beta1: float) -> NDArray[np.float64]:
     return sums
 
 
-def constants(given: Assumptions) -> Constants:
-    """Work out the constants of Sec. VI."""
-    steps = len(given.drift_sq)
-    noise = momentum_noise(np.full(steps, given.noise_sq), given.beta1)
-    tracking_sq = 2.0 * given.drift_sq + 2.0 * noise  # Eq. (afor_tracking)
-    alpha = 1.0 / (given.gradient_bound + given.eps)
-    largest = 1.0 / given.eps
+def derive_constants(assumptions: Assumptions) -> Constants:
+    """Return the constants of Sec. VI that follow from the assumptions."""
+    steps = len(assumptions.drift_sq)
+    noise = momentum_noise(np.full(steps, assumptions.noise_sq), assumptions.beta1)
+    tracking_sq = 2.0 * assumptions.drift_sq + 2.0 * noise  # Eq. (afor_tracking)
+    alpha = 1.0 / (assumptions.gradient_bound + assumptions.eps)
+    largest = 1.0 / assumptions.eps
     descent = alpha / 2.0
     growth = 2.0 * largest**2 * (1.0 + float(tracking_sq.max()))
-    reach = math.sqrt(given.parameters) * given.gradient_bound / given.eps  # D
-    decay = given.weight_decay
-    decay_norm = decay * max(given.start_norm, reach / decay) if decay else 0.0  # lambda R
+    reach = math.sqrt(assumptions.parameters) * assumptions.gradient_bound / assumptions.eps  # D
+    decay = assumptions.weight_decay
+    decay_norm = decay * max(assumptions.start_norm, reach / decay) if decay else 0.0  # lambda R
     descent_decayed = descent / 2.0
     growth_decayed = 2.0 * growth + 2.0 * decay_norm**2
     return Constants(
@@ -102,23 +102,34 @@ def constants(given: Assumptions) -> Constants:
         decay_norm=decay_norm,
         descent_decayed=descent_decayed,
         growth_decayed=growth_decayed,
-        largest_lr=descent_decayed / (given.smoothness * growth_decayed),
+        largest_lr=descent_decayed / (assumptions.smoothness * growth_decayed),
     )
 
 
-def finite_bound(given: Assumptions, found: Constants, lr: ArrayLike) -> Bound:
-    """Evaluate Eq. (afor_finite_bound) for a learning rate, one or one per step.
+def finite_bound(assumptions: Assumptions, constants: Constants, lr: ArrayLike) -> Bound:
+    """Evaluate Eq. (afor_finite_bound).
 
-    The theorem claims it only where no learning rate exceeds `largest_lr`; that is not checked.
+    Args:
+        assumptions: What the theorem assumes about the problem.
+        constants: From `derive_constants`.
+        lr: One learning rate, or one per step. The theorem claims the bound only if none exceeds
+            `constants.largest_lr`; that is not checked.
+
+    Returns:
+        The bound on the mean squared gradient, term by term.
+
     """
-    rates = np.broadcast_to(np.asarray(lr, dtype=np.float64), found.residual.shape)
+    rates = np.broadcast_to(np.asarray(lr, dtype=np.float64), constants.residual.shape)
     total = float(rates.sum())
-    a = found.descent_decayed
+    a = constants.descent_decayed
     return Bound(
-        start=2.0 * given.gap / (a * total),
-        tracking=2.0 * float((rates * found.residual).sum()) / (a * total),
-        decay=found.decay_norm**2 / (found.descent * a),
-        curvature=given.smoothness * found.growth_decayed * float((rates**2).sum()) / (a * total),
+        start=2.0 * assumptions.gap / (a * total),
+        tracking=2.0 * float((rates * constants.residual).sum()) / (a * total),
+        decay=constants.decay_norm**2 / (constants.descent * a),
+        curvature=assumptions.smoothness
+        * constants.growth_decayed
+        * float((rates**2).sum())
+        / (a * total),
     )
 
 
@@ -127,11 +138,11 @@ def orders_of_magnitude(value: float, reference: float) -> float:
     return math.log10(value / reference)
 
 
-def steps_to_inform(given: Assumptions, found: Constants) -> float:
-    """Return how many steps at the largest learning rate the bound needs to say anything.
+def steps_to_inform(assumptions: Assumptions, constants: Constants) -> float:
+    """Return how many steps at the largest learning rate bring the bound below the trivial one.
 
-    Infinite where the terms that do not fall with the number of steps are above the trivial bound.
+    Infinite if the terms that do not fall with the number of steps already exceed it.
     """
-    at_largest = finite_bound(given, found, found.largest_lr)
-    room = given.trivial_bound - (at_largest.total - at_largest.start)
-    return at_largest.start * len(found.residual) / room if room > 0.0 else math.inf
+    at_largest = finite_bound(assumptions, constants, constants.largest_lr)
+    room = assumptions.trivial_bound - (at_largest.total - at_largest.start)
+    return at_largest.start * len(constants.residual) / room if room > 0.0 else math.inf

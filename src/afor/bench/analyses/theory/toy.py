@@ -1,4 +1,4 @@
-"""A problem whose constants are known: logistic regression on bounded features.
+"""A toy problem with known constants: logistic regression on bounded features.
 
 Per window the gradient is (p - y) x with |p - y| < 1, so every element is below the largest |x|;
 the Hessian is at most X'X / 4n; sampling with replacement gives the noise; the loss is at least 0.
@@ -16,7 +16,7 @@ from afor.bench.analyses.theory.theorem import (
     Assumptions,
     Bound,
     Constants,
-    constants,
+    derive_constants,
     finite_bound,
 )
 from afor.bench.common.errors import ConfigError
@@ -25,12 +25,12 @@ from afor.control import FIELDS
 Floats = NDArray[np.float64]
 WINDOWS, FEATURES, BATCH = 512, 10, 32
 SWEEP_EPS = tuple(10.0**k for k in (-8, -7, -6, -5, -4, -3, -2, -1, -0.5, 0, 0.5, 1))
-FITS = 8  # the drift depends on the learning rate and the other way round
+MAX_FITS = 8  # trainings to find a learning rate that its own drift permits
 
 
 @dataclass(frozen=True)
 class Toy:
-    """Features and labels; known constants follow from them."""
+    """Features and labels, and the constants that follow from them."""
 
     features: Floats  # (windows, features), all within [-1, 1]
     labels: Floats  # (windows,), 0 or 1
@@ -61,7 +61,7 @@ class Toy:
 
 @dataclass(frozen=True)
 class ToyRun:
-    """What AFOR did on it: squared true gradients, drift, beta2, one value per step."""
+    """A training with AFOR: squared true gradients, drift and beta2, one value per step."""
 
     grad_sq: Floats
     drift_sq: Floats
@@ -70,10 +70,10 @@ class ToyRun:
 
 @dataclass(frozen=True)
 class ToyVerdict:
-    """The theorem beside what happened, at one eps and weight decay."""
+    """The bound of the theorem and a training, at one eps and weight decay."""
 
-    given: Assumptions
-    found: Constants
+    assumptions: Assumptions
+    constants: Constants
     lr: float
     bound: Bound
     run: ToyRun
@@ -90,7 +90,23 @@ def make_toy(seed: int = 0) -> Toy:
 def run_toy(
     toy: Toy, lr: float, *, eps: float, weight_decay: float, steps: int, seed: int = 0
 ) -> ToyRun:
-    """Train from zero with AFOR, keeping the true gradient of every step."""
+    """Train from zero weights with AFOR and record the true gradient of every step.
+
+    Args:
+        toy: The problem.
+        lr: Learning rate.
+        eps: AFOR's epsilon.
+        weight_decay: Weight decay.
+        steps: Number of steps.
+        seed: Seed of the batches.
+
+    Returns:
+        The recorded values of every step.
+
+    Raises:
+        ConfigError: A number is out of range.
+
+    """
     if steps < 1 or not lr > 0 or not eps > 0 or weight_decay < 0:
         raise ConfigError("steps, lr and eps must be above 0, weight_decay 0 or above.")
     parameter = torch.nn.Parameter(torch.zeros(FEATURES, dtype=torch.float64))
@@ -99,7 +115,7 @@ def run_toy(
     beta1 = optimizer.defaults["betas"][0]
     draw = np.random.default_rng(seed)
     forgetting = FIELDS.index("forgetting")
-    average = np.zeros(FEATURES)  # of the true gradients, as m is of the others
+    average = np.zeros(FEATURES)  # of the true gradients, with the weights of the first moment
     grad_sq, drift_sq, beta2 = np.empty((3, steps))
     for step in range(steps):
         true = toy.gradient(weights)  # u_t
@@ -131,25 +147,36 @@ def assumptions_of(toy: Toy, drift_sq: Floats, *, eps: float, weight_decay: floa
 def judge_toy(
     toy: Toy, *, eps: float, weight_decay: float, steps: int, lr: float = 0.0
 ) -> ToyVerdict:
-    """Evaluate the theorem at `lr`, or at the largest it permits (0).
+    """Evaluate the theorem on the toy problem and train on it.
 
-    The drift of a run enters the constants, and the learning rate the drift: the run is repeated
-    with what its own drift permits until the condition holds.
+    The drift of a training enters the constants, and the learning rate changes the drift. So the
+    training is repeated with the learning rate that its drift permits until the condition holds.
+
+    Args:
+        toy: The problem.
+        eps: AFOR's epsilon.
+        weight_decay: Weight decay.
+        steps: Number of training steps.
+        lr: Learning rate; 0 uses the largest that the theorem permits.
+
+    Returns:
+        The bound and the training.
+
     """
-    given = assumptions_of(toy, np.zeros(steps), eps=eps, weight_decay=weight_decay)
-    rate = lr or constants(given).largest_lr
-    for _ in range(FITS):
+    assumptions = assumptions_of(toy, np.zeros(steps), eps=eps, weight_decay=weight_decay)
+    rate = lr or derive_constants(assumptions).largest_lr
+    for _ in range(MAX_FITS):
         run = run_toy(toy, rate, eps=eps, weight_decay=weight_decay, steps=steps)
-        given = replace(given, drift_sq=run.drift_sq)
-        found = constants(given)
-        if lr or rate <= found.largest_lr:
+        assumptions = replace(assumptions, drift_sq=run.drift_sq)
+        constants = derive_constants(assumptions)
+        if lr or rate <= constants.largest_lr:
             break
-        rate = 0.95 * found.largest_lr
-    return ToyVerdict(given, found, rate, finite_bound(given, found, rate), run)
+        rate = 0.95 * constants.largest_lr
+    return ToyVerdict(assumptions, constants, rate, finite_bound(assumptions, constants, rate), run)
 
 
 def sweep_eps(
     toy: Toy, *, weight_decay: float, steps: int, eps: tuple[float, ...] = SWEEP_EPS
 ) -> list[ToyVerdict]:
-    """Judge the theorem at its largest learning rate over a range of eps."""
+    """Evaluate the theorem at its largest learning rate for each eps; see `judge_toy`."""
     return [judge_toy(toy, eps=e, weight_decay=weight_decay, steps=steps) for e in eps]

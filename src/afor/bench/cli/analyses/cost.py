@@ -17,7 +17,7 @@ from afor.bench.cli.options import Json, TableFormat
 from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure

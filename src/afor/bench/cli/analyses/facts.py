@@ -37,13 +37,13 @@ def facts(
         typer.echo(f"{fact.name}\n  {fact.statement}")
         for key, value in fact.values.items():
             typer.echo(f"  {key}: {_text(value)}")
-        typer.echo(f"  Fairly: {fact.fairly}\n")
+        typer.echo(f"  Limits: {fact.limits}\n")
     typer.echo("Next: docs/explanation/paper-tables.md explains them; afor theory", err=True)
 
 
 def _text(value: object) -> str:
     if isinstance(value, dict):
-        return "; ".join(f"{key} {_text(one)}" for key, one in value.items())
+        return "; ".join(f"{key} {_text(entry)}" for key, entry in value.items())
     if isinstance(value, list):
         return ", ".join(map(_text, value))
     return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -37,7 +37,7 @@ from afor.bench.cli.options import (
     Roots,
     StudyName,
 )
-from afor.bench.cli.studies import cores, with_roots
+from afor.bench.cli.studies.selection import cores, with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
@@ -47,7 +47,7 @@ from afor.bench.study.schema import load_study
 DATA_SUFFIX = ".json"
 PLAIN_EVERY_S = 10.0  # between two lines of progress if stderr is not a terminal
 
-ShowProgress = Callable[[str, int, int], None]  # what is done, how many are done, how many in all
+ShowProgress = Callable[[str, int, int], None]  # name of the task, items done, items in all
 
 
 def landscape(
@@ -143,10 +143,10 @@ def landscape(
     study = with_roots(load_study(name), root)
     runs = [
         find_run(
-            study, dataset=dataset, backbone=backbone, optimizer=one, fold=fold, draw=draw,
-            cache_dir=cache_dir,
+            study, dataset=dataset, backbone=backbone, optimizer=optimizer_name, fold=fold,
+            draw=draw, cache_dir=cache_dir,
         )
-        for one in names
+        for optimizer_name in names
     ]  # fmt: skip
     with _progress() as show:
         trajectories = _trajectories(runs, paths, every_steps, show)

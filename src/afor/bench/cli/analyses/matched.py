@@ -4,23 +4,23 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
-from afor.bench.analyses.adaptation.matched import matched_study
+from afor.bench.analyses.adaptation.matched import Weighting, matched_study
 from afor.bench.analyses.replay import find_run
 from afor.bench.cli.options import CacheDir, Json, Results, Roots, Trust
-from afor.bench.cli.studies import with_roots
+from afor.bench.cli.studies.selection import with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 from afor.bench.store.database import Store, open_store
 from afor.bench.store.locations import find_store
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.schema import parse_study
 
-WEIGHTS = ("tensors", "elements")
+AVERAGES = get_args(Weighting)
 
 
 def matched(
@@ -60,8 +60,8 @@ def matched(
     Example:
         afor matched demo --output matched.toml
     """
-    if average not in WEIGHTS:
-        raise ConfigError(f"--average cannot be {average!r}. Accepted: {', '.join(WEIGHTS)}.")
+    if average not in AVERAGES:
+        raise ConfigError(f"--average cannot be {average!r}. Accepted: {', '.join(AVERAGES)}.")
     path = find_store(results)
     with open_store(path) as opened:
         make = partial(

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ from afor.bench.cli.options import (
     Roots,
     StudyName,
 )
-from afor.bench.cli.studies import with_roots
+from afor.bench.cli.studies.selection import with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import FORMATS, save_figure
@@ -75,7 +75,7 @@ def memory(
     watched = watch_memory(run, steps, lambda words: typer.echo(f"training: {words}", err=True))
     save_figure(wake_figure(watched), output)
     if forgetting is not None:
-        save_figure(policy_figure(watched.printed, watched.place), forgetting)
+        save_figure(policy_figure(watched.printed, watched.label), forgetting)
     written = [str(path) for path in (output, forgetting) if path]
     if as_json:
         typer.echo(json.dumps({**describe(watched), "figures": written}))
@@ -101,7 +101,7 @@ def check_figure_path(path: Path | None) -> None:
 
 def _print(watched: Memory) -> None:
     numbers = describe(watched)
-    typer.echo(f"{watched.place}: {numbers['steps']} steps")
+    typer.echo(f"{watched.label}: {numbers['steps']} steps")
     for form, label in (("printed", "as printed"), ("calibrated", "calibrated")):
         n = numbers[form]
         woke = f"from step {n['wake_step']} on" if n["wake_step"] else "never"
@@ -112,6 +112,14 @@ def _print(watched: Memory) -> None:
         )
     typer.echo(f"Distance from {numbers['apart_from']}, relative to the way it travelled:")
     for name, apart in numbers["apart"].items():
-        parted = apart["part_step"]
-        since = f"above 10 % from step {parted} on" if parted else "never above 10 % for good"
-        typer.echo(f"  {COMPARED[name]:<32} {100 * apart['last']:8.2f} % at the end, {since}")
+        typer.echo(f"  {COMPARED[name]:<32} {_distance_text(apart)}")
+    typer.echo(
+        f"Distance of {COMPARED['printed']} from {COMPARED['asleep']}, the adaptation alone:"
+    )
+    typer.echo(f"  {COMPARED['printed']:<32} {_distance_text(numbers['adaptation'])}")
+
+
+def _distance_text(apart: dict[str, Any]) -> str:
+    parted = apart["part_step"]
+    since = f"above 10 % from step {parted} on" if parted else "never above 10 % for good"
+    return f"{100 * apart['last']:8.2f} % at the end, {since}"

@@ -21,7 +21,7 @@ from afor.bench.cli.options import (
     Roots,
     StudyName,
 )
-from afor.bench.cli.studies import with_roots
+from afor.bench.cli.studies.selection import with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import save_figure
@@ -106,7 +106,7 @@ def shift(
 
 def _print(measured: Shift) -> None:
     typer.echo(
-        f"{measured.place}: {measured.events} changes of subject in {measured.steps} steps, "
+        f"{measured.label}: {measured.events} changes of subject in {measured.steps} steps, "
         f"{measured.subjects_per_block} at a time for {measured.batches_per_block} batches; "
         f"score statistics: {measured.statistics}"
     )

@@ -26,7 +26,7 @@ from afor.bench.cli.options import (
 from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
 from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import load_study
@@ -111,7 +111,7 @@ def _toy(
     toy = make_toy()
     judged = judge_toy(toy, eps=eps, weight_decay=weight_decay, steps=steps, lr=lr)
     values = report(
-        judged.given,
+        judged.assumptions,
         judged.lr,
         {"weights": judged.run.beta2},
         float(judged.run.grad_sq.mean()),
@@ -147,14 +147,14 @@ def _run(
         draw=draw,
         cache_dir=cache_dir,
     )
-    typer.echo(f"Training again: {run.place} ...", err=True)
+    typer.echo(f"Training again: {run.label} ...", err=True)
     estimated = estimate_run(run)
     values = report(
-        estimated.given,
+        estimated.assumptions,
         estimated.lr,
         {name: estimated.beta2[:, i] for i, name in enumerate(estimated.tensors)},
         sum(probe.grad_sq for probe in estimated.probes) / len(estimated.probes),
-        title=run.place,
+        title=run.label,
         sources=RUN_SOURCES,
     )
 

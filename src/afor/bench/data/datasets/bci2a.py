@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.catalog import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.gdf import read_gdf
 from afor.bench.data.formats.mat import read_mat
-from afor.bench.data.preprocessing import PAPER_BAND_HZ, Band, cut_trials, filter_signal
+from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, Band, cut_trials, filter_signal
 from afor.bench.data.recording import Recording, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
 
@@ -316,6 +316,13 @@ def _published(settings: Bci2aSettings) -> dict[str, int]:
     return {} if settings.drop_rejected else dict.fromkeys(CLASS_NAMES, per_class)
 
 
+def trial_shape(settings: Bci2aSettings) -> TrialShape:
+    """Return the trials of one subject, those marked as artifacts included."""
+    samples = round((settings.stop_s - settings.start_s) * RATE_HZ)
+    trials = TRIALS * len(settings.sessions)
+    return TrialShape(CHANNELS, RATE_HZ, CLASS_NAMES, trials, samples)
+
+
 DATASET = Dataset(
     info=INFO,
     settings=Bci2aSettings,
@@ -324,5 +331,6 @@ DATASET = Dataset(
     load=load_subject,
     version=1,
     published=_published,
+    trial_shape=trial_shape,
     download=download,
 )

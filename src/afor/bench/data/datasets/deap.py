@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.catalog import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.pickle import read_arrays
-from afor.bench.data.preprocessing import (
+from afor.bench.data.preparation.preprocessing import (
     PAPER_BAND_HZ,
     BaselineMode,
     filter_signal,
@@ -91,8 +91,18 @@ def load_subject(root: Path, subject: str, settings: DeapSettings) -> Recording:
         trial_ids=np.arange(len(ratings)),
         channel_names=CHANNELS,
         rate_hz=float(RATE_HZ),
-        class_names=(f"low {settings.rating}", f"high {settings.rating}"),
+        class_names=_class_names(settings),
     )
+
+
+def trial_shape(settings: DeapSettings) -> TrialShape:
+    """Return the trials of one subject."""
+    samples = DATA_SHAPE[2] - BASELINE_SAMPLES
+    return TrialShape(CHANNELS, RATE_HZ, _class_names(settings), DATA_SHAPE[0], samples)
+
+
+def _class_names(settings: DeapSettings) -> tuple[str, str]:
+    return f"low {settings.rating}", f"high {settings.rating}"
 
 
 def _ratings(labels: NDArray[np.floating], where: str) -> NDArray[np.floating]:
@@ -132,4 +142,5 @@ DATASET = Dataset(
     files=source_files,
     load=load_subject,
     version=1,
+    trial_shape=trial_shape,
 )

@@ -7,16 +7,19 @@ words), ``channel_names`` and ``rate_hz``, and optionally ``class_names`` and ``
 """
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.common.errors import DataError
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.catalog import Dataset, DatasetInfo
-from afor.bench.data.preprocessing import filter_signal
-from afor.bench.data.recording import Recording, count_classes, require_finite
+from afor.bench.data.datasets.recordings import recordings_by_subject
+from afor.bench.data.preparation.preprocessing import filter_signal
+from afor.bench.data.recording import Recording, number_labels, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
 
 MAX_ARRAY_BYTES = 4 << 30
@@ -28,15 +31,32 @@ class FolderSettings(DataSettings):
     """Options of a folder; ``unit`` is that of .npz files, MNE files are always in volts."""
 
     unit: Literal["uV", "mV", "V", "none"] = "uV"
+    channels: Words | None = None  # None: all
     classes: Words | None = None  # order of the classes; None sorts them by name
     band_hz: BandHz = "none"
     window_samples: Samples = 0
     stride_samples: Samples = 0
 
+    def trial_settings(self) -> dict[str, Any]:
+        """Leave out the channels where all are taken, as before there was a choice."""
+        settings = super().trial_settings()
+        if self.channels is None:
+            del settings["channels"]
+        return settings
+
 
 def find_subjects(root: Path, _settings: FolderSettings) -> tuple[str, ...]:
-    """Return the subjects, from the names of the files."""
-    return tuple(sorted(_files_by_subject(root)))
+    """Return the subjects, from the names of the files; raise DataError for recordings instead."""
+    subjects = tuple(sorted(_files_by_subject(root)))
+    if not subjects and (found := recordings_by_subject(root)):
+        count = sum(map(len, found.values()))
+        one = next(iter(found.values()))[0].relative_to(root)
+        raise DataError(
+            f"{root} has no {' or '.join(f'<subject>{s}' for s in SUFFIXES)}, but {count} "
+            f'recordings such as {one}. Read them with use = "recordings" (or "bids"); '
+            f"`afor data import {root}` shows what is there and proposes a study."
+        )
+    return subjects
 
 
 def source_files(root: Path, subject: str, _settings: FolderSettings) -> tuple[Path, ...]:
@@ -56,12 +76,27 @@ def load_subject(root: Path, subject: str, settings: FolderSettings) -> Recordin
     (path,) = source_files(root, subject, settings)
     read = _read_npz if path.suffix == ".npz" else _read_fif
     recording = read(path, subject, settings)
+    if settings.channels is not None:
+        recording = _with_channels(recording, settings.channels)
     band = band_of(settings.band_hz)
     if band is None:
         return recording
     require_finite(recording.trials, f"folder subject {subject}", recording.channel_names)
     filtered = filter_signal(recording.trials, recording.rate_hz, band).astype(np.float32)
     return Recording(**{**recording.__dict__, "trials": filtered})
+
+
+def _with_channels(recording: Recording, channels: tuple[str, ...]) -> Recording:
+    """Return a recording with these channels alone, in this order."""
+    names = recording.channel_names
+    if unknown := [name for name in channels if name not in names]:
+        raise ConfigError(
+            f"folder subject {recording.subject}: no channel {', '.join(unknown)}."
+            f"{did_you_mean(unknown[0], names)} It has {', '.join(names)}."
+        )
+    rows = [names.index(name) for name in channels]
+    trials = np.ascontiguousarray(recording.trials[:, rows])
+    return replace(recording, trials=trials, channel_names=channels)
 
 
 def _read_npz(path: Path, subject: str, settings: FolderSettings) -> Recording:
@@ -89,7 +124,7 @@ def _read_npz(path: Path, subject: str, settings: FolderSettings) -> Recording:
     if rate.size != 1 or rate.dtype.kind not in "fiu":
         raise DataError(f"{where}: rate_hz must be one number.")
     stored = tuple(map(str, arrays["class_names"].reshape(-1))) if "class_names" in arrays else None
-    numbers, class_names = _number_labels(labels, settings.classes or stored, where)
+    numbers, class_names = number_labels(labels, settings.classes or stored, where)
     require_finite(np.asarray(data, dtype=np.float64), where, names)
     ids = arrays.get("trial_ids", np.arange(len(data))).reshape(-1)
     if ids.dtype.kind not in "iu":
@@ -119,23 +154,6 @@ def _load_arrays(path: Path, where: str) -> dict[str, NDArray[Any]]:
         raise DataError(f"{where}: a damaged .npz ({type(error).__name__}: {error}).") from None
 
 
-def _number_labels(
-    labels: NDArray[Any], class_names: tuple[str, ...] | None, where: str
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    if labels.dtype.kind in "iu":
-        if class_names is None:
-            class_names = tuple(map(str, range(count_classes(labels, where))))
-        return labels.astype(np.int64), class_names
-    if labels.dtype.kind not in "U":
-        raise DataError(f"{where}: labels are {labels.dtype}; expected whole numbers or words.")
-    names = class_names or tuple(sorted(set(labels.tolist())))
-    if unknown := sorted(set(labels.tolist()).difference(names)):
-        raise DataError(
-            f"{where}: label {', '.join(unknown)} is out of range; accepted: {', '.join(names)}."
-        )
-    return np.array([names.index(label) for label in labels.tolist()], dtype=np.int64), names
-
-
 def _read_fif(path: Path, subject: str, settings: FolderSettings) -> Recording:
     import mne
 
@@ -149,9 +167,7 @@ def _read_fif(path: Path, subject: str, settings: FolderSettings) -> Recording:
         ) from None
     words = {number: name for name, number in epochs.event_id.items()}
     labels = np.array([words[code] for code in epochs.events[:, 2]])
-    numbers, names = _number_labels(
-        labels, settings.classes or tuple(sorted(words.values())), where
-    )
+    numbers, names = number_labels(labels, settings.classes or tuple(sorted(words.values())), where)
     return Recording(
         dataset="folder",
         subject=subject,

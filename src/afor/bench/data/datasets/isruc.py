@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.catalog import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import EdfFile, read_edf
 from afor.bench.data.formats.mat import read_mat
-from afor.bench.data.preprocessing import resample
+from afor.bench.data.preparation.preprocessing import resample
 from afor.bench.data.recording import Recording, require_finite
 from afor.bench.data.settings import DataSettings, Samples
 
@@ -33,7 +33,7 @@ SUBSTITUTES = {"F3": "C3", "F4": "C4"}
 NO_FRONTAL = "8"
 CLASS_NAMES = ("W", "N1", "N2", "N3", "REM")
 STAGES = {0: 0, 1: 1, 2: 2, 3: 3, 5: 4}
-EXTRACTED_LACKS = 30  # the .mat release has 30 epochs fewer than the scoring
+EXTRACTED_LACKS = 30  # epochs that the .mat release has fewer than the scoring
 MAX_SCORING_BYTES = 1 << 20
 PUBLISHED_COUNTS = {"W": 20_979, "N1": 11_513, "N2": 28_287, "N3": 17_480, "REM": 11_928}
 
@@ -71,11 +71,11 @@ def load_subject(root: Path, subject: str, settings: IsrucSettings) -> Recording
     labels = read_scoring(scoring, subject)
     if path.suffix == ".mat":
         epochs, notes = _read_extracted(path, subject)
-        allowed, n_labels = EXTRACTED_LACKS, len(labels) - len(epochs)
-        if n_labels != allowed:
+        if len(labels) - len(epochs) != EXTRACTED_LACKS:
             raise DataError(
                 f"ISRUC subject {subject}: {len(epochs)} epochs in {path.name}, {len(labels)} "
-                f"scores in {scoring.name}; the extracted release has exactly {allowed} fewer."
+                f"scores in {scoring.name}; the extracted release has exactly "
+                f"{EXTRACTED_LACKS} fewer."
             )
     else:
         epochs, notes = _read_recording(path, subject, settings)
@@ -141,8 +141,8 @@ def _read_recording(
     for name in CHANNELS:
         used = name
         if not _has(by_name, name) and name in SUBSTITUTES and subject == NO_FRONTAL:
-            # Paper: silent on subject 8, which has no F3 and F4. Here: C3 and C4 stand in and the
-            # note says so, because zeros would be a channel that no other subject has.
+            # Paper: does not mention subject 8, which has no F3 and F4. Here: C3 and C4 replace
+            # them, with a note, because a channel of zeros occurs in no other subject.
             used = SUBSTITUTES[name]
             notes.append(f"{name} is not recorded, {used} stands in")
         signals.append(_electrode(edf, by_name, used, subject, notes))
@@ -178,9 +178,9 @@ def _electrode(
                 )
             difference: NDArray[np.floating] = electrode - reference
             return difference
-    wanted = " or ".join(f"{name}-{ear}" for ear in REFERENCES[name])
+    accepted = " or ".join(f"{name}-{ear}" for ear in REFERENCES[name])
     raise DataError(
-        f"ISRUC subject {subject} ({edf.path.name}): no channel {wanted}. "
+        f"ISRUC subject {subject} ({edf.path.name}): no channel {accepted}. "
         f"Found: {', '.join(edf.labels())}."
     )
 
@@ -277,6 +277,13 @@ INFO = DatasetInfo(
     layout="1/1.rec 1/1_1.txt … (or Subgroup_1/1/…), or subject1.mat with 1/1_1.txt",
 )
 
+
+def trial_shape(_settings: IsrucSettings) -> TrialShape:
+    """Return the epochs of one subject on average; nights differ by a third."""
+    epochs = sum(PUBLISHED_COUNTS.values()) // len(SUBJECTS)
+    return TrialShape(CHANNELS, RATE_HZ, CLASS_NAMES, epochs, EPOCH_SAMPLES)
+
+
 DATASET = Dataset(
     info=INFO,
     settings=IsrucSettings,
@@ -284,6 +291,7 @@ DATASET = Dataset(
     files=source_files,
     load=load_subject,
     version=1,
+    trial_shape=trial_shape,
     published=lambda settings: PUBLISHED_COUNTS if settings.scorer == 1 else {},
     excluded=lambda settings: (
         {NO_FRONTAL: "no frontal electrodes"} if settings.subject_8 == "exclude" else {}

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.common.suggest import nearest
+from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.catalog import Dataset, DatasetInfo
 from afor.bench.data.recording import Recording
 from afor.bench.data.settings import DataSettings, Samples
@@ -37,8 +37,8 @@ def moabb_dataset(name: str) -> Dataset:
     from moabb.datasets.base import BaseDataset
 
     if not _is_class(moabb.datasets, name, BaseDataset) and name != "FakeDataset":
-        similar = nearest(name, [entry for entry in dir(moabb.datasets) if entry[0].isupper()])
-        hint = f" Did you mean 'moabb:{similar}'?" if similar else ""
+        names = [entry for entry in dir(moabb.datasets) if entry[0].isupper()]
+        hint = did_you_mean(name, names, prefix="moabb:")
         raise ConfigError(f"MOABB {moabb.__version__} has no data set {name!r}.{hint}")
     return Dataset(
         info=DatasetInfo(

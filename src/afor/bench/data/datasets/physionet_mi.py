@@ -17,15 +17,22 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.catalog import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
 from afor.bench.data.montage import tidy_name
-from afor.bench.data.preprocessing import PAPER_BAND_HZ, cut_trials, filter_signal
+from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, cut_trials, filter_signal
 from afor.bench.data.recording import Recording, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
 
 RATE_HZ = 160.0
 N_CHANNELS = 64
+CHANNELS = (
+    "FC5", "FC3", "FC1", "FCz", "FC2", "FC4", "FC6", "C5", "C3", "C1", "Cz", "C2", "C4", "C6",
+    "CP5", "CP3", "CP1", "CPz", "CP2", "CP4", "CP6", "Fp1", "Fpz", "Fp2", "AF7", "AF3", "AFz",
+    "AF4", "AF8", "F7", "F5", "F3", "F1", "Fz", "F2", "F4", "F6", "F8", "FT7", "FT8", "T7", "T8",
+    "T9", "T10", "TP7", "TP8", "P7", "P5", "P3", "P1", "Pz", "P2", "P4", "P6", "P8", "PO7", "PO3",
+    "POz", "PO4", "PO8", "O1", "Oz", "O2", "Iz",
+)  # fmt: skip
 SUBJECTS = tuple(f"S{i:03d}" for i in range(1, 110))
 SLOW = "runs 3 to 14 were recorded at 128 Hz with events of 5.1 s"
 # Subject → the irregular runs, and the reason.
@@ -36,6 +43,8 @@ IRREGULAR: Mapping[str, tuple[tuple[int, ...], str]] = {
     "S104": ((8,), "run 8 is cut short"),
 }
 EYES_OPEN, EYES_CLOSED = 1, 2
+MINUTE_S = 61.0  # length of the runs of rest
+EVENTS_OF_A_RUN = 15  # of the two tasks of a run together
 REST = "T0"
 MINUTE_SHARE = 0.9  # share of the marked time that the event of a minute of rest must cover
 HAND_RUNS, BOTH_RUNS = (4, 8, 12), (6, 10, 14)
@@ -250,6 +259,18 @@ def _trials_of_run(
     return trials, labels, dropped
 
 
+def trial_shape(settings: PhysionetSettings) -> TrialShape:
+    """Return the trials of one subject: 15 events of a run, or a minute of rest cut into trials."""
+    a_run = int(MINUTE_S // settings.trial_s) if settings.task == "eyes" else EVENTS_OF_A_RUN
+    return TrialShape(
+        settings.channels or CHANNELS,
+        RATE_HZ,
+        CLASS_NAMES[settings.task],
+        a_run * len(RUNS[settings.task]),
+        round(settings.trial_s * RATE_HZ),
+    )
+
+
 def _run_path(root: Path, subject: str, run: int) -> Path:
     return root / subject / f"{subject}R{run:02d}.edf"
 
@@ -295,6 +316,7 @@ DATASET = Dataset(
     files=source_files,
     load=load_subject,
     version=1,
+    trial_shape=trial_shape,
     excluded=irregular_subjects,
     download=download,
 )

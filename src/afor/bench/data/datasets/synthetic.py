@@ -124,7 +124,7 @@ def subject_truth(settings: SyntheticSettings, index: int) -> SubjectTruth:
     recipe = RECIPES[settings.kind]
     rng = _generator(settings, index, stage=0)
     n, shift = len(recipe.rhythms), settings.shift
-    # The draws do not depend on the shift: a subject moves along a ray as it grows.
+    # The draws do not depend on the shift, which only scales them.
     moved = rng.standard_normal((n, 2)) * POSITION_SD * shift
     peak, size = rng.standard_normal((2, n))
     gain, noise, slope, effect, flips = rng.standard_normal(5)
@@ -162,20 +162,20 @@ def load_subject(settings: SyntheticSettings, subject: str) -> Recording:
     recipe, truth = RECIPES[settings.kind], subject_truth(settings, index)
     classes = _class_names(settings)
     rng = _generator(settings, index, stage=1 + settings.session)
-    shown = _draw_labels(settings, rng)
-    trials = _draw_trials(settings, truth, shown, rng)
-    wrong = rng.random(shown.size) < truth.label_noise
-    labels = np.where(wrong, rng.integers(len(classes), size=shown.size), shown)
+    true_labels = _draw_labels(settings, rng)
+    trials = _draw_trials(settings, truth, true_labels, rng)
+    wrong = rng.random(true_labels.size) < truth.label_noise
+    labels = np.where(wrong, rng.integers(len(classes), size=true_labels.size), true_labels)
     return Recording(
         dataset="synthetic",
         subject=subject,
         trials=trials,
         labels=labels.astype(np.int64),
-        trial_ids=np.arange(shown.size),
+        trial_ids=np.arange(true_labels.size),
         channel_names=_channels(settings),
         rate_hz=settings.rate_hz or recipe.rate_hz,
         class_names=classes,
-        notes=(f"{int((labels != shown).sum())} labels are wrong on purpose",),
+        notes=(f"{int((labels != true_labels).sum())} labels are wrong on purpose",),
     )
 
 
@@ -199,7 +199,7 @@ def _draw_labels(settings: SyntheticSettings, rng: np.random.Generator) -> NDArr
 def _draw_trials(
     settings: SyntheticSettings,
     truth: SubjectTruth,
-    shown: NDArray[np.int64],
+    true_labels: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
     recipe = RECIPES[settings.kind]
@@ -213,14 +213,14 @@ def _draw_trials(
     shapes = shapes * (samples / np.sqrt(2 * (shapes**2).sum(axis=1, keepdims=True)))  # unit SD
 
     n_rhythms = len(recipe.rhythms)
-    log_amplitude = truth.effect * recipe.class_effect[shown]
+    log_amplitude = truth.effect * recipe.class_effect[true_labels]
     log_amplitude = log_amplitude + TRIAL_LOG_AMPLITUDE_SD * rng.standard_normal(
-        (shown.size, n_rhythms)
+        (true_labels.size, n_rhythms)
     )
     amplitude = truth.amplitude_uv * np.exp(log_amplitude)
     background_mixing = BACKGROUND_UV * _smoothing(names)
-    trials = np.empty((shown.size, len(names), samples), dtype=np.float32)
-    for i in range(shown.size):  # one trial at a time fits into the cache
+    trials = np.empty((true_labels.size, len(names), samples), dtype=np.float32)
+    for i in range(true_labels.size):  # one trial at a time fits into the cache
         parts = rng.standard_normal((2, len(shapes), freqs.size), dtype=np.float32)
         sources = np.fft.irfft((parts[0] + 1j * parts[1]) * shapes, n=samples, axis=-1)
         mixing = np.concatenate(
@@ -248,9 +248,9 @@ def _class_names(settings: SyntheticSettings) -> tuple[str, ...]:
 
 
 def _generator(settings: SyntheticSettings, index: int, stage: int) -> np.random.Generator:
-    kind = list(RECIPES).index(settings.kind)
+    kind_number = list(RECIPES).index(settings.kind)
     return np.random.default_rng(
-        np.random.SeedSequence(settings.seed, spawn_key=(kind, index, stage))
+        np.random.SeedSequence(settings.seed, spawn_key=(kind_number, index, stage))
     )
 
 
@@ -259,8 +259,8 @@ DATASET = Dataset(
         name="synthetic",
         title="Synthetic subjects",
         task="motor imagery (4 classes), sleep stages (5) or emotion (2)",
-        licence="none needed: computed on the spot",
-        where="nowhere to go: embedded",
+        licence="none needed: the data are computed",
+        where="part of this package",
         citation="the manual, docs/explanation/synthetic.md",
         subjects=(),
         shape="imagery 12 channels at 128 Hz, sleep 6 at 100 Hz, emotion 12 at 128 Hz",

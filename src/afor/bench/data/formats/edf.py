@@ -93,8 +93,8 @@ class EdfFile:
         annotations: list[Annotation] = []
         for signal in self.signals:
             if signal.label == ANNOTATIONS:
-                part = self.records[:, signal.first : signal.first + signal.samples]
-                for record in np.ascontiguousarray(part):
+                columns = self.records[:, signal.first : signal.first + signal.samples]
+                for record in np.ascontiguousarray(columns):
                     annotations += _parse_annotations(record.tobytes(), self.path)
         return sorted(annotations, key=lambda a: a.onset_s)
 
@@ -124,12 +124,12 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
         with path.open("rb") as file:
             fixed = file.read(FIXED_BYTES)
             n_signals, record_s, n_records, variant = _parse_fixed(fixed, path)
-            rest = file.read(SIGNAL_BYTES * n_signals)
+            signal_headers = file.read(SIGNAL_BYTES * n_signals)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
-    if len(rest) < SIGNAL_BYTES * n_signals:
+    if len(signal_headers) < SIGNAL_BYTES * n_signals:
         raise DataError(f"{path}: ends inside its header. Fetch the file again.")
-    signals = _parse_signals(rest, n_signals, record_s, path)
+    signals = _parse_signals(signal_headers, n_signals, record_s, path)
     per_record = sum(signal.samples for signal in signals)
     header_bytes = FIXED_BYTES + SIGNAL_BYTES * n_signals
     present, left_over = divmod(size - header_bytes, 2 * per_record)
@@ -195,10 +195,12 @@ def _parse_signals(
     header: bytes, n_signals: int, record_s: float, path: Path
 ) -> tuple[Signal, ...]:
     columns: dict[str, list[bytes]] = {}
-    at = 0
+    start = 0
     for field, width in FIELDS.items():
-        columns[field] = [header[at + i * width : at + (i + 1) * width] for i in range(n_signals)]
-        at += width * n_signals
+        columns[field] = [
+            header[start + i * width : start + (i + 1) * width] for i in range(n_signals)
+        ]
+        start += width * n_signals
     signals, first = [], 0
     for i in range(n_signals):
         label = columns["label"][i].decode("latin-1").strip()

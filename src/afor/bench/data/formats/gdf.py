@@ -18,8 +18,8 @@ MAX_BYTES = 128 << 20  # A01T.gdf has 34 MB
 INT16 = 3
 MAX_VALUE = 1e9  # no amplifier's range is larger
 MICROVOLT_CODES = {4275: 1.0, 4274: 1e3}  # microvolt, millivolt
-# Offsets of the fields in the channel headers, in bytes per channel.
-LABEL, UNIT, PHYSICAL_MIN, PHYSICAL_MAX = 0, 102, 104, 112
+# Offsets of the fields in the channel headers, in bytes per channel; labels are at 0.
+UNIT, PHYSICAL_MIN, PHYSICAL_MAX = 102, 104, 112
 DIGITAL_MIN, DIGITAL_MAX, SAMPLES, TYPE = 120, 128, 216, 220
 
 

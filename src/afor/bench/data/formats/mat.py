@@ -4,6 +4,7 @@ Every length is checked against the size of the file, and unpacked data against 
 memory is allocated; SciPy's reader does not do so.
 """
 
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -133,9 +134,7 @@ class _Reader:
         if flags.size < 1 or shape_numbers.size < 2 or shape_numbers.dtype != np.dtype("<i4"):
             raise _BrokenError("an array without size")
         shape = tuple(int(n) for n in shape_numbers)
-        count = 1
-        for n in shape:
-            count *= n
+        count = math.prod(shape)
         if min(shape) < 0 or len(shape) > MAX_DEPTH:
             raise _BrokenError("an array of impossible shape")
         type_code = int(flags[0]) & 0xFF

@@ -7,6 +7,7 @@ other instructions are refused, and every length is checked against the size of 
 """
 
 import codecs
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ class _Machine:
 
     def __init__(self, content: bytes) -> None:
         self.content = memoryview(content)
-        self.at = 0
+        self.position = 0
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.count = 0
@@ -124,12 +125,14 @@ class _Machine:
         for count in range(MAX_INSTRUCTIONS):
             code = bytes(self.take(1))
             if code == b".":
-                if len(self.stack) != 1 or self.at != len(self.content):
+                if len(self.stack) != 1 or self.position != len(self.content):
                     raise _RefusedError("data after the end, or an unfinished structure")
                 return self.stack[0]
             instruction = INSTRUCTIONS.get(code)
             if instruction is None:
-                raise _RefusedError(f"instruction {code!r} at byte {self.at - 1} is not allowed")
+                raise _RefusedError(
+                    f"instruction {code!r} at byte {self.position - 1} is not allowed"
+                )
             self.count = count
             instruction(self)
         raise _RefusedError(f"more than {MAX_INSTRUCTIONS} instructions")
@@ -137,20 +140,20 @@ class _Machine:
     # Reading -----------------------------------------------------------------------------------
 
     def take(self, n: int) -> memoryview:
-        if n < 0 or n > len(self.content) - self.at:
-            raise _RefusedError(f"it ends early: {n} bytes wanted at byte {self.at}")
-        self.at += n
-        return self.content[self.at - n : self.at]
+        if n < 0 or n > len(self.content) - self.position:
+            raise _RefusedError(f"it ends early: {n} bytes wanted at byte {self.position}")
+        self.position += n
+        return self.content[self.position - n : self.position]
 
     def number(self, layout: str) -> int:
         return int(struct.unpack(layout, self.take(struct.calcsize(layout)))[0])
 
     def line(self) -> str:
-        piece = bytes(self.content[self.at : self.at + MAX_TEXT])
+        piece = bytes(self.content[self.position : self.position + MAX_TEXT])
         end = piece.find(b"\n")
         if end < 0:
-            raise _RefusedError(f"a line without an end at byte {self.at}")
-        self.at += end + 1
+            raise _RefusedError(f"a line without an end at byte {self.position}")
+        self.position += end + 1
         return piece[:end].decode("latin-1")
 
     def pop(self) -> Any:
@@ -264,8 +267,8 @@ def _latin1(utf8: memoryview) -> memoryview:
         raise _RefusedError("bytes stored as text that is not latin1")
     decoder, out = codecs.getincrementaldecoder("utf-8")(), bytearray()
     try:
-        for at in range(0, len(utf8), PIECE_BYTES):
-            out += decoder.decode(utf8[at : at + PIECE_BYTES]).encode("latin-1")
+        for start in range(0, len(utf8), PIECE_BYTES):
+            out += decoder.decode(utf8[start : start + PIECE_BYTES]).encode("latin-1")
         decoder.decode(b"", final=True)
     except UnicodeError:
         raise _RefusedError("bytes stored as text that is not latin1") from None
@@ -289,11 +292,9 @@ def _build_array(target: ArrayShell, state: tuple[Any, ...]) -> None:
     if type(shape) is not tuple or not all(type(n) is int and n >= 0 for n in shape):
         raise _RefusedError("a shape that is no tuple of sizes")
     dtype = np.dtype(float_type.order.replace("|", "=") + float_type.code)
-    wanted = dtype.itemsize
-    for n in shape:
-        wanted *= n
-    if not isinstance(raw, memoryview) or len(raw) != wanted or len(shape) > MAX_AXES:
-        raise _RefusedError(f"an array of {len(shape)} axes without its {wanted} bytes")
+    expected_bytes = dtype.itemsize * math.prod(shape)
+    if not isinstance(raw, memoryview) or len(raw) != expected_bytes or len(shape) > MAX_AXES:
+        raise _RefusedError(f"an array of {len(shape)} axes without its {expected_bytes} bytes")
     if is_fortran not in (0, 1, False, True):
         raise _RefusedError("an unusual array")
     target.value = np.frombuffer(raw, dtype).reshape(shape, order="F" if is_fortran else "C")
@@ -306,7 +307,7 @@ def _protocol(machine: _Machine) -> None:
 
 def _frame(machine: _Machine) -> None:
     length = machine.number("<Q")
-    if length > len(machine.content) - machine.at:
+    if length > len(machine.content) - machine.position:
         raise _RefusedError("a frame longer than the file")
 
 

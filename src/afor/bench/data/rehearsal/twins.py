@@ -18,8 +18,9 @@ from afor.bench.data.recording import Recording
 from afor.bench.data.rehearsal.writers import write_edf, write_gdf, write_python2_pickle
 
 NOTICE = "These files are synthetic stand-ins written by `afor data twin`, not the data set.\n"
-RUNS, GAP_SAMPLES = 6, 100
+RUNS, GAP_SAMPLES = 6, 100  # of a session of BCI IV 2a
 TRIAL_S, LEAD_IN_S = 7.0, 2
+# ISRUC: subjects whose references are called A1 and A2 instead of M1 and M2.
 A_SCHEME = frozenset(map(str, (*range(1, 8), 9, 10, 12, 15, 16, 18, 22, 24, 26)))
 UNREFERENCED = "40"
 EAR_CHANNELS = ("ROC", "A1", "LOC", "A2", "C4", "O2", "C3", "O1", "F4", "F3")
@@ -88,23 +89,23 @@ def bci2a_session(
     lead_in, gap = LEAD_IN_S * bci2a.RATE_HZ, np.full((25, GAP_SAMPLES), np.nan)
     pieces: list[NDArray[np.float64]] = []
     events: list[tuple[int, int, int]] = []
-    at = 0
+    run_start = 0
     for run in np.array_split(np.arange(trials), min(RUNS, trials)):
-        events.append((at, 32766, 0))
+        events.append((run_start, 32766, 0))
         body = np.concatenate(list(recording.trials[run]), axis=1)
         signal = np.empty((25, lead_in + body.shape[1]))
         signal[:22, :lead_in] = rng.normal(0, 10, (22, lead_in))
         signal[:22, lead_in:] = body
         signal[22:] = rng.normal(0, 40, (3, signal.shape[1]))
         for i, trial in enumerate(run):
-            start = at + lead_in + i * recording.trials.shape[2]
+            start = run_start + lead_in + i * recording.trials.shape[2]
             code = 783 if session else 769 + int(recording.labels[trial])
             events += [(start, bci2a.TRIAL_START, 1875)]
             if trial % 20 == 7:
                 events.append((start, bci2a.REJECTED, 1875))
             events.append((start + bci2a.CUE_AFTER_START, code, 313))
         pieces += [signal, gap]
-        at += signal.shape[1] + GAP_SAMPLES
+        run_start += signal.shape[1] + GAP_SAMPLES
     return np.concatenate(pieces[:-1], axis=1), events, recording.labels + 1
 
 

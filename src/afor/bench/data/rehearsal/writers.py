@@ -23,19 +23,28 @@ def write_edf(
     rate_hz: int,
     annotations: Sequence[tuple[float, float, str]] | None = None,
 ) -> None:
-    """Write a signal (channels, samples) in microvolts as EDF, or as EDF+ with annotations."""
-    n_records, rest = divmod(signal_uv.shape[1], rate_hz)
-    if rest:
+    """Write a signal as EDF, or as EDF+ if there are annotations.
+
+    Args:
+        path: The file to write.
+        labels: Names of the channels.
+        signal_uv: Signal in microvolts, (channels, samples), a whole number of seconds long.
+        rate_hz: Sampling rate.
+        annotations: Onset and duration in seconds, and text, of each annotation.
+
+    """
+    n_records, left_over = divmod(signal_uv.shape[1], rate_hz)
+    if left_over:
         raise ValueError(f"{signal_uv.shape[1]} samples are no whole seconds at {rate_hz} Hz")
     limit = float(np.ceil(np.abs(signal_uv).max() + 1))
     digital = _to_int16(signal_uv, limit)
-    parts = [digital[:, i * rate_hz : (i + 1) * rate_hz].tobytes() for i in range(n_records)]
+    records = [digital[:, i * rate_hz : (i + 1) * rate_hz].tobytes() for i in range(n_records)]
     rows = [(label, "uV", -limit, limit, rate_hz) for label in labels]
     if annotations is not None:
         texts = [_annotation_text(i, annotations) for i in range(n_records)]
         width = 2 * ((max(map(len, texts)) + 2) // 2)
         rows.append(("EDF Annotations", "", -1, 1, width // 2))
-        parts = [p + t.ljust(width, b"\x00") for p, t in zip(parts, texts, strict=True)]
+        records = [r + t.ljust(width, b"\x00") for r, t in zip(records, texts, strict=True)]
     n = len(rows)
     plus = annotations is not None
     head = [
@@ -60,7 +69,7 @@ def write_edf(
         _text("", 32) * n,
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(head) + b"".join(parts))
+    path.write_bytes(b"".join(head) + b"".join(records))
 
 
 def _annotation_text(record: int, annotations: Sequence[tuple[float, float, str]]) -> bytes:
@@ -80,9 +89,15 @@ def write_gdf(
     rate_hz: int,
     events: Sequence[tuple[int, int, int]],
 ) -> None:
-    """Write a signal (channels, samples) as GDF 1.99; NaN becomes the digital minimum.
+    """Write a signal as GDF 1.99.
 
-    ``events`` are (sample counted from 0, code, duration in samples).
+    Args:
+        path: The file to write.
+        labels: Names of the channels.
+        signal_uv: Signal in microvolts, (channels, samples); NaN becomes the digital minimum.
+        rate_hz: Sampling rate.
+        events: Sample (from 0), code and duration in samples of each event.
+
     """
     n, samples = signal_uv.shape
     limit = float(np.ceil(np.nanmax(np.abs(signal_uv)) + 1))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from afor.bench.common.errors import ConfigError, EngineError
 from afor.bench.common.files import write_atomically
 from afor.bench.common.module_search import add_folders, used_folders
-from afor.bench.data.cache import default_cache_dir, samples_path
+from afor.bench.data.preparation.cache import default_cache_dir, samples_path
 from afor.bench.execution.jobs import MAX_DEATHS, Ended, Job, Started
 from afor.bench.store.spool import SUFFIX, read_spool, write_spool
 from afor.bench.training.execute import execute, failed_run
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 CONNECT_S = 15.0
 TOKEN = "driver.token"  # its content shows whether a worker sees the driver's spool
 MAX_LOSSES = 10  # results of one job that were lost with their worker
-JOBS_PER_THREAD = 1  # a job queued behind one that kills the worker would be blamed too
+JOBS_PER_THREAD = 1  # if a job kills the worker, dask also counts a death for jobs behind it
+GPU = "GPU"  # the resource that a worker declares with `dask worker --resources GPU=1`
 
 # In a worker, one run at a time: torch's generators and thread count belong to the process.
 _one_run = threading.Lock()
@@ -125,6 +126,13 @@ class _Session:
         threads = int(sum(self.client.nthreads().values()))
         return max(1, JOBS_PER_THREAD * threads)
 
+    def _resources(self, job: Job) -> dict[str, float] | None:
+        """Ask for a GPU if the run needs one and workers declare theirs."""
+        if job.spec.get("device") != "cuda":
+            return None
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        return {GPU: 1} if any(worker["resources"].get(GPU) for worker in workers) else None
+
     def _submit(self, job: Job) -> Any:
         if job.dataset not in self._packed:
             self._packed[job.dataset] = pack_source(self.sources[job.dataset])
@@ -140,6 +148,7 @@ class _Session:
             key=f"afor-{job.key}-{uuid.uuid4().hex[:8]}",
             pure=False,
             retries=0,
+            resources=self._resources(job),
         )
         self._jobs[future] = job
         return future
@@ -172,13 +181,13 @@ def run_remotely(
     add_folders(folders)
     folder = Path(spool)
     sees_spool = _sees(folder, token)
-    if sees_spool and (kept := read_spool(folder / f"{key}{SUFFIX}")) is not None:
-        return "ended", kept  # finished by a worker that died before it answered
+    if sees_spool and (finished := read_spool(folder / f"{key}{SUFFIX}")) is not None:
+        return "ended", finished  # finished by a worker that died before it answered
     with _one_run:
-        located = _locate(_unpack(packed, spec["data"]["fingerprint"]))
-        if located is None:
+        source = _locate(_unpack(packed, spec["data"]["fingerprint"]))
+        if source is None:
             return "absent", get_worker().address
-        content = execute(key, spec, located)
+        content = execute(key, spec, source)
     if sees_spool:
         with contextlib.suppress(OSError):  # the result is returned in any case
             write_spool(folder, key, content)
@@ -219,8 +228,8 @@ def _locate(source: "WindowSource") -> "WindowSource | None":
     """Return the source with a folder that this process can read, or None if there is none."""
     import numpy as np
 
-    sent = default_cache_dir() / "received" / source.fingerprint[:32]
-    for folder in (source.folder, _received.get(source.fingerprint, sent)):
+    received = default_cache_dir() / "received" / source.fingerprint[:32]
+    for folder in (source.folder, _received.get(source.fingerprint, received)):
         try:
             sizes = [samples_path(folder, p.key).stat().st_size for p in source.prepared]
         except OSError:

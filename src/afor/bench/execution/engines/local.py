@@ -15,13 +15,14 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from afor.bench.common.devices import VISIBLE_GPUS
 from afor.bench.common.errors import ConfigError, EngineError, StoreError
 from afor.bench.common.module_search import BOOTSTRAP, search_folders
 from afor.bench.execution.engines.worker import receive, send
 from afor.bench.execution.engines.worker_starts import WorkerStarts
-from afor.bench.execution.estimate import clock
 from afor.bench.execution.jobs import MAX_DEATHS, Died, Ended, Job, Started
-from afor.bench.execution.time_limits import TimeLimits, like_of
+from afor.bench.execution.timing.limits import TimeLimits, similarity_key
+from afor.bench.execution.timing.pace import clock
 from afor.bench.store.spool import SUFFIX, read_spool
 from afor.bench.training.execute import failed_run
 
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# cuBLAS is deterministic only with a workspace of fixed size, set before it is loaded.
+DETERMINISTIC_CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 # A process closes its pipes before it exits: wait this long for its exit code.
 CLOSING_S = 2.0
 KILLED_S = 5.0  # a killed process may hang in a file system: give up on it then
 START_LIMIT_S = 600.0  # for the imports of a worker
-LOOK_EVERY_S = 10.0  # interval of checks for runs beyond their limit
+CHECK_EVERY_S = 10.0  # interval of checks for runs beyond their limit
 LATE_S = 5.0  # a longer delay means that this process was stopped or the machine slept
 # Signals from outside; those of a crash (SIGSEGV, SIGABRT) are caused by the worker itself.
 OUTSIDE_SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
@@ -46,6 +49,8 @@ class LocalEngine:
         workers: Number of worker processes.
         threads: Number of torch threads of each worker.
         limits: Maximum time of a run; None uses the default limits.
+        gpus: GPUs over which the workers are spread, as ``CUDA_VISIBLE_DEVICES`` names them; each
+            worker sees one. Empty for runs on the CPU.
 
     Raises:
         ConfigError: ``workers`` is below 1.
@@ -56,12 +61,19 @@ class LocalEngine:
 
     """
 
-    def __init__(self, workers: int, threads: int = 1, limits: TimeLimits | None = None) -> None:
+    def __init__(
+        self,
+        workers: int,
+        threads: int = 1,
+        limits: TimeLimits | None = None,
+        gpus: Sequence[str] = (),
+    ) -> None:
         if workers < 1:
             raise ConfigError(f"-j {workers}: at least one worker is needed.")
         self.workers = workers
         self.threads = threads
         self.limits = limits or TimeLimits()
+        self.gpus = tuple(gpus)
 
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
@@ -74,18 +86,19 @@ class LocalEngine:
         crew: list[_Worker] = []
         numbers = iter(range(1, sys.maxsize))
         starts = WorkerStarts()
-        looked = time.monotonic()
+        checked_at = time.monotonic()
         try:
             while waiting or any(worker.job for worker in crew):
                 idle = sum(worker.job is None for worker in crew)
                 pause_s = starts.pause_s()  # read once: the wait below must use the same value
                 while len(crew) < self.workers and idle < len(waiting) and not pause_s:
-                    crew.append(_Worker(next(numbers), spool, self.threads, inbox))
+                    gpu = _least_used(self.gpus, [worker.gpu for worker in crew])
+                    crew.append(_Worker(next(numbers), spool, self.threads, inbox, gpu))
                     idle += 1
                 for worker in crew:
                     if waiting and worker.is_ready and worker.job is None:
                         worker.give(waiting.popleft(), packed)
-                looked = _extend_after_sleep(crew, looked)
+                checked_at = _extend_after_sleep(crew, checked_at)
                 try:
                     worker, message = inbox.get(timeout=self._wait_s(crew, pause_s))
                 except queue.Empty:
@@ -109,43 +122,41 @@ class LocalEngine:
                         f"written so far are safe."
                     )
                 else:
-                    job, started = worker.job, worker.has_started
-                    worker.job = None
+                    job, worker.job = worker.job, None
                     if message is None:  # the pipe is closed: the worker has exited
                         worker.stop(grace_s=CLOSING_S)
                         crew.remove(worker)
-                        if not worker.has_worked:
-                            starts.ended_early(was_killed=worker.was_killed)
-                            if verdict := starts.verdict():
-                                raise EngineError(
-                                    f"{verdict} ({worker.cause()}). `afor doctor` may tell why. "
-                                    f"Nothing finished is lost: the same command goes on."
-                                )
-                    if job is None:
-                        continue
-                    # A worker killed right after its rename has still finished the run.
-                    path = spool / f"{job.key}{SUFFIX}"
-                    content = read_spool(path)
-                    if content is not None:
-                        self.limits.add(like_of(job.dataset, job.spec), worker.busy_s())
-                        yield Ended(job.key, content, path)
-                        continue
-                    # The death of a worker that had not started the run is not held against it.
-                    deaths[job.key] += started or worker.hung_s > 0
-                    if deaths[job.key] < MAX_DEATHS:
-                        waiting.append(job)  # at the end: other jobs first
-                        yield Died(job.key, worker.cause())
-                        continue
-                    reason = f"its worker died {MAX_DEATHS} times ({worker.cause()})"
-                    yield Ended(job.key, failed_run(job.key, job.spec, reason))
+                        _count_early_end(worker, starts)
+                    if job is not None:
+                        event = self._end_of(job, worker, spool, deaths)
+                        if isinstance(event, Died):
+                            waiting.append(job)  # at the end: other jobs first
+                        yield event
         finally:
             for worker in crew:
                 worker.stop()
 
+    def _end_of(
+        self, job: Job, worker: "_Worker", spool: Path, deaths: Counter[str]
+    ) -> Died | Ended:
+        """Return the result of a job whose worker finished it or exited; count its deaths."""
+        # A worker killed right after its rename has still finished the run.
+        path = spool / f"{job.key}{SUFFIX}"
+        content = read_spool(path)
+        if content is not None:
+            self.limits.add(similarity_key(job.dataset, job.spec), worker.busy_s())
+            return Ended(job.key, content, path)
+        # The death of a worker that had not started the job does not count.
+        deaths[job.key] += worker.has_started or worker.hung_s > 0
+        if deaths[job.key] < MAX_DEATHS:
+            return Died(job.key, worker.cause())
+        reason = f"its worker died {MAX_DEATHS} times ({worker.cause()})"
+        return Ended(job.key, failed_run(job.key, job.spec, reason))
+
     def _limit_s(self, worker: "_Worker") -> float:
         """Return the time limit of what a worker does now; infinite if it is idle."""
         if worker.job is not None:
-            return self.limits.limit_s(like_of(worker.job.dataset, worker.job.spec))
+            return self.limits.limit_s(similarity_key(worker.job.dataset, worker.job.spec))
         return START_LIMIT_S if not worker.is_ready else math.inf
 
     def _left_s(self, worker: "_Worker") -> float:
@@ -153,27 +164,54 @@ class LocalEngine:
 
     def _wait_s(self, crew: "Sequence[_Worker]", pause_s: float) -> float:
         """Return how long to wait for a message until a worker may exceed its limit."""
-        waits = [LOOK_EVERY_S, *(self._left_s(worker) for worker in crew)]
+        waits = [CHECK_EVERY_S, *(self._left_s(worker) for worker in crew)]
         return max(min([*waits, pause_s] if pause_s else waits), 0.0)
 
 
-def _extend_after_sleep(crew: "Sequence[_Worker]", looked: float) -> float:
+def _least_used(gpus: Sequence[str], in_use: Sequence[str | None]) -> str | None:
+    """Return the GPU with the fewest workers, the first of equals; None without GPUs.
+
+    >>> _least_used(["0", "1"], ["0"]), _least_used(["0", "1"], ["0", "1"]), _least_used([], [])
+    ('1', '0', None)
+    """
+    return min(gpus, key=in_use.count, default=None)
+
+
+def _count_early_end(worker: "_Worker", starts: WorkerStarts) -> None:
+    """Count a worker that ended before its first run; raise EngineError after too many."""
+    if worker.has_worked:
+        return
+    starts.ended_early(was_killed=worker.was_killed)
+    if verdict := starts.verdict():
+        raise EngineError(
+            f"{verdict} ({worker.cause()}). `afor doctor` may tell why. "
+            f"Nothing finished is lost: the same command goes on."
+        )
+
+
+def _extend_after_sleep(crew: "Sequence[_Worker]", checked_at: float) -> float:
     """Do not charge workers for time in which this process did not run; return the time now."""
-    moment = time.monotonic()
-    late_s = moment - looked - LOOK_EVERY_S
+    now = time.monotonic()
+    late_s = now - checked_at - CHECK_EVERY_S
     if late_s > LATE_S:
         for worker in crew:
             worker.since += late_s
-    return moment
+    return now
 
 
 class _Worker:
     """The driver's handle of a worker process."""
 
     def __init__(
-        self, number: int, spool: Path, threads: int, inbox: "queue.SimpleQueue[Any]"
+        self,
+        number: int,
+        spool: Path,
+        threads: int,
+        inbox: "queue.SimpleQueue[Any]",
+        gpu: str | None = None,
     ) -> None:
-        self.name = f"worker {number}"
+        self.name = f"worker {number}" + (f" on GPU {gpu}" if gpu is not None else "")
+        self.gpu = gpu
         self.job: Job | None = None
         self.is_ready = False
         self.has_started = False  # its current job
@@ -183,6 +221,8 @@ class _Worker:
         self.log = spool / f"worker-{number}.log"
         self._sources: set[str] = set()
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+        if gpu is not None:
+            environment |= {VISIBLE_GPUS: gpu, **DETERMINISTIC_CUBLAS}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 # -P: a file in the current folder must not shadow a package.
@@ -238,7 +278,7 @@ class _Worker:
             lines = self.log.read_text("utf-8", "replace").strip().splitlines()
         except OSError:
             lines = []
-        return f"{text}; its last words in {self.log}: {lines[-1][:200]}" if lines else text
+        return f"{text}; the last line of {self.log}: {lines[-1][:200]}" if lines else text
 
     def stop(self, grace_s: float = 0.0) -> None:
         """Kill the process if it still runs, and release its threads, pipes and log."""

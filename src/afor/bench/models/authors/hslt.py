@@ -49,10 +49,10 @@ class HSLTAuthors(HSLT):
             )
         self.form = form
         self.tokenizer = nn.Identity()
-        sizes, kept = REGION_SIZES[shape.channels]
+        sizes, kept_tokens = REGION_SIZES[shape.channels]
         bounds = pairwise(accumulate(sizes, initial=0))
         indices = tuple(tuple(range(start, stop)) for start, stop in bounds)
-        self._build(shape.samples, indices, kept, dropout, shape.classes, second_gelu=True)
+        self._build(shape.samples, indices, kept_tokens, dropout, shape.classes, second_gelu=True)
         tokens = [self.class_token, self.position]
         for region in self.regions:
             assert isinstance(region, RegionEncoder)

@@ -94,8 +94,8 @@ def sensitivity_figure(settings: Sequence[Sensitivity], ylabel: str = "Acc (%)")
             if len(panel) == 2:
                 _stack(*panel)
         note = "dashed: default"
-        if any(setting.noise for setting in settings):
-            note += "; bands: noise floor around the default"
+        if any(setting.margin for setting in settings):
+            note += "; bands: margin of equivalence around the default"
         if len(sides) > 1:
             note += "\nall axes span as many points"
         figure.supxlabel(note, fontsize=6, color="#444444")
@@ -123,11 +123,9 @@ def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any
                 values.index(setting.default), at_default[0], marker=marker, markersize=6,
                 markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.3, zorder=4,
             )  # fmt: skip
-            if bound := setting.noise.get(dataset):
-                side.axhspan(
-                    at_default[0] - bound, at_default[0] + bound, color=color, alpha=0.1,
-                    linewidth=0, zorder=0,
-                )  # fmt: skip
+            if setting.margin:
+                low, high = at_default[0] - setting.margin, at_default[0] + setting.margin
+                side.axhspan(low, high, color=color, alpha=0.1, linewidth=0, zorder=0)
         if twin or len(setting.points) == 1:
             side.set_ylabel(f"{plain(dataset_label(dataset))}\n{plain(ylabel)}", color=color)
             side.tick_params(axis="y", colors=color)

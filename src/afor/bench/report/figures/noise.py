@@ -1,4 +1,4 @@
-"""Draw the noise floor: differences between identical methods, and gains of the others."""
+"""Draw how far another seed moves a fold, beside what another optimizer does."""
 
 import math
 from collections.abc import Sequence
@@ -9,21 +9,18 @@ import numpy as np
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import color_of, house_style, marker_of, new_figure, plain
 from afor.bench.stats.comparisons import BASELINE, blocks_of
-from afor.bench.stats.groups import Conditions, paired_fold_values
+from afor.bench.stats.design.seed_noise import NO_COPIES, SeedNoise, copy_differences, seed_noise
+from afor.bench.stats.groups import Conditions, mean_sd, paired_gains
 from afor.bench.stats.labels import (
     backbone_label,
     dataset_label,
+    gain_scale,
     metric_label,
-    metric_scale,
+    metric_style,
     optimizer_label,
 )
-from afor.bench.stats.noise_floor import NoiseFloor, copy_differences, noise_floor
 
-NO_CONTROLS = (
-    "No A/A controls here: no optimizer ran twice under other seeds. "
-    "The preset `controls` does that: `afor run controls`."
-)
-DARK, LIGHT = "#4D4D4D", "#DDDDDD"
+DARK = "#4D4D4D"
 
 
 def noise_figure(
@@ -33,17 +30,17 @@ def noise_figure(
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> Any:
-    """Draw the fold differences of identical methods and of the others, one panel per block.
+    """Draw the fold differences of one method under other seeds and of other optimizers.
 
-    The first row of a panel pools all pairs of copies; the others are gains over the baseline,
-    paired by fold. The band holds 95 % of the mean differences between identical methods.
+    The first row of a panel pools all pairs of copies; the others are gains over the baseline under
+    the same seeds, paired by fold. A label gives the SD of a fold.
     """
-    floors = [noise_floor(conditions, d, b, metric) for d, b in blocks_of(conditions)]
-    measured = [floor for floor in floors if floor is not None]
+    blocks = [seed_noise(conditions, d, b, metric) for d, b in blocks_of(conditions)]
+    measured = [noise for noise in blocks if noise is not None]
     if not measured:
-        raise ConfigError(NO_CONTROLS)
-    panels = [(floor, _gains(conditions, floor, baseline, optimizers)) for floor in measured]
-    scale = metric_scale(metric)
+        raise ConfigError(NO_COPIES)
+    panels = [(noise, _gains(conditions, noise, baseline, optimizers)) for noise in measured]
+    scale = gain_scale(metric)
     rows = [1 + len(gains) for _, gains in panels]
     with house_style():
         figure, axes = new_figure(
@@ -52,56 +49,56 @@ def noise_figure(
             sharex=True,
             height_ratios=[1 + count for count in rows],
         )
-        for axis, (floor, gains) in zip(axes[:, 0], panels, strict=True):
-            axis.axvspan(-scale * floor.bound, scale * floor.bound, color=LIGHT, zorder=0)
+        for axis, (noise, gains) in zip(axes[:, 0], panels, strict=True):
             axis.axvline(0, color="black", linewidth=0.7, zorder=1)
-            same = copy_differences(conditions, floor.dataset, floor.backbone, metric)
+            same = copy_differences(conditions, noise.dataset, noise.backbone, metric)
             _strip(axis, 0, [scale * d for d in same], DARK, "o", mean=False)
+            labels = [f"other seed (SD {scale * noise.spread:.2f})"]
             for row, (name, gain) in enumerate(gains, start=1):
                 color, marker = color_of(name, row), marker_of(name, row)
                 _strip(axis, row, [scale * d for d in gain], color, marker, mean=True)
-            labels = ["identical", *(optimizer_label(name) for name, _ in gains)]
+                _, sd, _ = mean_sd(gain)
+                labels.append(f"{optimizer_label(name)} (SD {scale * sd:.2f})")
             axis.set_yticks(range(len(labels)), [plain(label) for label in labels])
             axis.set_ylim(len(labels) - 0.4, -0.6)
             axis.tick_params(axis="y", length=0)
             axis.spines["left"].set_visible(False)
             axis.grid(axis="x")
-            title = f"{dataset_label(floor.dataset)}, {backbone_label(floor.backbone)}"
+            title = f"{dataset_label(noise.dataset)}, {backbone_label(noise.backbone)}"
             axis.set_title(plain(title))
-            note = f"n = {floor.folds} folds; noise floor ±{scale * floor.bound:.2f}"
+            note = f"n = {noise.folds} folds"
             axis.set_title(note, loc="right", fontsize=6.5, fontweight="normal")
-        unit = "points" if scale != 1 else "absolute"
-        label = f"{metric_label(metric)} difference from {optimizer_label(baseline)} ({unit})"
+        unit = metric_style(metric).gain_unit
+        label = f"{metric_label(metric)} gain over {optimizer_label(baseline)} ({unit})"
         axes[-1, 0].set_xlabel(plain(label))
         figure.supxlabel(
             "small: one fold; large: mean over folds\n"
-            "identical: the same optimizer under other seeds, every pair, both signs\n"
-            "grey band: 95 % of the means of identical methods",
+            "other seed: one optimizer under two seeds, every pair, both signs\n"
+            "the others ran under the same seeds as the baseline",
             fontsize=6, color="#444444",
         )  # fmt: skip
     return figure
 
 
 def _gains(
-    conditions: Conditions, floor: NoiseFloor, baseline: str, optimizers: Sequence[str] | None
+    conditions: Conditions, noise: SeedNoise, baseline: str, optimizers: Sequence[str] | None
 ) -> list[tuple[str, list[float]]]:
     """Return the paired fold differences of every optimizer that is not a control."""
     block = {
-        o: c for (d, b, o), c in conditions.items() if (d, b) == (floor.dataset, floor.backbone)
+        o: c for (d, b, o), c in conditions.items() if (d, b) == (noise.dataset, noise.backbone)
     }
     base = block.get(baseline)
-    if base is None or not base.has(floor.metric):
+    if base is None or not base.has(noise.metric):
         raise ConfigError(
-            f"The baseline {baseline!r} has no finished run on {floor.dataset}/{floor.backbone}. "
+            f"The baseline {baseline!r} has no finished run on {noise.dataset}/{noise.backbone}. "
             f"Choose another with --baseline; here: {', '.join(block)}."
         )
-    names = optimizers or [o for o, c in block.items() if not c.is_control and not c.role.varied]
+    names = optimizers or [o for o, c in block.items() if not c.is_copy and not c.role.varied]
     gains = []
     for name in names:
         condition = block.get(name)
-        if condition is not None and name != baseline and condition.has(floor.metric):
-            _, ours, theirs = paired_fold_values(condition, base, floor.metric)
-            gains.append((name, (ours - theirs).tolist()))
+        if condition is not None and name != baseline and condition.has(noise.metric):
+            gains.append((name, paired_gains(condition, base, noise.metric)[1].tolist()))
     return gains
 
 

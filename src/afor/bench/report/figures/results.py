@@ -15,15 +15,19 @@ from afor.bench.report.figures.style import (
     new_figure,
     plain,
 )
+from afor.bench.report.tables.side import ranks_caption
 from afor.bench.stats.comparisons import BASELINE, Comparison, Ranks, compare_all, main_optimizers
 from afor.bench.stats.groups import Condition, Conditions, mean_sd, paired_fold_values
+from afor.bench.stats.inference.margins import margin_text
 from afor.bench.stats.labels import (
     backbone_label,
+    better_sign,
     dataset_label,
+    gain_scale,
     metric_label,
     metric_scale,
+    metric_style,
     optimizer_label,
-    p_text,
     signed,
 )
 
@@ -35,10 +39,10 @@ def gain_figure(
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> Any:
-    """Draw the gain over the baseline per data set, with its spread and the noise floor.
+    """Draw the gain over the baseline per data set, its spread, and the margin of equivalence.
 
     With several backbones: their mean and SD, as the paper's Fig. 2, and each of them as a dot.
-    With one: the mean over folds and its 95 % interval.
+    With one: the mean over folds and its exact 95 % interval.
     """
     names = [n for n in optimizers or main_optimizers(conditions) if n != baseline]
     comparisons = compare_all(
@@ -52,7 +56,7 @@ def gain_figure(
         figure, axes = new_figure(height, rows=len(datasets), sharex=True)
         for axis, dataset in zip(axes[:, 0], datasets, strict=True):
             of_dataset = [c for c in comparisons if c.dataset == dataset]
-            _noise_band(axis, of_dataset)
+            _margin_band(axis, of_dataset)
             axis.axvline(0, color="black", linewidth=0.7)
             for row, name in enumerate(names):
                 _gain_row(axis, row, name, [c for c in of_dataset if c.optimizer == name], several)
@@ -63,13 +67,14 @@ def gain_figure(
             axis.grid(axis="x")
             folds = max(c.folds for c in of_dataset)
             axis.set_title(plain(f"{dataset_label(dataset)} (n = {folds} folds)"))
-        unit = "points" if metric_scale(metric) != 1 else "absolute"
+        unit = metric_style(metric).gain_unit
         label = f"{metric_label(metric)} gain over {optimizer_label(baseline)} ({unit})"
         axes[-1, 0].set_xlabel(plain(label))
-        spread = "SD over backbones; dots: backbones" if several else "95 % interval over folds"
-        noise = "\ngrey band: noise floor" if any(c.floor is not None for c in comparisons) else ""
+        spread = "SD over backbones; dots: backbones" if several else "exact 95 % interval"
+        margin = comparisons[0].evidence.margin
+        band = f"\ngrey band: equal within {margin_text(metric, margin)}" if margin else ""
         hollow = "\nhollow: runs are missing" if not all(c.complete for c in comparisons) else ""
-        figure.supxlabel(f"bars: {spread}{noise}{hollow}", fontsize=6, color="#444444")
+        figure.supxlabel(f"bars: {spread}{band}{hollow}", fontsize=6, color="#444444")
     return figure
 
 
@@ -95,7 +100,8 @@ def paired_folds(condition: Condition, baseline: Condition, metric: str) -> list
         PairedFold(fold, subjects[fold], scale * float(ours), scale * float(theirs))
         for fold, ours, theirs in zip(*paired_fold_values(condition, baseline, metric), strict=True)
     ]
-    return sorted(folds, key=lambda row: row.ours - row.theirs, reverse=True)
+    sign = better_sign(metric)
+    return sorted(folds, key=lambda row: sign * (row.ours - row.theirs), reverse=True)
 
 
 def folds_figure(
@@ -127,7 +133,7 @@ def folds_figure(
         figure, axes = new_figure(22 + 2.7 * len(rows))
         axis = axes[0, 0]
         for number, row in enumerate(rows):
-            is_better = row.ours >= row.theirs
+            is_better = better_sign(metric) * (row.ours - row.theirs) >= 0
             axis.plot(
                 [row.theirs, row.ours],
                 [number, number],
@@ -152,12 +158,12 @@ def folds_figure(
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
         axis.grid(axis="x")
-        unit = " (%)" if metric_scale(metric) != 1 else ""
+        unit = f" ({metric_style(metric).unit})".replace(" ()", "")
         axis.set_xlabel(plain(f"{metric_label(metric)}{unit}"))
-        won = sum(row.ours > row.theirs for row in rows)
+        won = sum(better_sign(metric) * (row.ours - row.theirs) > 0 for row in rows)
         gain = signed(math.fsum(row.ours - row.theirs for row in rows) / len(rows))
         axis.set_title(plain(f"{dataset_label(dataset)}, {backbone_label(backbone)}"))
-        note = f"mean {gain}; higher in {won} of {len(rows)}"
+        note = f"mean {gain}; better in {won} of {len(rows)}"
         axis.set_title(note, loc="right", fontsize=6.5, fontweight="normal")
         figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
     return figure
@@ -212,12 +218,7 @@ def rank_figure(ranks: Ranks) -> Any:
                 (end - ranks.critical_difference, 0.75), xytext=(4, 0),
                 textcoords="offset points", va="center", color="#444444", fontsize=6,
             )  # fmt: skip
-        blocks = f"{len(ranks.blocks)} block{'s' * (len(ranks.blocks) > 1)}"
-        note = f"mean rank over {blocks}, 1 is best"
-        friedman = (
-            "" if math.isnan(ranks.friedman_p) else f"; Friedman p {p_text(ranks.friedman_p)}"
-        )
-        figure.supxlabel(note + friedman, fontsize=6, color="#444444")
+        figure.supxlabel(plain(ranks_caption(ranks)), fontsize=6, color="#444444")
     return figure
 
 
@@ -225,7 +226,7 @@ def _gain_row(axis: Any, row: int, name: str, comparisons: list[Comparison], sev
     if not comparisons:
         return
     color, marker = color_of(name, row), marker_of(name, row)
-    scale = metric_scale(comparisons[0].metric)
+    scale = gain_scale(comparisons[0].metric)
     gains = [scale * c.gain for c in comparisons]
     mean, sd, _ = mean_sd(gains)
     if several:
@@ -233,7 +234,7 @@ def _gain_row(axis: Any, row: int, name: str, comparisons: list[Comparison], sev
         axis.scatter(gains, [row + 0.26] * len(gains), s=3, color=color, alpha=0.7, linewidth=0)
     else:
         low, high = (scale * end for end in comparisons[0].interval)
-    if not math.isnan(low):
+    if math.isfinite(low) and math.isfinite(high):
         axis.plot([low, high], [row, row], color=color, linewidth=1.3)
     complete = all(c.complete for c in comparisons)
     axis.plot(
@@ -242,12 +243,11 @@ def _gain_row(axis: Any, row: int, name: str, comparisons: list[Comparison], sev
     )  # fmt: skip
 
 
-def _noise_band(axis: Any, comparisons: list[Comparison]) -> None:
-    """Shade the noise floor of the mean over the backbones."""
-    floors = {c.backbone: c.floor for c in comparisons if c.floor is not None}
-    if floors:
-        scale = metric_scale(comparisons[0].metric)
-        bound = scale * math.sqrt(math.fsum(f * f for f in floors.values())) / len(floors)
+def _margin_band(axis: Any, comparisons: list[Comparison]) -> None:
+    """Shade the differences that count as equivalent."""
+    margin = comparisons[0].evidence.margin
+    if margin is not None:
+        bound = gain_scale(comparisons[0].metric) * margin
         axis.axvspan(-bound, bound, color="#D9D9D9", linewidth=0, zorder=0)
 
 

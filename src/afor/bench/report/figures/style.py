@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.output_files import write_output
+from afor.bench.common.files import write_output
+from afor.bench.common.text import printable
 
 MM = 1 / 25.4  # inches
 COLUMN_MM = 88  # one column of the journals of this field
@@ -108,4 +109,4 @@ def marker_of(name: str, position: int = 0) -> str:
 
 def plain(text: str) -> str:
     """Return text that matplotlib prints as it is: no mathematics, no control characters."""
-    return "".join(c if c.isprintable() else "�" for c in text).replace("$", r"\$")
+    return printable(text).replace("$", r"\$")

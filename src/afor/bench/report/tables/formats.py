@@ -3,18 +3,20 @@
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from afor.bench.common.csv_cells import escape_cell
-from afor.bench.common.printable_text import printable as printable
+from afor.bench.common.text import escape_cell, without_nan
+from afor.bench.common.text import printable as printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
+
+
+COLUMN_GAP = 3  # columns of the terminal between two columns of a table
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class TableCell:
     text: str = ""
     best: bool = False
     second: bool = False
-    star: bool = False  # significantly better than the baseline
-    inside_noise: bool = False  # within the noise floor
+    star: bool = False  # the paper's: significantly better than the baseline
+    mark: str = ""  # after the star; the notes of the table explain it
     partial: str = ""  # done/expected where runs are missing
     link: str = ""  # dataset/backbone/optimizer of the condition it shows
 
@@ -57,6 +59,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     label: str = "Method"
+    lead: tuple[str, ...] = ()  # sentences above the table: what it shows
     notes: tuple[str, ...] = ()
     records: tuple[Mapping[str, object], ...] = field(default=(), repr=False)
 
@@ -73,10 +76,10 @@ def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
     parts: list[list[int]] = []
     used = 0
     for members in _groups(table.columns):
-        size = sum(_width(table, i, styled) + 2 for i in members)
+        size = sum(_width(table, i, styled) + COLUMN_GAP for i in members)
         if not parts or used + size > width:
             parts.append([])
-            used = first + 2
+            used = first + COLUMN_GAP
         parts[-1] += members
         used += size
     tables = []
@@ -112,6 +115,7 @@ def to_markdown(table: Table) -> str:
     lines = [
         f"**{escape_markdown(table.title)}**",
         "",
+        *(text for sentence in table.lead for text in (escape_markdown(sentence), "")),
         "| " + " | ".join(escape_markdown(text) for text in headings) + " |",
         "|---|" + "---:|" * len(table.columns),
     ]
@@ -160,9 +164,9 @@ def to_latex(table: Table, *, standalone: bool = False) -> str:
             texts = [escape_latex(row.label), *(_latex_cell(cell) for cell in row.cells)]
             lines.append(" & ".join(texts) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
-    if table.notes:
+    if table.lead or table.notes:
         lines += [r"\par\vspace{2pt}", r"\begin{minipage}{\textwidth}\footnotesize"]
-        lines += [escape_latex(note) + r"\par" for note in table.notes]
+        lines += [escape_latex(note) + r"\par" for note in (*table.lead, *table.notes)]
         lines.append(r"\end{minipage}")
     lines.append(r"\end{table*}")
     body = "\n".join(lines) + "\n"
@@ -182,12 +186,14 @@ def to_csv(table: Table) -> str:
 
 def to_json(table: Table) -> str:
     """Return title, notes and records as JSON; values that are not finite become null."""
-    records = [
-        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in r.items()}
-        for r in table.records
-    ]
-    content = {"table": table.name, "title": table.title, "notes": table.notes, "rows": records}
-    return json.dumps(content, indent=1, ensure_ascii=False)
+    content = {
+        "table": table.name,
+        "title": table.title,
+        "lead": table.lead,
+        "notes": table.notes,
+        "rows": table.records,
+    }
+    return json.dumps(without_nan(content), indent=1, ensure_ascii=False)
 
 
 def escape_markdown(text: str) -> str:
@@ -215,7 +221,8 @@ _LATEX = {
     "%": r"\%", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
     "±": r"$\pm$", "−": "$-$", "–": "--", "β₂": r"$\beta_2$", "β": r"$\beta$", "²": "$^{2}$",
-    "≤": r"$\leq$", "×": r"$\times$", "�": "?", "*": "$^{*}$", "…": r"\ldots{}",
+    "⁻³": "$^{-3}$", "≤": r"$\leq$", "≈": r"$\approx$", "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$", "×": r"$\times$", "�": "?", "*": "$^{*}$", "…": r"\ldots{}",
     "√": r"$\surd$", "Σ": r"$\Sigma$", "Δ": r"$\Delta$", "α": r"$\alpha$", "ε": r"$\varepsilon$",
     "η": r"$\eta$", "θ": r"$\theta$", "κ": r"$\kappa$", "λ": r"$\lambda$", "π": r"$\pi$",
     "σ": r"$\sigma$", "χ": r"$\chi$", "ω": r"$\omega$", "₀": "$_{0}$",
@@ -242,9 +249,9 @@ def _groups(columns: Sequence[Column]) -> list[list[int]]:
 
 
 def _plain(cell: TableCell) -> str:
-    star, noise = "*" if cell.star else "", "~" if cell.inside_noise else ""
+    star = "*" if cell.star else ""
     partial = f" ({cell.partial})" if cell.partial else ""
-    return f"{printable(cell.text)}{star}{noise}{partial}"
+    return f"{printable(cell.text)}{star}{cell.mark}{partial}"
 
 
 def _terminal_cell(cell: TableCell, styled: bool) -> "Text":
@@ -277,7 +284,7 @@ def _markdown_cell(cell: TableCell) -> str:
 def _latex_cell(cell: TableCell) -> str:
     text = escape_latex(cell.text)
     text += "$^{*}$" if cell.star else ""
-    text += r"$^{\sim}$" if cell.inside_noise else ""
+    text += escape_latex(cell.mark)
     text += rf" {{\scriptsize ({cell.partial})}}" if cell.partial else ""
     if cell.best:
         return rf"\cellcolor{{gray!40}}{text}"

@@ -7,18 +7,20 @@ from dataclasses import asdict
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.parts import (
     MISSING,
-    NO_CONTROLS_NOTE,
-    NOISE_NOTE,
     condition_text,
     incomplete_note,
     partial,
+    verdict_mark,
+    verdict_note,
 )
+from afor.bench.report.verdicts import interval_text, paragraphs, verdict_sentence, verdict_word
 from afor.bench.stats.comparisons import (
     BASELINE,
     Comparison,
     blocks_of,
     compare,
     compare_all,
+    control_optimizers,
     main_optimizers,
     reference_levels,
 )
@@ -26,10 +28,12 @@ from afor.bench.stats.groups import Condition, Conditions
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
+    better_sign,
     dataset_label,
-    mean_sd_text,
+    gain_scale,
     metric_label,
-    metric_scale,
+    metric_style,
+    metric_text,
     optimizer_label,
     p_text,
     signed,
@@ -43,8 +47,12 @@ def main_table(
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> Table:
-    """Return mean ± SD over folds for every optimizer, as the paper's Table III."""
+    """Return mean ± SD over folds for every optimizer, as the paper's Table III.
+
+    Copies and controls are listed below the others, without a verdict.
+    """
     names = list(optimizers or main_optimizers(conditions))
+    controls = [] if optimizers else control_optimizers(conditions)
     datasets = list(dict.fromkeys(d for d, _, _ in conditions))
     backbones = list(dict.fromkeys(b for _, b, _ in conditions))
     columns = [(b, m) for b in backbones for m in metrics]
@@ -58,7 +66,7 @@ def main_table(
     for dataset in datasets:
         rows.append(Row(_dataset_heading(conditions, dataset), heading=True))
         ranks = {column: _top_two(conditions, dataset, *column, names) for column in columns}
-        for name in names:
+        for name in [*names, *controls]:
             texts = []
             for backbone, metric in columns:
                 condition = conditions.get((dataset, backbone, name))
@@ -69,14 +77,18 @@ def main_table(
                     _record(dataset, backbone, name, metric, condition, comparison, rank)
                 )
             if any(conditions.get((dataset, b, name)) for b in backbones):
-                rows.append(Row(optimizer_label(name), tuple(texts)))
+                is_first_control = bool(controls) and name == controls[0]
+                rows.append(Row(optimizer_label(name), tuple(texts), rule=is_first_control))
         rows += _reference_rows(conditions, dataset, columns)
     return Table(
         name="main",
         title="Results under the cross-subject protocol: mean ± SD over folds",
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
-        notes=_main_notes(conditions, list(comparisons.values()), baseline),
+        lead=tuple(paragraphs([c for c in comparisons.values() if c.metric == metrics[0]])),
+        notes=_main_notes(
+            conditions, list(comparisons.values()), baseline, controls, has_signs=True
+        ),
         records=tuple(r for r in records if r is not None),
     )
 
@@ -88,43 +100,59 @@ def comparison_table(
     baseline: str = BASELINE,
     optimizers: Sequence[str] | None = None,
 ) -> Table:
-    """Return every comparison with the baseline: gain, interval, p-values, effect, noise floor."""
+    """Return every comparison with the baseline: verdict, gain, intervals, p-values, effect."""
     comparisons = compare_all(conditions, metrics, optimizers=optimizers, baseline=baseline)
     rows: list[Row] = []
     heading = ""
     for c in comparisons:
         new = f"{dataset_label(c.dataset)}, {backbone_label(c.backbone)}, {metric_label(c.metric)}"
         if new != heading:
-            rows.append(Row(f"{new}: {c.folds} folds", heading=True))
+            unit = metric_style(c.metric).gain_unit
+            named = "" if unit == "points" else f", in {unit}"
+            rows.append(Row(f"{new}: {c.folds} folds{named}", heading=True))
             heading = new
-        scale = metric_scale(c.metric)
-        low, high = c.interval
+        scale = gain_scale(c.metric)
         texts = [
-            f"{signed(scale * low)} to {signed(scale * high)}",
-            "–" if c.floor is None else f"±{scale * c.floor:.2f}",
+            interval_text(*c.interval, scale),
+            interval_text(*c.bca_interval, scale),
             p_text(c.p),
             p_text(c.p_holm),
             p_text(c.p_two_sided),
+            p_text(c.evidence.p_different_holm),
+            p_text(c.evidence.p_equivalent),
+            p_text(c.evidence.p_equivalent_holm),
             "–" if math.isnan(c.effect) else signed(c.effect),
             f"{c.wins}/{c.ties}/{c.losses}",
         ]
         gain = TableCell(
             signed(scale * c.gain),
             star=c.significant,
-            inside_noise=bool(c.inside_noise),
             partial="" if c.complete else f"{c.done}/{c.expected}",
         )
-        rows.append(Row(optimizer_label(c.optimizer), (gain, *map(TableCell, texts))))
-    labels = ["gain", "95 % interval", "noise", "p", "Holm", "2-sided", "d_z", "W/T/L"]
+        verdict = TableCell(verdict_word(c))
+        rows.append(Row(optimizer_label(c.optimizer), (verdict, gain, *map(TableCell, texts))))
+    columns = (
+        Column("verdict"),
+        Column("gain"),
+        Column("exact", "95 % interval"),
+        Column("BCa", "95 % interval"),
+        *(Column(p, test) for test in ("better", "different", "equal") for p in ("p", "Holm")),
+        Column("d_z"),
+        Column("W/T/L"),
+    )
+    controls = [] if optimizers else control_optimizers(conditions)
     return Table(
         name="comparisons",
         title=f"Gain over {optimizer_label(baseline)}, paired over folds (points)",
-        columns=tuple(Column(label) for label in labels),
+        columns=columns,
         rows=tuple(rows),
+        lead=tuple(paragraphs(comparisons)),
         notes=(
-            *_main_notes(conditions, comparisons, baseline),
-            "p: exact one-sided sign flips. Interval: BCa bootstrap over folds. d_z: mean over SD "
-            "of the paired differences. W/T/L: folds won, tied, lost.",
+            *_main_notes(conditions, comparisons, baseline, controls, has_signs=False),
+            "Intervals: exact (sign flips inverted) and BCa bootstrap over folds, both without "
+            "correction for the number of comparisons. better: one-sided sign flips; different: "
+            "two-sided; equal: the larger p of two one-sided tests at the margin. d_z: mean over "
+            "SD of the paired differences. W/T/L: folds won, tied, lost.",
         ),
         records=tuple(_flat(c) for c in comparisons),
     )
@@ -138,7 +166,7 @@ def _top_two(
         conditions[dataset, backbone, n] for n in names if (dataset, backbone, n) in conditions
     ]
     means = {c.optimizer: c.summary(metric)[0] for c in members if c.complete and c.has(metric)}
-    levels = sorted(set(means.values()), reverse=True)[:2]
+    levels = sorted(set(means.values()), reverse=better_sign(metric) > 0)[:2]
     # A single method is not marked as best.
     return {n: levels.index(m) + 1 for n, m in means.items() if m in levels and len(means) > 1}
 
@@ -155,7 +183,7 @@ def _result_cell(
         best=rank == 1,
         second=rank == 2,
         star=comparison is not None and comparison.significant,
-        inside_noise=comparison is not None and comparison.inside_noise is True,
+        mark=verdict_mark(comparison),
         partial=partial(condition),
         link=f"{condition.dataset}/{condition.backbone}/{condition.optimizer}",
     )
@@ -187,8 +215,7 @@ def _record(
         "gain": comparison.gain if comparison else None,
         "p_holm": comparison.p_holm if comparison else None,
         "significant": comparison.significant if comparison else None,
-        "noise_floor": comparison.floor if comparison else None,
-        "inside_noise": comparison.inside_noise if comparison else None,
+        "verdict": _verdict_value(comparison) if comparison else None,
     }
 
 
@@ -204,38 +231,47 @@ def _reference_rows(
             majority.append(MISSING)
             chance.append(MISSING)
             continue
-        scale, (mean, sd, _) = metric_scale(metric), level.majority
-        majority.append(TableCell(mean_sd_text(scale * mean, scale * sd)))
-        has_chance = not math.isnan(level.adjusted_chance)
-        chance.append(TableCell(f"{scale * level.adjusted_chance:.2f}") if has_chance else MISSING)
+        mean, sd, _ = level.majority
+        majority.append(MISSING if math.isnan(mean) else TableCell(metric_text(metric, mean, sd)))
+        value, name = level.chance
+        text = f"{metric_text(metric, value)} ({name})"
+        chance.append(MISSING if math.isnan(value) else TableCell(text))
     return [
         Row("Majority class", tuple(majority), rule=True),
-        Row("Chance (95 %)", tuple(chance)),
+        Row("Chance level", tuple(chance)),
     ]
 
 
 def _main_notes(
-    conditions: Conditions, comparisons: list[Comparison], baseline: str
+    conditions: Conditions,
+    comparisons: list[Comparison],
+    baseline: str,
+    controls: Sequence[str],
+    *,
+    has_signs: bool,
 ) -> tuple[str, ...]:
     notes = []
     if comparisons:
         family = max(c.family for c in comparisons)
+        notes.append(verdict_note(comparisons, has_signs=has_signs))
         notes.append(
-            f"* significantly higher than {optimizer_label(baseline)}: exact one-sided paired sign "
-            f"flips over folds, Holm over {family} comparisons, p < 0.05."
+            f"* better than {optimizer_label(baseline)} by the paper's test: one-sided, Holm over "
+            f"{family} comparison{'s' * (family > 1)}, p < 0.05."
         )
         for dataset in dict.fromkeys(c.dataset for c in comparisons):
             of_dataset = [c for c in comparisons if c.dataset == dataset]
             n = max(c.folds for c in of_dataset)
             best = min(c.smallest_p for c in of_dataset)
             possible = any(c.can_be_significant for c in of_dataset)
-            verdict = "" if possible else " No star is possible with so few folds."
+            verdict = "" if possible else " So few folds cannot show a difference."
             notes.append(
-                f"{dataset_label(dataset)}: n = {n} folds, smallest attainable p {p_text(best)}, "
-                f"after Holm {p_text(min(1.0, best * family))}.{verdict}"
+                f"{dataset_label(dataset)}: n = {n} fold{'s' * (n != 1)}, smallest attainable "
+                f"two-sided p {p_text(2 * best)}, after Holm "
+                f"{p_text(min(1.0, 2 * best * family))}.{verdict}"
             )
-        has_floor = any(c.floor is not None for c in comparisons)
-        notes.append(NOISE_NOTE if has_floor else NO_CONTROLS_NOTE)
+    if controls:
+        names = ", ".join(map(optimizer_label, controls))
+        notes.append(f"Controls, not compared: {names}. --optimizer NAME compares them.")
     return (*notes, *incomplete_note(conditions))
 
 
@@ -250,12 +286,23 @@ def _dataset_heading(conditions: Conditions, dataset: str) -> str:
     return dataset_label(dataset) + (f" ({'/'.join(counts)} classes)" if counts else "")
 
 
+def _verdict_value(comparison: Comparison) -> str | None:
+    return comparison.decision.value if comparison.decision else None
+
+
 def _flat(comparison: Comparison) -> Mapping[str, object]:
     record = asdict(comparison)
-    record["interval_low"], record["interval_high"] = record.pop("interval")
+    evidence = record.pop("evidence")
+    del evidence["decision"]  # it says nothing while runs are missing
+    gain, p = evidence.pop("mean"), evidence.pop("p_better")
+    record = {"verdict": _verdict_value(comparison), **record, "gain": gain, "p": p, **evidence}
+    for name in ("interval", "inner_interval", "bca_interval"):
+        record[f"{name}_low"], record[f"{name}_high"] = record.pop(name)
     return {
         **record,
         "complete": comparison.complete,
         "significant": comparison.significant,
-        "inside_noise": comparison.inside_noise,
+        "folds_to_decide": comparison.folds_to_decide(),
+        "draws_to_decide": comparison.draws_to_decide(),
+        "sentence": verdict_sentence(comparison),
     }

@@ -161,7 +161,7 @@ def same_method_table() -> Table:
         texts += [f"{row.afor:.2f}", signed(row.margin)]
         noisy = abs(row.between_copies) >= abs(row.margin)
         cells = [TableCell(text) for text in texts[:-1]]
-        cells.append(TableCell(texts[-1], inside_noise=noisy))
+        cells.append(TableCell(texts[-1], mark="~" if noisy else ""))
         rows.append(Row(f"{label}, {metric_label(row.metric)}", tuple(cells)))
         difference, margin = row.between_copies, row.margin
         records.append({**vars(row), "between_copies": difference, "margin": margin})
@@ -193,8 +193,9 @@ def learning_rates_table(ours: Measured | None = None) -> Table:
     for backbone in BACKBONE_LABELS:
         texts = []
         for dataset, rates in section["cells"].items():
-            own = (ours or {}).get(dataset, {}).get(backbone)
-            texts.append(f"{rates[backbone]:.0e}" + (f" ({own:.0e})" if own is not None else ""))
+            our_rate = (ours or {}).get(dataset, {}).get(backbone)
+            text = f"{rates[backbone]:.0e}"
+            texts.append(text if our_rate is None else f"{text} ({our_rate:.0e})")
         cells = [TableCell(text.replace("e-0", "e-")) for text in texts]
         rows.append(Row(backbone_label(backbone), tuple(cells)))
     records = [
@@ -220,8 +221,8 @@ def learning_rates_table(ours: Measured | None = None) -> Table:
 
 def paper_cost_table(ours: Measured | None = None) -> Table:
     """Return Table VI with `ours`, {measure: {optimizer: value}}, below the paper's rows."""
-    own = [name for row in (ours or {}).values() for name in row]
-    names = list(dict.fromkeys([*PAPER_OPTIMIZERS, *own]))
+    measured = [name for row in (ours or {}).values() for name in row]
+    names = list(dict.fromkeys([*PAPER_OPTIMIZERS, *measured]))
     return measured_table(
         "cost", "Cost of one step", names, COST_LABELS, published()["cost"]["cells"], ours
     )

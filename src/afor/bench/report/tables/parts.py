@@ -1,18 +1,36 @@
 """Format what several tables share: means, missing runs, notes."""
 
+from collections.abc import Sequence
+
 from afor.bench.report.tables.formats import TableCell
+from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.groups import Condition, Conditions
-from afor.bench.stats.labels import mean_sd_text, metric_scale
+from afor.bench.stats.inference.decisions import Decision
+from afor.bench.stats.inference.margins import margin_text
+from afor.bench.stats.labels import metric_text
 
 MISSING = TableCell("–")
-NOISE_NOTE = (
-    "~ within what identical methods differ by in this study (A/A controls, 95 %): "
-    "not distinguishable from noise."
-)
-NO_CONTROLS_NOTE = (
-    "No A/A controls here: how far identical methods come out apart is not known. "
-    "The preset controls measures it (afor run controls)."
-)
+MARKS = {Decision.BETTER: "↑", Decision.WORSE: "↓", Decision.EQUIVALENT: "≈"}
+
+
+def verdict_mark(comparison: Comparison | None) -> str:
+    """Return the sign of a verdict; empty if undecided, incomplete or not compared."""
+    return MARKS.get(comparison.decision, "") if comparison and comparison.decision else ""
+
+
+def verdict_note(comparisons: Sequence[Comparison], *, has_signs: bool = True) -> str:
+    """Explain the signs of verdicts, if a table has them, and the tests behind them."""
+    family = max(c.family for c in comparisons)
+    margins = {c.metric: c.evidence.margin for c in comparisons}
+    stated = dict.fromkeys(
+        margin_text(metric, margin) for metric, margin in margins.items() if margin is not None
+    )
+    margin = " or ".join(stated)
+    equal = f", ≈ equal within {margin}" if stated else ""
+    signs = f"↑ better, ↓ worse{equal}, no sign: undecided. " if has_signs else ""
+    tests = "exact two-sided sign flips over folds"
+    tests += f" and, for equal, two one-sided tests at {margin}, each" if stated else ","
+    return f"{signs}Verdicts: {tests} with Holm over {family} comparison{'s' * (family > 1)}, 5 %."
 
 
 def incomplete_note(conditions: Conditions) -> list[str]:
@@ -37,7 +55,6 @@ def partial(condition: Condition) -> str:
 
 
 def condition_text(condition: Condition, metric: str) -> str:
-    """Return mean ± SD over folds, in percent."""
+    """Return mean ± SD over folds."""
     mean, sd, _ = condition.summary(metric)
-    scale = metric_scale(metric)
-    return mean_sd_text(scale * mean, scale * sd)
+    return metric_text(metric, mean, sd)

@@ -1,4 +1,4 @@
-"""Build the tables of ranks, noise floor and data sets."""
+"""Build the tables of ranks, of the noise between seeds, and of data sets."""
 
 import math
 from collections.abc import Sequence
@@ -6,19 +6,19 @@ from dataclasses import asdict
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
-from afor.bench.report.tables.parts import incomplete_note
-from afor.bench.stats.comparisons import blocks_of, mean_ranks
+from afor.bench.report.tables.parts import MISSING, incomplete_note
+from afor.bench.stats.comparisons import Ranks, blocks_of, mean_ranks
+from afor.bench.stats.design.seed_noise import NO_COPIES, same_seed_noise, seed_noise
 from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
     dataset_label,
+    gain_scale,
     metric_label,
-    metric_scale,
     optimizer_label,
     p_text,
 )
-from afor.bench.stats.noise_floor import identity_gap, noise_floor
 
 
 def ranks_table(
@@ -27,81 +27,101 @@ def ranks_table(
     *,
     optimizers: Sequence[str] | None = None,
 ) -> Table:
-    """Return mean ranks over all complete blocks, best first."""
-    ranks = mean_ranks(conditions, metrics, optimizers)
-    order = sorted(zip(ranks.mean_ranks, ranks.optimizers, strict=True))
+    """Return mean ranks by each metric over all complete blocks, the best by the first one first.
+
+    A column and the figure of its metric are the same `mean_ranks`, with the same caption.
+    """
+    by_metric = [mean_ranks(conditions, metric, optimizers) for metric in metrics]
+    order = sorted(range(len(by_metric[0].optimizers)), key=lambda i: by_metric[0].mean_ranks[i])
     return Table(
         name="ranks",
-        title=f"Mean rank, 1 is best; blocks of data set, backbone and metric: {len(ranks.blocks)}",
-        columns=(Column("mean rank"),),
-        rows=tuple(Row(optimizer_label(o), (TableCell(f"{rank:.2f}"),)) for rank, o in order),
-        notes=(
-            *(
-                [
-                    f"Critical difference (Nemenyi, 5 %): {ranks.critical_difference:.2f}; "
-                    f"Friedman p {p_text(ranks.friedman_p)}. Blocks share subjects, so both are "
-                    "optimistic."
-                ]
-                if len(ranks.blocks) > 1
-                else []
-            ),
-            *incomplete_note(conditions),
+        title="Mean rank over blocks (data set and backbone), 1 is best",
+        columns=tuple(Column(metric_label(metric)) for metric in metrics),
+        rows=tuple(
+            Row(
+                optimizer_label(by_metric[0].optimizers[i]),
+                tuple(
+                    MISSING if math.isnan(ranks.mean_ranks[i])
+                    else TableCell(f"{ranks.mean_ranks[i]:.2f}")
+                    for ranks in by_metric
+                ),
+            )
+            for i in order
         ),
-        records=tuple({"optimizer": o, "mean_rank": rank} for rank, o in order),
-    )
+        notes=(*map(ranks_caption, by_metric), *incomplete_note(conditions)),
+        records=tuple(
+            {
+                "optimizer": ranks.optimizers[i],
+                "metric": ranks.metric,
+                "blocks": len(ranks.blocks),
+                "mean_rank": ranks.mean_ranks[i],
+            }
+            for ranks in by_metric
+            for i in order
+        ),
+    )  # fmt: skip
+
+
+def ranks_caption(ranks: Ranks) -> str:
+    """Return the caption of mean ranks, for the table and for the figure."""
+    blocks = f"{len(ranks.blocks)} block{'s' * (len(ranks.blocks) != 1)}"
+    text = f"{metric_label(ranks.metric)}: mean rank over {blocks}, 1 is best"
+    if not math.isnan(ranks.critical_difference):
+        text += f"; critical difference (Nemenyi, 5 %) {ranks.critical_difference:.2f}"
+    if not math.isnan(ranks.friedman_p):
+        text += f"; Friedman p {p_text(ranks.friedman_p)}"
+    return f"{text}."
 
 
 def noise_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) -> Table:
-    """Return the noise floor of every block that has A/A controls."""
+    """Return how far another seed moves a fold, for every block that has copies."""
     rows, records = [], []
     identical: list[tuple[str, str]] = []
-    gaps: list[float] = []
     for dataset, backbone in blocks_of(conditions):
         for metric in metrics:
-            floor = noise_floor(conditions, dataset, backbone, metric)
-            if floor is None:
+            noise = seed_noise(conditions, dataset, backbone, metric)
+            if noise is None:
                 continue
-            scale = metric_scale(metric)
+            scale = gain_scale(metric)
             label = f"{dataset_label(dataset)}, {backbone_label(backbone)}, {metric_label(metric)}"
-            copies = "; ".join(" = ".join(optimizer_label(n) for n in g) for g in floor.copies)
-            values = [
-                f"{scale * floor.spread:.2f}",
-                str(floor.folds),
-                f"±{scale * floor.bound:.2f}",
+            copies = "; ".join(" = ".join(optimizer_label(n) for n in g) for g in noise.copies)
+            same = same_seed_noise(conditions, dataset, backbone, metric)
+            texts = [
+                f"{scale * noise.spread:.2f}",
+                f"{scale * noise.largest:.2f}",
+                "–" if same is None else f"{scale * same[1]:.2f}",
+                str(noise.folds),
+                copies,
             ]
-            texts = [*values, f"{scale * floor.largest:.2f}", copies]
             rows.append(Row(label, tuple(map(TableCell, texts))))
-            records.append({**asdict(floor), "copies": copies, "identical": str(floor.identical)})
-            identical += list(floor.identical)
-            gap = identity_gap(conditions, dataset, backbone, metric)
-            gaps += [] if gap is None else [scale * gap]
+            mean, sd = same or (math.nan, math.nan)
+            records.append(
+                {
+                    **asdict(noise),
+                    "same_seed_mean": mean,
+                    "same_seed_sd": sd,
+                    "copies": copies,
+                    "identical": str(noise.identical),
+                }
+            )
+            identical += list(noise.identical)
     if not rows:
-        raise ConfigError(
-            "No A/A controls here: no optimizer ran twice under other seeds. "
-            "The preset `controls` does that: `afor run controls`."
-        )
+        raise ConfigError(NO_COPIES)
     pairs = ", ".join(f"{a} = {b}" for a, b in dict.fromkeys(identical))
+    labels = ("SD of a fold", "largest mean", "SD, same seeds", "folds", "copies")
     return Table(
         name="noise",
-        title="Noise floor: how far identical methods come out apart (points)",
-        columns=tuple(
-            Column(text) for text in ("SD of a fold", "folds", "bound", "largest", "copies")
-        ),
+        title="How far another seed moves one method (points)",
+        columns=tuple(Column(text) for text in labels),
         rows=tuple(rows),
         label="Block",
         notes=(
-            "SD of a fold: of the difference between two copies in one fold. bound: 95 % of mean "
-            "differences between two copies lie within it. largest: the largest mean difference "
-            "that was seen.",
+            "SD of a fold: of the difference between two copies in one fold. largest mean: the "
+            "largest difference of two copies in the mean over folds. SD, same seeds: of the fold "
+            "differences between AdamW and AFOR with β₂ fixed at 0.999, one method under the same "
+            "seeds. All comparisons are made under the same seeds, so no verdict uses the noise "
+            "between seeds.",
             *([f"Left out, equal to the last bit and so without noise: {pairs}."] if pairs else []),
-            *(
-                [
-                    "AFOR with β₂ fixed at 0.999 is AdamW, here under the same seeds: their means "
-                    f"differ by at most {max(gaps):.2f} points: rounding, grown by training."
-                ]
-                if gaps
-                else []
-            ),
         ),
         records=tuple(records),
     )

@@ -8,29 +8,29 @@ from afor.bench.optimizers.registry import OPTIMIZERS
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.parts import (
     MISSING,
-    NO_CONTROLS_NOTE,
-    NOISE_NOTE,
     condition_text,
     incomplete_note,
     partial,
+    verdict_mark,
+    verdict_note,
 )
-from afor.bench.stats.comparisons import blocks_of
-from afor.bench.stats.groups import Condition, Conditions, paired_fold_values
+from afor.bench.report.verdicts import verdict_sentence
+from afor.bench.stats.comparisons import Comparison, blocks_of, compare
+from afor.bench.stats.groups import Condition, Conditions
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
     dataset_label,
+    gain_scale,
     metric_label,
-    metric_scale,
     optimizer_label,
     signed,
 )
-from afor.bench.stats.noise_floor import noise_floor
-from afor.bench.stats.paired_tests import sign_flip_p, two_sided_p
 from afor.bench.stats.sensitivity import LABELS, NOT_VARIED, default_of
 
 ColumnKey = tuple[str, str, str]  # dataset, backbone, metric
 Record = dict[str, object]
+Compared = dict[tuple[str, str, str, str], Comparison]  # by column and optimizer
 
 
 def ablation_table(
@@ -38,8 +38,8 @@ def ablation_table(
 ) -> Table:
     """Return the variants of one optimizer with their change against it, as Table IV.
 
-    Controls of the reference are listed below it: their change is noise, and the last row gives
-    the noise floor.
+    Copies of the reference are listed below it, without a verdict: their change is that of another
+    seed. The verdicts on the variants are Holm-corrected over all variants of a column.
     """
     variants = variants_of(conditions, reference)
     columns = _columns(conditions, metrics, reference)
@@ -49,20 +49,28 @@ def ablation_table(
             "`afor run ablation`."
         )
     copies = dict.fromkeys(
-        c.optimizer for c in conditions.values() if c.is_control and c.method == reference
+        c.optimizer for c in conditions.values() if c.is_copy and c.method == reference
     )
+    compared = _compared(conditions, columns, variants, reference)
+    compared |= {  # each alone: a copy is no hypothesis of the family
+        key: comparison
+        for copy in copies
+        for key, comparison in _compared(conditions, columns, [copy], reference).items()
+    }
     rows, records = [], []
     for name in [reference, *copies, *variants]:
-        row, row_records = _row(conditions, columns, name, reference, optimizer_label(name))
+        row, row_records = _row(
+            conditions, columns, name, optimizer_label(name), compared, has_verdict=name in variants
+        )
         rows.append(Row(row.label, row.cells, rule=name == variants[0]))
         records += row_records
     return Table(
         name="ablation",
         title=f"Variants of {optimizer_label(reference)}: mean ± SD (change)",
         columns=_headings(columns),
-        rows=(*rows, *_noise_row(conditions, columns)),
+        rows=tuple(rows),
         label="Variant",
-        notes=_notes(conditions, columns),
+        notes=_notes(conditions, [c for k, c in compared.items() if k[-1] in variants]),
         records=tuple(records),
     )
 
@@ -76,22 +84,24 @@ def sensitivity_table(conditions: Conditions, metrics: Sequence[str] = PAPER_MET
     columns = _columns(conditions, metrics, "afor")
     if not settings or not columns:
         raise ConfigError(NOT_VARIED)
+    varied_names = [name for names in settings.values() for name in names.values()]
+    compared = _compared(conditions, columns, varied_names, "afor")
     rows, records = [], []
     for setting, names in settings.items():
         rows.append(Row(LABELS[setting], heading=True))
         default = default_of(setting)
         for value, name in sorted({**names, default: "afor"}.items()):
             label = f"{value:g} (default)" if value == default else f"{value:g}"
-            row, made = _row(conditions, columns, name, "afor", label)
+            row, made = _row(conditions, columns, name, label, compared, has_verdict=True)
             rows.append(row)
             records += [{**record, "setting": setting, "value": value} for record in made]
     return Table(
         name="sensitivity",
         title="AFOR with one setting varied: mean ± SD (change from the default)",
         columns=_headings(columns),
-        rows=(*rows, *_noise_row(conditions, columns)),
+        rows=tuple(rows),
         label="Setting",
-        notes=_notes(conditions, columns),
+        notes=_notes(conditions, list(compared.values())),
         records=tuple(records),
     )
 
@@ -113,50 +123,52 @@ def _headings(columns: Sequence[ColumnKey]) -> tuple[Column, ...]:
     )
 
 
+def _compared(
+    conditions: Conditions, columns: Sequence[ColumnKey], names: Sequence[str], reference: str
+) -> Compared:
+    return {
+        (*column, c.optimizer): c
+        for column in columns
+        for c in compare(conditions, *column, optimizers=names, baseline=reference)
+    }
+
+
 def _row(
-    conditions: Conditions, columns: Sequence[ColumnKey], name: str, reference: str, label: str
+    conditions: Conditions,
+    columns: Sequence[ColumnKey],
+    name: str,
+    label: str,
+    compared: Compared,
+    *,
+    has_verdict: bool,
 ) -> tuple[Row, list[Record]]:
     texts, records = [], []
     for dataset, backbone, metric in columns:
-        condition, base = (
-            conditions.get((dataset, backbone, name)),
-            conditions[dataset, backbone, reference],
-        )
+        condition = conditions.get((dataset, backbone, name))
         if condition is None or not condition.has(metric):
             texts.append(MISSING)
             continue
-        change = _change(conditions, condition, base, metric)
+        comparison = compared.get((dataset, backbone, metric, name))
         text = condition_text(condition, metric)
-        if name != reference and change["folds"]:
-            text += f" ({signed(metric_scale(metric) * float(str(change['change'])))})"
-        inside = name != reference and change["inside_noise"] is True
-        texts.append(TableCell(text, inside_noise=inside, partial=partial(condition)))
-        records.append(change)
+        if comparison:
+            text += f" ({signed(gain_scale(metric) * comparison.gain)})"
+        mark = verdict_mark(comparison) if has_verdict else ""
+        texts.append(TableCell(text, mark=mark, partial=partial(condition)))
+        records.append(_record(condition, metric, comparison, has_verdict=has_verdict))
     return Row(label, tuple(texts)), records
 
 
-def _noise_row(conditions: Conditions, columns: Sequence[ColumnKey]) -> list[Row]:
-    floors = [noise_floor(conditions, *column) for column in columns]
-    if not any(floors):
-        return []
-    texts = [
-        TableCell(f"±{metric_scale(floor.metric) * floor.bound:.2f}") if floor else MISSING
-        for floor in floors
-    ]
-    return [Row("Noise floor (95 %)", tuple(texts), rule=True)]
+def _notes(conditions: Conditions, comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    verdicts = [verdict_note(comparisons)] if comparisons else []
+    return (*verdicts, *incomplete_note(conditions))
 
 
-def _notes(conditions: Conditions, columns: Sequence[ColumnKey]) -> tuple[str, ...]:
-    has_floor = any(noise_floor(conditions, *column) for column in columns)
-    return (NOISE_NOTE if has_floor else NO_CONTROLS_NOTE, *incomplete_note(conditions))
-
-
-def _change(conditions: Conditions, condition: Condition, base: Condition, metric: str) -> Record:
-    folds, ours, theirs = paired_fold_values(condition, base, metric)
+def _record(
+    condition: Condition, metric: str, comparison: Comparison | None, *, has_verdict: bool
+) -> Record:
     mean, sd, _ = condition.summary(metric)
-    d = ours - theirs
-    floor = noise_floor(conditions, condition.dataset, condition.backbone, metric)
-    change = float(d.mean()) if folds else math.nan
+    low, high = comparison.interval if comparison else (math.nan, math.nan)
+    verdict = comparison.decision if comparison and has_verdict else None
     return {
         "dataset": condition.dataset,
         "backbone": condition.backbone,
@@ -164,12 +176,15 @@ def _change(conditions: Conditions, condition: Condition, base: Condition, metri
         "metric": metric,
         "mean": mean,
         "sd": sd,
-        "change": change,
-        "p_lower": sign_flip_p(-d) if folds else math.nan,
-        "p_two_sided": two_sided_p(d) if folds else math.nan,
-        "noise_floor": floor.bound if floor else None,
-        "inside_noise": abs(change) <= floor.bound if floor and folds else None,
-        "folds": len(folds),
+        "verdict": verdict.value if verdict else None,
+        "change": comparison.gain if comparison else math.nan,
+        "interval_low": low,
+        "interval_high": high,
+        "p_two_sided": comparison.p_two_sided if comparison else math.nan,
+        "p_different_holm": comparison.evidence.p_different_holm if comparison else math.nan,
+        "p_equivalent_holm": comparison.evidence.p_equivalent_holm if comparison else math.nan,
+        "sentence": verdict_sentence(comparison) if comparison and has_verdict else None,
+        "folds": comparison.folds if comparison else 0,
         "done": condition.done,
         "expected": condition.expected,
     }

@@ -1,0 +1,318 @@
+"""Measure the headroom of beta2 on a finished study with a grid of beta2 and learning rates.
+
+The best of many settings looks good on the runs on which it was chosen. So constant and learning
+rate are chosen on one half of the folds (or draws) and scored on the other, both ways: each fold is
+scored once, with settings it had no part in choosing.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.optimizers.build import full_settings
+from afor.bench.stats.inference.paired_tests import bootstrap_interval
+from afor.bench.stats.labels import better_sign, optimizer_label
+from afor.bench.store.database import Store, StoredRun
+from afor.bench.study.schema import OptimizerEntry, parse_study
+
+REFERENCE = 0.999
+MIN_UNITS = 4  # two to choose on and two to score on
+Unit = tuple[int, int]  # fold, draw
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One method at one learning rate, with a value of the metric per fold and draw."""
+
+    method: str  # of constants: "β₂ = 0.9"
+    beta2: float | None  # None for a rule
+    lr: float
+    values: Mapping[Unit, float]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The mean difference between two methods over the units, and its 95 % interval.
+
+    Positive is better, in the unit of the metric.
+    """
+
+    gain: float
+    low: float
+    high: float
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the interval excludes zero."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class MethodGap:
+    """One method beside the reference and beside the best constant."""
+
+    method: str
+    beta2: float | None
+    score: float  # mean over the units, each scored with the settings of the other half
+    over_reference: Gap
+    over_best_constant: Gap
+    chosen: tuple[str, ...]  # what each half chose
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """The headroom of one data set and backbone in one metric."""
+
+    study: str
+    dataset: str
+    backbone: str
+    metric: str
+    reference: float
+    units: str  # "folds" or "draws"
+    count: int  # of the units
+    best_constant: MethodGap
+    constants: tuple[MethodGap, ...]  # by beta2
+    rules: tuple[MethodGap, ...]
+    left_out: tuple[str, ...]  # candidates with runs that diverged or failed
+
+    def recovered(self, rule: MethodGap) -> float:
+        """Return the share of the headroom that a rule recovers; NaN if there is none."""
+        headroom = self.best_constant.over_reference
+        if not headroom.low > 0:
+            return math.nan
+        return rule.over_reference.gain / headroom.gain
+
+
+# The score of each unit, and the candidates that the two halves chose.
+Outcome = tuple[NDArray[np.float64], list[Candidate]]
+
+
+def measure_headroom(
+    store: Store,
+    metrics: Sequence[str] | None = None,
+    *,
+    study: str | None = None,
+    reference: float = REFERENCE,
+    units: str | None = None,
+) -> list[Headroom]:
+    """Measure the headroom in every data set and backbone of a store.
+
+    Args:
+        store: Store of a finished study; AdamW with different ``betas`` makes the constants, every
+            other optimizer is a rule.
+        metrics: Names of metrics; None takes accuracy, NLL and those of streams, as recorded.
+        study: Name of one study of the store; None takes all.
+        reference: The constant beta2 that the others are compared with.
+        units: What is halved: ``"folds"`` or ``"draws"``; None takes folds if there are enough.
+
+    Returns:
+        One result for each study, data set, backbone and metric.
+
+    Raises:
+        ConfigError: There is no grid of beta2, runs are missing, or there are too few units.
+    """
+    results = []
+    for name in [study] if study else store.studies():
+        runs = store.runs(name)
+        blocks = dict.fromkeys((run.dataset, run.backbone) for run in runs)
+        entries = {entry.name: entry for entry in parse_study(store.studies()[name]).optimizers}
+        for dataset, backbone in blocks:
+            block = [run for run in runs if (run.dataset, run.backbone) == (dataset, backbone)]
+            where = f"{name}, {dataset} × {backbone}"
+            values, left_out = _read_values(store, block, where)
+            shared_metrics = set.intersection(*(set(value) for value in values.values()))
+            for metric in metrics or _default_metrics(shared_metrics):
+                if metric not in shared_metrics:
+                    raise ConfigError(
+                        f"{where} has no metric {metric!r}. "
+                        f"It has: {', '.join(sorted(shared_metrics))}."
+                    )
+                candidates = _candidates(block, entries, values, metric, left_out)
+                units_used, count, best, constants, rules = headroom_of(
+                    candidates, metric, reference, units, where
+                )
+                results.append(
+                    Headroom(
+                        study=name,
+                        dataset=dataset,
+                        backbone=backbone,
+                        metric=metric,
+                        reference=reference,
+                        units=units_used,
+                        count=count,
+                        best_constant=best,
+                        constants=constants,
+                        rules=rules,
+                        left_out=tuple(sorted(left_out)),
+                    )
+                )
+    return results
+
+
+def headroom_of(
+    candidates: Sequence[Candidate],
+    metric: str,
+    reference: float = REFERENCE,
+    units: str | None = None,
+    where: str = "the study",
+) -> tuple[str, int, MethodGap, tuple[MethodGap, ...], tuple[MethodGap, ...]]:
+    """Compare the candidates of one block.
+
+    Returns:
+        What was halved, the number of units, the best constant, all constants by beta2, the rules.
+
+    Raises:
+        ConfigError: There is no grid of constants with the reference, or there are too few units.
+    """
+    constants = sorted({c.beta2 for c in candidates if c.beta2 is not None})
+    if reference not in constants or len(constants) < 2:
+        raise ConfigError(
+            f"{where} has no grid of beta2: it needs AdamW with betas = [0.9, {reference:g}] and "
+            f"at least one other beta2; it has {', '.join(f'{b:g}' for b in constants) or 'none'}. "
+            f"The preset `headroom` makes one: `afor run headroom`."
+        )
+    units, scores = _unit_scores(candidates, better_sign(metric), units, where)
+    count = scores.shape[1]
+    halves = [np.arange(count) % 2 == 0, np.arange(count) % 2 == 1]
+
+    def outcome(
+        belongs: Callable[[Candidate], bool],
+    ) -> tuple[NDArray[np.float64], list[Candidate]]:
+        """Return the score of each unit with what the other half chose, and the choices."""
+        members = [i for i, candidate in enumerate(candidates) if belongs(candidate)]
+        out, choices = np.empty(count), []
+        for chooses, scored in (halves, halves[::-1]):
+            # Of equal candidates the smaller learning rate is taken.
+            best = min(members, key=lambda i: (-scores[i, chooses].mean(), candidates[i].lr))
+            out[scored] = scores[best, scored]
+            choices.append(candidates[best])
+        return out, choices
+
+    base, _ = outcome(lambda c: c.beta2 == reference)
+    best, best_choices = outcome(lambda c: c.beta2 is not None)
+
+    def gap_of(
+        method: str, beta2: float | None, out: NDArray[np.float64], choices: list[Candidate]
+    ) -> MethodGap:
+        texts = [
+            f"lr {c.lr:g}" if c.method == method else f"{c.method}, lr {c.lr:g}" for c in choices
+        ]
+        score = better_sign(metric) * float(out.mean())
+        chosen = tuple(dict.fromkeys(texts))
+        return MethodGap(method, beta2, score, _gap(out - base), _gap(out - best), chosen)
+
+    rules = dict.fromkeys(c.method for c in candidates if c.beta2 is None)
+    return (
+        units,
+        count,
+        gap_of("best constant", None, best, best_choices),
+        tuple(
+            gap_of(f"β₂ = {beta2:g}", beta2, *outcome(lambda c, b=beta2: c.beta2 == b))  # type: ignore[misc]
+            for beta2 in constants
+        ),
+        tuple(
+            gap_of(rule, None, *outcome(lambda c, r=rule: c.method == r))  # type: ignore[misc]
+            for rule in rules
+        ),
+    )
+
+
+def _gap(differences: NDArray[np.float64]) -> Gap:
+    return Gap(float(differences.mean()), *bootstrap_interval(differences))
+
+
+def _default_metrics(shared_metrics: set[str]) -> list[str]:
+    names = ("nll", "accuracy", "prequential_nll", "prequential_accuracy")
+    return [name for name in names if name in shared_metrics]
+
+
+def _unit_scores(
+    candidates: Sequence[Candidate], sign: int, units: str | None, where: str
+) -> tuple[str, NDArray[np.float64]]:
+    """Return what is halved and the signed score of each candidate and unit, higher is better."""
+    keys = sorted(set.intersection(*(set(c.values) for c in candidates)))
+    numbers = {"folds": sorted({f for f, _ in keys}), "draws": sorted({d for _, d in keys})}
+    if units is None:
+        units = "folds" if len(numbers["folds"]) >= MIN_UNITS else "draws"
+    if units not in numbers:
+        raise ConfigError(f"{units!r} cannot be halved. Accepted: folds, draws.")
+    if len(numbers[units]) < MIN_UNITS:
+        have = f"{len(numbers['folds'])} folds and {len(numbers['draws'])} draws"
+        raise ConfigError(
+            f"{where} has {have}: at least {MIN_UNITS} {units} are needed, two to choose on and "
+            f"two to score on."
+        )
+    position = 0 if units == "folds" else 1
+    scores = [
+        [
+            sign * float(np.mean([c.values[key] for key in keys if key[position] == number]))
+            for number in numbers[units]
+        ]
+        for c in candidates
+    ]
+    return units, np.array(scores)
+
+
+def _read_values(
+    store: Store, runs: Sequence[StoredRun], where: str
+) -> tuple[dict[str, dict[str, float]], set[str]]:
+    """Return the metrics of each run by its key, and the optimizers that have no complete ones."""
+    unfinished = [run for run in runs if run.status == "open"]
+    if unfinished:
+        raise ConfigError(
+            f"{where}: {len(unfinished)} of {len(runs)} runs are missing. Finish the study with "
+            f"`afor run` first."
+        )
+    values: dict[str, dict[str, float]] = {}
+    left_out = {run.optimizer for run in runs if run.status != "done"}
+    for run in runs:
+        finished = store.run(run.key) if run.optimizer not in left_out else None
+        if finished is None or finished.record is None:
+            continue
+        metrics = finished.record.metrics()
+        values[run.key] = {k: v for k, v in metrics.items() if math.isfinite(v)}
+    if not values:
+        raise ConfigError(f"{where}: every optimizer has runs that diverged or failed.")
+    return values, left_out
+
+
+def _candidates(
+    runs: Sequence[StoredRun],
+    entries: Mapping[str, OptimizerEntry],
+    values: Mapping[str, Mapping[str, float]],
+    metric: str,
+    left_out: set[str],
+) -> list[Candidate]:
+    """Group runs by method and learning rate; entries that differ in name and lr are one method."""
+    names: dict[str, str] = {}  # of the first entry of each method
+    grouped: dict[tuple[str, float | None, float], dict[Unit, float]] = {}
+    for run in runs:
+        if run.optimizer in left_out:
+            continue
+        entry = entries[run.entry]
+        beta2 = _constant(entry)
+        identity = json.dumps(entry.model_dump(exclude={"name", "lr", "control"}), sort_keys=True)
+        name = names.setdefault(identity, optimizer_label(entry.name))
+        method = name if beta2 is None else f"β₂ = {beta2:g}"
+        value = values[run.key][metric]
+        grouped.setdefault((method, beta2, run.rate), {})[run.fold, run.draw] = value
+    return [Candidate(*key, runs) for key, runs in grouped.items()]
+
+
+def _constant(entry: OptimizerEntry) -> float | None:
+    """Return the beta2 of a plain AdamW entry, or None for anything else."""
+    given = entry.model_dump(exclude={"name", "settings", "lr", "control"})
+    plain = OptimizerEntry(name="adamw").model_dump(exclude={"name", "settings", "lr", "control"})
+    if given != plain or set(entry.settings) - {"betas"}:
+        return None
+    betas, default = (
+        cast("tuple[float, float]", full_settings("adamw", settings)["betas"])
+        for settings in (entry.settings, {})
+    )
+    return float(betas[1]) if betas[0] == default[0] else None

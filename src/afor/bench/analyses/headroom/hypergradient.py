@@ -1,0 +1,198 @@
+"""The hypergradient of beta2: would a shorter or longer memory lower the validation loss soon?
+
+At several steps of an AdamW run, the next steps are unrolled with beta2 as a variable, from the
+run's own weights and moments, and the validation loss after them is differentiated with respect to
+u = ln(1 - beta2). A negative derivative says that a shorter memory would have been better. If it
+cannot be told from zero, no rule that changes beta2 gains within this horizon, to first order.
+Running statistics of batch norms are updated as in training and count as constants.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from afor.bench.analyses.replay import ChosenRun
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.seeding import seed_torch
+from afor.bench.stats.inference.paired_tests import bootstrap_interval
+from afor.bench.training.batches import Batch, epoch_batches
+from afor.bench.training.loop import Fit, train
+
+Tensors = dict[str, torch.Tensor]
+VALIDATION_WINDOWS = 1024  # at most, evenly spread over the validation side
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The state of AdamW: both moments of every tensor, and the number of steps taken."""
+
+    first: Tensors
+    second: Tensors
+    steps: int
+
+
+@dataclass(frozen=True)
+class Hypergradient:
+    """Derivatives of the validation loss with respect to ln(1 - beta2), one per start."""
+
+    label: str
+    beta2: float
+    horizon: int  # unrolled steps
+    starts: tuple[int, ...]  # steps of the run
+    losses: tuple[float, ...]  # validation loss after the horizon
+    derivatives: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean derivative."""
+        return math.fsum(self.derivatives) / len(self.derivatives)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the mean over the starts."""
+        return bootstrap_interval(np.array(self.derivatives))
+
+
+def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -> Hypergradient:
+    """Train a run of AdamW and take the hypergradient at some of its steps.
+
+    The training itself is not changed.
+
+    Args:
+        run: A run of plain AdamW, from `find_run`.
+        starts: Numbers of the steps after which the unrolling begins, from 1.
+        horizon: Number of unrolled steps.
+
+    Raises:
+        ConfigError: The optimizer is not AdamW, or the run ends before the last start.
+    """
+    if run.planned.spec["optimizer"]["name"] != "adamw" or not starts or horizon < 1:
+        raise ConfigError(
+            f"The hypergradient needs a run of AdamW, at least one start and a horizon of at least "
+            f"1; got {run.planned.optimizer}, {len(starts)} starts and a horizon of {horizon}. "
+            f"Choose an AdamW entry of the study with --optimizer."
+        )
+    found: dict[int, tuple[float, float]] = {}
+    settings = run.settings
+
+    def watch(fit: Fit, _batch: Batch, _loss: torch.Tensor) -> None:
+        if fit.steps + 1 in starts:
+            found[fit.steps + 1] = _unroll(fit, horizon)
+
+    steps_per_epoch = math.ceil(
+        np.isin(run.source.subject_codes, _codes(run)).sum() / settings.batch_size
+    )
+    epochs = min(settings.max_epochs, math.ceil(max(starts) / steps_per_epoch) + 1)
+    train(
+        replace(settings, max_epochs=epochs, patience=epochs),
+        run.source,
+        run.make_model,
+        watch_step=watch,
+    )
+    missing = [start for start in starts if start not in found]
+    if missing:
+        raise ConfigError(
+            f"{run.label} has fewer than {max(starts)} steps. Lower --last, or train longer with "
+            f"another study."
+        )
+    beta2 = settings.optimizer_settings["betas"][1]  # type: ignore[index]
+    losses, derivatives = zip(*(found[start] for start in starts), strict=True)
+    return Hypergradient(run.label, float(beta2), horizon, tuple(starts), losses, derivatives)
+
+
+def unrolled_loss(
+    model: nn.Module,
+    weights: Tensors,
+    moments: Moments,
+    batches: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    validation: tuple[torch.Tensor, torch.Tensor],
+    beta2: torch.Tensor,
+    group: Mapping[str, float],
+    seed: int = 0,
+) -> torch.Tensor:
+    """Return the validation loss after one step of AdamW per batch, a function of beta2.
+
+    Args:
+        model: The network; it is not changed.
+        weights: Its parameters by name.
+        moments: The state of AdamW.
+        batches: Inputs and labels of each step.
+        validation: Inputs and labels of the loss.
+        beta2: Decay rate of the second moment, a scalar that may require a gradient.
+        group: `lr`, `beta1`, `eps` and `weight_decay`.
+        seed: Seed of the dropout.
+    """
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    first, second = dict(moments.first), dict(moments.second)
+    lr, beta1 = group["lr"], group["beta1"]
+    missing_weight = beta2**moments.steps if moments.steps else torch.ones_like(beta2)
+    was_training = model.training
+    model.train()
+    seed_torch(seed)
+    for number, (inputs, labels) in enumerate(batches, start=moments.steps + 1):
+        loss = cross_entropy(functional_call(model, {**weights, **buffers}, (inputs,)), labels)
+        grads = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
+        missing_weight = missing_weight * beta2
+        updated = {}
+        for (name, weight), grad in zip(weights.items(), grads, strict=True):
+            first[name] = beta1 * first[name] + (1 - beta1) * grad
+            second[name] = beta2 * second[name] + (1 - beta2) * grad.square()
+            # A tensor without any gradient yet has v = 0, where the root has no derivative.
+            root = (second[name] / (1 - missing_weight)).clamp_min(1e-30).sqrt()
+            step = first[name] / (1 - beta1**number) / (root + group["eps"])
+            updated[name] = weight * (1 - lr * group["weight_decay"]) - lr * step
+        weights = updated
+    model.eval()
+    inputs, labels = validation
+    loss = cross_entropy(functional_call(model, {**weights, **buffers}, (inputs,)), labels)
+    model.train(was_training)
+    return loss
+
+
+def _unroll(fit: Fit, horizon: int) -> tuple[float, float]:
+    """Return the loss after the horizon and its derivative with respect to ln(1 - beta2)."""
+    model, optimizer = fit.model, fit.optimizer
+    group = optimizer.param_groups[0]
+    named = dict(model.named_parameters())
+    states = {name: optimizer.state[param] for name, param in named.items()}
+    moments = Moments(
+        {name: state["exp_avg"].clone() for name, state in states.items()},
+        {name: state["exp_avg_sq"].clone() for name, state in states.items()},
+        fit.steps + 1,
+    )
+    order: list[np.ndarray] = []
+    while len(order) < horizon:
+        order += epoch_batches(fit.training, fit.settings.batch_size, fit.steps + len(order))
+    batches = [fit.training.load(indices) for indices in order[:horizon]]
+    spread = np.linspace(0, len(fit.validation.indices) - 1, VALIDATION_WINDOWS).astype(np.int64)
+    held_out = fit.validation.load(fit.validation.indices[np.unique(spread)])
+    with torch.random.fork_rng():
+        start = math.log(1 - group["betas"][1])
+        logarithm = torch.tensor(start, device=fit.device, requires_grad=True)
+        loss = unrolled_loss(
+            model,
+            {name: param.detach().clone().requires_grad_() for name, param in named.items()},
+            moments,
+            [(batch.inputs, batch.labels) for batch in batches],
+            (held_out.inputs, held_out.labels),
+            1 - logarithm.exp(),
+            {
+                "lr": group["lr"],
+                "beta1": group["betas"][0],
+                "eps": group["eps"],
+                "weight_decay": group["weight_decay"],
+            },
+            seed=fit.steps,
+        )
+        (derivative,) = torch.autograd.grad(loss, [logarithm])
+    return loss.item(), derivative.item()
+
+
+def _codes(run: ChosenRun) -> list[int]:
+    return [run.source.subjects.index(name) for name in run.settings.split.train]

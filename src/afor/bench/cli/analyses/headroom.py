@@ -1,0 +1,70 @@
+"""The command ``afor headroom``: what any constant beta2 could gain over 0.999."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afor.bench.analyses.headroom.compute import REFERENCE, measure_headroom
+from afor.bench.analyses.headroom.figure import headroom_figure
+from afor.bench.analyses.headroom.table import headroom_table
+from afor.bench.cli.options import Json, Results
+from afor.bench.cli.printing import render
+from afor.bench.cli.terminal import print_next
+from afor.bench.common.files import check_output
+from afor.bench.report.figures.style import save_figure
+from afor.bench.store.database import open_store
+from afor.bench.store.locations import find_store
+
+
+def headroom(
+    results: Results,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            "-m",
+            help="Metric to compare; repeatable.",
+            show_default="nll and accuracy, of streams also on the next subject",
+        ),
+    ] = None,
+    reference: Annotated[
+        float, typer.Option(help="The constant beta2 that the others are compared with.")
+    ] = REFERENCE,
+    halves: Annotated[
+        str | None,
+        typer.Option(
+            help="What is halved to choose and to score: folds or draws.",
+            show_default="folds, or draws if there are fewer than four folds",
+        ),
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="Study of the store.", show_default="all")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Draw the figure: .pdf, .svg or .png.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what any constant beta2 could gain over 0.999.
+
+    Works on any finished study that has AdamW with several beta2 and, for a fair comparison,
+    several learning rates. Constant and learning rate are chosen on one half of the folds or
+    draws and scored on the other, both ways. Every other optimizer is a rule: the table says what
+    it gains, and what it leaves of the best constant's gain.
+
+    Example:
+        afor headroom headroom --output headroom.png
+    """
+    if output is not None:
+        check_output(output)
+    with open_store(find_store(results)) as store:
+        measured = measure_headroom(store, metric, study=study, reference=reference, units=halves)
+    table = headroom_table(measured)
+    if output is not None:
+        save_figure(headroom_figure(measured), output)
+    typer.echo(render(table, "json" if as_json else "terminal", standalone=False))
+    if not as_json:
+        if output is not None:
+            typer.echo(str(output))
+        print_next(f"afor stats {results} --baseline adamw --metric nll")

@@ -1,0 +1,84 @@
+"""The command ``afor hypergradient``: would another beta2 lower the validation loss soon?"""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from afor.bench.analyses.headroom.hypergradient import measure_hypergradient
+from afor.bench.analyses.replay import find_run
+from afor.bench.cli.options import (
+    CacheDir,
+    Draw,
+    Fold,
+    Json,
+    OfBackbone,
+    OfDataset,
+    Roots,
+    StudyName,
+)
+from afor.bench.cli.studies.selection import with_roots
+from afor.bench.cli.terminal import print_next
+from afor.bench.study.schema import load_study
+
+
+def hypergradient(
+    name: StudyName,
+    dataset: OfDataset = "",
+    backbone: OfBackbone = "",
+    optimizer: Annotated[
+        str, typer.Option("--optimizer", help="An entry of AdamW of the study.")
+    ] = "adamw",
+    fold: Fold = 0,
+    draw: Draw = 0,
+    horizon: Annotated[int, typer.Option(min=1, help="Number of steps to unroll.")] = 20,
+    starts: Annotated[
+        int, typer.Option(min=1, help="Number of steps of the run at which to unroll.")
+    ] = 8,
+    last: Annotated[int, typer.Option(min=1, help="Last of these steps.")] = 200,
+    root: Roots = None,
+    cache_dir: CacheDir = None,
+    as_json: Json = False,
+) -> None:
+    """Differentiate the validation loss with respect to beta2.
+
+    One run of AdamW is trained again. From several of its steps on, the next steps are unrolled
+    with beta2 as a variable, and the validation loss after them is differentiated with respect to
+    ln(1 - beta2). A negative derivative means that a shorter memory would have been better.
+
+    Example:
+        afor hypergradient demo --horizon 10 --starts 4 --last 60
+    """
+    run = find_run(
+        with_roots(load_study(name), root),
+        dataset=dataset,
+        backbone=backbone,
+        optimizer=optimizer,
+        fold=fold,
+        draw=draw,
+        cache_dir=cache_dir,
+    )
+    steps = np.unique(np.linspace(last / starts, last, starts).round().astype(int))
+    measured = measure_hypergradient(run, [max(1, int(step)) for step in steps], horizon)
+    low, high = measured.interval
+    if as_json:
+        content = {**asdict(measured), "mean": measured.mean, "low": low, "high": high}
+        typer.echo(json.dumps(content))
+    else:
+        typer.echo(f"{measured.label}: beta2 = {measured.beta2:g}, {horizon} steps unrolled")
+        for start, loss, derivative in zip(
+            measured.starts, measured.losses, measured.derivatives, strict=True
+        ):
+            typer.echo(
+                f"  from step {start:>6}: validation loss {loss:.4f}, derivative "
+                f"{1000 * derivative:+.3f}·10⁻³ nats per unit of ln(1 − beta2)"
+            )
+        told = "a shorter memory is better" if high < 0 else "a longer memory is better"
+        verdict = told if low > 0 or high < 0 else "cannot be told from zero"
+        typer.echo(
+            f"  mean {1000 * measured.mean:+.3f}·10⁻³ nats, 95 % over the starts "
+            f"{1000 * low:+.3f} to {1000 * high:+.3f}: {verdict}"
+        )
+    print_next("afor run headroom, then afor headroom headroom")

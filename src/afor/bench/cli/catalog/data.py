@@ -1,0 +1,367 @@
+"""The commands ``afor data list | check | import | prepare | twin``."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from afor.bench.cli.lazy import add_command
+from afor.bench.cli.options import CacheDir, Json
+from afor.bench.cli.terminal import print_next
+from afor.bench.common.errors import ConfigError
+from afor.bench.data.catalog import NAMES, STAND_IN_MARK, get_dataset
+from afor.bench.data.check import CheckReport, check_dataset
+from afor.bench.data.inspection.survey import Survey, survey_folder
+from afor.bench.data.preparation.loading import default_root, open_windows
+from afor.bench.data.rehearsal.twins import write_twin
+from afor.bench.study.overrides import key_value
+from afor.bench.study.toml_io import toml_text
+
+MAX_SHOWN = 20  # subjects or events that a line lists
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        help=f"The data set: {', '.join(NAMES)} moabb:<Name> or module:function.",
+    ),
+]
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the data set's files.", show_default="NAME in $AFOR_DATA or ./data"
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        help="Set an option of the data set: KEY=VALUE, such as task=left_right; repeatable.",
+    ),
+]
+Subjects = Annotated[
+    list[str] | None, typer.Option("--subject", help="Use only this subject; repeatable.")
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", help="Leave this subject out; repeatable.")
+]
+Truncated = Annotated[
+    bool,
+    typer.Option(
+        "--allow-truncated", help="Accept a truncated recording and use its complete part."
+    ),
+]
+
+
+def list_datasets(as_json: Json = False) -> None:
+    """List the data sets: content, licence, source, and whether the files are here.
+
+    Example:
+        afor data list
+    """
+    entries = []
+    for name in NAMES:
+        root, dataset = default_root(name), get_dataset(name)
+        here = str(root) if root.is_dir() else ""
+        entries.append(
+            {**asdict(dataset.info), "found": here if dataset.needs_root else "embedded"}
+        )
+    if as_json:
+        typer.echo(json.dumps(entries, indent=1))
+        return
+    for entry in entries:
+        typer.echo(f"{entry['name']}  {entry['title']}")
+        for key, label in (
+            ("task", "task"), ("shape", "shape"), ("paper_windows", "windows"),
+            ("licence", "licence"), ("where", "get it"), ("download", "--download"),
+            ("layout", "layout"), ("citation", "cite"),
+        ):  # fmt: skip
+            if entry[key]:
+                typer.echo(f"    {label:<11}{entry[key]}")
+        missing = f"no (looked in {default_root(str(entry['name']))})"
+        typer.echo(f"    {'found':<11}{entry['found'] or missing}")
+    typer.echo("moabb:<Name>  any data set of MOABB, such as moabb:BNCI2014_001")
+    typer.echo("module:function  a function of yours that returns a Recording")
+    print_next("afor data check NAME --root FOLDER")
+
+
+def check(
+    name: Name,
+    root: Root = None,
+    option: Options = None,
+    subject: Subjects = None,
+    exclude: Exclude = None,
+    cache_dir: CacheDir = None,
+    allow_truncated: Truncated = False,
+    as_json: Json = False,
+) -> None:
+    """Check the recordings of every subject and list the faults.
+
+    Prints one line per subject with its classes and anything unusual, then the totals and the
+    amplitude of each channel. Warns of a wrong unit, of flat and duplicate channels, of channels
+    that are not EEG and of unbalanced classes. The exit code is 3 if there are faults.
+
+    Example:
+        afor data check bci2a --root data/bci2a
+    """
+    with _progress(f"Checking {name}") as progress:
+        report = check_dataset(
+            name,
+            root,
+            options=_parse_options(option, allow_truncated),
+            subjects=subject,
+            exclude=exclude or (),
+            cache_dir=cache_dir,
+            progress=progress,
+        )
+    if as_json:
+        typer.echo(json.dumps(report.as_dict(), indent=1))
+    else:
+        _print_report(report)
+    if report.faults:
+        raise typer.Exit(code=3)
+    print_next(f"afor data prepare {name}{f' --root {root}' if root else ''}")
+
+
+def prepare(
+    name: Name,
+    root: Root = None,
+    option: Options = None,
+    exclude: Exclude = None,
+    cache_dir: CacheDir = None,
+    allow_truncated: Truncated = False,
+    download: Annotated[
+        bool, typer.Option("--download", help="Download missing files first.")
+    ] = False,
+    accept_changed: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changed", help="Accept source files that changed since they were prepared."
+        ),
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Read every byte of the source files again, also if cached."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Read and check the recordings and cache the trials that runs use.
+
+    Example:
+        afor data prepare physionet_mi --download --option task=left_right
+    """
+    options = _parse_options(option, allow_truncated)
+    if download:
+        dataset = get_dataset(name)
+        if dataset.download is None:
+            raise ConfigError(f"{name} cannot be downloaded by a program: {dataset.info.where}.")
+        typer.echo(f"Downloading {dataset.info.title} ...", err=True)
+        dataset.download(root or default_root(name), dataset.parse(options))
+    with _progress(f"Preparing {name}") as progress:
+        source = open_windows(
+            name,
+            root,
+            options=options,
+            exclude=exclude or (),
+            cache_dir=cache_dir,
+            progress=progress,
+            verify=verify,
+            accept_changed=accept_changed,
+        )
+    summary = {
+        "dataset": name,
+        "subjects": len(source.subjects),
+        "trials": sum(s.shape[0] for s in source.prepared),
+        "windows": len(source),
+        "window_shape": [len(source.channel_names), source.window_samples],
+        "rate_hz": source.rate_hz,
+        "classes": list(source.class_names),
+        "bytes": sum(4 * s.shape[0] * s.shape[1] * s.shape[2] for s in source.prepared),
+        "cache": str(source.folder),
+        "fingerprint": source.fingerprint,
+    }
+    if as_json:
+        typer.echo(json.dumps(summary, indent=1))
+    else:
+        for key, value in summary.items():
+            typer.echo(f"{key:<13}{value}")
+    print_next("afor study")
+
+
+def twin(
+    name: Annotated[str, typer.Argument(help="The data set: deap, bci2a or isruc.")],
+    root: Annotated[Path, typer.Argument(help="The folder to create.")],
+    subject: Subjects = None,
+    trials: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=10_000,
+            help="Number of trials per session; 0 writes as many as the real data has.",
+        ),
+    ] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Seed of the synthetic signals.")
+    ] = 0,
+) -> None:
+    """Write synthetic recordings in the file format of a data set, to try a study without data.
+
+    Example:
+        afor data twin isruc data/isruc --subject 1 --trials 20
+    """
+    if root.exists() and any(root.iterdir()) and not (root / STAND_IN_MARK).exists():
+        raise ConfigError(f"{root} is not empty; a stand-in is never written beside other files.")
+    files = write_twin(name, root, subject, trials=trials, seed=seed)
+    typer.echo(f"{len(files)} files in {root}: synthetic, in the format of {name}")
+    print_next(f"afor data check {name} --root {root}")
+
+
+def import_folder(
+    root: Annotated[Path, typer.Argument(help="The folder of your recordings.")],
+    as_json: Json = False,
+) -> None:
+    """Look at a folder of recordings and print a study for it, as TOML to edit.
+
+    What was found is in the comments of the study. Nothing is written: send the output to a file.
+
+    Example:
+        afor data import recordings > mine.toml
+    """
+    survey = survey_folder(root)
+    if as_json:
+        typer.echo(json.dumps(asdict(survey), indent=1))
+        return
+    typer.echo("\n".join(f"# {line}".rstrip() for line in _findings(survey)))
+    typer.echo(_proposed_study(survey, root), nl=False)
+    shown = shlex.quote(str(root))
+    print_next(f"afor data import {shown} > mine.toml, edit it, afor plan mine.toml")
+
+
+def _findings(survey: Survey) -> list[str]:
+    """Describe what a folder holds, in lines."""
+    names = list(survey.subjects)
+    shown = ", ".join(names[:MAX_SHOWN]) + (", …" if len(names) > MAX_SHOWN else "")
+    lines = [
+        f"{survey.root}: {len(names)} subjects, {sum(survey.subjects.values())} files, read as "
+        f'"{survey.use}"',
+        f"subjects: {shown}",
+    ]
+    if survey.tasks:
+        lines.append(f"tasks: {', '.join(survey.tasks)}; the study takes {survey.tasks[0]}")
+    if survey.sessions:
+        lines.append(f"sessions: {', '.join(survey.sessions)}; all of a subject stay together")
+    if survey.first:
+        lines += [
+            f"the first file, {survey.first}: {survey.seconds:.0f} s at {survey.rate_hz:g} Hz",
+            f"  EEG: {len(survey.channels)} channels: {', '.join(survey.channels)}",
+        ]
+        if survey.other_channels:
+            lines.append(f"  left out, not EEG by type or name: {', '.join(survey.other_channels)}")
+        counts = ", ".join(f"{label} {n}" for label, n in list(survey.events.items())[:MAX_SHOWN])
+        lines.append(f"  events from {survey.events_from}: {counts or 'none'}")
+    return lines + [f"  {note}" for note in survey.notes]
+
+
+def _proposed_study(survey: Survey, root: Path) -> str:
+    """Return the TOML of a study to start from."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", root.resolve().name).lstrip("_.-") or "mine"
+    many = len(survey.subjects) > MAX_SHOWN
+    dataset = {
+        "name": name,
+        "use": survey.use,
+        "root": str(root.resolve()),
+        **({"blocks": 10} if many else {}),  # a tenth of the subjects at a time
+        "options": survey.options(),
+    }
+    content = {
+        "name": f"{name[:60]}-study",
+        "description": f"Optimizers on {name}.",
+        "backbones": ["eegnet"],
+        "optimizers": [
+            {"name": "adam"},
+            {"name": "adam_seed_1", "use": "adam", "seed": 1},
+            {"name": "adamw"},
+            {"name": "afor"},
+        ],
+        "training": {"max_epochs": 60, "patience": 10, "batch_size": 32},
+        "protocol": {"draws": 2},
+        "datasets": [dataset],
+    }
+    return toml_text(content)
+
+
+def _print_report(report: CheckReport) -> None:
+    width = max([7, *(len(line.subject) for line in report.subjects)])
+    typer.echo(f"{'subject':<{width}}  trials  seconds  channels   rate  checksum      classes")
+    for line in report.subjects:
+        classes = "  ".join(f"{name} {count}" for name, count in line.classes.items())
+        odd = "".join(
+            f"\n{'':<{width}}  ! {note}"
+            for note in (*line.notes, *(f"warning: {warning}" for warning in line.warnings))
+        )
+        typer.echo(
+            f"{line.subject:<{width}}  {line.trials:>6}  {line.seconds:>7.0f}  {line.channels:>8}"
+            f"  {line.rate_hz:>5g}  {line.checksum}  {classes}{odd}"
+        )
+    totals = "  ".join(f"{name} {count}" for name, count in report.totals.items())
+    trials = sum(line.trials for line in report.subjects)
+    typer.echo(f"\n{len(report.subjects)} subjects, {trials} trials: {totals}")
+    if report.amplitudes:
+        shown = "  ".join(f"{name} {sd:.3g}" for name, sd in report.amplitudes.items())
+        typer.echo(f"amplitude, the SD within a trial in µV, median over subjects: {shown}")
+    if report.published:
+        same = all(report.totals.get(k) == v for k, v in report.published.items())
+        published = "  ".join(f"{name} {count}" for name, count in report.published.items())
+        typer.echo(f"published: {published}  {'(the same)' if same else '(DIFFERENT)'}")
+    for note in report.notes:
+        typer.echo(f"note: {note}")
+    if report.faults:
+        typer.echo(f"\n{len(report.faults)} faults:", err=True)
+        for fault in report.faults:
+            typer.echo(f"  - {fault}", err=True)
+
+
+def _parse_options(pairs: list[str] | None, allow_truncated: bool = False) -> dict[str, Any]:
+    """Return the options of KEY=VALUE pairs."""
+    options: dict[str, Any] = {"allow_truncated": True} if allow_truncated else {}
+    return options | dict(key_value("--option", pair) for pair in pairs or ())
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show a progress bar on standard error if it is a terminal."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[subject]}"),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(title, total=None, subject="")
+        yield lambda done, total, subject: bar.update(
+            task, completed=done, total=total, subject=subject
+        )
+
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Find, check and prepare data sets."
+)
+for _name, _function in (
+    ("list", list_datasets),
+    ("check", check),
+    ("import", import_folder),
+    ("prepare", prepare),
+    ("twin", twin),
+):
+    add_command(app, _name, _function)

@@ -1,0 +1,52 @@
+"""The command ``afor doctor``: what works on this machine."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from afor.bench.cli.options import Json
+from afor.bench.cli.terminal import print_next
+from afor.bench.common.doctor import Finding, examine
+from afor.bench.store.locations import FOLDER
+
+
+def doctor(
+    as_json: Json = False,
+    gpu: Annotated[
+        bool,
+        typer.Option(
+            "--gpu",
+            help="Also check AFOR on the GPU, in two minutes: steps against the equations, graph "
+            "capture, GradScaler, a small training twice, throughput.",
+        ),
+    ] = False,
+) -> None:
+    """Check this machine: what works, and how to fix the rest.
+
+    The output of --gpu is made to be pasted into an issue.
+
+    Example:
+        afor doctor --gpu
+    """
+    findings: list[Finding] = []
+    _show(examine(FOLDER), findings, as_json=as_json)
+    if gpu:
+        from afor.bench.execution.gpu_check import check_gpu
+
+        _show(check_gpu(), findings, as_json=as_json)
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+    if any(finding.verdict == "broken" for finding in findings):
+        raise typer.Exit(code=1)
+    print_next("afor demo")
+
+
+def _show(new: Iterable[Finding], findings: list[Finding], *, as_json: bool) -> None:
+    """Collect findings, and print each at once unless JSON is asked for."""
+    for finding in new:
+        findings.append(finding)
+        if not as_json:
+            typer.echo(f"{finding.verdict:<8} {finding.subject:<15} {finding.text}")

@@ -1,0 +1,124 @@
+"""The commands ``afor merge | repair | export``: stores into one store, and into other formats."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afor.bench.cli.options import OldStore, OldTarget, Results
+from afor.bench.cli.terminal import print_next
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.files import check_output
+from afor.bench.execution.runner import take_leftovers
+from afor.bench.store.database import open_or_create, open_store
+from afor.bench.store.files import export_rows, format_of, to_csv, write_export
+from afor.bench.store.locations import find_store
+from afor.bench.store.lock import locked
+from afor.bench.store.repair import repair as copy_intact_runs
+
+
+def merge(
+    target: Annotated[
+        Path, typer.Argument(help="The store file that receives all runs; created if missing.")
+    ],
+    parts: Annotated[
+        list[str],
+        typer.Argument(help="The results to add: study names, TOML files or store files."),
+    ],
+) -> None:
+    """Merge the stores of several machines or shards into one.
+
+    The parts stay as they are. If two stores hold the same run, the first is kept.
+
+    Example:
+        afor merge results/paper.db results/paper.part-*.db
+    """
+    paths = [find_store(part) for part in parts]
+    if target.resolve() in [path.resolve() for path in paths]:
+        raise ConfigError(f"{target} is given as the target and as a part; name another target.")
+    for path in paths:
+        open_store(path).close()  # check all of them before the target is created
+    with locked(target), open_or_create(target) as store:
+        take_leftovers(store)
+        for path in paths:
+            with open_store(path) as part:
+                new, present, differing = store.merge(part)
+            note = f"; {differing} of these with OTHER NUMBERS, the first kept" if differing else ""
+            typer.echo(f"{path}: {new} new runs, {present} already here{note}")
+        total = len(store.statuses())
+    typer.echo(f"{target}: {total} runs")
+    print_next(f"afor status {target}")
+
+
+def repair(
+    damaged: Annotated[
+        str,
+        typer.Argument(
+            help="The damaged results, which are only read: a study's name, its TOML file or a "
+            "store file."
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The store file to create; required.")
+    ] = None,
+    to: OldTarget = None,
+) -> None:
+    """Copy the intact runs of a damaged store to a new store.
+
+    What is lost is listed; the exit code is 1 if anything is.
+
+    Example:
+        afor repair results/demo.db --output results/new.db
+    """
+    target = output or to
+    if target is None:
+        raise ConfigError("Name the store file to create with --output, such as -o NEW.db.")
+    with locked(target):
+        result = copy_intact_runs(find_store(damaged), target)
+    typer.echo(f"{target}: {result.runs} runs, {len(result.studies)} studies")
+    for key in result.lost_runs:
+        typer.echo(f"lost: run {key}")
+    for name in result.without_list:
+        typer.echo(f"lost: the list of runs of study {name}; `afor run` makes it again")
+    for name in result.lost_studies:
+        typer.echo(f"lost: study {name}; run its file into {target}")
+    if result.is_complete:
+        print_next(f"afor status {target}")
+        return
+    names = [*result.without_list, *result.lost_studies, *result.studies, "STUDY"]
+    print_next(f"afor run {names[0]} --store {target}")
+    raise typer.Exit(code=1)
+
+
+def export(
+    results: Results,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A .csv, .json or .parquet file.",
+            show_default="CSV to standard output",
+        ),
+    ] = None,
+    to: OldTarget = None,
+    store: OldStore = None,
+) -> None:
+    """Write one row per run as CSV, JSON or Parquet.
+
+    A row holds the run's data set, backbone, optimizer, fold, draw, status, metrics, times and key.
+
+    Example:
+        afor export demo --output runs.csv
+    """
+    target = output or to
+    file_format = format_of(target) if target else "csv"
+    if target is not None:
+        check_output(target)
+    with open_store(find_store(results, store)) as opened:
+        if target is None:
+            typer.echo(to_csv(export_rows(opened)), nl=False)
+            return
+        count = write_export(opened, target, file_format)
+    typer.echo(f"{target}: {count} runs")
+    print_next(f"afor verify {results}")

@@ -1,0 +1,339 @@
+"""The commands ``afor calibrate | variance | power``: what a study can decide."""
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat
+from afor.bench.cli.printing import FORMATS, choose, render
+from afor.bench.cli.results.margins import Margins
+from afor.bench.cli.results.reading import find_all, load_conditions
+from afor.bench.cli.results.tables import Baseline, Metrics
+from afor.bench.cli.terminal import print_next
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.files import check_output
+from afor.bench.execution.timing.pace import clock
+from afor.bench.report.figures.planning import calibration_figure, power_figure
+from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
+from afor.bench.report.figures.style import save_figure
+from afor.bench.report.tables import planning as tables
+from afor.bench.report.tables.formats import Table, to_json
+from afor.bench.stats.comparisons import main_optimizers
+from afor.bench.stats.design.calibration import RELABELLINGS
+from afor.bench.stats.design.calibration import calibrate as calibrate_copies
+from afor.bench.stats.design.power import (
+    POWER,
+    Assessment,
+    Design,
+    Goal,
+    assess,
+    cheapest_design,
+    power_grid,
+)
+from afor.bench.stats.groups import Conditions, default_metrics
+from afor.bench.stats.inference.decisions import LEVEL
+from afor.bench.stats.inference.margins import margin_of
+from afor.bench.stats.labels import gain_scale
+
+GRID_FOLDS = (6, 8, 10, 15, 20, 30, 40, 60, 80, 100)
+GRID_DRAWS = (1, 2, 3, 5, 10)
+
+OneMetric = Annotated[str, typer.Option("--metric", "-m", help="Metric to plan for.")]
+FigurePath = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Figure to write: .pdf, .svg or .png.")
+]
+
+
+def calibrate(
+    results: ResultsList = None,
+    metric: Metrics = None,
+    study: OnlyStudies = None,
+    margin: Margins = None,
+    relabellings: Annotated[
+        int, typer.Option(min=100, max=1_000_000, help="Number of relabelled studies.")
+    ] = RELABELLINGS,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the relabelling.")] = 0,
+    output: FigurePath = None,
+    form: TableFormat = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how often the verdicts err on copies of one method.
+
+    Copies of one method under several seeds exchange their names at random in every fold and draw.
+    Each difference that is then declared is a false positive. The same differences moved by the
+    margin show false equivalences. --output draws the distribution of the p-values.
+
+    Example:
+        afor calibrate demo --metric accuracy --output p-values.png
+    """
+    _check_figure(output)
+    paths = find_all(results)
+    conditions = load_conditions(paths, study, margin)
+    metrics = metric or default_metrics(conditions)
+    _check_metrics(conditions, metrics)
+    made = calibrate_copies(conditions, metrics, relabellings=relabellings, seed=seed)
+    table = tables.calibration_table(made)
+    _print([table], form, as_json)
+    if output is not None:
+        save_figure(calibration_figure(made), output)
+        typer.echo(str(output), err=as_json or form is not None)
+    print_next(f"afor variance {_join(paths)}")
+
+
+def variance(
+    results: ResultsList = None,
+    metric: Metrics = None,
+    baseline: Baseline = "adam",
+    optimizer: Annotated[
+        list[str] | None,
+        typer.Option("--optimizer", help="Show only this optimizer; repeatable."),
+    ] = None,
+    study: OnlyStudies = None,
+    form: TableFormat = None,
+    as_json: Json = False,
+) -> None:
+    """Show where the variance of a difference comes from.
+
+    Splits the variance of each paired difference into what subjects, draws of validation subjects
+    and seeds add, and into the rest, which is rounding that training amplifies. The text says what
+    the design of a study cannot tell apart.
+
+    Example:
+        afor variance demo --metric accuracy
+    """
+    paths = find_all(results)
+    conditions = load_conditions(paths, study, None)
+    metrics = metric or default_metrics(conditions)
+    _check_metrics(conditions, metrics)
+    _check_optimizers(conditions, [baseline, *(optimizer or ())])
+    table = tables.variance_table(conditions, metrics, baseline=baseline, optimizers=optimizer)
+    _print([table], form, as_json)
+    print_next(f"afor power {_join(paths)}")
+
+
+def power(
+    results: ResultsList = None,
+    optimizer: Annotated[
+        str,
+        typer.Option(
+            "--optimizer",
+            help="The comparison to plan for.",
+            show_default="afor, or the first of the study",
+        ),
+    ] = "",
+    baseline: Baseline = "adam",
+    metric: OneMetric = "accuracy",
+    effect: Annotated[
+        float | None,
+        typer.Option(
+            help="True difference that the study shall show, in points.", show_default="the margin"
+        ),
+    ] = None,
+    margin: Margins = None,
+    wanted: Annotated[
+        float, typer.Option("--power", help="Wanted power, between 0.05 and 0.99.")
+    ] = POWER,
+    family: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=1000,
+            help="Number of comparisons that Holm's correction covers; 1 for a single one.",
+            show_default="as in the study",
+        ),
+    ] = 0,
+    dataset: Annotated[
+        str, typer.Option("--dataset", help="Data set to plan for.", show_default="the first")
+    ] = "",
+    backbone: Annotated[
+        str, typer.Option("--backbone", help="Backbone to plan for.", show_default="the first")
+    ] = "",
+    study: OnlyStudies = None,
+    output: FigurePath = None,
+    form: TableFormat = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what a study can decide, and how many subjects it takes.
+
+    From a finished pilot: the smallest difference and the smallest margin that its design decides
+    on, the power over folds and draws, and the cheapest design for the wanted effect and for
+    equivalence. --output draws the power.
+
+    Example:
+        afor power demo --optimizer afor --effect 2 --output power.png
+    """
+    _check_figure(output)
+    if not 0.05 <= wanted <= 0.99:
+        raise ConfigError(f"--power {wanted:g}: expected a number between 0.05 and 0.99.")
+    if effect is not None and not 0 < effect < math.inf:
+        raise ConfigError(f"--effect {effect:g}: expected a difference in points, more than 0.")
+    paths = find_all(results)
+    conditions = load_conditions(paths, study, margin)
+    _check_metrics(conditions, [metric])
+    _check_optimizers(conditions, [baseline, *([optimizer] if optimizer else [])])
+    names = [name for name in main_optimizers(conditions) if name != baseline]
+    family = family or max(1, len(names))
+    level = LEVEL / family
+    listed = list(dict.fromkeys([*names, *([optimizer] if optimizer else [])]))
+    assessments = assess(conditions, metric, baseline=baseline, optimizers=listed)
+    made = _pick(assessments, conditions, optimizer, baseline, dataset, backbone)
+    goals = _goals(made, conditions, effect, level)
+    folds = sorted({*GRID_FOLDS, made.found.folds})
+    draws = sorted({*GRID_DRAWS, made.found.draws}) if made.found.draws > 1 else [1]
+    grids = [power_grid(made.found, goal, folds, draws) for goal in goals]
+    built = [tables.assessment_table(assessments, family=family, power=wanted)]
+    built += [
+        tables.power_table(made, goal, folds, draws, grid)
+        for goal, grid in zip(goals, grids, strict=True)
+    ]
+    designs = [
+        cheapest_design(made.found, goal, seconds=made.seconds, power=wanted) for goal in goals
+    ]
+    sentences = [
+        _design_sentence(made, goal, design, wanted)
+        for goal, design in zip(goals, designs, strict=True)
+    ]
+    if as_json:
+        content = {
+            "comparisons": [dict(record) for record in built[0].records],
+            "chosen": {
+                "dataset": made.dataset,
+                "backbone": made.backbone,
+                "metric": metric,
+                "optimizer": made.optimizer,
+                "baseline": baseline,
+                "family": family,
+                "power": wanted,
+            },
+            "goals": [
+                {
+                    "effect": goal.effect,
+                    "margin": goal.margin,
+                    "grid": [dict(record) for record in table.records],
+                    "cheapest": None if design is None else vars(design),
+                    "sentence": sentence,
+                }
+                for goal, table, design, sentence in zip(
+                    goals, built[1:], designs, sentences, strict=True
+                )
+            ],
+        }
+        typer.echo(json.dumps(_finite(content), indent=1))
+    else:
+        _print(built, form, as_json=False)
+        typer.echo("\n".join(sentences))
+        if made.found.draws == 1:
+            typer.echo("The pilot has one draw per fold and cannot tell what further draws bring.")
+    if output is not None:
+        panels = {
+            tables.goal_text(metric, goal): grid for goal, grid in zip(goals, grids, strict=True)
+        }
+        figure = power_figure(
+            panels, folds, draws, title=tables.comparison_text(made), pilot=made.found.folds
+        )
+        save_figure(figure, output)
+        typer.echo(str(output), err=as_json or form is not None)
+    print_next(f"afor plan STUDY --pilot {paths[0]}")
+
+
+def _goals(
+    made: Assessment, conditions: Conditions, effect: float | None, level: float
+) -> list[Goal]:
+    """Return what to plan for: a difference, and equivalence where the metric has a margin."""
+    condition = conditions[made.dataset, made.backbone, made.baseline]
+    margin = margin_of(made.metric, condition.margins)
+    if effect is None and margin is None:
+        raise ConfigError(
+            f"The metric {made.metric!r} has no margin of its own; give the difference to show "
+            f"with --effect, or a margin with --margin {made.metric}=NUMBER."
+        )
+    size = margin if effect is None else effect / gain_scale(made.metric)
+    goals = [Goal(float(size or 0.0), level=level)]
+    return goals if margin is None else [*goals, Goal(0.0, margin, level)]
+
+
+def _pick(
+    assessments: list[Assessment],
+    conditions: Conditions,
+    optimizer: str,
+    baseline: str,
+    dataset: str,
+    backbone: str,
+) -> Assessment:
+    """Return the comparison to plan for: the one named, else AFOR's, else the first."""
+    matching = [
+        made
+        for made in assessments
+        if optimizer in ("", made.optimizer)
+        and dataset in ("", made.dataset)
+        and backbone in ("", made.backbone)
+    ]
+    if not matching:
+        present = ", ".join(f"{d}/{b}/{o}" for d, b, o in conditions)
+        raise ConfigError(
+            f"No comparison of {optimizer or 'an optimizer'} with {baseline!r} on "
+            f"{dataset or '*'}/{backbone or '*'} has two or more complete folds. Here: {present}."
+        )
+    return next((made for made in matching if made.optimizer == "afor"), matching[0])
+
+
+def _design_sentence(made: Assessment, goal: Goal, design: Design | None, power: float) -> str:
+    words = f"To show {tables.goal_text(made.metric, goal)} with {100 * power:g} % power"
+    if design is None:
+        return f"{words} no design of up to 2000 folds is enough."
+    time = "" if math.isnan(design.seconds) else f", about {clock(design.seconds)} of training"
+    runs = 2 * design.folds * design.draws
+    return (
+        f"{words}, the cheapest design has {design.folds} folds × {design.draws} "
+        f"draw{'s' * (design.draws > 1)}: {runs} runs of the two methods{time}. What the pilot "
+        f"leaves open about the noise puts its power between {100 * design.power_range[0]:.0f} and "
+        f"{100 * design.power_range[1]:.0f} %."
+    )
+
+
+def _check_figure(output: Path | None) -> None:
+    if output is None:
+        return
+    if output.suffix.lower() not in FIGURE_FORMATS:
+        accepted = ", ".join(FIGURE_FORMATS)
+        raise ConfigError(f"--output {output}: a figure is written as {accepted}.")
+    check_output(output)
+
+
+def _check_metrics(conditions: Conditions, metrics: list[str]) -> None:
+    known = dict.fromkeys(
+        m for c in conditions.values() for run in c.runs.values() for m in run.metrics
+    )
+    for metric in metrics:
+        choose(metric, tuple(known), "--metric")
+
+
+def _check_optimizers(conditions: Conditions, names: list[str]) -> None:
+    known = tuple(dict.fromkeys(o for _, _, o in conditions))
+    for name, option in zip(names, ("--baseline", *["--optimizer"] * len(names)), strict=False):
+        choose(name, known, option)
+
+
+def _print(built: list[Table], form: str | None, as_json: bool) -> None:
+    if as_json:
+        content = [json.loads(to_json(table)) for table in built]
+        typer.echo(json.dumps(content[0] if len(content) == 1 else content, indent=1))
+        return
+    chosen = choose(form or "terminal", FORMATS, "--format")
+    for table in built:
+        typer.echo(render(table, chosen, standalone=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _join(paths: list[Path]) -> str:
+    return " ".join(map(str, paths))

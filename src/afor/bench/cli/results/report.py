@@ -1,0 +1,95 @@
+"""The command ``afor report``: one HTML file with all results of a store."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afor.bench.analyses.landscape.compute import read_landscape
+from afor.bench.analyses.landscape.section import landscape_section
+from afor.bench.cli.options import OnlyStudies
+from afor.bench.cli.results.margins import Margins, read_margins
+from afor.bench.cli.terminal import print_next
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.files import check_output, write_output
+from afor.bench.report.page import ReportInput, Section, render_report
+from afor.bench.stats.groups import collect_conditions, default_metrics
+from afor.bench.store.files import is_store, load_records, load_results, load_studies
+from afor.bench.store.locations import find_store
+
+
+def report(
+    results: Annotated[
+        list[str],
+        typer.Argument(
+            help="The results: study names, TOML files, store files, or .csv, .json and .parquet "
+            "files of results."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Optimizers across subjects",
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            "-m",
+            help="Metric to show; repeatable, the first one decides.",
+            show_default="accuracy, weighted_f1, and nll if recorded",
+        ),
+    ] = None,
+    baseline: Annotated[
+        str, typer.Option(help="The optimizer that all others are compared with.")
+    ] = "adam",
+    study: OnlyStudies = None,
+    margin: Margins = None,
+    landscape: Annotated[
+        Path | None, typer.Option(help="Add the figure of this JSON file of `afor landscape`.")
+    ] = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="Leave out the script of the page.")
+    ] = False,
+) -> None:
+    """Write an offline HTML report: tables, figures, downloads.
+
+    The page starts with the answer: better, worse, equivalent or undecided, and what would decide.
+
+    Example:
+        afor report demo --output report.html
+    """
+    check_output(output)
+    paths = [find_store(name) for name in results]
+    runs, expected = load_results(paths, study or ())
+    stores = [path for path in paths if is_store(path)]
+    report_input = ReportInput(
+        results=runs,
+        sources=[path.name for path in paths],
+        records=load_records(stores, study or ()) if stores else (),
+        studies=load_studies(stores, study or ()),
+        sections=_sections(landscape),
+    )
+    conditions = collect_conditions(runs, expected, read_margins(margin, paths, study))
+    page = render_report(
+        conditions,
+        report_input,
+        title=title,
+        baseline=baseline,
+        metrics=metric or default_metrics(conditions),
+        static=static,
+    )
+    write_output(output, page)
+    typer.echo(f"{output}  ({len(page.encode()) / 1e6:.1f} MB, opens in any browser)")
+    print_next(f"open {output}")
+
+
+def _sections(landscape: Path | None) -> list[Section]:
+    """Return the sections of analyses whose files are given."""
+    if landscape is None:
+        return []
+    try:
+        content = json.loads(landscape.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--landscape {landscape} cannot be read as JSON: {error}.") from None
+    return [landscape_section(read_landscape(content, str(landscape)))]

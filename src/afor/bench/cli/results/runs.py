@@ -1,0 +1,195 @@
+"""The commands ``afor failures | show | verify``: single runs of a study."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afor.bench.cli.options import CacheDir, Jobs, Json, OldStore, Results, Roots, Trust
+from afor.bench.cli.studies.run import stopped_by_signals
+from afor.bench.cli.studies.selection import cores, run_command, with_roots
+from afor.bench.cli.terminal import print_next
+from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.common.text import printable
+from afor.bench.execution.describe import describe_run
+from afor.bench.execution.progress import describe
+from afor.bench.execution.sources import open_sources
+from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
+from afor.bench.store.database import open_store
+from afor.bench.store.locations import FOLDER, find_store
+from afor.bench.store.lock import locked
+from afor.bench.study.named_code import list_names, names_in_spec, with_trusted_readers
+from afor.bench.study.schema import parse_study
+
+
+def failures(
+    results: Results,
+    store: OldStore = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Let the next `afor run` train failed runs again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the runs that failed or diverged, with the reasons.
+
+    Example:
+        afor failures demo --retry
+    """
+    path = find_store(results, store)
+    if retry:
+        with locked(path), open_store(path, write=True) as opened:
+            count = opened.forget_failed()
+            studies = list(opened.studies())
+        typer.echo(f"{count} failed runs of {path} will be trained again.")
+        print_next(run_command(results, path, studies[0] if studies else "STUDY"))
+        return
+    with open_store(path) as opened:
+        bad = [stored for stored in opened.runs() if stored.status in ("failed", "diverged")]
+    if as_json:
+        typer.echo(json.dumps([asdict(stored) for stored in bad], indent=1))
+        return
+    for stored in bad:
+        typer.echo(
+            printable(f"{stored.key[:12]}  {stored.status:<8}  {describe(stored)}: {stored.reason}")
+        )
+    if not bad:
+        typer.echo("No run failed or diverged.")
+        print_next(f"afor status {results}")
+        return
+    print_next(f"afor show {bad[0].key[:12]}, afor failures {results} --retry")
+
+
+def show(
+    key: Annotated[str, typer.Argument(help="The first digits of a run's key.")],
+    results: Annotated[
+        str | None,
+        typer.Argument(
+            help="The results: a study's name, its TOML file or a store file.",
+            show_default="every store in results/",
+        ),
+    ] = None,
+    store: OldStore = None,
+    as_json: Json = False,
+) -> None:
+    """Show one run in full, and the command that repeats it.
+
+    Example:
+        afor show 813b1b76feba demo
+    """
+    named = store or (find_store(results) if results is not None else None)
+    for path in [named] if named else sorted(FOLDER.glob("*.db")):
+        with open_store(path) as opened:
+            matches = opened.keys_like(key)
+            if len(matches) > 1:
+                keys = ", ".join(match[:16] for match in matches[:5])
+                raise ConfigError(f"{key} fits {len(matches)} runs: {keys} … Give more digits.")
+            if not matches:
+                continue
+            run = opened.run(matches[0])
+            stored_runs = [stored for stored in opened.runs() if stored.key == matches[0]]
+        if as_json:
+            content = asdict(run) if run else {"key": matches[0], "status": "open"}
+            typer.echo(json.dumps(content, indent=1))
+            return
+        typer.echo(describe_run(matches[0], run, stored_runs))
+        if run:
+            trust = " --trust" if names_in_spec(run.spec) else ""
+            print_next(f"afor verify {path} --key {matches[0][:12]}{trust}")
+        else:
+            print_next(f"afor run {stored_runs[0].study}{f' --store {path}' if named else ''}")
+        return
+    where = named or f"any store in {FOLDER}"
+    raise StoreError(f"No run with the key {key} in {where}. `afor export` lists the keys of runs.")
+
+
+def verify(
+    results: Results,
+    store: OldStore = None,
+    count: Annotated[int, typer.Option(help="Number of runs to repeat; 0 repeats all.")] = 3,
+    key: Annotated[
+        str, typer.Option(help="Repeat the run whose key starts with these digits.")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Seed of the sample of runs.")] = 0,
+    root: Roots = None,
+    jobs: Jobs = 0,
+    cache_dir: CacheDir = None,
+    trust: Trust = False,
+) -> None:
+    """Train a sample of runs again and compare every bit.
+
+    The store is checked first: every page and every run must be as it was written.
+
+    Example:
+        afor verify demo --count 10
+    """
+    if count < 0:
+        raise ConfigError(f"--count {count}: expected the number of runs to repeat, or 0 for all.")
+    path = find_store(results, store)
+    different, first_different = 0, ""
+    stopped = stopped_by_signals(f"{path} was only read.", f"afor verify {results}")
+    with stopped, open_store(path) as opened, tempfile.TemporaryDirectory() as spool:
+        opened.check()
+        typer.echo(f"{path}: every page and every run is as it was written.")
+        code_by_run = runs_with_code(opened, sample_runs(opened, None, 0, seed))
+        if key:
+            code_by_run = {
+                run_key: code for run_key, code in code_by_run.items() if run_key.startswith(key)
+            }
+        _print_code(code_by_run, str(path), trust)
+        left_out = () if trust else code_by_run.keys()
+        stored_runs = sample_runs(opened, None, 0 if key else count, seed, left_out)
+        if key:
+            stored_runs = [stored for stored in stored_runs if stored.key.startswith(key)]
+        if not stored_runs and left_out:
+            raise ConfigError(
+                f"{path}: every run to repeat names code that is not part of afor. Add --trust if "
+                f"you know where the store and these modules come from."
+            )
+        if not stored_runs:
+            raise ConfigError(f"{path} has no finished run{' ' + key if key else ''} to repeat.")
+        studies = opened.studies()
+        sources = {}
+        needed = {stored.dataset for stored in stored_runs}
+        for text in dict.fromkeys(studies[stored.study] for stored in stored_runs):
+            rooted = with_roots(parse_study(text, str(path)), root)
+            trusted = with_trusted_readers(rooted, needed, str(path), trust=trust)
+            sources.update(open_sources(trusted, cache_dir))
+        workers = jobs or cores()
+        typer.echo(f"Training {len(stored_runs)} of its runs again, {workers} at once.", err=True)
+        repeated = verify_runs(opened, stored_runs, sources, Path(spool), workers, trust=trust)
+        with closing(repeated) as verdicts:
+            for verdict in verdicts:
+                word = "same bits" if verdict.is_same else "DIFFERENT"
+                parts = "" if verdict.is_same else f": {', '.join(verdict.differs_in)}"
+                note = f" ({verdict.note})" if verdict.note else ""
+                run = f"{verdict.stored.key[:12]}  {describe(verdict.stored)}"
+                typer.echo(f"{word}  {run}{parts}{note}")
+                if not verdict.is_same:
+                    different += 1
+                    first_different = first_different or verdict.stored.key
+    typer.echo(
+        f"{len(stored_runs) - different} of {len(stored_runs)} repeated runs gave the same bits."
+    )
+    if different:
+        print_next(f"afor show {first_different[:12]} {path}")
+        raise typer.Exit(code=1)
+    print_next(f"afor export {results}")
+
+
+def _print_code(code_by_run: Mapping[str, tuple[str, ...]], path: str, trust: bool) -> None:
+    """List the code that the runs of a store name, before any of it is imported."""
+    counts = Counter(name for names in code_by_run.values() for name in names)
+    for name, count in sorted(counts.items()):
+        typer.echo(f"code named by the store: {list_names([name])} ({count} runs)", err=True)
+    if code_by_run and not trust:
+        typer.echo(
+            f"{path}: {len(code_by_run)} runs name code that is not part of afor. They are left "
+            f"out and none of their code is imported; --trust trains them too.",
+            err=True,
+        )

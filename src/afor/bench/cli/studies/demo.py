@@ -1,0 +1,86 @@
+"""The command ``afor demo``: the whole protocol on ten people, in minutes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afor.bench.cli.options import CacheDir, Jobs, StorePath
+from afor.bench.cli.results.report import report
+from afor.bench.cli.results.tables import table
+from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run, train_study
+from afor.bench.cli.studies.selection import cores
+from afor.bench.data.catalog import get_dataset
+from afor.bench.store.files import load_records
+from afor.bench.store.locations import store_path
+from afor.bench.store.lock import locked
+from afor.bench.study.schema import Study, load_study, study_text
+
+
+def demo(
+    jobs: Jobs = 0,
+    store: StorePath = None,
+    cache_dir: CacheDir = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Set the results of an earlier demo aside first.")
+    ] = False,
+) -> None:
+    """Compare seven optimizers on ten people, in minutes.
+
+    The folds, the draws of validation subjects and early stopping are those of the protocol.
+
+    Example:
+        afor demo --jobs 4
+    """
+    study, (toml, _) = load_study("demo"), study_text("demo")
+    path = store_path(study.name, store)
+    if fresh:
+        _archive_previous_store(path)
+    workers = jobs or cores()
+    typer.echo(
+        f"{study.description}\n{_attribution(study)}Safe to stop with Ctrl-C; the same command "
+        f"continues.\n",
+        err=True,
+    )
+    with stopped_in_run("afor demo", path):
+        engine = make_engine("local", "", workers, study.threads)
+        summary = train_study(study, toml, path, engine, workers, cache_dir=cache_dir)
+    typer.echo(describe_summary(study.name, path, summary) + "\n")
+    table("main", [str(path)])
+    typer.echo("\n" + _beta2_lines(path) + "\n")
+    title = "The demo: optimizers across subjects"
+    report([str(path)], output=path.with_suffix(".html"), title=title)
+    if summary.failed:
+        raise typer.Exit(code=1)
+
+
+def _attribution(study: Study) -> str:
+    """Return a line per data set with its licence and what to cite."""
+    infos = [get_dataset(entry.use).info for entry in study.datasets]
+    return "".join(f"Data: {i.title}. {i.licence}. Cite {i.citation}.\n" for i in infos)
+
+
+def _beta2_lines(path: Path) -> str:
+    """Describe AFOR's beta2 per layer group: means over its runs, in the first and last epoch."""
+    traces = [record.traces for run, record in load_records([path]) if run.optimizer == "afor"]
+    lines = ["AFOR's beta2 by layer group, mean of the first and of the last epoch (AdamW: 0.999)"]
+    for group in traces[0] if traces else ():
+        values = [trace[group]["beta2"] for trace in traces if trace[group]["beta2"]]
+        if not values:
+            continue
+        first = sum(v[0] for v in values) / len(values)
+        last = sum(v[-1] for v in values) / len(values)
+        lines.append(f"  {group:24s} {first:.4f} -> {last:.4f}")
+    return "\n".join(lines)
+
+
+def _archive_previous_store(path: Path) -> None:
+    """Rename an earlier store, with its log and its spool, to NAME.old-1.db or the next number."""
+    with locked(path):
+        number = 1
+        while (archived := path.with_name(f"{path.stem}.old-{number}.db")).exists():
+            number += 1
+        for suffix in ("", "-wal", "-shm", ".spool", ".splits"):
+            file = path.with_name(f"{path.name}{suffix}")
+            if file.exists():
+                file.replace(archived.with_name(f"{archived.name}{suffix}"))

@@ -1,0 +1,308 @@
+"""The command ``afor run``: train the runs of a study until its store is complete."""
+
+import json
+import math
+import shlex
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from afor.bench.cli.options import (
+    Available,
+    Backbone,
+    CacheDir,
+    DataOption,
+    Dataset,
+    Device,
+    Draws,
+    Epochs,
+    Jobs,
+    JobsPerDevice,
+    Json,
+    LrFrom,
+    Optimizer,
+    Roots,
+    Setting,
+    StorePath,
+    StudyName,
+    Trust,
+)
+from afor.bench.cli.studies.selection import (
+    changed_text,
+    cores,
+    overrides,
+    rates_for,
+    with_device,
+    with_roots,
+)
+from afor.bench.cli.terminal import print_next
+from afor.bench.common.devices import gpus_for
+from afor.bench.common.errors import ConfigError
+from afor.bench.execution.engines.dask import DaskEngine
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.jobs import Engine
+from afor.bench.execution.progress import Progress
+from afor.bench.execution.runner import Summary, run_study
+from afor.bench.execution.sources import available_part
+from afor.bench.execution.timing.limits import TimeLimits
+from afor.bench.store.database import open_store
+from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
+from afor.bench.store.locations import parse_part, store_path
+from afor.bench.study.plan import FindRate
+from afor.bench.study.schema import Study, parse_study
+from afor.bench.training.execute import DEFAULT_TRAINER
+
+
+def run(
+    name: StudyName,
+    jobs: Jobs = 0,
+    store: StorePath = None,
+    shard: Annotated[
+        str, typer.Option(help="Train only part i of n, such as 2/8, in a store of its own.")
+    ] = "",
+    engine: Annotated[
+        str, typer.Option(help="Where runs are trained: local (processes of this machine) or dask.")
+    ] = "local",
+    scheduler: Annotated[
+        str, typer.Option(help="Address of the dask scheduler, such as tcp://HOST:PORT.")
+    ] = "",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Minutes a run may take before its worker is replaced.",
+            show_default="20 times the median of similar runs, at least 10; a day before the "
+            "first has finished",
+        ),
+    ] = None,
+    lr_from: LrFrom = "",
+    lr_per_optimizer: Annotated[
+        bool,
+        typer.Option(
+            "--lr-per-optimizer", help="Search the learning rate of every optimizer first."
+        ),
+    ] = False,
+    root: Roots = None,
+    cache_dir: CacheDir = None,
+    as_json: Json = False,
+    dataset: Dataset = None,
+    data_option: DataOption = None,
+    backbone: Backbone = None,
+    optimizer: Optimizer = None,
+    epochs: Epochs = None,
+    draws: Draws = None,
+    setting: Setting = None,
+    trust: Trust = False,
+    available: Available = False,
+    device: Device = "",
+    jobs_per_device: JobsPerDevice = 1,
+) -> None:
+    """Train the missing runs of a study; safe to stop at any time.
+
+    Finished runs stay in the store, and the same command continues with the others.
+
+    Example:
+        afor run demo --jobs 4
+    """
+    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    toml, where = changed_text(name, changes, store, trust=trust)
+    toml = with_device(toml, where, device)
+    study = with_roots(parse_study(toml, where), root)
+    if available:
+        study = available_part(study)
+    part = parse_part(shard) if shard else None
+    path = store_path(study.name, store, part)
+    if lr_per_optimizer and (lr_from or part):
+        raise ConfigError(
+            "--lr-per-optimizer makes its own search: leave out --lr-from. With --shard, run the "
+            "search without --shard first and name it with --lr-from."
+        )
+    gpus = gpus_for(study.device) if study.trainer == DEFAULT_TRAINER else ()
+    workers = jobs or jobs_per_device * len(gpus) or max(1, cores() // study.threads)
+    if changes.words():
+        typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
+    with stopped_in_run(f"afor run {shlex.join([name, *changes.words()])}", path):
+        workers_engine = make_engine(engine, scheduler, workers, study.threads, time_limit, gpus)
+        find_rate = (
+            _search_rates(study, toml, path, workers_engine, workers, cache_dir)
+            if lr_per_optimizer
+            else rates_for(study, lr_from)
+        )
+        summary = train_study(
+            study,
+            toml,
+            path,
+            workers_engine,
+            workers,
+            part=part,
+            find_rate=find_rate,
+            cache_dir=cache_dir,
+        )
+    if as_json:
+        typer.echo(json.dumps({"study": study.name, "store": str(path), **asdict(summary)}))
+    else:
+        typer.echo(describe_summary(study.name, path, summary))
+    if summary.failed:
+        print_next(f"afor failures {path}")
+        raise typer.Exit(code=1)
+    next_command = _results_command(study.name, path)
+    if part:
+        next_command = f"afor merge results/{study.name}.db {path}"
+    elif study.search:
+        if not as_json:
+            _print_rates(path, study.name, err=False)
+        next_command = f"afor run paper --lr-from {path}"
+    print_next(next_command)
+
+
+def _results_command(study: str, path: Path) -> str:
+    """Return the command that shows the results a preset is for; others have `afor stats`."""
+    commands = {
+        "ablation": f"afor table ablation {path}",
+        "sensitivity": f"afor figure sensitivity {path}",
+        "convergence": f"afor figure convergence {path}",
+        "controls": f"afor table noise {path}",
+    }
+    # The name of a changed preset starts with the preset's: ablation-synthetic.
+    return commands.get(study.partition("-")[0], f"afor stats {path}")
+
+
+def train_study(
+    study: Study,
+    toml: str,
+    path: Path,
+    engine: Engine,
+    workers: int,
+    *,
+    part: tuple[int, int] | None = None,
+    find_rate: FindRate | None = None,
+    cache_dir: Path | None = None,
+) -> Summary:
+    """Run a study and show its progress on standard error.
+
+    Args:
+        study: The study.
+        toml: The study's text, which the store keeps.
+        path: The store.
+        engine: What runs the trainings.
+        workers: How many trainings run at the same time.
+        part: Train only this part: its number and the number of parts.
+        find_rate: Where learning rates come from; None for the study's own.
+        cache_dir: Folder of the prepared trials.
+
+    Returns:
+        The number of runs that are planned, done, diverged, failed and newly trained.
+    """
+    with Progress(study.name, workers) as progress:
+        return run_study(
+            study,
+            toml,
+            path,
+            engine,
+            part=part,
+            find_rate=find_rate,
+            cache_dir=cache_dir,
+            watch=progress,
+        )
+
+
+def make_engine(
+    engine: str,
+    scheduler: str,
+    workers: int,
+    threads: int,
+    time_limit: float | None = None,
+    gpus: Sequence[str] = (),
+) -> Engine:
+    """Return the engine that the options name.
+
+    Args:
+        engine: local or dask.
+        scheduler: Address of the dask scheduler.
+        workers: Number of local worker processes.
+        threads: torch threads of each worker.
+        time_limit: Minutes a run may take on the local engine.
+        gpus: GPUs of this machine over which local workers are spread.
+
+    Returns:
+        The engine.
+
+    Raises:
+        ConfigError: There is no such engine, or an option does not apply to it.
+    """
+    if time_limit is not None and not 0 < time_limit < math.inf:
+        raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
+    if engine == "dask":
+        if time_limit is not None:
+            raise ConfigError(
+                "--time-limit works with --engine local only. On a dask cluster the scheduler "
+                "gives up a worker it has not heard from for distributed.scheduler.worker-ttl."
+            )
+        return DaskEngine(scheduler)
+    if engine != "local" or scheduler:
+        raise ConfigError(
+            f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "
+            f"Accepted: --engine local, or --engine dask --scheduler tcp://HOST:PORT."
+        )
+    limits = TimeLimits(None if time_limit is None else 60.0 * time_limit)
+    return LocalEngine(workers, threads, limits, gpus)
+
+
+def describe_summary(name: str, path: Path, summary: Summary) -> str:
+    """Return one line with the number of runs in each state."""
+    words = [f"{summary.done} done"]
+    words += [f"{summary.diverged} diverged"] if summary.diverged else []
+    words += [f"{summary.failed} failed"] if summary.failed else []
+    words += [f"{summary.open} open"] if summary.open else []
+    counts = f"{', '.join(words)} ({summary.trained} trained now)"
+    return f"{name}: {summary.planned} runs: {counts} in {path}"
+
+
+class stopped_by_signals:  # noqa: N801  a context manager, used like a function
+    """Exit with code 130 on Ctrl-C or SIGTERM, and print how to continue.
+
+    Args:
+        kept: A sentence that says what is not lost.
+        next_command: How to continue.
+    """
+
+    def __init__(self, kept: str, next_command: str) -> None:
+        self._kept, self._next_command = kept, next_command
+
+    def __enter__(self) -> None:
+        # Batch systems end a job with SIGTERM.
+        self._previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def __exit__(self, error_type: type[BaseException] | None, error: Any, trace: Any) -> None:
+        signal.signal(signal.SIGTERM, self._previous_handler)
+        if error_type is not None and issubclass(error_type, KeyboardInterrupt):
+            typer.echo(f"\nStopped. {self._kept}\nNext: {self._next_command}", err=True)
+            raise SystemExit(130) from None
+
+
+def stopped_in_run(command: str, path: Path) -> stopped_by_signals:
+    """Say, when a study is stopped, where its runs are and how to continue."""
+    return stopped_by_signals(
+        f"All finished runs are kept in {path}.",
+        f"the same command continues where this one stopped ({command})",
+    )
+
+
+def _search_rates(
+    study: Study, toml: str, path: Path, engine: Engine, workers: int, cache_dir: Path | None
+) -> FindRate:
+    """Run the search for every optimizer's learning rate and return the rates it finds."""
+    search = search_study(study)
+    train_study(search, toml, path, engine, workers, cache_dir=cache_dir)
+    return rate_finder(_print_rates(path, search.name, err=True))
+
+
+def _print_rates(path: Path, study: str, *, err: bool) -> dict[tuple[str, str, str], float]:
+    with open_store(path) as store:
+        rates = best_rates(store, study)
+    for (dataset, backbone, optimizer), rate in rates.items():
+        typer.echo(f"learning rate of {dataset} × {backbone} × {optimizer}: {rate:g}", err=err)
+    return rates

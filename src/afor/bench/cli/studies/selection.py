@@ -1,0 +1,151 @@
+"""Find the study that a command works on, with the changes its options make."""
+
+from pathlib import Path
+
+from afor.bench.common.devices import cores as cores
+from afor.bench.common.errors import ConfigError
+from afor.bench.store.database import open_store
+from afor.bench.store.learning_rates import best_rates, rate_finder
+from afor.bench.store.locations import find_store, store_path
+from afor.bench.study.named_code import refuse_stored_code
+from afor.bench.study.overrides import Overrides, overridden
+from afor.bench.study.plan import FindRate
+from afor.bench.study.schema import Study, parse_study, preset_names, read_toml, study_text
+from afor.bench.study.toml_io import updated_toml
+
+
+def overrides(
+    dataset: list[str] | None,
+    data_option: list[str] | None,
+    backbone: list[str] | None,
+    optimizer: list[str] | None,
+    epochs: int | None,
+    draws: int | None,
+    setting: list[str] | None,
+) -> Overrides:
+    """Collect the options that change a study in one value."""
+    return Overrides(
+        datasets=dataset or (),
+        data_options=data_option or (),
+        backbones=backbone or (),
+        optimizers=optimizer or (),
+        epochs=epochs,
+        draws=draws,
+        settings=setting or (),
+    )
+
+
+def changed_text(
+    name: str, changes: Overrides, store: Path | None = None, *, trust: bool
+) -> tuple[str, str]:
+    """Return a study's TOML with the changes made.
+
+    Args:
+        name: A preset, a TOML file, or the name of a study whose store is here, such as
+            `ablation-synthetic`: the store holds its TOML.
+        changes: What the options of the command change.
+        store: The store that `--store` names.
+        trust: Accept a study from a store also if it names code outside this package.
+
+    Returns:
+        The TOML, and what to call it in messages.
+
+    Raises:
+        ConfigError: There is no such study, a change is not valid, or the study comes from a store
+            and names code that is not trusted.
+    """
+    path = store_path(name, store)
+    is_new = name not in preset_names() and not name.endswith(".toml") and not Path(name).is_file()
+    stored = _stored_text(name, path) if is_new and path.is_file() else None
+    text, where = (stored, str(path)) if stored is not None else study_text(name)
+    if stored is not None and not trust:
+        refuse_stored_code(parse_study(text, where), where)
+    return overridden(text, where, changes), where
+
+
+def _stored_text(name: str, path: Path) -> str | None:
+    with open_store(path) as store:
+        return store.studies().get(name)
+
+
+def with_device(toml: str, where: str, device: str) -> str:
+    """Set the device of a study; its name stays, and the kind of device is part of the keys.
+
+    Args:
+        toml: The text of the study.
+        where: Name of the text in messages.
+        device: The value of `--device`; empty keeps the study's.
+
+    Returns:
+        The text with this device.
+
+    Raises:
+        ConfigError: The text is not valid TOML.
+    """
+    if not device:
+        return toml
+    return updated_toml(toml, {**read_toml(toml, where), "device": device})
+
+
+def with_roots(study: Study, roots: list[str] | None) -> Study:
+    """Set the folders of a study's data sets on this machine; folders change no run.
+
+    Args:
+        study: The study.
+        roots: The values of `--root`, each NAME=FOLDER.
+
+    Returns:
+        The study with these folders.
+
+    Raises:
+        ConfigError: A value is not NAME=FOLDER with a data set of the study.
+    """
+    folders = dict.fromkeys((entry.name for entry in study.datasets), "")
+    for pair in roots or ():
+        name, equals, folder = pair.partition("=")
+        if not equals or name not in folders:
+            raise ConfigError(
+                f"--root {pair}: expected NAME=FOLDER with a data set of the study: "
+                f"{', '.join(folders)}."
+            )
+        folders[name] = folder
+    entries = [
+        entry.model_copy(update={"root": folders[entry.name] or entry.root})
+        for entry in study.datasets
+    ]
+    return study.model_copy(update={"datasets": entries})
+
+
+def rates_for(study: Study, lr_from: str) -> FindRate | None:
+    """Return the learning rates of a finished search, or None for the study's own rates.
+
+    Args:
+        study: The study; its key `lr_from` counts where the option is not given.
+        lr_from: The value of `--lr-from`.
+
+    Returns:
+        A function that finds the rate of a data set, backbone and optimizer, or None.
+
+    Raises:
+        StoreError: The results of the search are not here.
+    """
+    search = lr_from or study.lr_from
+    if not search:
+        return None
+    with open_store(find_store(search)) as store:
+        return rate_finder(best_rates(store))
+
+
+def run_command(results: str, path: Path, study: str) -> str:
+    """Return the `afor run` command that continues a study.
+
+    Args:
+        results: What the user named: a study, its TOML file or a store file.
+        path: The store that was found.
+        study: The name of a study in the store.
+
+    Returns:
+        The command, with `--store` where the user named the store file itself.
+    """
+    is_store_file = Path(results) == path
+    return f"afor run {study} --store {path}" if is_store_file else f"afor run {results}"

@@ -1,0 +1,308 @@
+"""The commands ``afor study | plan | status``: the content of a study, and its progress."""
+
+import json
+import shlex
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from afor.bench.cli.options import (
+    Available,
+    Backbone,
+    CacheDir,
+    DataOption,
+    Dataset,
+    Device,
+    Draws,
+    Epochs,
+    Jobs,
+    Json,
+    LrFrom,
+    OldStore,
+    Optimizer,
+    Results,
+    Roots,
+    Setting,
+    StorePath,
+    StudyName,
+    Trust,
+)
+from afor.bench.cli.results.pilot import pilot_sentences
+from afor.bench.cli.studies.selection import (
+    changed_text,
+    cores,
+    overrides,
+    rates_for,
+    run_command,
+    with_device,
+    with_roots,
+)
+from afor.bench.cli.terminal import print_next
+from afor.bench.common.errors import ConfigError
+from afor.bench.execution.sources import absent_datasets, available_part, expected_sources
+from afor.bench.execution.status import print_status, remaining_s, status_of
+from afor.bench.execution.timing.forecast import (
+    Forecast,
+    describe_bytes,
+    describe_span,
+    forecast,
+)
+from afor.bench.execution.timing.pace import clock
+from afor.bench.execution.timing.step_timing import StepTimer
+from afor.bench.stats.comparisons import BASELINE
+from afor.bench.store.database import open_store
+from afor.bench.store.locations import find_store, store_path
+from afor.bench.study.plan import StudyPlan, make_plan
+from afor.bench.study.schema import (
+    Study,
+    load_study,
+    parse_study,
+    preset_names,
+    read_toml,
+)
+from afor.bench.study.toml_io import updated_toml
+from afor.bench.training.execute import DEFAULT_TRAINER
+
+
+def study(
+    name: Annotated[
+        str | None, typer.Argument(help="A preset or a TOML file.", show_default="list the presets")
+    ] = None,
+    dataset: Dataset = None,
+    data_option: DataOption = None,
+    backbone: Backbone = None,
+    optimizer: Optimizer = None,
+    epochs: Epochs = None,
+    draws: Draws = None,
+    setting: Setting = None,
+    new_name: Annotated[
+        str,
+        typer.Option(
+            "--name",
+            help="Name of the printed study, and of its store.",
+            show_default="my-PRESET; that of a file stays",
+        ),
+    ] = "",
+) -> None:
+    """List the presets, or print a study as TOML to edit.
+
+    Each value of a preset is printed with its place in the paper. The study has a name of its own,
+    so that its results do not go to the store of the preset.
+
+    Example:
+        afor study demo > my-study.toml
+    """
+    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    if name is not None:
+        text, where = changed_text(name, changes, trust=True)  # only printed
+        is_preset = name in preset_names() and not changes.words()
+        if new_name or is_preset:
+            content = {**read_toml(text, where), "name": new_name or f"my-{name}"}
+            text = updated_toml(text, content)
+            parse_study(text, where)
+        typer.echo(text, nl=False)
+        named = ["--name", new_name] if new_name else []
+        command = shlex.join(["afor", "study", name, *changes.words(), *named])
+        typer.echo(f"Next: {command} > my-study.toml, edit it, afor run my-study.toml", err=True)
+        return
+    if changes.words():
+        raise ConfigError("Name the study to change, such as `afor study ablation --epochs 12`.")
+    for preset in preset_names():
+        typer.echo(f"{preset:<16}{load_study(preset).description}")
+    print_next("afor study demo")
+
+
+def plan(
+    name: StudyName,
+    store: StorePath = None,
+    cache_dir: CacheDir = None,
+    lr_from: LrFrom = "",
+    root: Roots = None,
+    as_json: Json = False,
+    jobs: Jobs = 0,
+    dataset: Dataset = None,
+    data_option: DataOption = None,
+    backbone: Backbone = None,
+    optimizer: Optimizer = None,
+    epochs: Epochs = None,
+    draws: Draws = None,
+    setting: Setting = None,
+    trust: Trust = False,
+    available: Available = False,
+    device: Device = "",
+    timing: Annotated[
+        bool,
+        typer.Option(
+            help="Time three steps of each network and optimizer, once on this machine, where no "
+            "finished run shows the time."
+        ),
+    ] = True,
+    pilot: Annotated[
+        str,
+        typer.Option(
+            help="Say what the study can decide at the noise of these results: a study's name, a "
+            "store, or a .csv, .json or .parquet file."
+        ),
+    ] = "",
+    baseline: Annotated[
+        str, typer.Option(help="With --pilot: the optimizer that the others are compared with.")
+    ] = BASELINE,
+) -> None:
+    """Show the runs of a study, which are done, and the time left.
+
+    Data sets that are absent are planned as published, so that the size of a study is known
+    before its data are there.
+
+    Example:
+        afor plan demo --jobs 4
+    """
+    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    toml, where = changed_text(name, changes, store, trust=trust)
+    planned = with_roots(parse_study(with_device(toml, where, device), where), root)
+    if available:
+        planned = available_part(planned)
+    path = store_path(planned.name, store)
+    absent = absent_datasets(planned)
+    sources = expected_sources(planned, cache_dir)
+    study_plan = make_plan(planned, sources, rates_for(planned, lr_from))
+    statuses: dict[str, str] = {}
+    seconds_left, needs = None, None
+    if path.exists():
+        with open_store(path) as opened:
+            statuses = opened.statuses()
+            seconds_left = remaining_s(opened, study_plan.runs)
+    if seconds_left is None and timing and planned.trainer == DEFAULT_TRAINER:
+        timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
+        needs = forecast(study_plan.runs, sources, timer)
+        seconds_left = needs.total.middle
+    decisions = pilot_sentences(study_plan, pilot, baseline) if pilot else []
+    words = [statuses.get(run.key, "open") for run in study_plan.runs]
+    counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
+    if as_json:
+        rows = [
+            {
+                "dataset": run.dataset,
+                "backbone": run.backbone,
+                "optimizer": run.optimizer,
+                "fold": run.fold,
+                "draw": run.draw,
+                "lr": run.rate,
+                "key": None if run.dataset in absent else run.key,
+                "status": word,
+            }
+            for run, word in zip(study_plan.runs, words, strict=True)
+        ]
+        summary = {
+            "study": planned.name,
+            **counts,
+            "seconds": seconds_left,
+            "absent": sorted(absent),
+            "needs": _json(needs) if needs else None,
+            "runs": rows,
+        }
+        typer.echo(json.dumps({**summary, "decides": decisions} if pilot else summary))
+        return
+    _print_plan(planned, study_plan, needs)
+    typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
+    if counts["open"]:
+        workers = jobs or cores()
+        left = "not known before the first run"
+        if seconds_left is not None:
+            left = clock(seconds_left / workers)
+        typer.echo(f"time left with {workers} at once: {left}")
+    if needs is not None:
+        _print_needs(needs)
+    for name_of_dataset, reason in absent.items():
+        typer.echo(f"absent, planned as published: {name_of_dataset}. {reason}", err=True)
+    for sentence in decisions:
+        typer.echo(sentence)
+    trusted = ["--trust"] if trust else []
+    print_next(shlex.join(["afor", "run", name, *changes.words(), *trusted]))
+
+
+def _json(needs: Forecast) -> dict[str, Any]:
+    """Return a forecast for programs; times in seconds of one worker."""
+    rows = [
+        {"dataset": dataset, "backbone": backbone, "optimizer": optimizer, **asdict(span)}
+        for (dataset, backbone, optimizer), span in needs.by_condition.items()
+    ]
+    sizes = {k: v for k, v in asdict(needs).items() if k != "by_condition"}
+    return {"conditions": rows, "total": asdict(needs.total), **sizes}
+
+
+def _print_needs(needs: Forecast) -> None:
+    """Print the forecast of time, disk space and memory, and what it rests on."""
+    basis = "epochs as in finished runs" if needs.epochs_measured else "epochs not known before"
+    typer.echo(
+        f"in all {describe_span(needs.total)} on this machine: three timed steps of each network "
+        f"and optimizer, {basis}"
+    )
+    memory = f"; memory of a worker: about {describe_bytes(needs.worker_bytes or 0)}"
+    typer.echo(
+        f"disk: {describe_bytes(needs.prepared_bytes)} of prepared trials, "
+        f"{describe_bytes(needs.results_bytes)} of results{memory if needs.worker_bytes else ''}"
+    )
+
+
+def _print_plan(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> None:
+    """Print the data sets with their folds, then a line per data set, backbone and optimizer."""
+    typer.echo(f"{study.name}: {len(study_plan.runs)} runs. {study.description}")
+    for title, manifest in study_plan.manifests.items():
+        first = manifest.splits[0]
+        sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
+        typer.echo(
+            f"  {title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
+            f"{sizes} to train / validate / test; {len(study_plan.sources[title])} windows"
+        )
+    for row in study_plan.expected():
+        rate = next(
+            run.rate
+            for run in study_plan.runs
+            if (run.dataset, run.backbone, run.optimizer)
+            == (row.dataset, row.backbone, row.optimizer)
+        )
+        condition = (row.dataset, row.backbone, row.optimizer)
+        time = f", {describe_span(needs.by_condition[condition])}" if needs else ""
+        typer.echo(
+            f"  {' × '.join(condition)}: "
+            f"{_count(row.folds, study_plan.manifests[row.dataset].blocks, 'fold')} × "
+            f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}{time}"
+        )
+
+
+def status(
+    results: Results,
+    store: OldStore = None,
+    as_json: Json = False,
+) -> None:
+    """Show the progress of a study, also while it runs.
+
+    Example:
+        afor status demo
+    """
+    path = find_store(results, store)
+    with open_store(path) as opened:
+        progress = status_of(opened)
+    if as_json:
+        typer.echo(json.dumps(progress, indent=1))
+        return
+    print_status(progress)
+    studies = progress["studies"]
+    unfinished = [row["study"] for row in studies if row["open"]]
+    if any(row["failed"] for row in studies):
+        print_next(f"afor failures {results}")
+    elif unfinished:
+        print_next(run_command(results, path, unfinished[0]))
+    else:
+        print_next(f"afor stats {path}")
+
+
+def _count(selected: int, total: int, noun: str) -> str:
+    """Say how many there are, and of how many when the study takes only some.
+
+    >>> _count(4, 4, "fold"), _count(1, 4, "fold"), _count(1, 1, "draw")
+    ('4 folds', '1 of 4 folds', '1 draw')
+    """
+    nouns = noun if total == 1 else f"{noun}s"
+    return f"{total} {nouns}" if selected == total else f"{selected} of {total} {nouns}"

@@ -1,0 +1,132 @@
+"""A BIDS folder of EEG recordings, read through mne-bids (extra ``afor[bids]``)."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.formats.continuous import (
+    SUFFIXES,
+    ContinuousSettings,
+    Part,
+    events_of,
+    mne_errors,
+    recording_of,
+    with_companions,
+)
+from afor.bench.data.recording import Recording
+from afor.bench.data.settings import Words
+
+
+class BidsSettings(ContinuousSettings):
+    """Options of a BIDS folder, besides those of continuous recordings."""
+
+    task: str = ""  # needed where there are several
+    sessions: Words | None = None  # None: all, together on one side of a split
+
+
+def all_paths(root: Path) -> list[Any]:
+    """Return all EEG recordings of a BIDS folder as paths of mne-bids, sorted.
+
+    Raises:
+        ConfigError: mne-bids is not installed.
+    """
+    found = _import_mne_bids().find_matching_paths(
+        root, datatypes="eeg", suffixes="eeg", extensions=list(SUFFIXES), check=True
+    )
+    return sorted(found, key=lambda path: str(path.fpath))
+
+
+def bids_paths(root: Path, settings: BidsSettings) -> dict[str, list[Any]]:
+    """Return the recordings of the task as paths of mne-bids, by subject.
+
+    Raises:
+        ConfigError: mne-bids is not installed, there are several tasks and none is named, or the
+            task or a session does not exist.
+    """
+    found = all_paths(root)
+    for option, wanted, present in (
+        ("task", {settings.task} - {""}, {p.task for p in found}),
+        ("sessions", set(settings.sessions or ()), {p.session for p in found}),
+    ):
+        names = sorted(str(name) for name in present if name)
+        if missing := sorted(wanted.difference(names)):
+            raise ConfigError(
+                f"bids: {option} {', '.join(missing)} is not in {root}. It has "
+                f"{', '.join(names) or 'none'}."
+            )
+        if option == "task" and not wanted and len(names) > 1:
+            raise ConfigError(
+                f"bids: {root} has the tasks {', '.join(names)}. Choose one with the option task."
+            )
+    chosen: dict[str, list[Any]] = {}
+    for path in found:
+        if settings.task in ("", path.task) and (
+            settings.sessions is None or path.session in settings.sessions
+        ):
+            chosen.setdefault(f"sub-{path.subject}", []).append(path)
+    return dict(sorted(chosen.items()))
+
+
+def find_subjects(root: Path, settings: BidsSettings) -> tuple[str, ...]:
+    """Return the subjects with a recording of the task."""
+    return tuple(bids_paths(root, settings))
+
+
+def source_files(root: Path, subject: str, settings: BidsSettings) -> tuple[Path, ...]:
+    """Return the recordings of a subject, their tables of events and of channels."""
+    files: list[Path] = []
+    for path in bids_paths(root, settings).get(subject, []):
+        channels = path.copy().update(suffix="channels", extension=".tsv").fpath
+        files += [*with_companions(path.fpath), *((channels,) if channels.is_file() else ())]
+    if not files:
+        raise DataError(f"bids: no recording of subject {subject} in {root}.")
+    return tuple(dict.fromkeys(files))
+
+
+def load_subject(root: Path, subject: str, settings: BidsSettings) -> Recording:
+    """Read the recordings of one subject, all sessions and runs, and cut them into trials."""
+    mne_bids = _import_mne_bids()
+    parts = []
+    for path in bids_paths(root, settings).get(subject, []):
+        where = f"bids subject {subject} ({path.basename})"
+        with mne_errors(where) as notes:
+            raw = mne_bids.read_raw_bids(path, verbose="error").load_data(verbose="error")
+        table = path.copy().update(suffix="events", extension=".tsv").fpath
+        events = events_of(raw, path.fpath, table if table.is_file() else None,
+                           settings.events_column)  # fmt: skip
+        parts.append(Part(where, raw, events, notes))
+    return recording_of("bids", subject, parts, settings)
+
+
+def _import_mne_bids() -> ModuleType:
+    try:
+        import mne_bids
+    except ImportError as error:
+        raise ConfigError(
+            f"A BIDS folder needs mne-bids ({error}). Install it: pip install 'afor[bids]'."
+        ) from None
+    module: ModuleType = mne_bids
+    return module
+
+
+DATASET = Dataset(
+    info=DatasetInfo(
+        name="bids",
+        title="A BIDS folder of EEG recordings",
+        task="the option task; classes are the values of the option events_column",
+        licence="that of the data set: see its dataset_description.json",
+        where="your own disk, or https://openneuro.org",
+        citation="the data set's own, and mne-bids: Appelhoff et al., JOSS 4(44), 2019",
+        subjects=(),
+        shape="the same channels, rate and trial length for every subject",
+        paper_windows="not in the paper; the whole trial unless window_samples is set",
+        layout="sub-<subject>/[ses-<session>/]eeg/sub-…_task-…_eeg.<suffix>, as BIDS says",
+    ),
+    settings=BidsSettings,
+    find=find_subjects,
+    files=source_files,
+    load=load_subject,
+    version=1,
+)

@@ -1,0 +1,115 @@
+"""A data set that a function of yours reads, named ``module:function``.
+
+    def read(root: Path, subject: str) -> Recording: ...
+
+The subjects are the names of the files (without suffix) and folders under the root. The function is
+called with the root, a subject and the option ``arguments`` as keywords. A change of its file makes
+other trials, so the cache and the keys of runs depend on the file's bytes.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import Field
+
+from afor.bench.common.errors import AforError, ConfigError, DataError
+from afor.bench.common.module_search import import_named, returns_instance
+from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.recording import Recording
+from afor.bench.data.settings import DataSettings, Samples
+
+RECORDING_NAMES = ("Recording", "recording.Recording", "bench.Recording", "afor.bench.Recording")
+
+
+class OwnCodeSettings(DataSettings):
+    """Options of a data set that a function reads."""
+
+    arguments: dict[str, Any] = Field(default_factory=dict)  # keywords of the function
+    window_samples: Samples = 0
+    stride_samples: Samples = 0
+
+
+def own_dataset(target: str) -> Dataset:
+    """Return the data set that a function reads.
+
+    Args:
+        target: ``module:function``, a Python function annotated to return a `Recording`. The
+            module is imported; nothing is called yet.
+
+    Raises:
+        ConfigError: The module cannot be imported, or has no such function.
+    """
+    name = target.partition(":")[2]
+    module = import_named(target, "data set")
+    function = getattr(module, name, None)
+    if not returns_instance(function, Recording, RECORDING_NAMES):
+        raise ConfigError(
+            f'data set "{target}": {name!r} is not a Python function annotated to return a '
+            f"Recording, such as `def {name}(root: Path, subject: str) -> Recording`."
+        )
+    content = Path(module.__file__).read_bytes() if module.__file__ else b""
+    read = cast("Callable[..., object]", function)
+    return Dataset(
+        info=DatasetInfo(
+            name=target,
+            title=f"{target}, your own code",
+            task="whatever the labels say",
+            licence="yours",
+            where="your own disk",
+            citation="yours",
+            subjects=(),
+            shape="as your function returns it",
+            paper_windows="not in the paper; the whole trial unless window_samples is set",
+            layout="one file or folder per subject, named after the subject",
+        ),
+        settings=OwnCodeSettings,
+        find=lambda root, _settings: tuple(_entries(root)),
+        files=lambda root, subject, _settings: _files(root, subject),
+        load=lambda root, subject, settings: _load(read, target, root, subject, settings),
+        version=int(hashlib.sha256(content).hexdigest()[:12], 16),
+        check_unit=False,
+    )
+
+
+def _entries(root: Path) -> dict[str, list[Path]]:
+    entries: dict[str, list[Path]] = {}
+    for path in sorted(root.iterdir()):
+        if not path.name.startswith((".", "__")):
+            entries.setdefault(path.name if path.is_dir() else path.stem, []).append(path)
+    return entries
+
+
+def _files(root: Path, subject: str) -> tuple[Path, ...]:
+    entries = _entries(root).get(subject, [])
+    inside = [sorted(p.rglob("*")) if p.is_dir() else [p] for p in entries]
+    return tuple(path for paths in inside for path in paths if path.is_file())
+
+
+def _load(
+    read: Callable[..., object],
+    target: str,
+    root: Path,
+    subject: str,
+    settings: OwnCodeSettings,
+) -> Recording:
+    try:
+        recording = read(root, subject, **settings.arguments)
+    except AforError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{target} subject {subject}: the function raised {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(recording, Recording):
+        raise DataError(
+            f"{target} subject {subject}: the function returned a {type(recording).__name__}, "
+            "expected a Recording."
+        )
+    if recording.subject != subject:
+        raise DataError(
+            f"{target} subject {subject}: the function returned a Recording of subject "
+            f"{recording.subject!r}. A wrong subject would stand on both sides of a split."
+        )
+    return recording

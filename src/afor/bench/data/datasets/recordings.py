@@ -1,0 +1,79 @@
+"""Your own continuous recordings: files that MNE reads, with a table of events or annotations.
+
+Recordings in a folder per subject belong to the subject the folder is named after; others to the
+part of their name before the first ``_``: ``anna_1.edf`` and ``anna_2.edf`` are both of anna.
+"""
+
+from pathlib import Path
+
+from afor.bench.common.errors import DataError
+from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.formats.continuous import (
+    SUFFIXES,
+    ContinuousSettings,
+    Part,
+    events_of,
+    events_table_of,
+    is_recording,
+    read_raw,
+    recording_of,
+    with_companions,
+)
+from afor.bench.data.recording import Recording
+
+
+def recordings_by_subject(root: Path) -> dict[str, list[Path]]:
+    """Return the recordings under a folder by subject, both sorted."""
+    by_subject: dict[str, list[Path]] = {}
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        if is_recording(path) and path.is_file() and not any(p.startswith(".") for p in parts):
+            subject = parts[0] if len(parts) > 1 else path.stem.partition("_")[0]
+            by_subject.setdefault(subject, []).append(path)
+    return dict(sorted(by_subject.items()))
+
+
+def find_subjects(root: Path, _settings: ContinuousSettings) -> tuple[str, ...]:
+    """Return the subjects, from the names of folders or files."""
+    return tuple(recordings_by_subject(root))
+
+
+def source_files(root: Path, subject: str, _settings: ContinuousSettings) -> tuple[Path, ...]:
+    """Return the recordings of a subject with the files that belong to them."""
+    paths = recordings_by_subject(root).get(subject, [])
+    if not paths:
+        raise DataError(f"recordings: no file of subject {subject} in {root}.")
+    return tuple(dict.fromkeys(part for path in paths for part in with_companions(path)))
+
+
+def load_subject(root: Path, subject: str, settings: ContinuousSettings) -> Recording:
+    """Read the recordings of one subject and cut them into trials."""
+    parts = []
+    for path in recordings_by_subject(root).get(subject, []):
+        where = f"recordings subject {subject} ({path.relative_to(root)})"
+        raw, notes = read_raw(path, where)
+        events = events_of(raw, path, events_table_of(path), settings.events_column)
+        parts.append(Part(where, raw, events, notes))
+    return recording_of("recordings", subject, parts, settings)
+
+
+DATASET = Dataset(
+    info=DatasetInfo(
+        name="recordings",
+        title="Your own continuous recordings in a folder",
+        task="whatever the events say",
+        licence="yours",
+        where="your own disk",
+        citation="yours",
+        subjects=(),
+        shape="the same channels, rate and trial length for every subject",
+        paper_windows="not in the paper; the whole trial unless window_samples is set",
+        layout=f"<subject>/<name> or <subject>_<name>, {', '.join(SUFFIXES)}; events in "
+        "<name>_events.tsv, events.tsv or the file's annotations",
+    ),
+    settings=ContinuousSettings,
+    find=find_subjects,
+    files=source_files,
+    load=load_subject,
+    version=1,
+)

@@ -1,0 +1,279 @@
+"""Continuous recordings that MNE reads, with the events that mark their trials.
+
+Events come from a table beside the recording (``<recording>_events.tsv`` or ``.csv``), from one
+table for the whole folder (``events.tsv`` or ``.csv`` with a column ``file``), or from the
+annotations inside the file. A table has a column ``onset`` in seconds, ``duration`` (optional) and
+a column with the class.
+"""
+
+import csv
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.common.suggest import did_you_mean
+from afor.bench.data.preparation.preprocessing import filter_signal, resample
+from afor.bench.data.recording import Recording, require_finite
+from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+
+SUFFIXES = (".edf", ".bdf", ".gdf", ".fif", ".set", ".vhdr")
+COMPANIONS = (".eeg", ".vmrk", ".fdt", ".dat")  # that belong to a .vhdr or .set file
+TABLE_SUFFIXES = (".tsv", ".csv")
+FOLDER_TABLE = "events"  # name of the table for all files of a folder
+MICROVOLTS_PER_VOLT = 1e6
+NO_LABEL = ("", "n/a")  # BIDS writes n/a for a missing value
+
+
+class ContinuousSettings(DataSettings):
+    """Options of continuous recordings."""
+
+    channels: Words | None = None  # None: all that MNE takes for EEG
+    events_column: str = "trial_type"  # the column of the table with the class
+    classes: Words | None = None  # and their order; other events are ignored. None: all, by name
+    start_s: Annotated[float, Field(ge=-3600, le=3600)] = 0.0  # of a trial after its event
+    trial_s: Annotated[float, Field(gt=0, le=86400)] | None = None  # None: the events' duration
+    band_hz: BandHz = "none"
+    resample_hz: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    window_samples: Samples = 0
+    stride_samples: Samples = 0
+
+
+@dataclass(frozen=True)
+class Event:
+    """A labelled moment of a recording."""
+
+    onset_s: float
+    duration_s: float
+    label: str
+
+
+def is_recording(path: Path) -> bool:
+    """Return True for a file of continuous EEG by its name; MNE Epochs are not continuous."""
+    return path.suffix.lower() in SUFFIXES and not path.name.endswith(("-epo.fif", "_epo.fif"))
+
+
+def with_companions(path: Path) -> tuple[Path, ...]:
+    """Return a recording, the files that belong to it and its table of events."""
+    beside = [path.with_suffix(suffix) for suffix in COMPANIONS]
+    table = events_table_of(path)
+    return (path, *(p for p in beside if p.is_file()), *((table,) if table else ()))
+
+
+def events_table_of(path: Path) -> Path | None:
+    """Return the table of events beside a recording, or that of its folder, or None."""
+    stem = path.stem.removesuffix("_eeg")
+    names = [f"{stem}_events", f"{path.stem}_events", FOLDER_TABLE]
+    places = [path.with_name(f"{name}{suffix}") for name in names for suffix in TABLE_SUFFIXES]
+    return next((place for place in places if place.is_file()), None)
+
+
+def read_raw(path: Path, where: str) -> tuple[Any, list[str]]:
+    """Read a recording with MNE; return it with what MNE warned about."""
+    import mne
+
+    with mne_errors(where) as remarks:
+        raw = mne.io.read_raw(path, preload=True, verbose="error")
+    return raw, remarks
+
+
+@contextmanager
+def mne_errors(where: str) -> Iterator[list[str]]:
+    """Turn any error of MNE into a DataError and collect its warnings as notes."""
+    remarks: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield remarks
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"[:500]
+            raise DataError(f"{where}: MNE cannot read it ({reason}).") from error
+    texts = dict.fromkeys(" ".join(str(w.message).split()) for w in caught)
+    remarks += [f"MNE: {text[:200]}" for text in texts]
+
+
+def events_of(raw: Any, path: Path, table: Path | None, column: str) -> list[Event]:
+    """Return the events of a recording, from its table or else from its annotations."""
+    if table is not None:
+        return read_events_table(table, column, path.name if table.stem == FOLDER_TABLE else "")
+    return [
+        Event(float(a["onset"]) - raw.first_time, float(a["duration"]), str(a["description"]))
+        for a in raw.annotations
+    ]
+
+
+def read_events_table(table: Path, column: str, file_name: str = "") -> list[Event]:
+    """Read a table of events.
+
+    Args:
+        table: A .tsv or .csv file with a header.
+        column: The column with the class.
+        file_name: Take only the rows whose column ``file`` ends with this name; empty takes all.
+
+    Raises:
+        DataError: The table cannot be read, lacks a column or has an onset that is no number.
+    """
+    try:
+        text = table.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{table}: cannot be read as a table of events ({error}).") from None
+    rows = csv.DictReader(text.splitlines(), delimiter="\t" if table.suffix == ".tsv" else ",")
+    present = [name for name in rows.fieldnames or () if name]
+    for needed in ("onset", column, *(("file",) if file_name else ())):
+        if needed not in present:
+            raise DataError(
+                f"{table}: no column {needed!r}.{did_you_mean(needed, present)} It has "
+                f"{', '.join(present) or 'none'}; a table of events has onset (seconds), "
+                f"duration (optional) and the class, whose column events_column names."
+            )
+    events = []
+    for number, row in enumerate(rows, start=2):
+        if file_name and Path(row["file"] or "").name != file_name:
+            continue
+        label = (row[column] or "").strip()
+        if label in NO_LABEL:
+            continue
+        try:
+            onset_s = float(row["onset"])
+        except (TypeError, ValueError):
+            onset_s = math.nan
+        if not math.isfinite(onset_s):
+            raise DataError(
+                f"{table}, line {number}: onset {row['onset']!r} is not a number of seconds."
+            )
+        events.append(Event(onset_s, _seconds(row.get("duration")), label))
+    return events
+
+
+def _seconds(text: str | None) -> float:
+    """Return a duration; 0 for one that is missing."""
+    try:
+        value = float(text or 0)
+    except ValueError:
+        return 0.0
+    return value if math.isfinite(value) else 0.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """One recording of a subject, read by MNE, with its events."""
+
+    where: str
+    raw: Any
+    events: Sequence[Event]
+    notes: Sequence[str] = ()
+
+
+def recording_of(
+    dataset: str, subject: str, parts: Sequence[Part], settings: ContinuousSettings
+) -> Recording:
+    """Cut the recordings of one subject into trials.
+
+    Raises:
+        DataError: A recording has no event of the classes, or recordings of the subject differ in
+            channels or rate.
+        ConfigError: A channel does not exist, or the length of a trial is not known.
+    """
+    trials: list[NDArray[np.floating]] = []
+    words: list[str] = []
+    notes: list[str] = []
+    first: tuple[tuple[str, ...], float] | None = None
+    for part in parts:
+        names, signal, rate_hz = _signal(part, settings)
+        if first is None:
+            first = (names, rate_hz)
+        elif first != (names, rate_hz):
+            raise DataError(
+                f"{part.where}: {len(names)} channels at {rate_hz:g} Hz, but the subject's first "
+                f"recording has {len(first[0])} at {first[1]:g} Hz. Name the common ones with "
+                "channels, and a common rate with resample_hz."
+            )
+        cut, labels, dropped = _cut(part, signal, rate_hz, settings)
+        trials += cut
+        words += labels
+        notes += part.notes
+        if dropped:
+            notes.append(f"{part.where}: {dropped} events reach over an end of the recording")
+    if first is None or not words:
+        seen = sorted({event.label for part in parts for event in part.events})
+        raise DataError(
+            f"{dataset} subject {subject}: no trial. Events here: {', '.join(seen) or 'none'}. "
+            "Put a table of events beside the recording, or name its classes with classes."
+        )
+    class_names = settings.classes or tuple(sorted(set(words)))
+    return Recording(
+        dataset=dataset,
+        subject=subject,
+        trials=np.stack(trials).astype(np.float32),
+        labels=np.array([class_names.index(word) for word in words], dtype=np.int64),
+        trial_ids=np.arange(len(words)),
+        channel_names=first[0],
+        rate_hz=first[1],
+        class_names=class_names,
+        notes=tuple(notes),
+    )
+
+
+def _signal(
+    part: Part, settings: ContinuousSettings
+) -> tuple[tuple[str, ...], NDArray[np.floating], float]:
+    """Return the names of the channels, their signal in microvolts, and its rate."""
+    raw = part.raw
+    if settings.channels is not None:
+        if unknown := [name for name in settings.channels if name not in raw.ch_names]:
+            raise ConfigError(
+                f"{part.where}: no channel {', '.join(unknown)}."
+                f"{did_you_mean(unknown[0], raw.ch_names)} It has {', '.join(raw.ch_names)}."
+            )
+        names = tuple(settings.channels)
+    else:
+        kinds = raw.get_channel_types()
+        names = tuple(n for n, kind in zip(raw.ch_names, kinds, strict=True) if kind == "eeg")
+        if not names:
+            raise DataError(
+                f"{part.where}: MNE finds no EEG channel among {', '.join(raw.ch_names)}. Name "
+                "them with channels."
+            )
+    rate_hz = float(raw.info["sfreq"])
+    signal = raw.get_data(picks=list(names)) * MICROVOLTS_PER_VOLT
+    require_finite(signal, part.where, names)
+    signal = filter_signal(signal, rate_hz, band_of(settings.band_hz))
+    if settings.resample_hz is not None:
+        signal = resample(signal, rate_hz, settings.resample_hz)
+        rate_hz = settings.resample_hz
+    return names, signal, rate_hz
+
+
+def _cut(
+    part: Part, signal: NDArray[np.floating], rate_hz: float, settings: ContinuousSettings
+) -> tuple[list[NDArray[np.floating]], list[str], int]:
+    """Return the trials, their classes, and the number of events that do not fit."""
+    events = [e for e in part.events if settings.classes is None or e.label in settings.classes]
+    trial_s = settings.trial_s
+    if trial_s is None:
+        durations = {event.duration_s for event in events}
+        if events and (len(durations) > 1 or not max(durations) > 0):
+            shown = ", ".join(f"{s:g}" for s in sorted(durations)[:5])
+            raise ConfigError(
+                f"{part.where}: the events last {shown} s, which gives no common length of a "
+                "trial. Set the option trial_s, in seconds."
+            )
+        trial_s = max(durations, default=0.0)
+    samples = round(trial_s * rate_hz)
+    trials, labels, dropped = [], [], 0
+    for event in events:
+        start = round((event.onset_s + settings.start_s) * rate_hz)
+        if start < 0 or start + samples > signal.shape[1]:
+            dropped += 1
+            continue
+        trials.append(signal[:, start : start + samples])
+        labels.append(event.label)
+    return trials, labels, dropped

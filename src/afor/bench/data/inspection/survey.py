@@ -1,0 +1,130 @@
+"""Look at a folder of EEG files: which data set reads it, its subjects, channels and events."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from afor.bench.common.errors import DataError
+from afor.bench.data.catalog import get_dataset
+from afor.bench.data.datasets import bids, recordings
+from afor.bench.data.datasets.folder import FolderSettings, find_subjects
+from afor.bench.data.formats.continuous import SUFFIXES, Event, events_of, events_table_of, read_raw
+from afor.bench.data.inspection.channel_kinds import is_eeg_name
+
+MAX_FREE_EVENTS = 20  # more different labels than these are no classes
+IGNORED_LABELS = ("bad", "edge", "boundary", "new segment")  # of MNE, EEGLAB, BrainVision
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a folder holds. Channels, rate and events are those of the first recording."""
+
+    root: str
+    use: str  # the data set that reads it
+    subjects: Mapping[str, int]  # number of recordings of each
+    first: str = ""
+    channels: tuple[str, ...] = ()
+    other_channels: tuple[str, ...] = ()  # that MNE does not take for EEG, or with another name
+    rate_hz: float = 0.0
+    seconds: float = 0.0
+    events_from: str = ""
+    events: Mapping[str, int] = field(default_factory=dict)
+    shortest_event_s: float = 0.0
+    tasks: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Return the labels of events that may be classes."""
+        return tuple(label for label in self.events if not label.lower().startswith(IGNORED_LABELS))
+
+    def options(self) -> dict[str, Any]:
+        """Return options of the data set to start from."""
+        if self.use == "folder":
+            return {"unit": "uV"}
+        options: dict[str, Any] = {"task": self.tasks[0]} if self.tasks else {}
+        if self.other_channels:
+            options["channels"] = list(self.channels)
+        if 1 < len(self.classes) <= MAX_FREE_EVENTS:
+            options["classes"] = list(self.classes)
+        options["trial_s"] = self.shortest_event_s or 1.0
+        options["band_hz"] = [0.3, min(50.0, round(0.45 * self.rate_hz, 1))]
+        return options
+
+
+def survey_folder(root: Path) -> Survey:
+    """Look at a folder without writing anything.
+
+    Raises:
+        DataError: The folder does not exist or has no file that a data set here reads.
+    """
+    if not root.is_dir():
+        raise DataError(f"There is no folder {root}. Name the folder of your recordings.")
+    by_subject = recordings.recordings_by_subject(root)
+    if (root / "dataset_description.json").is_file() or any(root.glob("sub-*/**/eeg")):
+        return _survey_bids(root)
+    if by_subject:
+        counts = {subject: len(paths) for subject, paths in by_subject.items()}
+        return _with_first(Survey(str(root), "recordings", counts), by_subject)
+    subjects = find_subjects(root, FolderSettings())
+    if subjects:
+        return Survey(str(root), "folder", dict.fromkeys(subjects, 1))
+    raise DataError(
+        f"{root}: nothing that can be read. Accepted: a BIDS folder, recordings "
+        f"({', '.join(SUFFIXES)}), or {get_dataset('folder').info.layout}."
+    )
+
+
+def _survey_bids(root: Path) -> Survey:
+    found = bids.all_paths(root)
+    if not found:
+        raise DataError(f"{root}: a BIDS folder without an EEG recording ({', '.join(SUFFIXES)}).")
+    tasks = tuple(sorted({p.task for p in found if p.task}))
+    sessions = tuple(sorted({p.session for p in found if p.session}))
+    paths: dict[str, list[Path]] = {}
+    for path in found:
+        if path.task == (tasks[0] if tasks else None):
+            paths.setdefault(f"sub-{path.subject}", []).append(path.fpath)
+    counts = {subject: len(files) for subject, files in sorted(paths.items())}
+    base = Survey(str(root), "bids", counts, tasks=tasks, sessions=sessions)
+    return _with_first(base, dict(sorted(paths.items())))
+
+
+def _with_first(survey: Survey, by_subject: Mapping[str, list[Path]]) -> Survey:
+    """Add what the first recording holds."""
+    path = sorted(next(iter(by_subject.values())))[0]
+    raw, notes = read_raw(path, str(path))
+    kinds = dict(zip(raw.ch_names, raw.get_channel_types(), strict=True))
+    eeg = tuple(n for n, kind in kinds.items() if kind == "eeg" and is_eeg_name(n))
+    table = events_table_of(path)
+    events = events_of(raw, path, table, "trial_type") if _is_usual(table) else []
+    if not _is_usual(table):
+        notes.append(f"{table} has no column trial_type: name another with events_column")
+    return Survey(
+        **{
+            **survey.__dict__,
+            "first": str(path.relative_to(survey.root)),
+            "channels": eeg,
+            "other_channels": tuple(n for n in kinds if n not in eeg),
+            "rate_hz": float(raw.info["sfreq"]),
+            "seconds": float(raw.n_times / raw.info["sfreq"]),
+            "events_from": str(table.relative_to(survey.root)) if table else "its annotations",
+            "events": dict(sorted(Counter(event.label for event in events).items())),
+            "shortest_event_s": _shortest(events),
+            "notes": tuple(notes),
+        }
+    )
+
+
+def _is_usual(table: Path | None) -> bool:
+    if table is None:
+        return True
+    header = table.read_text("utf-8-sig", "replace").partition("\n")[0].strip()
+    return "trial_type" in header.split("\t" if table.suffix == ".tsv" else ",")
+
+
+def _shortest(events: list[Event]) -> float:
+    return min((e.duration_s for e in events if e.duration_s > 0), default=0.0)

@@ -1,0 +1,201 @@
+"""A cache of prepared trials on disk, one pair of files per subject, shared by all processes.
+
+``<key>.f32`` contains the samples, ``<key>.json`` the description, with the SHA-256 of the samples.
+The key is a hash of the source files' checksums and the settings. The description is written after
+the samples, so its presence shows that both are complete. Missing, truncated or altered files are
+built again.
+"""
+
+import hashlib
+import json
+import mmap
+import os
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.files import sha256_of, write_atomically
+from afor.bench.common.text import shorten
+from afor.bench.data.recording import Recording, SourceFile, trial_hashes
+
+FORMAT_VERSION = 1
+STALE_AGE_S = 3600
+
+
+@dataclass(frozen=True)
+class PreparedSubject:
+    """The description of one subject in the cache; `map_samples` opens its samples."""
+
+    key: str
+    dataset: str
+    subject: str
+    shape: tuple[int, int, int]
+    labels: tuple[int, ...]
+    trial_ids: tuple[int, ...]
+    trial_hashes: tuple[str, ...]
+    channel_names: tuple[str, ...]
+    rate_hz: float
+    class_names: tuple[str, ...]
+    notes: tuple[str, ...]
+    sources: tuple[SourceFile, ...]
+    channel_sum: tuple[float, ...]  # over all trials and samples, for the z-score
+    channel_square_sum: tuple[float, ...]
+    data_sha256: str
+    data_mtime_ns: int
+
+    @property
+    def seconds(self) -> float:
+        """Total duration of the trials in seconds."""
+        return self.shape[0] * self.shape[2] / self.rate_hz
+
+    def class_counts(self) -> tuple[int, ...]:
+        """Return the number of trials of each class."""
+        return tuple(np.bincount(self.labels, minlength=len(self.class_names)).tolist())
+
+
+def open_cache(cache_dir: str | Path | None) -> Path:
+    """Return the cache folder, created if missing; raise ConfigError if it cannot be used."""
+    folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"The cache folder {shorten(folder)} cannot be used ({reason}). Name a folder that "
+            f"can be made and written with --cache-dir or $AFOR_CACHE."
+        ) from None
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(
+            f"The cache folder {folder} cannot be written. Name another with --cache-dir or "
+            f"$AFOR_CACHE."
+        )
+    return folder
+
+
+def default_cache_dir() -> Path:
+    """Return ``$AFOR_CACHE``, else ``afor`` in the user's cache folder."""
+    if folder := os.environ.get("AFOR_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "afor"
+
+
+def subject_key(
+    dataset: str, version: int, subject: str, settings: dict[str, Any], sources: list[SourceFile]
+) -> str:
+    """Return the SHA-256 of everything that determines a subject's prepared trials."""
+    content = {
+        "format": FORMAT_VERSION,
+        "dataset": dataset,
+        "version": version,
+        "subject": subject,
+        "settings": settings,
+        "sources": [asdict(source) for source in sources],
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def samples_path(folder: Path, key: str) -> Path:
+    """Return the path of the samples of a key."""
+    return folder / f"{key[:32]}.f32"
+
+
+def write_subject(
+    folder: Path, key: str, recording: Recording, sources: list[SourceFile]
+) -> PreparedSubject:
+    """Store a recording: first the samples, then the description that makes them valid."""
+    trials = np.ascontiguousarray(recording.trials, dtype="<f4")
+    target = samples_path(folder, key)
+    _delete_stale_temp_files(folder, target.name)
+    write_atomically(target, trials.data)
+    sums, squares = _moments(trials)
+    prepared = PreparedSubject(
+        key=key,
+        dataset=recording.dataset,
+        subject=recording.subject,
+        shape=(trials.shape[0], trials.shape[1], trials.shape[2]),
+        labels=tuple(recording.labels.tolist()),
+        trial_ids=tuple(recording.trial_ids.tolist()),
+        trial_hashes=trial_hashes(trials),
+        channel_names=recording.channel_names,
+        rate_hz=recording.rate_hz,
+        class_names=recording.class_names,
+        notes=recording.notes,
+        sources=tuple(sources),
+        channel_sum=tuple(sums.tolist()),
+        channel_square_sum=tuple(squares.tolist()),
+        data_sha256=hashlib.sha256(trials.data).hexdigest(),
+        data_mtime_ns=target.stat().st_mtime_ns,
+    )
+    _write_description(folder, prepared)
+    return prepared
+
+
+def read_subject(folder: Path, key: str, *, verify: bool = False) -> PreparedSubject | None:
+    """Return the cached subject with a key, or None if it has to be built.
+
+    The samples are hashed if their file was modified since it was written, or if ``verify`` is set.
+    """
+    target = samples_path(folder, key)
+    try:
+        content = json.loads((folder / f"{key[:32]}.json").read_text("utf-8"))
+        prepared = _from_json(content)
+        stat = target.stat()
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    if prepared.key != key or stat.st_size != 4 * int(np.prod(prepared.shape)):
+        return None
+    if verify or stat.st_mtime_ns != prepared.data_mtime_ns:
+        if sha256_of(target) != prepared.data_sha256:
+            return None
+        prepared = PreparedSubject(**{**prepared.__dict__, "data_mtime_ns": stat.st_mtime_ns})
+        _write_description(folder, prepared)
+    return prepared
+
+
+def map_samples(folder: Path, prepared: PreparedSubject) -> tuple[NDArray[np.float32], mmap.mmap]:
+    """Return the trials as a read-only view of the file, and the memory map behind it."""
+    with samples_path(folder, prepared.key).open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return np.frombuffer(mapped, dtype="<f4").reshape(prepared.shape), mapped
+
+
+def _delete_stale_temp_files(folder: Path, name: str) -> None:
+    """Delete temporary files older than an hour, left by crashed writers."""
+    for path in folder.glob(f"{name}.*.tmp"):
+        with suppress(OSError):  # another process may have deleted it
+            if time.time() - path.stat().st_mtime > STALE_AGE_S:
+                path.unlink()
+
+
+def _moments(trials: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    sums, squares = np.zeros(trials.shape[1]), np.zeros(trials.shape[1])
+    for trial in trials:  # trial by trial: a float64 copy of a whole night takes 260 MB
+        wide = trial.astype(np.float64)
+        sums += wide.sum(axis=1)
+        squares += np.square(wide).sum(axis=1)
+    return sums, squares
+
+
+def _write_description(folder: Path, prepared: PreparedSubject) -> None:
+    body = asdict(prepared)
+    content = {"checksum": _checksum(body), **body}
+    write_atomically(folder / f"{prepared.key[:32]}.json", json.dumps(content).encode())
+
+
+def _from_json(content: dict[str, Any]) -> PreparedSubject:
+    checksum = content.pop("checksum")
+    if checksum != _checksum(content):
+        raise ValueError("the description was altered")
+    lists = {name: tuple(value) for name, value in content.items() if isinstance(value, list)}
+    sources = tuple(SourceFile(**source) for source in content["sources"])
+    return PreparedSubject(**{**content, **lists, "sources": sources})
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,282 @@
+"""Read, check and cache the subjects of a data set, and open its windows.
+
+source = open_windows("synthetic", options={"kind": "imagery", "shift": 1.0})
+x = source.gather(source.indices_of(["sub-01"]))    # float32 (windows, channels, samples)
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from afor.bench.common.errors import AbsentError, ConfigError, DataError, LeakageError
+from afor.bench.common.suggest import did_you_mean
+from afor.bench.common.text import shorten
+from afor.bench.data.catalog import STAND_IN_MARK, STAND_IN_NOTE, Dataset, get_dataset
+from afor.bench.data.preparation.cache import (
+    PreparedSubject,
+    open_cache,
+    read_subject,
+    subject_key,
+    write_subject,
+)
+from afor.bench.data.preparation.checksums import Ledger
+from afor.bench.data.recording import check_recording
+from afor.bench.data.settings import DataSettings
+from afor.bench.data.window_source import WindowSource
+
+Progress = Callable[[int, int, str], None]
+MAX_LISTED_SUBJECTS = 20  # more are abbreviated in messages to "first to last"
+
+
+def open_windows(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    subjects: Sequence[str] | Literal["all"] | None = None,
+    exclude: Sequence[str] = (),
+    cache_dir: str | Path | None = None,
+    progress: Progress | None = None,
+    verify: bool = False,
+    accept_changed: bool = False,
+) -> WindowSource:
+    """Read, check and cache a data set, and return its windows.
+
+    Args:
+        name: Name of the data set, see `afor data list`; ``moabb:<Name>`` for one of MOABB.
+        root: Folder of its files; None uses the default folder of the data set.
+        options: Options of the data set, such as the filter band.
+        subjects: Subjects to use. ``"all"`` requires a complete copy of the data set; None uses
+            every subject present, except those that the data set leaves out by default.
+        exclude: Subjects to leave out.
+        cache_dir: Folder of the prepared data; None uses ``$AFOR_CACHE`` or the user's cache.
+        progress: Called with (number of subjects done, total, subject).
+        verify: Check the SHA-256 of cached samples.
+        accept_changed: Accept source files that changed since they were first read.
+
+    Returns:
+        The windows with their labels and subjects.
+
+    Raises:
+        ConfigError: The name, an option or a subject is not valid.
+        DataError: A file is missing, damaged or changed.
+        LeakageError: Two subjects share a trial.
+
+    Example:
+        >>> import tempfile
+        >>> options = {"n_subjects": 2, "trials": 8, "shift": 0.0}
+        >>> source = open_windows("synthetic", options=options, cache_dir=tempfile.mkdtemp())
+        >>> source.subjects, source.gather([0, 1]).shape
+        (('sub-01', 'sub-02'), (2, 12, 128))
+    """
+    dataset = get_dataset(name)
+    settings = dataset.parse(options or {})
+    folder = resolve_root(dataset, root)
+    cache = open_cache(cache_dir)
+    selected = choose_subjects(dataset, folder, settings, subjects, exclude)
+    ledger = Ledger(cache, folder)
+    prepared = []
+    try:
+        for done, subject in enumerate(selected):
+            if progress:
+                progress(done, len(selected), subject)
+            prepared.append(
+                prepare_subject(
+                    dataset,
+                    folder,
+                    subject,
+                    settings,
+                    cache,
+                    ledger,
+                    verify=verify,
+                    accept_changed=accept_changed,
+                )
+            )
+    finally:
+        ledger.save()
+    if progress:
+        progress(len(selected), len(selected), "")
+    check_together(dataset.info.name, prepared)
+    return WindowSource(
+        dataset.info.name,
+        cache / folder_name(dataset),
+        prepared,
+        settings,
+        fingerprint_samples=dataset.hashes_data,
+    )
+
+
+def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
+    """Return the folder of a data set; raise AbsentError, with its source, if there is none."""
+    if not dataset.needs_root:
+        return Path(root) if root is not None else Path()
+    info = dataset.info
+    advice = f"Get the data from {info.where}; expected layout: {info.layout}"
+    folder = Path(root) if root is not None else default_root(info.name)
+    if not _is_folder(folder):
+        hint = " Name it with --root." if root is None else ""
+        raise AbsentError(f"{info.title}: there is no folder {shorten(folder)}.{hint} {advice}.")
+    return folder
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name that is too long, or holds a NUL character
+        return False
+
+
+def default_root(name: str) -> Path:
+    """Return the default folder of a data set: ``$AFOR_DATA/<name>``, else ``data/<name>``."""
+    return Path(os.environ.get("AFOR_DATA") or "data") / name
+
+
+def choose_subjects(
+    dataset: Dataset,
+    root: Path,
+    settings: DataSettings,
+    subjects: Sequence[str] | Literal["all"] | None,
+    exclude: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Return the subjects to read; the arguments are those of `open_windows`.
+
+    Raises:
+        ConfigError: A subject to exclude does not exist, or no subject is left.
+        DataError: A requested subject is missing.
+    """
+    info = dataset.info
+    present = dataset.find(root, settings)
+    _check_excluded(dataset, present, subjects, exclude)
+    left_out = {*(dataset.excluded(settings) if dataset.excluded else ()), *exclude}
+    if subjects is None:
+        selected = tuple(subject for subject in present if subject not in left_out)
+        if not selected:
+            if exclude:
+                raise ConfigError(
+                    f"{info.name}: exclude leaves no subject of {', '.join(present) or 'none'}. "
+                    f"Name fewer."
+                )
+            raise AbsentError(f"{info.title}: no subject found in {root}. Expected: {info.layout}.")
+        return selected
+    if subjects == "all":
+        wanted = tuple(s for s in info.subjects or present if s not in left_out)
+    else:
+        wanted = tuple(subjects)
+    if not wanted or len(set(wanted)) != len(wanted):
+        raise ConfigError(
+            f"{info.name}: subjects must name at least one subject and none twice, got "
+            f"{', '.join(wanted) or 'none'}."
+        )
+    if missing := [subject for subject in wanted if subject not in present]:
+        raise DataError(
+            f"{info.title}: no file of subject {', '.join(missing)} in {root}. "
+            f"Found: {', '.join(present) or 'none'}. Expected: {info.layout}."
+        )
+    return wanted
+
+
+def _check_excluded(
+    dataset: Dataset,
+    present: Sequence[str],
+    subjects: Sequence[str] | Literal["all"] | None,
+    exclude: Sequence[str],
+) -> None:
+    """Raise ConfigError if an excluded subject does not exist or is also requested."""
+    names = tuple(dict.fromkeys((*dataset.info.subjects, *present)))
+    for subject in exclude:
+        if subject not in names:
+            is_long = len(names) > MAX_LISTED_SUBJECTS
+            listed = f"{names[0]} to {names[-1]}" if is_long else ", ".join(names)
+            raise ConfigError(
+                f"{dataset.info.name}: exclude names {subject!r}, which is no subject of this data "
+                f"set.{did_you_mean(subject, names)} It has {listed or 'none'}."
+            )
+        if subjects is not None and subjects != "all" and subject in subjects:
+            raise ConfigError(
+                f"{dataset.info.name}: {subject!r} stands in subjects and in exclude. Remove it "
+                f"from one of them."
+            )
+
+
+def prepare_subject(
+    dataset: Dataset,
+    root: Path,
+    subject: str,
+    settings: DataSettings,
+    cache_dir: Path,
+    ledger: Ledger,
+    *,
+    verify: bool = False,
+    accept_changed: bool = False,
+) -> PreparedSubject:
+    """Return a subject from the cache, or read, check and store it.
+
+    Args:
+        dataset: The data set.
+        root: Folder of its files.
+        subject: Name of the subject.
+        settings: Checked options of the data set.
+        cache_dir: Folder of the prepared data.
+        ledger: Checksums of the source files at their first use.
+        verify: Read every byte of the source files and of the cache again.
+        accept_changed: Accept source files that changed since their first use.
+
+    Returns:
+        The description of the prepared trials.
+
+    Raises:
+        DataError: A file is missing, damaged or changed.
+
+    """
+    sources = ledger.check(
+        dataset.files(root, subject, settings), accept_changed=accept_changed, rehash=verify
+    )
+    folder = cache_dir / folder_name(dataset)
+    key = subject_key(
+        dataset.info.name, dataset.version, subject, settings.trial_settings(), sources
+    )
+    if (cached := read_subject(folder, key, verify=verify)) is not None:
+        return cached
+    recording = dataset.load(root, subject, settings)
+    if dataset.needs_root and (root / STAND_IN_MARK).exists():
+        recording = replace(recording, notes=(*recording.notes, STAND_IN_NOTE))
+    recording = check_recording(recording, check_unit=dataset.check_unit)
+    return write_subject(folder, key, recording, sources)
+
+
+def folder_name(dataset: Dataset) -> str:
+    """Return the data set's folder in the cache."""
+    return dataset.info.name.replace(":", "-")
+
+
+def check_together(dataset: str, prepared: Sequence[PreparedSubject]) -> None:
+    """Raise DataError if subjects differ in shape, LeakageError if they share trials."""
+    first = prepared[0]
+    for other in prepared[1:]:
+        for attribute, ours, theirs in (
+            ("channels", first.channel_names, other.channel_names),
+            ("sampling rate", first.rate_hz, other.rate_hz),
+            ("samples per trial", first.shape[2], other.shape[2]),
+            ("classes", first.class_names, other.class_names),
+        ):
+            if ours != theirs:
+                raise DataError(
+                    f"{dataset} subject {other.subject}: {attribute} {theirs}, but subject "
+                    f"{first.subject} has {ours}. All subjects must agree; leave one out with "
+                    f'exclude = ["{other.subject}"] or choose common settings.'
+                )
+    owner: dict[str, tuple[str, int]] = {}
+    for subject in prepared:
+        for trial_id, digest in zip(subject.trial_ids, subject.trial_hashes, strict=True):
+            if not digest:
+                continue
+            other_subject, other_trial = owner.setdefault(digest, (subject.subject, trial_id))
+            if other_subject != subject.subject:
+                raise LeakageError(
+                    f"{dataset}: trial {trial_id} of subject {subject.subject} is trial "
+                    f"{other_trial} of subject {other_subject}, sample for sample. One person's "
+                    "data under two ids would stand on both sides of a split: leave one out with "
+                    f'exclude = ["{subject.subject}"].'
+                )

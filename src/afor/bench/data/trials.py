@@ -1,0 +1,235 @@
+"""Trials in memory from arrays, MNE, torch or braindecode, and their way into a folder of files."""
+
+import hashlib
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.formats.continuous import ContinuousSettings, Part, events_of, recording_of
+
+MICROVOLTS_PER_VOLT = 1e6
+DONE = "complete.txt"  # written last into a folder of files
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """Labelled trials of several subjects."""
+
+    trials: NDArray[np.float32]  # (trials, channels, samples), in microvolts
+    labels: NDArray[Any]  # words, or numbers from 0
+    subjects: NDArray[np.str_]
+    channel_names: tuple[str, ...]
+    rate_hz: float
+
+    def __post_init__(self) -> None:
+        count, shape = len(self.trials), self.trials.shape
+        if self.trials.ndim != 3 or {len(self.labels), len(self.subjects)} != {count}:
+            raise DataError(
+                f"The trials have shape {shape}, with {len(self.labels)} labels and "
+                f"{len(self.subjects)} subjects. Expected (trials, channels, samples), and a label "
+                "and a subject for each trial."
+            )
+        if len(self.channel_names) != shape[1]:
+            raise DataError(
+                f"{len(self.channel_names)} channel names for {shape[1]} channels; the trials have "
+                f"shape {shape}, which is read as (trials, channels, samples)."
+            )
+
+
+def as_trials(
+    data: Any,
+    labels: Any = None,
+    subjects: Any = None,
+    *,
+    rate_hz: float | None = None,
+    channel_names: Sequence[str] | None = None,
+    trial_s: float | None = None,
+) -> Trials:
+    """Return trials from whatever a notebook holds.
+
+    Args:
+        data: One of: an array (trials, channels, samples) in microvolts; MNE Epochs; a dictionary
+            from subjects to arrays, Epochs or Raw; a data set of torch, skorch or braindecode,
+            whose items are (trial, label, ...).
+        labels: Class of each trial, or a dictionary by subject. None takes the event names of MNE
+            and the labels of a data set.
+        subjects: Subject of each trial, or the name of a column of Epochs' metadata. None for a
+            dictionary, and for braindecode, whose descriptions have a column ``subject``.
+        rate_hz: Sampling rate of arrays.
+        channel_names: Names of the channels of arrays; None numbers them.
+        trial_s: Length of a trial of Raw, from its annotations on; None takes their duration.
+
+    Returns:
+        The trials of all subjects.
+
+    Raises:
+        ConfigError: Something that is needed was not given.
+        DataError: The shapes do not fit each other.
+    """
+    if isinstance(data, Mapping):
+        given = labels if isinstance(labels, Mapping) else {}
+        if labels is not None and not isinstance(labels, Mapping):
+            raise ConfigError("data is a dictionary by subject, so labels must be one too.")
+        parts = []
+        for subject, part in data.items():
+            one = _of_one(part, given.get(subject), rate_hz, channel_names, trial_s, str(subject))
+            parts.append((str(subject), one))
+        return _joined(parts)
+    if getattr(data, "datasets", None) is not None and subjects is None:  # braindecode
+        parts = []
+        for number, part in enumerate(data.datasets):
+            description = getattr(part, "description", None)
+            if description is None or "subject" not in description:
+                raise ConfigError(
+                    f"Part {number} of the data set has no subject in its description. Give "
+                    "subjects, one for each trial."
+                )
+            one = _of_one(part, None, rate_hz, channel_names, trial_s, f"part {number}")
+            parts.append((str(description["subject"]), one))
+        return _joined(parts)
+    trials, words, names, rate = _of_one(data, labels, rate_hz, channel_names, trial_s, "data")
+    if isinstance(subjects, str):
+        metadata = getattr(data, "metadata", None)
+        if metadata is None or subjects not in metadata:
+            raise ConfigError(f"The Epochs have no metadata column {subjects!r} with the subjects.")
+        subjects = metadata[subjects]
+    if subjects is None:
+        raise ConfigError(
+            "Give subjects, one for each trial: the protocol tests on people it has not trained on."
+        )
+    return Trials(trials, words, np.asarray([str(s) for s in subjects]), names, rate)
+
+
+_One = tuple[NDArray[np.float32], NDArray[Any], tuple[str, ...], float]
+
+
+def _joined(parts: Sequence[tuple[str, _One]]) -> Trials:
+    if not parts:
+        raise ConfigError("There are no subjects in the data.")
+    _, (_, _, names, rate) = parts[0]
+    for subject, (trials, _, other_names, other_rate) in parts:
+        shapes = (trials.shape[1:], other_names, other_rate)
+        if shapes != (parts[0][1][0].shape[1:], names, rate):
+            raise DataError(
+                f"subject {subject} has {trials.shape[1]} channels, {trials.shape[2]} samples and "
+                f"{other_rate:g} Hz; subject {parts[0][0]} differs. All subjects must agree."
+            )
+    return Trials(
+        np.concatenate([one[0] for _, one in parts]),
+        np.concatenate([one[1] for _, one in parts]),
+        np.concatenate([np.full(len(one[0]), subject) for subject, one in parts]),
+        names,
+        rate,
+    )
+
+
+def _of_one(
+    data: Any,
+    labels: Any,
+    rate_hz: float | None,
+    channel_names: Sequence[str] | None,
+    trial_s: float | None,
+    where: str,
+) -> _One:
+    """Return trials, labels, names of channels and rate of one object."""
+    mne = sys.modules.get("mne")  # who has Epochs has imported it
+    if mne is not None and isinstance(data, mne.io.BaseRaw):
+        if labels is not None:
+            raise ConfigError(f"{where}: the labels of a Raw are those of its annotations.")
+        part = Part(where, data, events_of(data, Path(), None, ""))
+        recording = recording_of(where, where, [part], ContinuousSettings(trial_s=trial_s))
+        words = np.array([recording.class_names[label] for label in recording.labels])
+        return recording.trials, words, recording.channel_names, recording.rate_hz
+    if mne is not None and isinstance(data, mne.BaseEpochs):
+        epochs = data.copy().pick("eeg", verbose="error")
+        if labels is None:
+            words_of = {code: name for name, code in epochs.event_id.items()}
+            labels = [words_of[code] for code in epochs.events[:, 2]]
+        signal = epochs.get_data(copy=False) * MICROVOLTS_PER_VOLT
+        rate = float(epochs.info["sfreq"])
+        return signal.astype(np.float32), np.asarray(labels), tuple(epochs.ch_names), rate
+    if not hasattr(data, "shape"):  # a data set of torch, skorch or braindecode
+        info = _mne_info(data)
+        rate_hz = rate_hz if info is None else rate_hz or float(info["sfreq"])
+        channel_names = channel_names or (info["ch_names"] if info is not None else None)
+        items = [data[number] for number in range(len(data))]
+        if labels is None:
+            labels = np.asarray([int(item[1]) for item in items])
+        data = np.stack([np.asarray(item[0], dtype=np.float32) for item in items])
+    array = np.asarray(data, dtype=np.float32)
+    if labels is None:
+        raise ConfigError(f"{where}: give labels, one for each of the {len(array)} trials.")
+    if rate_hz is None:
+        raise ConfigError(f"{where}: give rate_hz, the sampling rate of the array in hertz.")
+    if array.ndim != 3:
+        raise DataError(f"{where} has shape {array.shape}; expected (trials, channels, samples).")
+    width = len(str(array.shape[1]))
+    names = channel_names or [f"ch{n:0{width}d}" for n in range(1, array.shape[1] + 1)]
+    return array, np.asarray(labels), tuple(map(str, names)), float(rate_hz)
+
+
+def _mne_info(data: Any) -> Any:
+    """Return MNE's info of a braindecode data set, or None."""
+    for name in ("windows", "raw"):
+        info = getattr(getattr(data, name, None), "info", None)
+        if info is not None:
+            return info
+    return None
+
+
+def write_trials(trials: Trials, parent: Path) -> Path:
+    """Write trials as one .npz file per subject, for the data set ``folder``.
+
+    The folder is named after the content, so that the same trials are written once.
+
+    Args:
+        trials: The trials.
+        parent: Where the folder is made.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ConfigError: The name of a subject cannot be the name of a file.
+    """
+    subjects = list(dict.fromkeys(trials.subjects.tolist()))
+    for subject in subjects:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.@+-]{0,99}", subject):
+            raise ConfigError(
+                f"The subject {subject!r} cannot be the name of a file. Accepted: letters, digits "
+                "and _ . @ + -, beginning with a letter or digit."
+            )
+    folder = parent / _content_hash(trials)
+    if (folder / DONE).is_file():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    common: dict[str, Any] = {"channel_names": trials.channel_names, "rate_hz": trials.rate_hz}
+    if trials.labels.dtype.kind == "U":
+        common["class_names"] = np.unique(trials.labels)
+    for subject in subjects:
+        rows = trials.subjects == subject
+        data, labels = trials.trials[rows], trials.labels[rows]
+        np.savez(folder / f"{subject}.npz", data=data, labels=labels, **common)
+    (folder / DONE).write_text(f"{len(subjects)} subjects\n", "utf-8")
+    return folder
+
+
+def _content_hash(trials: Trials) -> str:
+    digest = hashlib.sha256()
+    for part in _bytes_of(trials):
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()[:24]
+
+
+def _bytes_of(trials: Trials) -> Iterable[bytes]:
+    yield repr((trials.trials.shape, trials.channel_names, trials.rate_hz)).encode()
+    yield np.ascontiguousarray(trials.trials).tobytes()
+    yield "\0".join(map(str, trials.labels.tolist())).encode()
+    yield "\0".join(trials.subjects.tolist()).encode()

@@ -1,0 +1,160 @@
+"""`compare`: the strict protocol on data in memory, in one call."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from afor.bench.common.devices import cores
+from afor.bench.common.errors import ConfigError, EngineError
+from afor.bench.data.preparation.cache import open_cache
+from afor.bench.data.trials import as_trials, write_trials
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.runner import run_study
+from afor.bench.notebook.progress_bar import ProgressBar
+from afor.bench.notebook.results import StudyResults
+from afor.bench.store.locations import store_path
+from afor.bench.study.schema import Study, parse_study
+from afor.bench.study.toml_io import study_toml
+
+
+def compare(
+    data: Any,
+    labels: Any = None,
+    subjects: Any = None,
+    *,
+    optimizers: Sequence[str] = ("adamw", "afor"),
+    backbone: str = "eegnet",
+    rate_hz: float | None = None,
+    channel_names: Sequence[str] | None = None,
+    trial_s: float | None = None,
+    options: Mapping[str, Any] | None = None,
+    baseline: str | None = None,
+    control: bool = True,
+    lr: float = 1e-3,
+    batch_size: int = 32,
+    max_epochs: int = 60,
+    patience: int = 10,
+    draws: int = 1,
+    blocks: int | None = None,
+    seed: int = 0,
+    name: str = "notebook",
+    metric: str = "accuracy",
+    store: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    workers: int = 0,
+    progress: bool = True,
+) -> StudyResults:
+    """Compare optimizers across subjects: train on some people, test on others.
+
+    Every subject is tested once, by networks that have not seen them; all optimizers start from the
+    same weights and see the same batches. Each finished run is stored at once: the same call again
+    trains only what is missing.
+
+    Args:
+        data: An array (trials, channels, samples) in microvolts; MNE Epochs; a dictionary from
+            subjects to arrays, Epochs or Raw; a data set of torch, skorch or braindecode; or the
+            name of a data set of `afor data list`.
+        labels: Class of each trial, or a dictionary by subject. None takes the event names of MNE
+            and the labels of a data set.
+        subjects: Subject of each trial, or the name of a column of Epochs' metadata. None for a
+            dictionary, and for braindecode's descriptions. For a named data set: those to use.
+        optimizers: Names of optimizers.
+        backbone: Name of the network.
+        rate_hz: Sampling rate of arrays.
+        channel_names: Names of the channels of arrays; None numbers them.
+        trial_s: Length of a trial of Raw, from its annotations on; None takes their duration.
+        options: Options of the data set, such as ``window_samples`` or ``band_hz``.
+        baseline: The optimizer that the others are compared with; None takes the first.
+        control: Train the baseline a second time under another seed, to see how far apart the
+            same method comes out.
+        lr: Learning rate of all optimizers.
+        batch_size: Number of windows in a batch.
+        max_epochs: Maximum number of epochs.
+        patience: Epochs without a better validation accuracy after which a training stops.
+        draws: Number of draws of the validation subjects.
+        blocks: Number of folds; None leaves out one subject at a time.
+        seed: Seed of weights, batches and splits.
+        name: Name of the study.
+        metric: The metric of verdict and figures.
+        store: File of the results; None uses ``results/NAME.db``.
+        cache_dir: Folder of the prepared data; None uses ``$AFOR_CACHE`` or the user's cache.
+        workers: Number of parallel processes; 0 uses all available cores.
+        progress: Show a progress bar.
+
+    Returns:
+        The results. A notebook shows them as verdict and table.
+
+    Raises:
+        AforError: The data or a setting cannot be used, or runs failed.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> results = compare(
+        ...     "synthetic", optimizers=["afor"], options={"n_subjects": 3, "trials": 4},
+        ...     control=False, max_epochs=1, store=folder / "x.db", cache_dir=folder, workers=1,
+        ...     progress=False,
+        ... )
+        >>> len(results.to_rows())
+        3
+    """
+    cache = open_cache(cache_dir)
+    names = list(optimizers)
+    first = baseline or (names[0] if names else "")
+    if first not in names:
+        raise ConfigError(f"baseline {first!r} is not one of the optimizers {', '.join(names)}.")
+    if isinstance(data, str):
+        dataset: dict[str, Any] = {"name": data, "options": dict(options or {})}
+        if subjects is not None:
+            dataset["subjects"] = [str(subject) for subject in subjects]
+    else:
+        trials = as_trials(
+            data, labels, subjects, rate_hz=rate_hz, channel_names=channel_names, trial_s=trial_s
+        )
+        folder = write_trials(trials, cache / "arrays")
+        dataset = {"name": name, "use": "folder", "root": str(folder)}
+        dataset["options"] = dict(options or {})
+    if blocks is not None:
+        dataset["blocks"] = blocks
+    entries: list[dict[str, Any]] = [{"name": entry} for entry in names]
+    if control:
+        entries.append({"name": f"{first}_seed_{seed + 1}", "use": first, "seed": seed + 1})
+    study = parse_study(
+        {
+            "name": name,
+            "description": f"{', '.join(names)} on {dataset['name']}.",
+            "seed": seed,
+            "datasets": [dataset],
+            "backbones": [backbone],
+            "optimizers": entries,
+            "training": {
+                "lr": float(lr),
+                "batch_size": batch_size,
+                "max_epochs": max_epochs,
+                "patience": patience,
+            },
+            "protocol": {"draws": draws},
+        },
+        where="compare",
+    )
+    path = store_path(name, Path(store) if store is not None else None)
+    _run(study, path, cache, workers, progress)
+    return StudyResults(path, (study.name,), first, metric)
+
+
+def _run(study: Study, path: Path, cache: Path, workers: int, progress: bool) -> None:
+    """Train what the store lacks; raise EngineError if runs failed."""
+    with ProgressBar(study.name) if progress else nullcontext() as watch:
+        summary = run_study(
+            study,
+            study_toml(study),
+            path,
+            LocalEngine(workers or cores()),
+            cache_dir=cache,
+            watch=watch,
+        )
+    if summary.failed:
+        raise EngineError(
+            f"{summary.failed} of {summary.planned} runs failed; `afor failures {path}` shows why."
+        )

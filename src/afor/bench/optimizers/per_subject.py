@@ -1,0 +1,99 @@
+"""AdamW with a second moment for each known subject: a ceiling for rules that adapt beta2.
+
+A rule that adapts beta2 can at best notice that another subject has begun. This optimizer is told
+so, and keeps the squared gradients of different subjects apart. It is no method for practice.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
+
+
+class PerSubjectAdamW(Optimizer):
+    """AdamW whose second moment belongs to the subject of the batch; the first is shared.
+
+    The moment of a new subject starts at the one in use before, with the weight of `prior_steps`
+    gradients, and is corrected for the weights it lacks as in Adam.
+
+    Args:
+        params: Tensors or parameter groups.
+        lr: Learning rate.
+        betas: Decay rates of the two moments.
+        eps: Added to the denominator.
+        weight_decay: Decoupled weight decay.
+        prior_steps: Weight of the moment before, in steps; 0 starts every subject at zero.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        *,
+        prior_steps: int = 10,
+    ) -> None:
+        for name, value in [("lr", lr), ("eps", eps), ("weight_decay", weight_decay)]:
+            require_at_least(name, value, 0.0)
+        require_at_least("prior_steps", prior_steps, 0)
+        require_betas("betas", betas)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "prior_steps": prior_steps,
+        }
+        super().__init__(params, defaults)
+        self._subject = 0
+
+    def for_subject(self, subject: int) -> None:
+        """Take the next step on windows of this subject."""
+        self._subject = subject
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step; `closure` computes the loss and its gradients first, if given."""
+        loss = call_closure(closure)
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for param, grad in trainable(group, "PerSubjectAdamW"):
+                state = self.state[param]
+                if not state:
+                    state["step"] = 0
+                    state["exp_avg"] = torch.zeros_like(param)
+                    state["second"] = {}  # by subject
+                    state["steps"] = {}  # by subject, those of the prior included
+                    state["before"] = self._subject
+                if self._subject not in state["second"]:
+                    self._begin_subject(state, param, beta2, group["prior_steps"])
+                state["before"] = self._subject
+                state["step"] += 1
+                state["steps"][self._subject] += 1
+                first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
+                second = state["second"][self._subject]
+                second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+                correction1 = 1 - beta1 ** state["step"]
+                correction2 = 1 - beta2 ** state["steps"][self._subject]
+                scale = (second.sqrt() / math.sqrt(correction2)).add_(group["eps"])
+                param.mul_(1 - group["lr"] * group["weight_decay"])
+                param.addcdiv_(first, scale, value=-group["lr"] / correction1)
+        return loss
+
+    def _begin_subject(
+        self, state: dict[str, Any], param: torch.Tensor, beta2: float, prior_steps: int
+    ) -> None:
+        before = state["before"]
+        if before in state["second"] and prior_steps:
+            weight = (1 - beta2**prior_steps) / (1 - beta2 ** state["steps"][before])
+            state["second"][self._subject] = state["second"][before] * weight
+            state["steps"][self._subject] = prior_steps
+        else:
+            state["second"][self._subject] = torch.zeros_like(param)
+            state["steps"][self._subject] = 0

@@ -1,0 +1,225 @@
+"""Measure how often the whole procedure errs on the very data of a study.
+
+Copies of one method under several seeds are equal by construction. In every fold and draw their
+names are exchanged at random; every relabelled study then compares a method with itself, and each
+difference that is declared is a false positive. The same differences moved by the margin are those
+of methods that are just not equivalent: each equivalence that is declared is a false one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.stats.comparisons import blocks_of
+from afor.bench.stats.design.seed_noise import SAME_METHOD, copy_groups
+from afor.bench.stats.groups import Condition, Conditions
+from afor.bench.stats.inference.decisions import LEVEL
+from afor.bench.stats.inference.margins import margin_of
+from afor.bench.stats.inference.paired_tests import (
+    equivalence_p_rows,
+    holm,
+    sign_flip_p_rows,
+    two_sided_p,
+)
+
+RELABELLINGS = 1000
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many of the relabelled studies declare something, with the 95 % interval of the share."""
+
+    count: int
+    total: int
+
+    @property
+    def value(self) -> float:
+        """The share."""
+        return self.count / self.total
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The Clopper-Pearson interval of the share.
+
+        >>> [round(end, 3) for end in Share(5, 100).interval]
+        [0.016, 0.113]
+        """
+        from scipy.stats import binomtest
+
+        ends = binomtest(self.count, self.total).proportion_ci(method="exact")
+        return float(ends.low), float(ends.high)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The error rates of the procedure on the copies of one method.
+
+    Attributes:
+        dataset: Data set of the block.
+        backbone: Backbone of the block.
+        metric: Name of the metric.
+        copies: Names of the method and its copies.
+        folds: Number of folds.
+        draws: Draws per fold.
+        margin: Margin of equivalence in the metric's unit; None for a metric without one.
+        level: Level of the decisions.
+        run_sd: SD of one run's value between copies, within fold and draw.
+        false_positives: Studies of equal methods that declare a difference, Holm-corrected.
+        false_equivalences: Studies of methods one margin apart that declare them equivalent.
+        equivalences: Studies of equal methods that declare them equivalent, which is no error.
+        p_values: Two-sided p of the first comparison of each relabelled study.
+        trained: Each pair of copies as trained, with its two-sided p.
+    """
+
+    dataset: str
+    backbone: str
+    metric: str
+    copies: tuple[str, ...]
+    folds: int
+    draws: int
+    margin: float | None
+    level: float
+    run_sd: float
+    false_positives: Share
+    false_equivalences: Share | None
+    equivalences: Share | None
+    p_values: FloatArray
+    trained: tuple[tuple[str, str, float], ...]
+
+
+def calibrate(
+    conditions: Conditions,
+    metrics: Sequence[str],
+    *,
+    level: float = LEVEL,
+    relabellings: int = RELABELLINGS,
+    seed: int = 0,
+) -> list[Calibration]:
+    """Calibrate the procedure on every method that ran under two or more seeds.
+
+    AdamW and AFOR with a fixed beta2 of 0.999 are one method as well, under equal seeds.
+
+    Args:
+        conditions: Groups of runs, from `collect_conditions`.
+        metrics: Names of metrics.
+        level: Level of the decisions.
+        relabellings: Number of relabelled studies.
+        seed: Seed of the relabelling.
+
+    Returns:
+        One calibration per data set, backbone, metric and method with copies. Copies that are
+        equal to the last bit ran under one seed and count once.
+    """
+    found = []
+    for dataset, backbone in blocks_of(conditions):
+        block = [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone)]
+        for metric in metrics:
+            usable = [c for c in block if c.has(metric)]
+            for names in [*copy_groups(usable), *SAME_METHOD.items()]:
+                copies = [c for c in usable if c.optimizer in names]
+                if len(copies) < 2:
+                    continue
+                kept, values = _values(copies, metric)
+                if len(kept) > 1 and len(values):
+                    rng = np.random.default_rng(seed)
+                    where = (dataset, backbone, metric)
+                    margin = margin_of(metric, copies[0].margins)
+                    found.append(_calibrate(where, kept, values, margin, level, relabellings, rng))
+    return found
+
+
+def _calibrate(
+    where: tuple[str, str, str],
+    names: tuple[str, ...],
+    values: FloatArray,
+    margin: float | None,
+    level: float,
+    relabellings: int,
+    rng: np.random.Generator,
+) -> Calibration:
+    folds, draws, copies = values.shape
+    differences = relabelled_differences(values, relabellings, rng)
+    p_two_sided = [_two_sided_rows(rows) for rows in differences]
+    trained = tuple(
+        (names[i], names[j], two_sided_p((values[..., j] - values[..., i]).mean(axis=1)))
+        for i, j in combinations(range(copies), 2)
+    )
+    return Calibration(
+        *where,
+        copies=names,
+        folds=folds,
+        draws=draws,
+        margin=margin,
+        level=level,
+        run_sd=math.sqrt(float(values.var(axis=2, ddof=1).mean())),
+        false_positives=_declared(p_two_sided, level),
+        false_equivalences=_equivalences(differences, margin, level, apart=True),
+        equivalences=_equivalences(differences, margin, level, apart=False),
+        p_values=p_two_sided[0],
+        trained=trained,
+    )
+
+
+def relabelled_differences(
+    values: FloatArray, relabellings: int, rng: np.random.Generator
+) -> list[FloatArray]:
+    """Exchange the copies at random within each fold and draw, and compare all with the first.
+
+    Args:
+        values: Metric by (fold, draw, copy).
+        relabellings: Number of relabelled studies.
+        rng: Source of the exchanges.
+
+    Returns:
+        For each copy but the first, the fold differences by (study, fold).
+    """
+    copies = values.shape[2]
+    studies = np.empty((copies - 1, relabellings, len(values)))
+    for study in range(relabellings):
+        shuffled = rng.permuted(values, axis=2)
+        studies[:, study] = (shuffled[..., 1:] - shuffled[..., :1]).mean(axis=1).T
+    return list(studies)
+
+
+def _equivalences(
+    differences: Sequence[FloatArray], margin: float | None, level: float, *, apart: bool
+) -> Share | None:
+    """Count the studies that declare equivalence, of equal methods or of some a margin apart."""
+    if margin is None:
+        return None
+    moved = margin if apart else 0.0
+    return _declared([equivalence_p_rows(rows + moved, margin) for rows in differences], level)
+
+
+def _two_sided_rows(rows: FloatArray) -> FloatArray:
+    smaller = np.minimum(sign_flip_p_rows(rows), sign_flip_p_rows(-rows))
+    return np.minimum(1.0, 2.0 * smaller)
+
+
+def _declared(p_values: Sequence[FloatArray], level: float) -> Share:
+    """Count the studies in which a comparison is below the level after Holm's correction."""
+    studies = list(zip(*p_values, strict=True))
+    return Share(sum(min(holm(study)) < level for study in studies), len(studies))
+
+
+def _values(copies: Sequence[Condition], metric: str) -> tuple[tuple[str, ...], FloatArray]:
+    """Return the copies that differ and their values by (fold, draw, copy), complete folds only."""
+    common = set.intersection(*(set(c.runs) for c in copies))
+    draws = sorted({draw for _, draw in common})
+    folds = [
+        fold
+        for fold in sorted({fold for fold, _ in common})
+        if all((fold, draw) in common for draw in draws)
+    ]
+    arrays: dict[str, FloatArray] = {}
+    for copy in copies:
+        own = np.array([[copy.value((f, d), metric) for d in draws] for f in folds])
+        if not any(np.array_equal(own, other) for other in arrays.values()):
+            arrays[copy.optimizer] = own
+    return tuple(arrays), np.stack(list(arrays.values()), axis=-1)

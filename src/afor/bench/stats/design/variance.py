@@ -1,0 +1,262 @@
+"""Estimate where the variance of a paired difference comes from: subjects, draws, seeds, rest.
+
+Every fold and draw has its own validation subjects and seeds (`derive_seed`), so the design is
+nested: runs under several seeds within draws within folds. One difference between two methods is
+
+    mean + subject x method + draw x method + seed x method + rest,
+
+and a fold value averages its draws. The components follow from the mean squares of the nested
+analysis of variance. Where a mean square is below the one nested in it, both are pooled, which is
+the REML estimate of a balanced design (Thompson 1962). Intervals are generalized confidence
+intervals (Weerahandi 1993): every mean square is divided by a simulated chi-square.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from afor.bench.stats.design.seed_noise import SAME_METHOD
+from afor.bench.stats.groups import Condition, Conditions
+
+SUBJECT, DRAW, SEED = "subject × method", "draw × method", "seed × method"
+REST = "rest"  # rounding that training amplifies; measured on one method under two names
+SIMULATIONS = 10_000
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Component:
+    """One variance component, or the sum of those that the design cannot tell apart.
+
+    Attributes:
+        sources: The sources of variance in it.
+        variance: The estimate, in the metric's squared unit.
+        low: Lower end of the 95 % interval of the variance.
+        high: Upper end.
+        samples: Simulated values of the variance, which the interval is taken from.
+    """
+
+    sources: tuple[str, ...]
+    variance: float
+    low: float
+    high: float
+    samples: FloatArray
+
+    @property
+    def name(self) -> str:
+        """The sources in words."""
+        return " + ".join(self.sources)
+
+    @property
+    def is_averaged_by_draws(self) -> bool:
+        """Whether a further draw per fold reduces its part in a fold value."""
+        return SUBJECT not in self.sources
+
+
+@dataclass(frozen=True)
+class VarianceComponents:
+    """The components of one paired difference, the widest source first."""
+
+    folds: int
+    draws: int
+    seeds: int
+    mean: float
+    fold_sd: float  # SD of the fold differences of this design, over all its draws and seeds
+    components: tuple[Component, ...]
+
+    def fold_variance(self, draws: int) -> float:
+        """Return the variance of a fold difference over so many draws with one seed each."""
+        return sum(c.variance / self._divisor(c, draws) for c in self.components)
+
+    def fold_variance_samples(self, draws: int) -> FloatArray:
+        """Return simulated values of `fold_variance`, which show how well the pilot knows it."""
+        parts = [c.samples / self._divisor(c, draws) for c in self.components]
+        return np.asarray(np.sum(parts, axis=0))
+
+    def _divisor(self, component: Component, draws: int) -> int:
+        return draws if component.is_averaged_by_draws else 1
+
+
+def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceComponents:
+    """Estimate the variance components of a complete nested design.
+
+    Args:
+        differences: Paired differences by (fold, draw, seed).
+        seed: Seed of the simulation behind the intervals.
+
+    Returns:
+        The components. Levels with one member are not apart from the level above: with one seed,
+        draw and seed are one component; with one draw, subject and draw are.
+
+    Raises:
+        ValueError: There are fewer than two folds, or a difference is missing.
+
+    >>> rng = np.random.default_rng(0)
+    >>> made = rng.normal(0, 2, (40, 1, 1)) + rng.normal(0, 1, (40, 5, 1))
+    >>> found = estimate_components(made)
+    >>> [(c.name, round(c.variance, 1)) for c in found.components]
+    [('subject × method', 4.6), ('draw × method + seed × method', 1.0)]
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    if values.ndim != 3 or len(values) < 2 or values.size == 0 or not np.isfinite(values).all():
+        raise ValueError(
+            "variance components need finite differences by (fold, draw, seed) and at least two "
+            f"folds; got shape {values.shape}"
+        )
+    sources: list[list[str]] = []  # of each level of the design
+    squares: list[float] = []  # mean squares
+    degrees: list[int] = []
+    sizes: list[int] = []  # runs that one member of a level averages
+    center = values.mean(keepdims=True)
+    groups, waiting = 1, []
+    for axis, source in enumerate((SUBJECT, DRAW, SEED)):
+        waiting.append(source)
+        members = values.shape[axis]
+        freedom = groups * (members - 1)
+        groups *= members
+        size = values.size // groups
+        means = values.mean(axis=tuple(range(axis + 1, 3)), keepdims=True)
+        if freedom:
+            squares.append(size * float(np.sum((means - center) ** 2)) / freedom)
+            degrees.append(freedom)
+            sizes.append(size)
+            sources.append(waiting)
+            waiting = []
+        else:
+            sources[-1] += waiting
+            waiting = []
+        center = means
+    pooled = _non_increasing(squares, degrees)
+    rng = np.random.default_rng(seed)
+    simulated = [
+        s * n / rng.chisquare(n, SIMULATIONS) for s, n in zip(squares, degrees, strict=True)
+    ]
+    components = []
+    for i, size in enumerate(sizes):
+        below = pooled[i + 1] if i + 1 < len(pooled) else 0.0
+        samples = simulated[i] - (simulated[i + 1] if i + 1 < len(pooled) else 0.0)
+        components.append(_component(tuple(sources[i]), (pooled[i] - below) / size, samples / size))
+    fold_sd = float(values.mean(axis=(1, 2)).std(ddof=1))
+    folds, draws, seeds = values.shape
+    return VarianceComponents(folds, draws, seeds, float(values.mean()), fold_sd, tuple(components))
+
+
+def split_off_rest(found: VarianceComponents, rest: Component) -> VarianceComponents:
+    """Take the rest, measured on one method under two names, off the lowest component.
+
+    Args:
+        found: The components of a comparison.
+        rest: The variance of a run's difference between two identical methods under equal seeds.
+
+    Returns:
+        The components with the rest as the last one.
+    """
+    lowest = found.components[-1]
+    variance = min(rest.variance, lowest.variance)
+    shown = Component(rest.sources, variance, rest.low, rest.high, rest.samples)
+    left = _component(lowest.sources, lowest.variance - variance, lowest.samples - rest.samples)
+    kept = (*found.components[:-1], left, shown)
+    return VarianceComponents(
+        found.folds, found.draws, found.seeds, found.mean, found.fold_sd, kept
+    )
+
+
+def paired_differences(
+    conditions: Conditions, dataset: str, backbone: str, metric: str, optimizer: str, baseline: str
+) -> FloatArray:
+    """Return the differences between two methods by (fold, draw, seed).
+
+    A method's copies count as its further seeds. Pairs share fold, draw and seed; folds without
+    all pairs are left out.
+
+    Args:
+        conditions: Groups of runs, from `collect_conditions`.
+        dataset: Data set of the block.
+        backbone: Backbone of the block.
+        metric: Name of the metric.
+        optimizer: The one method.
+        baseline: The other method.
+
+    Returns:
+        The differences; without a complete fold the array is empty.
+    """
+    ours, theirs = (
+        _by_seed(conditions, dataset, backbone, metric, name) for name in (optimizer, baseline)
+    )
+    seeds = [seed for seed in ours if seed in theirs]
+    pairs = [(ours[seed], theirs[seed]) for seed in seeds]
+    common = [set(one.runs) & set(other.runs) for one, other in pairs]
+    places = set.union(*common) if common else set()
+    draws = sorted({draw for _, draw in places})
+    folds = [
+        fold
+        for fold in sorted({fold for fold, _ in places})
+        if all((fold, draw) in shared for shared in common for draw in draws)
+    ]
+    differences = [
+        [
+            [one.value((f, d), metric) - other.value((f, d), metric) for one, other in pairs]
+            for d in draws
+        ]
+        for f in folds
+    ]
+    return np.array(differences, dtype=np.float64).reshape(len(folds), len(draws), len(pairs))
+
+
+def rest_component(
+    conditions: Conditions, dataset: str, backbone: str, metric: str, *, seed: int = 1
+) -> Component | None:
+    """Return the variance of a run's difference between one method and itself under equal seeds.
+
+    AFOR with beta2 fixed at 0.999 takes AdamW's steps to rounding; what parts them is rounding
+    that training amplifies. None where the block does not hold both.
+    """
+    squares, runs = 0.0, 0
+    for name, original in SAME_METHOD.items():
+        apart = paired_differences(conditions, dataset, backbone, metric, name, original)
+        squares += float(np.sum(apart**2))  # their mean is zero by construction
+        runs += apart.size
+    if not runs:
+        return None
+    rng = np.random.default_rng(seed)
+    return _component((REST,), squares / runs, squares / rng.chisquare(runs, SIMULATIONS))
+
+
+def _by_seed(
+    conditions: Conditions, dataset: str, backbone: str, metric: str, method: str
+) -> Mapping[int | None, Condition]:
+    """Return a method's original and copies by seed; None is the seed of the study.
+
+    A copy that is named itself is compared as the study trained it, under None.
+    """
+    named = conditions.get((dataset, backbone, method))
+    by_seed: dict[int | None, Condition] = {}
+    if named is not None and named.has(metric):
+        by_seed[None] = named
+    if named is None or not named.is_copy:
+        for (d, b, _), copy in conditions.items():
+            is_copy = copy.is_copy and copy.method == method and copy.role.seed is not None
+            if (d, b) == (dataset, backbone) and is_copy and copy.has(metric):
+                by_seed[copy.role.seed] = copy
+    return by_seed
+
+
+def _component(sources: tuple[str, ...], variance: float, samples: FloatArray) -> Component:
+    kept = np.maximum(samples, 0.0)
+    low, high = np.quantile(kept, (0.025, 0.975))
+    return Component(sources, max(variance, 0.0), float(low), float(high), kept)
+
+
+def _non_increasing(squares: list[float], degrees: list[int]) -> list[float]:
+    """Pool neighbouring mean squares until none is below the next one.
+
+    >>> _non_increasing([1.0, 3.0], [10, 30])
+    [2.5, 2.5]
+    """
+    from scipy.optimize import isotonic_regression
+
+    fitted = isotonic_regression(squares, weights=degrees, increasing=False)
+    return [float(value) for value in fitted.x]

@@ -1,0 +1,200 @@
+"""Decide about one comparison: better, worse, equivalent within a margin, or undecided.
+
+Two families of exact tests stand behind a decision, each corrected by Holm's method over the
+comparisons of a block. The two-sided sign-flip test decides between better and worse; two one-sided
+tests at the margin decide on equivalence. docs/explanation/statistics.md gives the reasons and
+the simulated error rates.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from afor.bench.stats.inference.paired_tests import (
+    equivalence_p,
+    equivalence_p_rows,
+    exact_interval,
+    holm,
+    sign_flip_p,
+    sign_flip_p_rows,
+    two_sided_p,
+)
+
+LEVEL = 0.05  # Sec. V-A: p < 0.05 after Holm's correction
+
+
+class Decision(StrEnum):
+    """What a paired comparison shows."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class PairedDecision:
+    """A decision about one comparison, with the evidence. Fractions, not percent.
+
+    Attributes:
+        folds: Number of paired differences.
+        mean: Mean difference.
+        sd: SD of the differences, n - 1 in the denominator.
+        margin: Differences up to this size count as equivalent; None if no margin is known.
+        interval: Exact interval at 1 - level; it excludes 0 if and only if p_two_sided < level.
+        inner_interval: Exact interval at 1 - 2 * level; it lies within the margin if and only if
+            p_equivalent < level.
+        p_better: One-sided p of a positive mean difference.
+        p_two_sided: p of any difference.
+        p_equivalent: p of equivalence; NaN without a margin.
+        p_different_holm: p_two_sided, corrected over the family.
+        p_equivalent_holm: p_equivalent, corrected over the family.
+        level: Level of the tests.
+        decision: The decision.
+    """
+
+    folds: int
+    mean: float
+    sd: float
+    margin: float | None
+    interval: tuple[float, float]
+    inner_interval: tuple[float, float]
+    p_better: float
+    p_two_sided: float
+    p_equivalent: float
+    p_different_holm: float
+    p_equivalent_holm: float
+    level: float
+    decision: Decision
+
+    @property
+    def within_margin(self) -> bool:
+        """Whether the difference is shown to be smaller than the margin, even if it is one."""
+        return self.p_equivalent_holm < self.level
+
+
+def decide(
+    differences: ArrayLike, *, margin: float | None = None, level: float = LEVEL
+) -> PairedDecision:
+    """Decide about one comparison that is not part of a family.
+
+    Args:
+        differences: One difference per fold, positive where the method is better.
+        margin: Differences up to this size count as equivalent; None makes no such decision.
+        level: Level of the tests.
+
+    Returns:
+        The decision with its evidence.
+
+    >>> decide([2.0, 3.0, 2.5, 1.0, 2.0, 3.5, 1.5], margin=1.0).decision.value
+    'better'
+    """
+    return decide_family([differences], margin=margin, level=level)[0]
+
+
+def decide_family(
+    differences: Sequence[ArrayLike],
+    *,
+    margin: float | None = None,
+    level: float = LEVEL,
+    family: int | None = None,
+) -> list[PairedDecision]:
+    """Decide about several comparisons, Holm-corrected.
+
+    Args:
+        differences: The differences of each comparison, one per fold.
+        margin: Differences up to this size count as equivalent; None makes no such decision.
+        level: Level of each family of tests.
+        family: Number of comparisons to correct for, where some are still missing.
+
+    Returns:
+        One decision per comparison.
+
+    """
+    evidence = [
+        _evidence(tuple(np.asarray(row, dtype=np.float64).tolist()), margin, level)
+        for row in differences
+    ]
+    different = holm([made.p_two_sided for made in evidence], family)
+    p_equivalent = [made.p_equivalent for made in evidence]
+    equivalent = p_equivalent if margin is None else holm(p_equivalent, family)
+    return [
+        replace(
+            made,
+            p_different_holm=different[i],
+            p_equivalent_holm=equivalent[i],
+            decision=choose_decision(made.mean, different[i], equivalent[i], level),
+        )
+        for i, made in enumerate(evidence)
+    ]
+
+
+@lru_cache(maxsize=4096)  # a report asks for the same comparisons several times
+def _evidence(values: tuple[float, ...], margin: float | None, level: float) -> PairedDecision:
+    """Return the evidence of one comparison, as if it were alone."""
+    mean = math.fsum(values) / len(values)
+    p_two_sided = two_sided_p(values)
+    p_equivalent = math.nan if margin is None else equivalence_p(values, margin)
+    return PairedDecision(
+        folds=len(values),
+        mean=mean,
+        sd=float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
+        margin=margin,
+        interval=exact_interval(values, 1 - level),
+        inner_interval=exact_interval(values, 1 - 2 * level),
+        p_better=sign_flip_p(values),
+        p_two_sided=p_two_sided,
+        p_equivalent=p_equivalent,
+        p_different_holm=p_two_sided,
+        p_equivalent_holm=p_equivalent,
+        level=level,
+        decision=choose_decision(mean, p_two_sided, p_equivalent, level),
+    )
+
+
+def choose_decision(
+    mean: float, p_different: float, p_equivalent: float, level: float = LEVEL
+) -> Decision:
+    """Return the decision that corrected p-values give.
+
+    A difference can be shown and be shown to be smaller than the margin. Its sign is then known,
+    so the decision is better or worse.
+
+    >>> choose_decision(0.004, p_different=0.01, p_equivalent=0.02).value
+    'better'
+    """
+    if p_different < level:
+        return Decision.BETTER if mean > 0 else Decision.WORSE
+    return Decision.EQUIVALENT if p_equivalent < level else Decision.UNDECIDED
+
+
+def decide_rows(
+    rows: ArrayLike, *, margin: float | None = None, level: float = LEVEL
+) -> NDArray[np.str_]:
+    """Return the decision of each row of differences, without intervals; for simulations.
+
+    Args:
+        rows: One study per row, one fold per column.
+        margin: Differences up to this size count as equivalent.
+        level: Level of the tests; level / k is the strictest that Holm's correction over k
+            comparisons applies.
+
+    Returns:
+        One name of a `Decision` per row.
+
+    >>> decide_rows([[2.0, 3.0, 2.5, 1.0, 2.0, 3.5], [0.1, -0.1] * 3], margin=1.0).tolist()
+    ['better', 'equivalent']
+    """
+    values = np.asarray(rows, dtype=np.float64)
+    better, worse = sign_flip_p_rows(values), sign_flip_p_rows(-values)
+    decisions = np.full(len(values), Decision.UNDECIDED.value, dtype="<U10")
+    if margin is not None:
+        decisions[equivalence_p_rows(values, margin) < level] = Decision.EQUIVALENT
+    decisions[2 * better < level] = Decision.BETTER
+    decisions[2 * worse < level] = Decision.WORSE
+    return decisions

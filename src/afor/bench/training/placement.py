@@ -1,0 +1,130 @@
+"""Where the windows are while a network trains: on the device if they fit, else one batch ahead.
+
+On the CPU a batch is read when it is needed. On an accelerator all windows of a data set are
+copied to the device once, if they take less than half of its free memory; otherwise a thread reads
+the next batch into pinned memory while the device works on the present one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from afor.bench.training.batches import Batch, Windows
+
+MEMORY_SHARE = 0.5  # of the free memory of a device, for all windows of a data set
+COPIED_AT_ONCE = 4096  # windows
+READ_AHEAD = 2  # batches
+
+Indices = NDArray[np.int64]
+
+
+class Loader(Protocol):
+    """Brings windows to the device."""
+
+    reads_ahead: bool
+
+    def inputs(self, indices: Indices) -> torch.Tensor:
+        """Return windows as a new tensor, float32 (n, channels, samples), on the device."""
+
+
+class FromHost:
+    """Reads windows when they are needed; into pinned memory for CUDA."""
+
+    def __init__(self, source: "Windows", device: torch.device) -> None:
+        self._source = source
+        self._device = device
+        self.reads_ahead = device.type != "cpu"
+
+    def inputs(self, indices: Indices) -> torch.Tensor:
+        """Read windows and copy them to the device without waiting for the copy."""
+        windows = torch.from_numpy(self._source.gather(indices))
+        if self._device.type == "cuda":
+            return windows.pin_memory().to(self._device, non_blocking=True)
+        return windows.to(self._device)
+
+
+class OnDevice:
+    """Keeps all windows of a data set on the device."""
+
+    reads_ahead = False
+
+    def __init__(self, source: "Windows", device: torch.device) -> None:
+        count = len(source.labels)
+        parts = [
+            torch.from_numpy(source.gather(np.arange(start, min(start + COPIED_AT_ONCE, count))))
+            for start in range(0, count, COPIED_AT_ONCE)
+        ]
+        self._windows = torch.empty((count, *parts[0].shape[1:]), device=device)
+        for number, part in enumerate(parts):
+            start = number * COPIED_AT_ONCE
+            self._windows[start : start + len(part)] = part.to(device)
+
+    def inputs(self, indices: Indices) -> torch.Tensor:
+        """Return a copy of these windows."""
+        positions = torch.from_numpy(indices).to(self._windows.device, non_blocking=True)
+        return self._windows.index_select(0, positions)
+
+
+def make_loader(source: "Windows", device: torch.device) -> Loader:
+    """Return the loader for a device.
+
+    Args:
+        source: The windows.
+        device: The device of the network.
+
+    Returns:
+        Windows on the device if they fit, else read ahead; on the CPU read when needed.
+    """
+    if device.type == "cpu":
+        return FromHost(source, device)
+    key = (getattr(source, "fingerprint", None) or id(source), device)
+    if key in _kept:
+        return _kept[key]
+    _kept.clear()  # runs of another data set follow: make room
+    if not fits(source, free_bytes(device)):
+        return FromHost(source, device)
+    _kept[key] = OnDevice(source, device)
+    return _kept[key]
+
+
+# The windows on the device, which the next run of a worker uses again.
+_kept: dict[tuple[object, torch.device], OnDevice] = {}
+
+
+def fits(source: "Windows", free: int) -> bool:
+    """Tell whether all windows of a data set fit into the share of the free memory."""
+    window = source.gather(np.zeros(1, dtype=np.int64))
+    return len(source.labels) * window.nbytes <= MEMORY_SHARE * free
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the free memory of a device; 0 if it does not tell."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type == "mps":
+        used = torch.mps.current_allocated_memory()
+        return max(0, int(torch.mps.recommended_max_memory()) - used)
+    return 0
+
+
+def read_ahead(load: Callable[[Indices], "Batch"], order: Iterable[Indices]) -> Iterator["Batch"]:
+    """Yield batches in their order while a thread loads the next ones."""
+    remaining = iter(order)
+    with ThreadPoolExecutor(1, thread_name_prefix="afor-windows") as thread:
+        waiting: list[Future[Batch]] = [
+            thread.submit(load, indices) for indices in islice(remaining, READ_AHEAD)
+        ]
+        try:
+            while waiting:
+                batch = waiting.pop(0).result()
+                waiting.extend(thread.submit(load, indices) for indices in islice(remaining, 1))
+                yield batch
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,150 @@
+"""The headroom of beta2: split halves, gaps, rules, and a study from file to command."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.analyses.headroom.compute import Candidate, Headroom, headroom_of, measure_headroom
+from afor.bench.analyses.headroom.figure import headroom_figure
+from afor.bench.analyses.headroom.table import headroom_table
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError
+from afor.bench.execution.runner import run_study
+from afor.bench.report.tables.formats import to_markdown
+from afor.bench.store.database import open_store
+from afor.bench.study.schema import load_study, parse_study
+
+
+def candidates(levels, folds=10, draws=2, noise=0.0, seed=0):
+    """Make candidates from {(method, beta2, lr): level}; folds differ in difficulty."""
+    rng = np.random.default_rng(seed)
+    difficulty = rng.normal(0, 1, folds)
+    return [
+        Candidate(
+            *key,
+            {
+                (fold, draw): level + difficulty[fold] + noise * rng.normal()
+                for fold in range(folds)
+                for draw in range(draws)
+            },
+        )
+        for key, level in levels.items()
+    ]
+
+
+LEVELS = {
+    ("β₂ = 0.9", 0.9, 1e-3): 0.50,
+    ("β₂ = 0.9", 0.9, 1e-2): 0.40,
+    ("β₂ = 0.999", 0.999, 1e-3): 0.30,
+    ("β₂ = 0.999", 0.999, 1e-2): 0.45,
+    ("rule", None, 1e-3): 0.48,
+    ("rule", None, 1e-2): 0.10,
+}
+
+
+def test_every_method_has_its_best_rate_and_rules_stand_between() -> None:
+    units, count, best, constants, (rule,) = headroom_of(candidates(LEVELS), "accuracy")
+    assert (units, count) == ("folds", 10)
+    assert best.over_reference.gain == pytest.approx(0.05)
+    assert best.chosen == ("β₂ = 0.9, lr 0.001",)
+    assert [constant.beta2 for constant in constants] == [0.9, 0.999]
+    assert constants[1].over_reference.gain == 0
+    assert constants[1].chosen == ("lr 0.01",)
+    assert rule.over_reference.gain == pytest.approx(0.03)
+    assert rule.over_best_constant.gain == pytest.approx(-0.02)
+    result = Headroom("s", "d", "b", "accuracy", 0.999, units, count, best, constants, (rule,), ())
+    assert result.recovered(rule) == pytest.approx(0.6)
+
+
+def test_less_is_better_for_the_likelihood() -> None:
+    mirrored = {key: -level for key, level in LEVELS.items()}
+    _, _, best, _, (rule,) = headroom_of(candidates(mirrored), "nll")
+    assert best.over_reference.gain == pytest.approx(0.05)
+    assert rule.over_best_constant.gain == pytest.approx(-0.02)
+
+
+def test_the_best_of_many_equal_settings_gains_nothing_on_the_other_half() -> None:
+    # Choosing and scoring on the same folds would find a gain of about 1.9 SD of a mean.
+    levels = {(f"β₂ = {b:g}", b, 1e-3): 0.0 for b in np.linspace(0.8, 0.999, 30)}
+    gains = []
+    for seed in range(20):
+        noisy = candidates(levels, folds=8, noise=1.0, seed=seed)
+        _, _, best, _, _ = headroom_of(noisy, "accuracy")
+        gains.append(best.over_reference.gain)
+    assert abs(np.mean(gains)) < 3 * np.std(gains) / np.sqrt(len(gains))
+
+
+def test_draws_are_halved_where_folds_are_few() -> None:
+    units, count, *_ = headroom_of(candidates(LEVELS, folds=2, draws=6), "accuracy")
+    assert (units, count) == ("draws", 6)
+    with pytest.raises(ConfigError, match="2 folds and 2 draws"):
+        headroom_of(candidates(LEVELS, folds=2, draws=2), "accuracy")
+    with pytest.raises(ConfigError, match="Accepted: folds, draws"):
+        headroom_of(candidates(LEVELS), "accuracy", units="people")
+
+
+def test_a_study_without_a_grid_is_told_how_to_make_one() -> None:
+    single = {key: level for key, level in LEVELS.items() if key[1] != 0.9}
+    with pytest.raises(ConfigError, match="afor run headroom"):
+        headroom_of(candidates(single), "accuracy")
+
+
+@pytest.fixture(scope="module")
+def grid_store(small_study, tmp_path_factory, window_cache, inline_engine):
+    """Train a small grid: two constants, one of them clipped too, and a rule."""
+    optimizers = [
+        "adamw",
+        {"name": "short", "use": "adamw", "settings": {"betas": [0.9, 0.9]}},
+        {"name": "clipped", "use": "adamw", "clip_norm": 0.5},
+        "kalman",
+    ]
+    text = small_study(
+        name="grid",
+        optimizers=optimizers,
+        training={"max_epochs": 1},
+        search={"grid": [1e-3, 1e-2]},
+        options={"trials": 6, "channels": ["C3", "Cz"]},
+    )
+    path = tmp_path_factory.mktemp("grid") / "grid.db"
+    run_study(parse_study(text), text, path, inline_engine, cache_dir=window_cache)
+    return path
+
+
+def test_a_finished_study_gives_table_and_figure(grid_store) -> None:
+    with open_store(grid_store) as store:
+        results = measure_headroom(store)
+        assert [result.metric for result in results] == ["nll", "accuracy"]
+        first = results[0]
+        assert [constant.beta2 for constant in first.constants] == [0.9, 0.999]
+        assert [rule.method for rule in first.rules] == ["clipped", "Kalman β₂"]
+        assert first.count == 4
+        with pytest.raises(ConfigError, match="no metric 'f9'"):
+            measure_headroom(store, ["f9"])
+    table = to_markdown(headroom_table(results))
+    assert "best constant" in table
+    assert "10⁻³ nats" in table
+    assert len(headroom_figure(results).axes) == 2
+
+
+def test_the_command_prints_a_table_json_and_a_figure(grid_store, tmp_path) -> None:
+    picture = tmp_path / "headroom.png"
+    shown = CliRunner().invoke(app, ["headroom", str(grid_store), "-o", str(picture)])
+    assert shown.exit_code == 0, shown.output
+    assert "over best" in shown.output
+    assert picture.stat().st_size > 1000
+    printed = CliRunner().invoke(app, ["headroom", str(grid_store), "--json", "-m", "nll"])
+    records = json.loads(printed.stdout)["rows"]
+    assert {record["kind"] for record in records} == {"constant", "best constant", "rule"}
+    reference = next(record for record in records if record["beta2"] == 0.999)
+    assert reference["gain_over_reference"] == 0
+
+
+def test_the_preset_is_a_grid_with_the_reference() -> None:
+    study = load_study("headroom")
+    assert len(study.search.grid) > 1
+    adamw = [entry for entry in study.optimizers if entry.use == "adamw"]
+    constants = [entry.settings.get("betas", [0.9, 0.999])[1] for entry in adamw]
+    assert 0.999 in constants
+    assert len(constants) > 2

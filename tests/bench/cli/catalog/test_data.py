@@ -1,0 +1,148 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.datasets import physionet_mi
+from afor.bench.data.rehearsal.twins import write_twin
+
+
+@pytest.fixture
+def call(cache_dir, monkeypatch, tmp_path):
+    monkeypatch.setenv("AFOR_CACHE", str(cache_dir))
+    monkeypatch.setenv("AFOR_DATA", str(tmp_path / "data"))
+    return lambda *words: CliRunner().invoke(app, ["data", *map(str, words)])
+
+
+def test_list_says_what_where_and_whether_found(call, tmp_path):
+    (tmp_path / "data" / "isruc").mkdir(parents=True)
+    answer = call("list")
+    assert answer.exit_code == 0
+    for words in ("deap", "signed agreement", "ODC-By", "https://physionet.org", "moabb:<Name>"):
+        assert words in answer.stdout
+    listed = {entry["name"]: entry for entry in json.loads(call("list", "--json").stdout)}
+    assert listed["isruc"]["found"] == str(tmp_path / "data" / "isruc")
+    assert listed["deap"]["found"] == ""
+    assert listed["synthetic"]["found"] == "embedded"
+    assert listed["physionet_small"]["found"] == "embedded"
+    assert "Next: afor data check" in answer.stderr
+
+
+def test_check_prints_one_line_a_subject_and_names_the_next_command(call, tmp_path):
+    root = tmp_path / "isruc"
+    write_twin("isruc", root, ["1", "8"], trials=12)
+    answer = call("check", "isruc", "--root", root)
+    assert answer.exit_code == 0
+    lines = answer.stdout.splitlines()
+    assert lines[0].startswith("subject")
+    assert lines[1].split()[:5] == ["1", "12", "360", "6", "200"]
+    assert "! F3 is not recorded, C3 stands in" in answer.stdout
+    assert "2 subjects, 24 trials" in answer.stdout
+    assert f"Next: afor data prepare isruc --root {root}" in answer.stderr
+
+
+def test_check_exits_with_3_and_lists_the_faults(call, tmp_path):
+    root = tmp_path / "isruc"
+    write_twin("isruc", root, ["1", "8"], trials=12)
+    (root / "8" / "8.rec").write_bytes(b"")
+    answer = call("check", "isruc", "--root", root)
+    assert answer.exit_code == 3
+    assert "1 faults" in answer.stderr
+    assert "8.rec: the file is empty" in answer.stderr
+    report = json.loads(call("check", "isruc", "--root", root, "--json").stdout)
+    assert len(report["faults"]) == 1
+    assert report["subjects"][0]["subject"] == "1"
+
+
+def test_prepare_prints_a_summary_for_people_and_for_programs(call, cache_dir):
+    options = ["-o", "n_subjects=2", "-o", "trials=8", "-o", "kind=emotion"]
+    answer = call("prepare", "synthetic", *options, "--json")
+    summary = json.loads(answer.stdout)
+    assert (summary["subjects"], summary["trials"], summary["windows"]) == (2, 16, 160)
+    assert summary["window_shape"] == [12, 128]
+    assert summary["cache"] == str(cache_dir / "synthetic")
+    assert len(summary["fingerprint"]) == 64
+    assert summary["fingerprint"] in call("prepare", "synthetic", *options).stdout
+
+
+def test_options_are_toml_values_or_plain_words(call):
+    answer = call(
+        "prepare", "synthetic", "-o", "n_subjects=1", "-o", "trials=4", "-o",
+        'channels=["C3", "C4"]', "-o", "kind=imagery", "--json",
+    )  # fmt: skip
+    assert json.loads(answer.stdout)["window_shape"] == [2, 128]
+    bad = call("prepare", "synthetic", "-o", "shift")
+    assert isinstance(bad.exception, ConfigError)
+    assert "expected KEY=VALUE" in str(bad.exception)
+
+
+def test_a_truncated_recording_needs_the_users_word(call, tmp_path):
+    root = tmp_path / "isruc"
+    write_twin("isruc", root, ["1"], trials=12)
+    path = root / "1" / "1.rec"
+    path.write_bytes(path.read_bytes()[:-50_000])
+    refused = call("prepare", "isruc", "--root", root)
+    assert isinstance(refused.exception, DataError)
+    assert "--allow-truncated" in str(refused.exception)
+    assert call("prepare", "isruc", "--root", root, "--allow-truncated").exit_code == 0
+
+
+def test_changed_files_need_the_users_word(call, tmp_path):
+    root = tmp_path / "isruc"
+    write_twin("isruc", root, ["1"], trials=12)
+    assert call("prepare", "isruc", "--root", root).exit_code == 0
+    write_twin("isruc", root, ["1"], trials=12, seed=1)
+    assert "--accept-changed" in str(call("prepare", "isruc", "--root", root).exception)
+    assert call("prepare", "isruc", "--root", root, "--accept-changed").exit_code == 0
+
+
+def test_what_no_program_may_download_is_said(call):
+    answer = call("prepare", "deap", "--download")
+    assert isinstance(answer.exception, ConfigError)
+    assert "cannot be downloaded by a program" in str(answer.exception)
+
+
+def test_download_fetches_only_the_missing_runs_of_regular_subjects(tmp_path, monkeypatch):
+    from mne.datasets import eegbci
+
+    asked = []
+
+    def load_data(subject, runs, path, **_options):
+        asked.append((subject, list(runs)))
+        files = []
+        for run in runs:
+            target = path / f"S{subject:03d}R{run:02d}.edf"
+            target.parent.mkdir(exist_ok=True, parents=True)
+            target.write_bytes(b"x")
+            files.append(str(target))
+        return files
+
+    monkeypatch.setattr(eegbci, "load_data", load_data)
+    (tmp_path / "S001").mkdir()
+    (tmp_path / "S001" / "S001R01.edf").write_bytes(b"x")
+    settings = physionet_mi.PhysionetSettings(task="eyes")
+    physionet_mi.download(tmp_path, settings)
+    assert asked[0] == (1, [2])
+    assert asked[1] == (2, [1, 2])
+    assert len(asked) == 109
+    assert (tmp_path / "S109" / "S109R02.edf").is_file()
+    assert not (tmp_path / "download").exists()
+    asked.clear()
+    physionet_mi.download(tmp_path, physionet_mi.PhysionetSettings(task="left_right"))
+    assert {subject for subject, _ in asked}.isdisjoint({88, 92, 100, 104})
+    assert len(asked) == 105
+
+
+def test_a_stand_in_is_written_and_never_beside_other_files(call, tmp_path):
+    root = tmp_path / "twin"
+    answer = call("twin", "isruc", root, "--subject", "1", "--trials", "4")
+    assert answer.exit_code == 0
+    assert (root / "1" / "1.rec").is_file()
+    assert "synthetic" in answer.stdout
+    other = tmp_path / "real"
+    other.mkdir()
+    (other / "s01.dat").write_bytes(b"real")
+    assert isinstance(call("twin", "deap", other).exception, ConfigError)
+    assert (other / "s01.dat").read_bytes() == b"real"

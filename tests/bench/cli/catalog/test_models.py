@@ -1,0 +1,48 @@
+import json
+
+import torch
+from typer.testing import CliRunner
+
+from afor.bench.cli.app import app
+from afor.bench.cli.catalog.models import model_table
+from afor.bench.models.registry import BACKBONES
+
+runner = CliRunner()
+
+
+def test_the_table_shows_every_backbone_with_its_size():
+    result = runner.invoke(app, ["models"], env={"COLUMNS": "140", "NO_COLOR": "1"})
+    assert result.exit_code == 0
+    for name in BACKBONES:
+        assert name in result.stdout
+    for text in ("1,746", "250,709", "371 tensors", "ISRUC", "PhysioNet MI", "Next: afor"):
+        assert text in result.stdout
+    for text in ("Lawhern 2018", "AFOR authors", "6,213,878", "2,325,472*", "repair = true"):
+        assert text in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_json_holds_the_same_numbers():
+    result = runner.invoke(app, ["models", "--json"])
+    rows = json.loads(result.stdout)
+    assert [row["name"] for row in rows] == list(BACKBONES)
+    assert [row["family"] for row in rows] == 4 * ["original"] + 4 * ["authors"]
+    assert rows[0]["sizes"]["DEAP"] == {"parameters": 1746, "tensors": 12}
+    assert all(len(row["sizes"]) == 4 for row in rows)
+    nsal_dgat, hslt = rows[6], rows[7]
+    repaired = {"parameters": 2_325_472, "tensors": 24, "settings": {"repair": True}}
+    assert nsal_dgat["sizes"]["ISRUC"] == repaired
+    assert "settings" not in nsal_dgat["sizes"]["DEAP"]
+    assert hslt["sizes"]["PhysioNet MI"] is None
+
+
+def test_the_table_fits_eighty_columns():
+    result = runner.invoke(app, ["models"], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    assert "…" not in result.stdout
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
+
+
+def test_counting_draws_no_random_number():
+    before = torch.random.get_rng_state()
+    model_table()
+    assert torch.equal(torch.random.get_rng_state(), before)

@@ -1,0 +1,46 @@
+import json
+
+from typer.testing import CliRunner
+
+from afor.bench.cli.app import app
+from afor.bench.common.errors import ConfigError
+from afor.bench.optimizers.registry import OPTIMIZERS
+
+
+def test_the_table_names_every_optimizer_and_the_next_command() -> None:
+    result = CliRunner().invoke(app, ["optimizers"], env={"COLUMNS": "120"})
+    assert result.exit_code == 0
+    for name in OPTIMIZERS:
+        assert f"\n{name} " in result.stdout
+    assert "afor with direction_weight 0" in result.stdout
+    assert "afor with betas (0.9, 0.99)" in result.stdout
+    assert "Next: `afor optimizers NAME`" in result.stdout
+
+
+def test_json_carries_the_whole_table() -> None:
+    rows = json.loads(CliRunner().invoke(app, ["optimizers", "--json"]).stdout)
+    assert [row["name"] for row in rows] == list(OPTIMIZERS)
+    mars = next(row for row in rows if row["name"] == "mars")
+    assert mars["settings"]["gamma"] == 0.025
+    assert mars["weight_decay"] == "decoupled"
+    sophia = next(row for row in rows if row["name"] == "sophia")
+    assert sophia["loop"] == "a second backward pass every 10 steps"
+
+
+def test_one_optimizer_shows_its_settings_beside_the_defaults() -> None:
+    result = CliRunner().invoke(app, ["optimizers", "mars_authors"])
+    assert result.exit_code == 0
+    assert "(0.95, 0.99)" in result.stdout
+    assert "matrices_only" in result.stdout
+
+
+def test_a_class_outside_the_table_shows_its_arguments() -> None:
+    result = CliRunner().invoke(app, ["optimizers", "torch.optim:NAdam", "--json"])
+    arguments = {row["setting"]: row["default"] for row in json.loads(result.stdout)["arguments"]}
+    assert arguments["momentum_decay"] == 0.004
+
+
+def test_an_unknown_name_is_an_error_with_the_nearest() -> None:
+    result = CliRunner().invoke(app, ["optimizers", "sofia"])
+    assert isinstance(result.exception, ConfigError)
+    assert 'Did you mean "sophia"' in str(result.exception)

@@ -1,0 +1,200 @@
+import csv
+import io
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.cli.app import app
+from afor.bench.cli.results.tables import (
+    CURVE_FIGURES,
+    FROM_RESULTS,
+    FROM_STORES,
+    RESULT_FIGURES,
+    TABLES,
+)
+from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.stats.design.simulated import simulate_results
+from afor.bench.store.files import write_results
+
+GAINS = {
+    "adam": 0.0,
+    "adam_seed_1": 0.0,
+    "mars": 0.01,
+    "afor": 0.05,
+    "afor_no_dc": 0.0,
+    "afor_w_0.5": 0.02,
+}
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("results") / "r.json"
+    write_results(path, *simulate_results(GAINS, datasets=["bci2a"], draws=2))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def partial_store(tmp_path_factory):
+    results, expected = simulate_results(GAINS, datasets=["bci2a"], draws=2)
+    path = tmp_path_factory.mktemp("partial") / "r.json"
+    write_results(path, [r for r in results if (r.optimizer, r.fold) != ("afor", 3)], expected)
+    return str(path)
+
+
+def call(*arguments, code=0):
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def refuse(kind, *arguments):
+    result = runner.invoke(app, arguments)
+    assert isinstance(result.exception, kind), result.output
+    return str(result.exception)
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in FROM_STORES])
+@pytest.mark.parametrize("form", ["terminal", "markdown", "latex", "csv", "json"])
+def test_every_table_comes_in_every_form(store, name, form):
+    paths = [store] if name in FROM_RESULTS else []
+    result = call("table", name, *paths, "--format", form)
+    assert result.stdout.strip()
+    assert "\x1b" not in result.stdout
+    if form == "json":
+        assert json.loads(result.stdout)["rows"]
+    if form == "csv":
+        assert list(csv.DictReader(io.StringIO(result.stdout)))
+    assert "Next: afor" not in result.stdout
+    assert name not in FROM_RESULTS or "Next: afor figure" in result.stderr
+
+
+def test_the_suffix_of_the_file_decides_the_form(store, tmp_path):
+    starts = {"tex": "% needs", "md": "**Results", "csv": "dataset,", "txt": "Results"}
+    for suffix, start in starts.items():
+        target = tmp_path / "new" / f"main.{suffix}"
+        result = call("table", "main", store, "--output", str(target))
+        assert result.stdout == f"{target}\n"
+        assert target.read_text("utf-8").startswith(start)
+
+
+def test_the_main_table_stars_what_is_significant_and_says_what_is_incomplete(store, partial_store):
+    whole = call("table", "main", store)
+    afor = next(line for line in whole.stdout.splitlines() if line.startswith("AFOR"))
+    assert "*↑¹" in afor
+    partial = call("table", "main", partial_store)
+    afor = next(line for line in partial.stdout.splitlines() if line.startswith("AFOR"))
+    assert "(16/18)" in afor
+    assert "*" not in afor
+    assert "Incomplete: 1 of 6 conditions lack 2 runs" in partial.stderr
+
+
+def test_stats_print_comparisons_ranks_and_noise(store):
+    result = call("stats", store, "--metric", "accuracy")
+    texts = ["Gain over Adam", "AFOR is better than Adam: +", "verdict", "Mean rank"]
+    texts += ["How far another seed moves one method", "d_z"]
+    for text in texts:
+        assert text in result.stdout
+    assert result.stdout.index(texts[1]) < result.stdout.index(texts[2])
+    tables = json.loads(call("stats", store, "--json").stdout)
+    assert [table["table"] for table in tables] == ["comparisons", "ranks", "noise"]
+    row = next(r for r in tables[0]["rows"] if r["optimizer"] == "afor")
+    assert row["significant"] is True
+    assert row["verdict"] == "better"
+    assert row["margin"] == 0.01
+
+
+def test_a_margin_can_be_given_and_must_be_a_size(store):
+    rows = json.loads(call("stats", store, "--margin", "accuracy=2.5", "--json").stdout)[0]["rows"]
+    assert {row["metric"]: row["margin"] for row in rows} == {
+        "accuracy": 0.025,
+        "weighted_f1": 0.01,
+    }
+    for pair in ("accuracy", "accuracy=0", "=1", "accuracy=inf", "accuracy=x"):
+        assert "expected METRIC=POINTS" in refuse(ConfigError, "stats", store, "--margin", pair)
+
+
+def test_stats_work_while_the_controls_have_not_run_yet(tmp_path):
+    results, expected = simulate_results(GAINS, datasets=["bci2a"], draws=2)
+    path = tmp_path / "r.json"
+    write_results(path, [r for r in results if r.optimizer != "adam_seed_1"], expected)
+    result = call("stats", str(path))
+    assert "AFOR is better than Adam" in result.stdout
+    assert "another seed" not in result.stdout
+
+
+def test_another_baseline_and_fewer_optimizers_can_be_chosen(store):
+    arguments = ["--baseline", "mars", "--optimizer", "afor", "--optimizer", "adam", "--json"]
+    rows = json.loads(call("stats", store, *arguments).stdout)[0]["rows"]
+    assert {row["optimizer"] for row in rows} == {"afor", "adam"}
+    assert {row["family"] for row in rows} == {2}
+
+
+@pytest.mark.parametrize("name", RESULT_FIGURES)
+def test_figures_of_results_are_written_in_all_forms(store, tmp_path, name):
+    targets = [tmp_path / f"{name}.{suffix}" for suffix in ("pdf", "svg", "png")]
+    result = call("figure", name, store, *(part for t in targets for part in ("-o", str(t))))
+    assert result.stdout.split() == [str(t) for t in targets]
+    assert all(t.stat().st_size > 1000 for t in targets)
+
+
+DATA = {
+    "convergence": {"deap": {"adam": [[1.0, 0.5]], "afor": [[1.0, 0.4]]}},
+    "sensitivity": [{"label": "w", "default": 1.0, "points": {"deap": [[0.5, 60.0, 1.0]]}}],
+    "forgetting": {"runs": [{"conv": {"beta2": [0.99], "beta2_sd": [0.0], "score": [1.0]}}]},
+}
+
+
+@pytest.mark.parametrize("name", [*CURVE_FIGURES, "sensitivity"])
+def test_figures_of_curves_are_drawn_from_a_file(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    data, target = tmp_path / "data.json", tmp_path / "figure.png"
+    data.write_text(json.dumps(DATA[name]))
+    call("figure", name, "--data", str(data), "-o", str(target))
+    assert target.stat().st_size > 1000
+    data.write_text('{"runs": [{"a": 3}]}' if name == "forgetting" else '{"a": 3}')
+    assert "docs/howto" in refuse(
+        ConfigError, "figure", name, "--data", str(data), "-o", str(target)
+    )
+    assert "store" in refuse(ConfigError, "figure", name)
+
+
+def test_mistakes_are_answered_with_what_is_accepted(store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "Did you mean 'ranks'" in refuse(ConfigError, "table", "rank", store)
+    assert "Accepted: terminal" in refuse(ConfigError, "table", "main", store, "-f", "word")
+    assert "at least one study" in refuse(ConfigError, "table", "main")
+    assert "does not exist" in refuse(StoreError, "stats", str(tmp_path / "no.db"))
+    assert ".pdf, .svg, .png" in refuse(ConfigError, "figure", "gain", store, "-o", "x.gif")
+    assert "cannot be read" in refuse(ConfigError, "table", "cost", "--ours", str(tmp_path))
+    assert "no metric" in refuse(ConfigError, "figure", "folds", store, "-m", "f2", "-o", "x.png")
+
+
+def test_the_papers_contradiction_is_one_command_away():
+    text = call("table", "same-method").stdout
+    assert "36.35" in text
+    assert "+3.06" in text
+
+
+def test_a_table_of_curves_needs_a_store(store):
+    assert "needs a store" in refuse(ConfigError, "table", "convergence")
+    assert "holds results only" in refuse(ConfigError, "table", "convergence", store)
+
+
+def test_the_table_and_the_line_above_it_count_missing_runs_alike(tmp_path):
+    results, expected = simulate_results({**GAINS, "adam_seed_1": 0.0}, datasets=["bci2a"], draws=2)
+    lacking = [r for r in results if (r.optimizer, r.fold) not in {("afor", 3), ("adam_seed_1", 3)}]
+    write_results(tmp_path / "r.json", lacking, expected)
+    shown = runner.invoke(app, ["table", "main", str(tmp_path / "r.json")])
+    sentence = f"Incomplete: 2 of {len(expected)} conditions lack 4 runs."
+    assert sentence in shown.stderr
+    assert sentence in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize("words", [["table", "main"], ["figure", "gain"], ["report"]])
+def test_an_output_that_cannot_be_written_gives_a_sentence(store, tmp_path, words):
+    (tmp_path / "file").touch()
+    for target in (tmp_path / "file" / "out.pdf", tmp_path):
+        shown = runner.invoke(app, [*words, str(store), "--output", str(target)])
+        assert isinstance(shown.exception, ConfigError)

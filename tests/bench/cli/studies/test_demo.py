@@ -1,0 +1,41 @@
+from afor.bench.execution.sources import open_sources
+from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
+from afor.bench.store.database import open_store
+from afor.bench.study import schema as config
+from afor.bench.study.plan import make_plan
+from afor.bench.study.schema import load_study
+
+
+def test_the_demo_is_a_study_of_seven_optimizers_with_real_folds_and_draws(tiny):
+    study = load_study("demo")
+    plan = make_plan(study, open_sources(study, tiny.cache))
+    names = [o.name for o in study.optimizers]
+    assert [name for name in names if name != "adam_seed_1"] == list(PAPER_OPTIMIZERS)
+    assert "adam_seed_1" in names  # the A/A control that gives the noise floor
+    assert {(e.folds, e.draws) for e in plan.expected()} == {(10, 1)}
+    assert len(plan.runs) == 8 * 10
+    synthetic = load_study("demo-synthetic")
+    assert [o.name for o in synthetic.optimizers] == names
+    assert synthetic.datasets[0].use == "synthetic"
+
+
+def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
+    monkeypatch.chdir(tiny.folder)
+    # The demo itself takes minutes; here its study is one of milliseconds.
+    tiny.write(name="demo", optimizers=("adam", "afor"), subjects=3, draws=1)
+    text = tiny.file.read_text()
+    monkeypatch.setattr(config, "preset_text", lambda _name: text)
+    first = tiny.call(command="demo", study="--jobs=2")
+    assert "6 done (6 trained now)" in first
+    assert "Data: Synthetic" in first  # with licence and citation
+    assert "Acc" in first
+    assert "AFOR's beta2 by layer group" in first
+    assert (tiny.folder / "results" / "demo.html").exists()
+    assert "AFOR" in first
+    assert "Next: afor" in first
+    again = tiny.call(command="demo", study="--jobs=2")
+    assert "(0 trained now)" in again
+    fresh = tiny.call(command="demo", study="--fresh")
+    assert "(6 trained now)" in fresh
+    with open_store(tiny.folder / "results" / "demo.old-1.db") as store:
+        assert len(store.results()) == 6

@@ -1,0 +1,158 @@
+import json
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.cli.app import app
+from afor.bench.study.schema import preset_names, preset_text
+
+runner = CliRunner()
+
+
+def test_study_lists_the_presets_and_prints_each_as_toml():
+    listing = runner.invoke(app, ["study"])
+    assert listing.stdout.count("\n") == len(preset_names())
+    for name in ("demo", "paper", "lr-search"):
+        assert name in listing.stdout
+        printed = runner.invoke(app, ["study", name])
+        assert tomllib.loads(printed.stdout)["name"] == f"my-{name}"
+        assert "Next: afor" in printed.stderr
+
+
+def test_a_printed_study_has_a_name_of_its_own_and_keeps_its_comments(tiny):
+    printed = runner.invoke(app, ["study", "demo", "--name", "pilot"])
+    preset = preset_text("demo")
+    assert printed.stdout == preset.replace('name = "demo"\n', 'name = "pilot"\n')
+    assert "Next: afor study demo --name pilot > my-study.toml" in printed.stderr
+    tiny.write()
+    assert tomllib.loads(tiny.call(command="study").partition("Next:")[0])["name"] == "tiny"
+    changed = runner.invoke(app, ["study", "demo", "--epochs", "3"])
+    assert tomllib.loads(changed.stdout)["name"] == "demo-changed"
+    assert runner.invoke(app, ["study", "demo", "--name", "no/path"]).exit_code != 0
+
+
+def test_a_study_goes_from_nothing_to_results_one_command_after_another(tiny):
+    tiny.write(optimizers=("adam", "afor"), subjects=3, draws=2)
+    planned = tiny.call(command="plan")
+    assert "12 runs" in planned
+    assert "1 / 1 / 1 to train / validate / test" in planned
+    assert "not known before the first run" in planned
+    assert "Next: afor run" in planned
+    content = json.loads(tiny.call("--json", command="plan"))
+    assert (content["open"], len(content["runs"])) == (12, 12)
+    done = tiny.call("-j", "2")
+    assert "12 done (12 trained now) in results/tiny.db" in done
+    status = json.loads(tiny.call("--json", command="status"))
+    assert status["studies"][0]["done"] == 12
+    assert "12 done" in tiny.call(command="status")
+    assert "No run failed" in tiny.call(command="failures")
+    assert "AFOR" in tiny.call("results/tiny.db", command="table", study="main")
+
+
+def test_show_verify_and_export_work_on_the_same_store(tiny):
+    tiny.write(optimizers=("a", "raiser"), subjects=3, draws=1)
+    tiny.call("-j", "2", code=1)
+    rows = tiny.call(command="export").splitlines()
+    assert len(rows) == 1 + 6
+    header = rows[0].split(",")
+    good = next(dict(zip(header, row.split(","), strict=False)) for row in rows if ",done," in row)
+    shown = tiny.call(command="show", study=good["key"][:10])
+    assert "status     done" in shown
+    assert f"Next: afor verify results/tiny.db --key {good['key'][:12]} --trust" in shown
+    assert json.loads(tiny.call("--json", command="show", study=good["key"]))["status"] == "done"
+    bad = next(row for row in rows if ",failed," in row).split(",")[-1]
+    assert "Traceback" in tiny.call(command="show", study=bad[:12])
+    assert "No run with the key" in tiny.call(command="show", study="zzz", code=4)
+    assert "fits" in tiny.call(command="show", study="", code=2)
+    verified = tiny.call("--count", "2", "--trust", command="verify")
+    assert "2 of 2 repeated runs gave the same bits" in verified
+    exported = tiny.call("--output", "out/x.json", command="export")
+    assert "out/x.json: 6 runs" in exported
+    content = json.loads((tiny.folder / "out" / "x.json").read_text())
+    assert [row["status"] for row in content["runs"]].count("done") == 3
+    assert len(content["runs"]) == 6
+    assert "must end in" in tiny.call("-o", "x.xls", command="export", code=2)
+
+
+def test_verify_finds_a_number_that_does_not_come_back(tiny):
+    from afor.bench.store.database import open_store
+
+    tiny.write(optimizers=("a",), subjects=3, draws=1)
+    tiny.call()
+    with open_store(tiny.store, write=True) as store:
+        contents = [c.replace(b'"steps":1', b'"steps":7') for c in store.contents()]
+        store.forget(list(store.statuses()))
+        for content in contents:
+            store.add(content)
+    text = tiny.call("--trust", command="verify", code=1)
+    assert "DIFFERENT" in text
+    assert "steps" in text
+    assert "0 of 3" in text
+
+
+def test_shards_run_apart_and_merge_into_one_store(tiny):
+    tiny.write(draws=2)
+    for number in (1, 2):
+        text = tiny.call("--shard", f"{number}/2")
+        assert f"10 trained now) in results/tiny.part-{number}-of-2.db" in text
+        assert "Next: afor merge results/tiny.db" in text
+    parts = ["results/tiny.part-1-of-2.db", "results/tiny.part-2-of-2.db"]
+    merged = tiny.call(*parts, command="merge", study="results/tiny.db")
+    assert "results/tiny.db: 20 runs" in merged
+    assert "(0 trained now)" in tiny.call()
+    assert "target and as a part" in tiny.call(
+        "results/tiny.db", command="merge", study="results/tiny.db", code=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shard", "3/2"], "expected i/n"),
+        (["--engine", "slurm"], "Accepted: --engine local"),
+        (["--scheduler", "tcp://x:1"], "--engine dask"),
+        (["--lr-per-optimizer", "--shard", "1/2"], "--lr-from"),
+        (["--lr-from", "nothing"], "no results"),
+        (["--root", "deap=/data"], "expected NAME=FOLDER with a data set of the study: synthetic"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_sentence(tiny, monkeypatch, arguments, message):
+    monkeypatch.chdir(tiny.folder)
+    from afor.bench.common.errors import AforError
+
+    result = runner.invoke(app, ["run", str(tiny.file), *arguments])
+    assert isinstance(result.exception, AforError)
+    assert message in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "message"),
+    [
+        ("-1", "greater than or equal to 0"),
+        ("99999999999999999999", "less than or equal to 1024"),
+        ("many", "valid integer"),
+    ],
+)
+def test_a_number_of_workers_out_of_range_is_refused_before_anything_runs(tiny, jobs, message):
+    result = runner.invoke(app, ["run", str(tiny.file), "--jobs", jobs], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not tiny.store.exists()
+
+
+def test_a_place_given_on_the_command_line_changes_no_run(tiny):
+    from afor.bench.cli.studies.selection import with_roots
+    from afor.bench.study.schema import load_study
+
+    study = with_roots(load_study("paper"), ["deap=/data/deap", "isruc=/data/isruc"])
+    assert [entry.root for entry in study.datasets] == ["/data/deap", "", "/data/isruc"]
+    tiny.call()
+    assert "(0 trained now)" in tiny.call("--root", f"synthetic={tiny.folder}")
+
+
+def test_more_jobs_than_a_machine_can_hold_are_refused():
+    for jobs in ("99999999999999999999", "-1"):
+        shown = runner.invoke(app, ["plan", "demo", "-j", jobs])
+        assert shown.exit_code == 2
+        assert "Invalid value for '-j'" in shown.output

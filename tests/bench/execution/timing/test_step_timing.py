@@ -1,0 +1,64 @@
+import json
+
+import pytest
+
+from afor.bench.execution.sources import open_sources
+from afor.bench.execution.timing import step_timing
+from afor.bench.execution.timing.step_timing import StepTimer
+from afor.bench.study.plan import make_plan
+from afor.bench.study.schema import parse_study
+from afor.bench.training.execute import input_shape
+
+
+@pytest.fixture(scope="module")
+def planned(small_study, tmp_path_factory):
+    study = parse_study(small_study(optimizers=["adam", "sophia"]))
+    sources = open_sources(study, tmp_path_factory.mktemp("cache"))
+    plan = make_plan(study, sources)
+    return plan, sources, input_shape(sources["synthetic"])
+
+
+def specs(plan):
+    return [next(r.spec for r in plan.runs if r.optimizer == name) for name in ("adam", "sophia")]
+
+
+def test_steps_are_timed_once_for_each_network_and_optimizer(planned, tmp_path):
+    plan, _, shape = planned
+    announced = []
+    timer = StepTimer(tmp_path, announced.append)
+    adam, sophia = specs(plan)
+    times = timer.times(adam, shape)
+    assert min(times.gradient_s, times.optimizer_s, times.window_s) > 0
+    assert timer.times(sophia, shape).gradient_s == times.gradient_s  # the same network
+    assert announced == ["eegnet with adam", "eegnet with sophia"]
+    assert StepTimer(tmp_path, announced.append).times(adam, shape) == times
+    assert len(announced) == 2
+
+
+def test_the_rate_is_no_reason_to_measure_again(planned, tmp_path):
+    plan, _, shape = planned
+    adam, _ = specs(plan)
+    announced = []
+    timer = StepTimer(tmp_path, announced.append)
+    timer.times(adam, shape)
+    timer.times({**adam, "optimizer": {**adam["optimizer"], "lr": 0.5}}, shape)
+    assert len(announced) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b'{"a": 1}', b'{"a": {"b": 1}}', b"\xff"])
+def test_a_damaged_file_of_times_counts_as_empty(content, tmp_path):
+    path = tmp_path / step_timing.FILE
+    path.write_bytes(content)
+    assert step_timing._read(path) == {}
+
+
+def test_measuring_leaves_the_random_numbers_as_they_were(planned, tmp_path):
+    import torch
+
+    plan, _, shape = planned
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    StepTimer(tmp_path).times(specs(plan)[0], shape)
+    assert torch.equal(torch.rand(3), expected)
+    assert json.loads((tmp_path / step_timing.FILE).read_text())

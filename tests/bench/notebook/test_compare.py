@@ -1,0 +1,219 @@
+"""`compare` and the object it returns, on tiny data in memory."""
+
+import json
+import sys
+from pathlib import Path
+
+import mne
+import numpy as np
+import pytest
+
+from afor.bench import compare, open_results, parse_study
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.trials import as_trials, write_trials
+
+RATE = 64
+ROOT = Path(__file__).parents[3]
+
+
+def arrays(people=4, trials=6, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = np.tile([0, 1], people * trials // 2)
+    subjects = np.repeat([f"p{i}" for i in range(people)], trials)
+    data = rng.normal(0, 10, (people * trials, 3, RATE)).astype(np.float32)
+    return data, labels, subjects
+
+
+def epochs_of(data, labels):
+    info = mne.create_info(["C3", "Cz", "C4"], RATE, "eeg")
+    events = np.column_stack([np.arange(len(data)) * 99, np.zeros(len(data), int), labels])
+    return mne.EpochsArray(data * 1e-6, info, events, event_id={"a": 0, "b": 1}, verbose="error")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("notebook")
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    """Compare once; the tests look at the results."""
+
+    def call(**changes):
+        options = {
+            "rate_hz": RATE, "max_epochs": 1, "batch_size": 8, "workers": 1, "progress": False,
+            "store": folder / "x.db", "cache_dir": folder / "cache",
+        }  # fmt: skip
+        return compare(*arrays(), **{**options, **changes})
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def results(run):
+    return run()
+
+
+def test_every_person_is_tested_once_by_every_optimizer_and_a_control(results):
+    rows = results.to_rows()
+    assert len(rows) == 3 * 4
+    assert {row["optimizer"] for row in rows} == {"adamw", "afor", "adamw_seed_1"}
+    assert sorted(row["test_subjects"] for row in rows if row["optimizer"] == "afor") == [
+        "p0", "p1", "p2", "p3",
+    ]  # fmt: skip
+    assert results.baseline == "adamw"
+
+
+def test_the_same_call_trains_nothing_again_and_a_longer_one_only_the_rest(run, results, capsys):
+    keys = {row["key"] for row in results.to_rows()}
+    again = run(progress=True)
+    assert {row["key"] for row in again.to_rows()} == keys
+    assert "12/12" in capsys.readouterr().out
+
+
+def test_a_notebook_shows_verdict_and_table(results):
+    html = results._repr_html_()
+    assert results.verdict().split(":")[0] in html
+    assert html.count("<tr>") >= 3
+    assert "<script" not in html
+    assert "AFOR" in str(results)
+
+
+def test_frame_figures_and_report_come_from_the_same_runs(results, folder, monkeypatch):
+    pytest.importorskip("pandas")
+    frame = results.to_frame()
+    assert len(frame) == 12
+    mean = frame[frame.optimizer == "afor"].accuracy.mean()
+    assert f"{100 * mean:.2f}" in results._repr_html_()
+    assert results.plot_gain().axes
+    assert len(results.plot_folds().axes[0].get_yticks()) == 4
+    page = results.report(folder / "report.html")
+    assert "AFOR" in page.read_text("utf-8")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match="pip install pandas"):
+        results.to_frame()
+
+
+def test_a_finished_store_opens_as_the_same_object(results):
+    opened = open_results(results.store)
+    assert opened.baseline == "adamw"
+    assert opened.to_rows() == results.to_rows()
+    assert opened.verdict() == results.verdict()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rate_hz": None}, "give rate_hz"),
+        ({"baseline": "adam"}, "baseline 'adam' is not one of the optimizers adamw, afor"),
+        ({"optimizers": ["adamw", "afro"]}, 'Did you mean "afor"'),
+        ({"max_epochs": 0}, "max_epochs"),
+    ],
+)
+def test_a_wrong_argument_is_refused_in_a_sentence(run, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        run(**changes)
+
+
+def test_epochs_raw_dictionaries_and_data_sets_give_the_same_trials():
+    data, labels, subjects = arrays()
+    expected = as_trials(data, labels, subjects, rate_hz=RATE)
+    epochs = epochs_of(data, labels)
+    from_epochs = as_trials(epochs, subjects=subjects)
+    np.testing.assert_allclose(from_epochs.trials, expected.trials, rtol=1e-4)
+    assert from_epochs.labels.tolist() == [["a", "b"][label] for label in labels]
+    assert from_epochs.channel_names == ("C3", "Cz", "C4")
+
+    of_person = {p: epochs[np.flatnonzero(subjects == p)] for p in np.unique(subjects)}
+    by_person = as_trials(of_person)
+    assert by_person.subjects.tolist() == subjects.tolist()
+    np.testing.assert_array_equal(by_person.trials, from_epochs.trials)
+
+    pairs = [(x, y) for x, y in zip(data, labels, strict=True)]  # as torch's data sets give them
+    from_pairs = as_trials(pairs, subjects=subjects, rate_hz=RATE)
+    np.testing.assert_array_equal(from_pairs.trials, expected.trials)
+
+    raw = mne.io.RawArray(
+        np.concatenate(list(data[:6]), axis=1) * 1e-6,
+        mne.create_info(["C3", "Cz", "C4"], RATE, "eeg"),
+        verbose="error",
+    )
+    raw.set_annotations(mne.Annotations(np.arange(6), 1.0, ["a", "b"] * 3))
+    from_raw = as_trials({"p0": raw})
+    np.testing.assert_allclose(from_raw.trials, data[:6], rtol=1e-4)
+    assert from_raw.labels.tolist() == ["a", "b"] * 3
+
+
+def test_metadata_and_descriptions_name_the_subjects():
+    pd = pytest.importorskip("pandas")
+    data, labels, subjects = arrays()
+    epochs = epochs_of(data, labels)
+    epochs.metadata = pd.DataFrame({"person": subjects})
+    assert as_trials(epochs, subjects="person").subjects.tolist() == subjects.tolist()
+    with pytest.raises(ConfigError, match="no metadata column 'who'"):
+        as_trials(epochs, subjects="who")
+
+    class Windows(list):  # of braindecode: items (x, y, where), a description, MNE's info
+        def __init__(self, person):
+            rows = np.flatnonzero(subjects == person)
+            super().__init__((data[r], labels[r], [0, 0, 0]) for r in rows)
+            self.description = pd.Series({"subject": person})
+            self.windows = epochs
+
+    class Concatenated:
+        datasets = tuple(Windows(person) for person in np.unique(subjects))
+
+    found = as_trials(Concatenated())
+    assert found.subjects.tolist() == subjects.tolist()
+    assert (found.channel_names, found.rate_hz) == (("C3", "Cz", "C4"), RATE)
+
+
+def test_what_does_not_fit_is_refused():
+    data, labels, subjects = arrays()
+    with pytest.raises(ConfigError, match="Give subjects"):
+        as_trials(data, labels, rate_hz=RATE)
+    with pytest.raises(ConfigError, match="give labels"):
+        as_trials(data, None, subjects, rate_hz=RATE)
+    with pytest.raises(DataError, match="with 3 labels"):
+        as_trials(data, labels[:3], subjects, rate_hz=RATE)
+    with pytest.raises(DataError, match="2 channel names for 3 channels"):
+        as_trials(data, labels, subjects, rate_hz=RATE, channel_names=["C3", "C4"])
+    both = {"a": data[:2], "b": data[:2, :2]}
+    with pytest.raises(DataError, match="subject b has 2 channels"):
+        as_trials(both, {"a": [0, 1], "b": [0, 1]}, rate_hz=RATE)
+
+
+def test_trials_are_written_once_and_by_content(tmp_path):
+    data, labels, subjects = arrays()
+    trials = as_trials(data, labels, subjects, rate_hz=RATE)
+    folder = write_trials(trials, tmp_path)
+    stamp = (folder / "p0.npz").stat().st_mtime_ns
+    assert write_trials(trials, tmp_path) == folder
+    assert (folder / "p0.npz").stat().st_mtime_ns == stamp
+    other = as_trials(data, 1 - labels, subjects, rate_hz=RATE)
+    assert write_trials(other, tmp_path) != folder
+    with pytest.raises(ConfigError, match="cannot be the name of a file"):
+        write_trials(as_trials(data, labels, ["../x"] * len(data), rate_hz=RATE), tmp_path)
+
+
+def test_a_study_may_be_a_dictionary():
+    parts = {"datasets": ["synthetic"], "backbones": ["eegnet"], "optimizers": ["afor"]}
+    assert parse_study({"name": "x", **parts}).datasets[0].use == "synthetic"
+    with pytest.raises(ConfigError, match=r'unknown key "sede". Did you mean "seed"'):
+        parse_study({"name": "x", "sede": 1, **parts})
+
+
+def test_the_gallery_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
+    notebook = json.loads((ROOT / "docs" / "gallery" / "compare.ipynb").read_text("utf-8"))
+    cells = [c for c in notebook["cells"] if c["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] for cell in cells)  # results are not stored twice
+    names = {"__name__": "__main__"}
+    for cell in cells:
+        code = "".join(cell["source"])
+        # As on the page, but with three people, one epoch and one worker.
+        code = code.replace("# quick: ", "")
+        exec(compile(code, "compare.ipynb", "exec"), names)
+    assert len(names["results"].to_rows()) == 3 * 3
+    assert Path("report.html").is_file()

@@ -1,0 +1,213 @@
+import math
+from fractions import Fraction
+from itertools import product
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import permutation_test
+from statsmodels.stats.multitest import multipletests
+
+from afor.bench.stats.inference.paired_tests import (
+    GRID,
+    MEET_IN_THE_MIDDLE,
+    _bounded_p,
+    bootstrap_interval,
+    effect_size,
+    equivalence_p,
+    equivalence_p_rows,
+    exact_interval,
+    holm,
+    sign_flip_p,
+    sign_flip_p_rows,
+    smallest_p,
+    two_sided_p,
+)
+
+
+def scipy_p(differences, alternative):
+    return permutation_test(
+        (differences,),
+        lambda x, axis: np.mean(x, axis=axis),
+        permutation_type="samples",
+        alternative=alternative,
+        vectorized=True,
+        n_resamples=np.inf,
+    ).pvalue
+
+
+def random_differences(rng, case):
+    n = int(rng.integers(2, 13 if case % 25 else 15))
+    kind = case % 4
+    if kind == 0:
+        return rng.normal(0.01, 0.03, n)
+    if kind == 1:  # many ties and zeros
+        return rng.integers(-3, 4, n) / 64
+    if kind == 2:  # one size, both signs: every sum is a tie, and exact also in SciPy's arithmetic
+        return rng.choice([-0.125, 0.125], n)
+    values = rng.normal(0, 0.02, n)
+    values[rng.random(n) < 0.4] = 0.0
+    return values
+
+
+def test_sign_flips_agree_with_scipy_in_500_random_cases_with_ties_and_zeros():
+    rng = np.random.default_rng(7)
+    for case in range(500):
+        d = random_differences(rng, case)
+        assert sign_flip_p(d) == pytest.approx(scipy_p(d, "greater"), abs=1e-15), d
+        assert two_sided_p(d) == pytest.approx(scipy_p(d, "two-sided"), abs=1e-15), d
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=9))
+def test_sign_flips_agree_with_counting_in_whole_numbers(values):
+    total = sum(values)
+    flips = [
+        sum(s * v for s, v in zip(signs, values, strict=True))
+        for signs in product((1, -1), repeat=len(values))
+    ]
+    exact = Fraction(sum(flip >= total for flip in flips), len(flips))
+    assert sign_flip_p([v / 1000 for v in values]) == float(exact)
+
+
+def test_differences_that_tie_only_on_paper_count_as_ties():
+    # 0.1 + 0.2 - 0.3 is 5.6e-17 in floating point, and zero in truth.
+    assert sign_flip_p([0.1, 0.2, -0.3]) == sign_flip_p([1, 2, -3])
+
+
+def test_thirty_two_folds_are_exact():
+    d = [1.0] * 32
+    assert sign_flip_p(d) == 2.0**-32 == smallest_p(32)
+    d = [1.0] * 30 + [-1.0] * 2
+    # The subset sums to zero or less: no more plus than minus signs in it.
+    count = sum(
+        math.comb(30, p) * math.comb(2, m) for p, m in product(range(3), repeat=2) if p <= m
+    )
+    assert sign_flip_p(d) == count / 2**32
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.integers(8, 26))
+def test_the_bound_for_many_folds_is_above_the_exact_value_and_close(seed, n):
+    d = np.random.default_rng(seed).normal(0.2, 1.0, n)
+    exact, bound = sign_flip_p(d), _bounded_p(d, GRID)
+    assert exact <= bound <= exact * 1.01 + 2 * 2.0**-n
+
+
+def test_more_folds_than_two_halves_can_hold_give_the_bound():
+    d = np.random.default_rng(1).normal(0.2, 1.0, 109)
+    assert len(d) > MEET_IN_THE_MIDDLE
+    p = sign_flip_p(d)
+    z = d.sum() / np.sqrt((d**2).sum())  # the normal limit of the same distribution
+    assert p == pytest.approx(0.5 * math.erfc(z / math.sqrt(2)), rel=0.1)
+
+
+def test_no_difference_at_all_gives_one():
+    assert sign_flip_p([0.0] * 9) == two_sided_p([0.0] * 9) == 1.0
+    assert sign_flip_p([0.0] * 60) == 1.0
+
+
+@pytest.mark.parametrize("wrong", [[], [float("nan")], [[1.0, 2.0]], [float("inf")]])
+def test_what_is_not_one_finite_number_per_fold_is_refused(wrong):
+    with pytest.raises(ValueError, match="one finite difference per fold"):
+        sign_flip_p(wrong)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_agrees_with_statsmodels(p_values):
+    expected = multipletests(p_values, method="holm")[1]
+    np.testing.assert_allclose(holm(p_values), expected, rtol=0, atol=1e-15)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_comparisons_still_to_come_count_in_the_family_as_if_they_had_failed(p_values):
+    padded = multipletests([*p_values, *[1.0] * (6 - len(p_values))], method="holm")[1]
+    np.testing.assert_allclose(holm(p_values, 6), padded[: len(p_values)], rtol=0, atol=1e-15)
+
+
+def test_the_effect_size_is_mean_over_sd_and_undefined_without_spread():
+    d = np.array([0.01, 0.03, 0.02, 0.05])
+    assert effect_size(d) == pytest.approx(d.mean() / d.std(ddof=1))
+    assert math.isnan(effect_size([0.1, 0.1, 0.1]))
+    assert math.isnan(effect_size([0.1]))
+
+
+def bca_by_the_book(d, resamples=10_000):
+    """Return the 95 % interval by the equations of Efron (1987), from the same resamples."""
+    n, normal = len(d), NormalDist()
+    means = d[np.random.default_rng(0).integers(0, n, (resamples, n))].mean(axis=1)
+    below = (np.mean(means < d.mean()) + np.mean(means <= d.mean())) / 2
+    bias = normal.inv_cdf(below)
+    centred = d.mean() - (d.sum() - d) / (n - 1)
+    acceleration = (centred**3).sum() / (6 * (centred**2).sum() ** 1.5)
+    z = [bias + normal.inv_cdf(share) for share in (0.025, 0.975)]
+    shares = [normal.cdf(bias + value / (1 - acceleration * value)) for value in z]
+    return tuple(np.quantile(means, shares))
+
+
+def test_the_interval_is_bca_and_repeats_under_its_seed():
+    d = np.random.default_rng(3).exponential(0.02, 12) - 0.01  # skewed: percentile would differ
+    assert bootstrap_interval(d) == pytest.approx(bca_by_the_book(d), abs=1e-12)
+    assert bootstrap_interval(d) == bootstrap_interval(d)
+    assert bootstrap_interval(d) != bootstrap_interval(d, seed=1)
+    assert bootstrap_interval([0.0, 1.0]) == (0.0, 1.0)
+
+
+def test_the_interval_of_many_normal_differences_is_the_normal_one():
+    d = np.random.default_rng(0).normal(1.0, 2.0, 400)
+    half = 1.96 * d.std(ddof=1) / 20
+    assert bootstrap_interval(d) == pytest.approx((d.mean() - half, d.mean() + half), abs=0.02)
+
+
+def test_the_interval_of_equal_differences_has_no_width():
+    assert bootstrap_interval([0.1, 0.1, 0.1]) == pytest.approx((0.1, 0.1))
+    assert bootstrap_interval([0.1]) == (0.1, 0.1)
+
+
+@pytest.mark.parametrize("n", [1, 4, 9, 11, 14, 25])
+def test_p_of_many_rows_is_p_of_each(n):
+    rng = np.random.default_rng(n)
+    rows = np.vstack([rng.normal(0.2, 1, (4, n)), rng.integers(-2, 3, (4, n)), np.zeros((1, n))])
+    assert sign_flip_p_rows(rows).tolist() == [sign_flip_p(row) for row in rows]
+    assert equivalence_p_rows(rows, 0.5).tolist() == [equivalence_p(row, 0.5) for row in rows]
+
+
+@pytest.mark.parametrize(("n", "slack"), [(6, 1e-9), (9, 1e-9), (16, 1e-9), (20, 0.01), (45, 0.03)])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_exact_interval_holds_what_the_test_does_not_reject(n, slack, level):
+    values = np.random.default_rng(n).normal(0.3, 1, n)
+    alpha, scale = (1 - level) / 2, values.std(ddof=1) / math.sqrt(n)
+    low, high = exact_interval(values, level)
+    assert low < values.mean() < high
+    for towards_zero, end in ((values, low), (-values, -high)):
+        assert sign_flip_p(towards_zero - (end - 1e-6)) <= alpha  # rejected just outside
+        assert sign_flip_p(towards_zero - (end + slack * scale)) > alpha  # accepted inside
+
+
+def test_exact_interval_with_ties_and_with_too_few_folds():
+    assert exact_interval([1.0, 2.0, 3.0, 2.0, 1.0]) == (-math.inf, math.inf)
+    assert exact_interval([1.0, 2.0, 3.0, 2.0, 1.0], level=0.9) == (1.0, 3.0)
+    assert exact_interval([0.5] * 8) == (0.5, 0.5)
+    assert exact_interval([0.5] * 50) == pytest.approx((0.5, 0.5))
+    assert exact_interval([0.0] * 50) == (0.0, 0.0)
+
+
+def test_equivalence_is_the_larger_of_two_one_sided_tests():
+    values = np.array([0.4, 0.1, 0.6, 0.3, 0.2, 0.5])
+    assert equivalence_p(values, 1.0) == max(sign_flip_p(1 - values), sign_flip_p(1 + values))
+    assert equivalence_p(values, 0.35) > 0.4
+    assert equivalence_p(values, 1.0) == equivalence_p(-values, 1.0) == smallest_p(6)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-20, 20), min_size=6, max_size=10), st.sampled_from([1, 5, 12]))
+def test_equivalence_and_interval_agree(values, margin):
+    low, high = exact_interval(values, 0.9)
+    p = equivalence_p(values, margin)
+    if -margin < low - 1e-9 and high + 1e-9 < margin:
+        assert p <= 0.05
+    if low + 1e-9 < -margin or margin < high - 1e-9:
+        assert p > 0.05

@@ -1,0 +1,102 @@
+"""Every Python example of the README and the documentation runs; printed results are right."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from afor.bench.cli.app import app
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.runner import run_study
+from afor.bench.study.schema import parse_study
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PARTNERS = {"accelerate", "lightning", "moabb", "skorch", "transformers"}  # extras, not ours
+# What the tutorials say of results on another processor: points, of a mean or an SD over folds.
+POINTS = 5.0
+TRAINED = ("Adam", "AdamW", "AFOR")
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[str]:
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p)], ids=lambda p: p.relative_to(ROOT).as_posix()
+)
+@pytest.mark.usefixtures("train_here")
+def test_the_examples_of_a_page_run_one_after_another(page, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("_MNE_FAKE_HOME_DIR", str(tmp_path))  # MOABB writes its settings there
+    names: dict[str, object] = {"__name__": "__main__"}
+    for code in blocks(page):
+        try:
+            exec(compile(code, str(page), "exec"), names)
+        except ModuleNotFoundError as error:
+            if error.name not in PARTNERS:
+                raise
+            pytest.skip(f"{error.name} is not installed: pip install 'afor[partners,moabb]'")
+    assert_printed_results(page)
+
+
+@pytest.mark.timeout(1200)  # 24 trainings, on however slow a machine
+@pytest.mark.usefixtures("train_here")
+def test_the_results_of_the_first_study_are_those_of_the_page(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "tutorial" / "first-study.md"
+    text = re.findall(r"^```toml\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]
+    store = Path("results/mine.db")
+    run_study(parse_study(text), text, store, LocalEngine(1), cache_dir=tmp_path / "cache")
+    assert assert_printed_results(page) == 2
+
+
+def assert_printed_results(page: Path) -> int:
+    """Hold tables and statistics on a page against the finished stores in this folder.
+
+    What needs no training is the same to the last character. What comes out of a training may be
+    `POINTS` away, and the page says so; p-values, marks and ranks follow from it.
+    """
+    content = page.read_text("utf-8")
+    compared = 0
+    for command, printed in re.findall(
+        r"^\$ afor ((?:table main|stats) \S+)\n(.*?)^Next:", content, re.MULTILINE | re.DOTALL
+    ):
+        if not Path(command.split()[-1]).exists() or "Incomplete" in printed:
+            continue
+        # The pages were printed on a terminal of 100 columns.
+        result = CliRunner(env={"COLUMNS": "100"}).invoke(
+            app, command.split(), catch_exceptions=False
+        )
+        rows, expected = rows_of(result.stdout), rows_of(printed)
+        assert [name for name, _ in rows] == [name for name, _ in expected]
+        for (name, numbers), (_, on_page) in zip(rows, expected, strict=True):
+            allowed = POINTS if name in TRAINED else 0.0
+            assert numbers == pytest.approx(on_page, rel=0, abs=allowed), (command, name)
+        compared += 1
+    if compared:
+        assert re.search(rf"within {POINTS:g}\s+points", content), "the page does not say how far"
+    return compared
+
+
+def rows_of(text: str) -> list[tuple[str, list[float]]]:
+    """Return the points in each row of a table: of statistics, the gains alone."""
+    rows = []
+    for line in text.replace("−", "-").splitlines():
+        row = re.match(r"(AdamW|Adam|AFOR|Majority class|Chance level) {2,}(.*)", line)
+        if row is None:
+            continue
+        gain = re.match(r"(?:better|worse|equal ±1|undecided) +([+-]\d+\.\d+)", row[2])
+        numbers = [gain[1]] if gain else re.findall(r"[+-]?\d+\.\d+", row[2])
+        if gain or "±" in row[2] or row[1] not in TRAINED:  # neither p-values nor ranks nor wins
+            rows.append((row[1], [float(number) for number in numbers]))
+    return rows
+
+
+def test_pictures_and_pages_that_are_linked_exist() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
