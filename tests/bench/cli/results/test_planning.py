@@ -25,7 +25,7 @@ def results(tmp_path_factory):
 
 
 def call(*arguments):
-    result = runner.invoke(app, arguments)
+    result = runner.invoke(app, arguments, env={"COLUMNS": "160"})
     assert result.exit_code == 0, result.output
     return result
 
