@@ -34,6 +34,13 @@ POINTERS = {
 }
 
 
+def is_recent_triton() -> bool:
+    """Return True from the version on that the suite runs with, in which nothing may be skipped."""
+    import triton
+
+    return tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
+
+
 def test_the_kernels_do_what_the_reference_does_in_the_interpreter(tmp_path: Path) -> None:
     cases = Path(__file__).with_name("triton_interpreted.py")
     done = subprocess.run(
@@ -45,6 +52,8 @@ def test_the_kernels_do_what_the_reference_does_in_the_interpreter(tmp_path: Pat
         timeout=280,
         check=False,
     )
+    if "only 0-dimensional arrays can be converted" in done.stdout and not is_recent_triton():
+        pytest.skip("the interpreter of this Triton does not work with this NumPy")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout
     assert "skipped" not in done.stdout
