@@ -11,6 +11,7 @@ import pytest
 import afor
 
 ROOT = Path(__file__).parents[1]
+COMPATIBILITY = ROOT / "docs" / "reference" / "compatibility.md"
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,49 @@ def test_a_folder_inside_the_repository_is_refused(versions, monkeypatch, capsys
     with pytest.raises(SystemExit):
         versions.main()
     assert "is inside the repository" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------- what the package declares
+
+
+def proven() -> list[tuple[str, str]]:
+    """Return the pairs of torch and Python in the table of the page, without patch numbers."""
+    rows = re.findall(
+        r"^\| (\d+\.\d+)\S* \| (\d+\.\d+)\S* \| native \| \d+ \| 0 \| \d+ \| passed \|$",
+        COMPATIBILITY.read_text(), re.MULTILINE,
+    )  # fmt: skip
+    assert rows
+    return rows
+
+
+def by_number(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def test_the_oldest_torch_and_the_pythons_declared_are_proven_by_the_table():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    oldest = min((torch for torch, _ in proven()), key=by_number)
+    assert project["dependencies"] == [f"torch>={oldest}"]
+    pythons = sorted({python for _, python in proven()}, key=by_number)
+    prefix = "Programming Language :: Python :: 3."
+    declared = [name for name in project["classifiers"] if name.startswith(prefix)]
+    assert declared == [f"Programming Language :: Python :: {python}" for python in pythons]
+    assert project["requires-python"] == f">={pythons[0]}"
+    assert f"torch {oldest}" in (ROOT / "README.md").read_text()
+
+
+def test_every_row_of_the_table_is_without_a_failure():
+    text = COMPATIBILITY.read_text()
+    assert len(re.findall(r"^\| 2\.", text, re.MULTILINE)) == len(proven())
+
+
+def test_the_workflow_tries_the_oldest_and_the_newest_torch_and_every_python():
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text()
+    pairs = proven()
+    for torch in (f([t for t, _ in pairs], key=by_number) for f in (min, max)):
+        assert f'"{torch}.0"' in workflow, torch
+    for python in {python for _, python in pairs}:
+        assert f'"{python}"' in workflow, python
 
 
 def test_the_kernel_does_not_depend_on_torch(versions):
