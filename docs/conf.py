@@ -14,6 +14,8 @@ exclude_patterns = [
     *("explanation/speed-table.md", "explanation/published-power.md"),  # included by other pages
 ]
 html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_css_files = ["afor.css"]
 html_title = "AFOR"
 html_show_sourcelink = False
 autodoc_typehints = "description"

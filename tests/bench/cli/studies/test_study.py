@@ -24,7 +24,7 @@ def test_a_study_and_the_list_of_presets_come_as_json():
     presets = json.loads(runner.invoke(app, ["study", "--json"]).stdout)
     assert presets["demo"] == load_study("demo").description
     content = json.loads(runner.invoke(app, ["study", "demo", "--epochs", "3", "--json"]).stdout)
-    assert content["training"]["epochs"] == 3
+    assert content["training"]["max_epochs"] == 3
     assert [entry["name"] for entry in content["optimizers"]][-1] == "afor"
 
 
