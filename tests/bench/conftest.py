@@ -19,9 +19,9 @@ import afor.bench
 from afor.bench.cli.app import main
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended, Started
-from afor.bench.execution.runner import run_study, spool_folder
+from afor.bench.execution.runner import run_study
 from afor.bench.store.database import open_store
-from afor.bench.store.spool import unwrap
+from afor.bench.store.spool import spool_folder, unwrap
 from afor.bench.study.schema import load_study, study_text
 from afor.bench.training.execute import execute
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.execution.sources import open_sources
-from afor.bench.study.plan import PlannedRun, make_plan
+from afor.bench.study.plan import make_plan
+from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.study.schema import Study
 from afor.bench.training.execute import input_shape, run_settings
 from afor.bench.training.record import RunRecord

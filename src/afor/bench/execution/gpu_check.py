@@ -19,7 +19,8 @@ from afor.bench.common.doctor import Finding, Verdict
 from afor.bench.common.seeding import isolated
 from afor.bench.data.splits import Split
 from afor.bench.data.window_source import ArrayWindows
-from afor.bench.models.input_shape import DEAP, InputShape
+from afor.bench.models.dataset_shapes import DEAP
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.training.loop import train
 from afor.bench.training.run_spec import RunSettings

@@ -12,7 +12,7 @@ from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended, Job
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.named_code import list_names, names_in_spec
-from afor.bench.study.plan import run_key
+from afor.bench.study.planned_runs import run_key
 from afor.bench.training.execute import environment
 from afor.bench.training.record import FinishedRun, decode
 

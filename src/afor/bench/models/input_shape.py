@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.data.datasets import bci2a, deap, isruc, physionet_mi
 
 
 @dataclass(frozen=True)
@@ -67,16 +66,3 @@ class InputShape:
                 f"{backbone} needs a sampling rate of at least {rate_hz:g} Hz, "
                 f"found {self.rate_hz:g} Hz."
             )
-
-
-# Rates, windows and classes: paper, Sec. IV-A.
-DEAP = InputShape(deap.CHANNELS, samples=128, rate_hz=128, classes=2)
-BCI2A = InputShape(bci2a.CHANNELS, samples=250, rate_hz=250, classes=4)
-ISRUC = InputShape(isruc.CHANNELS, samples=600, rate_hz=200, classes=5)
-PHYSIONET_MI = InputShape(physionet_mi.CHANNELS, samples=160, rate_hz=160, classes=4)
-DATASET_SHAPES: dict[str, InputShape] = {
-    "DEAP": DEAP,
-    "BCI IV 2a": BCI2A,
-    "ISRUC": ISRUC,
-    "PhysioNet MI": PHYSIONET_MI,
-}

@@ -33,7 +33,7 @@ from afor.bench.store.rows import (
     run_row,
 )
 from afor.bench.store.schema import SCHEMA_VERSION, connect, create, damaged, explain, make_tables
-from afor.bench.study.plan import ExpectedRuns, PlannedRun, StudyPlan, count_expected
+from afor.bench.study.planned_runs import ExpectedRuns, PlannedRun, StudyPlan, count_expected
 from afor.bench.study.roles import Role, roles_of, run_role
 from afor.bench.study.schema import parse_study
 from afor.bench.training.record import FinishedRun, decode

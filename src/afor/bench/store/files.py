@@ -24,7 +24,7 @@ from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.text import escape_cell, unescape_cell, without_nan
 from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import ExpectedRuns, count_expected
+from afor.bench.study.planned_runs import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
 from afor.bench.study.schema import parse_study
 from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS

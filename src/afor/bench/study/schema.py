@@ -29,8 +29,8 @@ from afor.bench.common.module_search import look_beside
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.study.toml_lines import line_of
-from afor.bench.training.execute import DEFAULT_TRAINER
 from afor.bench.training.run_spec import (
+    DEFAULT_TRAINER,
     Contamination,
     ContaminationKind,
     Order,

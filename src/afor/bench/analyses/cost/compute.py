@@ -22,7 +22,8 @@ from afor.bench.analyses.cost.latency import (
 )
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import isolated
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.optimizers.build import find_entry
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS

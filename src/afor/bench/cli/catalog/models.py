@@ -11,7 +11,8 @@ from rich.table import Table
 
 from afor.bench.cli.options import Json
 from afor.bench.common.errors import ConfigError
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import BACKBONES, build_backbone
 from afor.bench.study.schema import paper_backbone
 

@@ -12,7 +12,7 @@ from afor.bench.stats.design.power import (
     smallest_margin,
 )
 from afor.bench.stats.inference.decisions import LEVEL
-from afor.bench.study.plan import StudyPlan
+from afor.bench.study.planned_runs import StudyPlan
 
 
 def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:

@@ -52,9 +52,9 @@ from afor.bench.execution.timing.limits import TimeLimits
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
 from afor.bench.store.locations import parse_part, store_path
-from afor.bench.study.plan import FindRate
+from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import Study, parse_study
-from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 
 def run(

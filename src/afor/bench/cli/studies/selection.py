@@ -9,7 +9,7 @@ from afor.bench.store.learning_rates import best_rates, rate_finder
 from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
-from afor.bench.study.plan import FindRate
+from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import Study, parse_study, preset_names, read_toml, study_text
 from afor.bench.study.toml_io import updated_toml
 
@@ -134,18 +134,3 @@ def rates_for(study: Study, lr_from: str) -> FindRate | None:
         return None
     with open_store(find_store(search)) as store:
         return rate_finder(best_rates(store))
-
-
-def run_command(results: str, path: Path, study: str) -> str:
-    """Return the `afor run` command that continues a study.
-
-    Args:
-        results: What the user named: a study, its TOML file or a store file.
-        path: The store that was found.
-        study: The name of a study in the store.
-
-    Returns:
-        The command, with `--store` where the user named the store file itself.
-    """
-    is_store_file = Path(results) == path
-    return f"afor run {study} --store {path}" if is_store_file else f"afor run {results}"

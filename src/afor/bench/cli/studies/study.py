@@ -19,9 +19,7 @@ from afor.bench.cli.options import (
     Jobs,
     Json,
     LrFrom,
-    OldStore,
     Optimizer,
-    Results,
     Roots,
     Setting,
     StorePath,
@@ -34,14 +32,13 @@ from afor.bench.cli.studies.selection import (
     cores,
     overrides,
     rates_for,
-    run_command,
     with_device,
     with_roots,
 )
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.sources import absent_datasets, available_part, expected_sources
-from afor.bench.execution.status import print_status, remaining_s, status_of
+from afor.bench.execution.status import remaining_s
 from afor.bench.execution.timing.forecast import (
     Forecast,
     describe_bytes,
@@ -52,8 +49,9 @@ from afor.bench.execution.timing.pace import clock
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.stats.comparisons import BASELINE
 from afor.bench.store.database import open_store
-from afor.bench.store.locations import find_store, store_path
-from afor.bench.study.plan import StudyPlan, make_plan
+from afor.bench.store.locations import store_path
+from afor.bench.study.plan import make_plan
+from afor.bench.study.planned_runs import StudyPlan
 from afor.bench.study.schema import (
     Study,
     load_study,
@@ -62,7 +60,7 @@ from afor.bench.study.schema import (
     read_toml,
 )
 from afor.bench.study.toml_io import updated_toml
-from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 
 def study(
@@ -269,33 +267,6 @@ def _print_plan(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> 
             f"{_count(row.folds, study_plan.manifests[row.dataset].blocks, 'fold')} × "
             f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}{time}"
         )
-
-
-def status(
-    results: Results,
-    store: OldStore = None,
-    as_json: Json = False,
-) -> None:
-    """Show the progress of a study, also while it runs.
-
-    Example:
-        afor status demo
-    """
-    path = find_store(results, store)
-    with open_store(path) as opened:
-        progress = status_of(opened)
-    if as_json:
-        typer.echo(json.dumps(progress, indent=1))
-        return
-    print_status(progress)
-    studies = progress["studies"]
-    unfinished = [row["study"] for row in studies if row["open"]]
-    if any(row["failed"] for row in studies):
-        print_next(f"afor failures {results}")
-    elif unfinished:
-        print_next(run_command(results, path, unfinished[0]))
-    else:
-        print_next(f"afor stats {path}")
 
 
 def _count(selected: int, total: int, noun: str) -> str:

@@ -4,7 +4,7 @@ from bisect import insort
 from collections.abc import Mapping
 from typing import Any
 
-from afor.bench.study.plan import canonical
+from afor.bench.study.planned_runs import canonical
 
 FACTOR = 20.0  # times the median of similar runs
 LEAST_S = 600.0
