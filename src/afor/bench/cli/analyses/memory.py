@@ -8,19 +8,13 @@ import typer
 
 from afor.bench.analyses.adaptation.memory import COMPARED, Memory, describe, watch_memory
 from afor.bench.analyses.adaptation.memory_figures import policy_figure, wake_figure
-from afor.bench.analyses.replay import find_run
+from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import (
     AforVariant,
-    CacheDir,
-    Draw,
-    Fold,
     Json,
-    OfBackbone,
-    OfDataset,
-    Roots,
+    RunOptions,
     StudyName,
 )
-from afor.bench.cli.studies.selection import with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import FORMATS, save_figure
@@ -28,12 +22,9 @@ from afor.bench.study.schema import load_study
 
 
 def memory(
+    options: RunOptions,
     name: StudyName,
-    dataset: OfDataset = "",
-    backbone: OfBackbone = "",
     optimizer: AforVariant = "afor",
-    fold: Fold = 0,
-    draw: Draw = 0,
     steps: Annotated[
         int,
         typer.Option(
@@ -50,8 +41,6 @@ def memory(
         Path | None,
         typer.Option(help="Also write the paper's figure of forgetting by layer to this file."),
     ] = None,
-    root: Roots = None,
-    cache_dir: CacheDir = None,
     as_json: Json = False,
 ) -> None:
     """Show beta2 and z-scores of one run step by step.
@@ -63,15 +52,7 @@ def memory(
     """
     for target in (output, forgetting):
         check_figure_path(target)
-    run = find_run(
-        with_roots(load_study(name), root),
-        dataset=dataset,
-        backbone=backbone,
-        optimizer=optimizer,
-        fold=fold,
-        draw=draw,
-        cache_dir=cache_dir,
-    )
+    run = select_run(load_study(name), options, optimizer)
     watched = watch_memory(run, steps, lambda words: typer.echo(f"training: {words}", err=True))
     save_figure(wake_figure(watched), output)
     if forgetting is not None:

@@ -8,23 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.cli.options import (
-    Available,
-    Backbone,
-    CacheDir,
-    DataOption,
-    Dataset,
-    Device,
-    Draws,
-    Epochs,
+    ChangeOptions,
     Jobs,
     Json,
-    LrFrom,
-    Optimizer,
-    Roots,
-    Setting,
-    StorePath,
     StudyName,
-    Trust,
+    StudyOptions,
 )
 from afor.bench.cli.results.pilot import pilot_sentences
 from afor.bench.cli.studies.selection import (
@@ -32,12 +20,11 @@ from afor.bench.cli.studies.selection import (
     cores,
     overrides,
     rates_for,
-    with_device,
-    with_roots,
+    select_study,
 )
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.execution.sources import absent_datasets, available_part, expected_sources
+from afor.bench.execution.sources import absent_datasets, expected_sources
 from afor.bench.execution.status import remaining_s
 from afor.bench.execution.timing.forecast import (
     Forecast,
@@ -64,16 +51,10 @@ from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 
 def study(
+    options: ChangeOptions,
     name: Annotated[
         str | None, typer.Argument(help="A preset or a TOML file.", show_default="list the presets")
     ] = None,
-    dataset: Dataset = None,
-    data_option: DataOption = None,
-    backbone: Backbone = None,
-    optimizer: Optimizer = None,
-    epochs: Epochs = None,
-    draws: Draws = None,
-    setting: Setting = None,
     new_name: Annotated[
         str,
         typer.Option(
@@ -91,7 +72,7 @@ def study(
     Example:
         afor study demo > my-study.toml
     """
-    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    changes = overrides(options)
     if name is not None:
         text, where = changed_text(name, changes, trust=True)  # only printed
         is_preset = name in preset_names() and not changes.words()
@@ -112,23 +93,10 @@ def study(
 
 
 def plan(
+    options: StudyOptions,
     name: StudyName,
-    store: StorePath = None,
-    cache_dir: CacheDir = None,
-    lr_from: LrFrom = "",
-    root: Roots = None,
     as_json: Json = False,
     jobs: Jobs = 0,
-    dataset: Dataset = None,
-    data_option: DataOption = None,
-    backbone: Backbone = None,
-    optimizer: Optimizer = None,
-    epochs: Epochs = None,
-    draws: Draws = None,
-    setting: Setting = None,
-    trust: Trust = False,
-    available: Available = False,
-    device: Device = "",
     timing: Annotated[
         bool,
         typer.Option(
@@ -155,15 +123,12 @@ def plan(
     Example:
         afor plan demo --jobs 4
     """
-    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
-    toml, where = changed_text(name, changes, store, trust=trust)
-    planned = with_roots(parse_study(with_device(toml, where, device), where), root)
-    if available:
-        planned = available_part(planned)
-    path = store_path(planned.name, store)
+    selected = select_study(name, options)
+    planned, cache_dir = selected.study, options.cache_dir
+    path = store_path(planned.name, options.store)
     absent = absent_datasets(planned)
     sources = expected_sources(planned, cache_dir)
-    study_plan = make_plan(planned, sources, rates_for(planned, lr_from))
+    study_plan = make_plan(planned, sources, rates_for(planned, options.lr_from))
     statuses: dict[str, str] = {}
     seconds_left, needs = None, None
     if path.exists():
@@ -215,8 +180,8 @@ def plan(
         typer.echo(f"absent, planned as published: {name_of_dataset}. {reason}", err=True)
     for sentence in decisions:
         typer.echo(sentence)
-    trusted = ["--trust"] if trust else []
-    print_next(shlex.join(["afor", "run", name, *changes.words(), *trusted]))
+    trusted = ["--trust"] if options.trust else []
+    print_next(shlex.join(["afor", "run", name, *selected.words, *trusted]))
 
 
 def _json(needs: Forecast) -> dict[str, Any]:
