@@ -53,17 +53,6 @@ WITHOUT_TYPER = "the entry point works without typer, to say what to install"
 WITHOUT_TRITON = "the module itself works without triton: it is optional"
 INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor", WITHOUT_TORCH, ["afor.optimizer"]),
-    (
-        "afor.bench.analyses.landscape.loss_surface",
-        WITHOUT_TORCH,
-        ["afor.bench.training.batches", "afor.bench.training.loop"],
-    ),
-    ("afor.bench.analyses.landscape.trajectories", WITHOUT_TORCH, ["afor.bench.training.loop"]),
-    (
-        "afor.bench.analyses.replay",
-        WITHOUT_TORCH,
-        ["afor.bench.training.loop", "afor.bench.models.registry"],
-    ),
     ("afor.bench.cli.entry", WITHOUT_TYPER, ["afor.bench.cli.app"]),
     ("afor.bench.cli.catalog.doctor", WITHOUT_TORCH, ["afor.bench.execution.gpu_check"]),
     ("afor.bench.common.doctor", WITHOUT_TORCH, ["afor.native.binding"]),

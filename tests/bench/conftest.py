@@ -311,7 +311,7 @@ def trained_paths(tmp_path_factory, small_study):
 @pytest.fixture
 def bowl():
     """Give a landscape by hand: the loss 1 + x² + y², and two paths that know it."""
-    from afor.bench.analyses.landscape.compute import Landscape, PathInPlane
+    from afor.bench.analyses.landscape.record import Landscape, PathInPlane
 
     axis = [-2.0, -1.0, 0.0, 1.0, 2.0]
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
 
 from afor.bench.analyses.adaptation.blocks import Schedule, blocked, shuffled
 from afor.bench.analyses.adaptation.events import Response, event_windows, mean_interval, respond
@@ -196,9 +198,6 @@ def train_schedule(
     run: ChosenRun, schedule: Schedule, optimizer_settings: Mapping[str, Any]
 ) -> Steps:
     """Train the run's network on given batches and return every step of its controllers."""
-    import torch
-    from torch.nn.functional import cross_entropy
-
     settings = run.settings
     device = pick_device(settings.device)
     log = StepLog()

@@ -18,6 +18,7 @@ from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.loss_grid import grid_axis
 from afor.bench.analyses.landscape.loss_surface import check_loss
 from afor.bench.analyses.landscape.plane import check_directions
+from afor.bench.analyses.landscape.record import landscape_json, write_landscape
 from afor.bench.analyses.landscape.text import describe
 from afor.bench.analyses.landscape.trajectories import (
     Trajectory,
@@ -152,11 +153,11 @@ def landscape(
         )
     for target in targets:
         if target.suffix.lower() == DATA_SUFFIX:
-            analysis.write_landscape(measured, target)
+            write_landscape(measured, target)
         else:
             save_figure(landscape_figure(measured), target)
     if as_json:
-        typer.echo(analysis.landscape_json(measured), nl=False)
+        typer.echo(landscape_json(measured), nl=False)
         return
     typer.echo(describe(measured) + "\n")
     for target in targets:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from afor.bench.analyses.landscape.compute import read_landscape
+from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.section import landscape_section
 from afor.bench.cli.options import OnlyStudies
 from afor.bench.cli.results.margins import Margins, read_margins

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.analyses.cost import table as cost_table
-from afor.bench.analyses.landscape.compute import read_landscape
 from afor.bench.analyses.landscape.figure import landscape_figure
+from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.table import landscape_table
 from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat
 from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
