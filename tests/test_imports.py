@@ -45,9 +45,7 @@ OPTIMIZER = [
 ]
 
 # Imports of this package inside functions, each group with its reason.
-CIRCLE = "at the top of the module it would close a circle of imports"
 WORKER = "a worker first ties its life to its driver's; importing takes longer"
-NEEDED = "imported by those that need it; the others start faster without it"
 WITHOUT_TORCH = "the module itself works without torch: importing it takes long"
 WITHOUT_TYPER = "the entry point works without typer, to say what to install"
 WITHOUT_TRITON = "the module itself works without triton: it is optional"
@@ -56,11 +54,6 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor.bench.cli.entry", WITHOUT_TYPER, ["afor.bench.cli.app"]),
     ("afor.bench.cli.catalog.doctor", WITHOUT_TORCH, ["afor.bench.execution.gpu_check"]),
     ("afor.bench.common.doctor", WITHOUT_TORCH, ["afor.native.binding"]),
-    (
-        "afor.bench.data.catalog",
-        CIRCLE,
-        ["afor.bench.data.datasets.moabb_adapter", "afor.bench.data.datasets.own_code"],
-    ),
     (
         "afor.bench.execution.timing.step_timing",
         WITHOUT_TORCH,

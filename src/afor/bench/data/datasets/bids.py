@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.formats.continuous import (
     SUFFIXES,
     ContinuousSettings,

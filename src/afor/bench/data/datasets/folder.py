@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.datasets.recordings import recordings_by_subject
 from afor.bench.data.preparation.preprocessing import filter_signal
 from afor.bench.data.recording import Recording, number_labels, require_finite
