@@ -78,7 +78,19 @@ class LocalEngine:
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
     ) -> Generator[Started | Died | Ended, None, None]:
-        """Yield events until every job has ended."""
+        """Train jobs in worker processes.
+
+        Args:
+            jobs: The runs to train.
+            sources: The windows of each data set, by its name in the study.
+            spool: Folder to which the workers write finished runs.
+
+        Yields:
+            A start, the death of a worker or an end, until every job has ended.
+
+        Raises:
+            EngineError: No worker can be started, or none survives.
+        """
         spool.mkdir(parents=True, exist_ok=True)
         packed = {name: pickle.dumps(source) for name, source in sources.items()}
         waiting, deaths = deque(jobs), Counter[str]()
