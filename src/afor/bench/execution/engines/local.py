@@ -89,7 +89,8 @@ class LocalEngine:
             A start, the death of a worker or an end, until every job has ended.
 
         Raises:
-            EngineError: No worker can be started, or none survives.
+            EngineError: Workers end before their first run, again and again.
+            StoreError: A worker cannot write a finished run.
         """
         spool.mkdir(parents=True, exist_ok=True)
         packed = {name: pickle.dumps(source) for name, source in sources.items()}
