@@ -34,10 +34,9 @@ from afor.bench.cli.options import (
     RunOptions,
     StudyName,
 )
+from afor.bench.cli.printing import check_figures
 from afor.bench.cli.studies.selection import cores
 from afor.bench.cli.terminal import print_next
-from afor.bench.common.errors import ConfigError
-from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import load_study
 
@@ -124,10 +123,7 @@ def landscape(
         afor landscape demo --directions pca --output landscape.json
     """
     targets = output or [Path("landscape.json")]
-    for target in targets:  # before the work
-        if target.suffix.lower() not in (DATA_SUFFIX, *FIGURE_FORMATS):
-            accepted = ", ".join((DATA_SUFFIX, *FIGURE_FORMATS))
-            raise ConfigError(f"--output {target}: a landscape is written as {accepted}.")
+    check_figures(targets, (DATA_SUFFIX,))
     names = optimizer or ["adam", "afor"]
     center = analysis.choose_center(names, center)
     grid_axis(grid, 1.0 if span is None else span)

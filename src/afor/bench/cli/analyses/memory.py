@@ -15,9 +15,9 @@ from afor.bench.cli.options import (
     RunOptions,
     StudyName,
 )
+from afor.bench.cli.printing import check_figures
 from afor.bench.cli.terminal import print_next
-from afor.bench.common.errors import ConfigError
-from afor.bench.report.figures.style import FORMATS, save_figure
+from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import load_study
 
 
@@ -50,8 +50,7 @@ def memory(
     Example:
         afor memory demo --output memory.pdf
     """
-    for target in (output, forgetting):
-        check_figure_path(target)
+    check_figures([output, forgetting])
     run = select_run(load_study(name), options, optimizer)
     watched = watch_memory(run, steps, lambda words: typer.echo(f"training: {words}", err=True))
     save_figure(wake_figure(watched), output)
@@ -65,19 +64,6 @@ def memory(
         for path in written:
             typer.echo(path)
     print_next(f"afor shift {name}")
-
-
-def check_figure_path(path: Path | None) -> None:
-    """Refuse a file name that no figure can have, before the work.
-
-    Args:
-        path: The file to write, or None for no file.
-
-    Raises:
-        ConfigError: The suffix is not that of a figure.
-    """
-    if path is not None and path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{path}: a figure is written as {', '.join(FORMATS)}.")
 
 
 def _print(watched: Memory) -> None:

@@ -8,7 +8,6 @@ import typer
 
 from afor.bench.analyses.adaptation.shift import Shift, describe_shift, measure_shift
 from afor.bench.analyses.adaptation.shift_figure import shift_figure
-from afor.bench.cli.analyses.memory import check_figure_path
 from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import (
     AforVariant,
@@ -16,6 +15,7 @@ from afor.bench.cli.options import (
     RunOptions,
     StudyName,
 )
+from afor.bench.cli.printing import check_figures
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import save_figure
@@ -58,7 +58,7 @@ def shift(
     Example:
         afor shift demo --statistics calibrated
     """
-    check_figure_path(output)
+    check_figures([output])
     if statistics and statistics not in STATISTICS:
         raise ConfigError(
             f"--statistics cannot be {statistics!r}. Accepted: {', '.join(STATISTICS)}."

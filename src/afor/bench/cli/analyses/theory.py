@@ -20,12 +20,10 @@ from afor.bench.cli.options import (
     RunOptions,
     TableFormat,
 )
-from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
+from afor.bench.cli.printing import FORMATS, choose, render, write_outputs
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.files import write_output
 from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
-from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import load_study
 
 
@@ -82,14 +80,7 @@ def theory(
         typer.echo(text)
     elif form or len(pictures) == len(targets):
         typer.echo(render(table, form or "terminal", standalone=False).rstrip("\n"))
-    for target in targets:
-        if target in pictures:
-            save_figure(draw_figure(), target)
-        elif by_suffix(target) == "json":
-            write_output(target, text + "\n")
-        else:
-            write_output(target, render(table, by_suffix(target), standalone=False, to_file=True))
-        typer.echo(str(target), err=True)
+    write_outputs(targets, table, text, draw_figure)
     print_next("afor theory demo" if study is None else "afor cost")
 
 
