@@ -48,10 +48,10 @@ def test_every_method_has_its_best_rate_and_rules_stand_between() -> None:
     units, count, best, constants, (rule,) = headroom_of(candidates(LEVELS), "accuracy")
     assert (units, count) == ("folds", 10)
     assert best.over_reference.gain == pytest.approx(0.05)
-    assert best.chosen == ("β₂ = 0.9, lr 0.001",)
+    assert best.choices == ("β₂ = 0.9, lr 0.001",)
     assert [constant.beta2 for constant in constants] == [0.9, 0.999]
     assert constants[1].over_reference.gain == 0
-    assert constants[1].chosen == ("lr 0.01",)
+    assert constants[1].choices == ("lr 0.01",)
     assert rule.over_reference.gain == pytest.approx(0.03)
     assert rule.over_best_constant.gain == pytest.approx(-0.02)
     result = Headroom("s", "d", "b", "accuracy", 0.999, units, count, best, constants, (rule,), ())

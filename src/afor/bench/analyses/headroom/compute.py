@@ -62,7 +62,7 @@ class MethodGap:
     score: float  # mean over the units, each scored with the settings of the other half
     over_reference: Gap
     over_best_constant: Gap
-    chosen: tuple[str, ...]  # what each half chose
+    choices: tuple[str, ...]  # of each half
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def headroom_of(
 
     def outcome(
         belongs: Callable[[Candidate], bool],
-    ) -> tuple[NDArray[np.float64], list[Candidate]]:
+    ) -> Outcome:
         """Return the score of each unit with what the other half chose, and the choices."""
         members = [i for i, candidate in enumerate(candidates) if belongs(candidate)]
         out, choices = np.empty(count), []
@@ -200,12 +200,14 @@ def headroom_of(
     def gap_of(
         method: str, beta2: float | None, out: NDArray[np.float64], choices: list[Candidate]
     ) -> MethodGap:
-        texts = [
-            f"lr {c.lr:g}" if c.method == method else f"{c.method}, lr {c.lr:g}" for c in choices
-        ]
+        texts = tuple(
+            dict.fromkeys(
+                f"lr {c.lr:g}" if c.method == method else f"{c.method}, lr {c.lr:g}"
+                for c in choices
+            )
+        )
         score = better_sign(metric) * float(out.mean())
-        chosen = tuple(dict.fromkeys(texts))
-        return MethodGap(method, beta2, score, _gap(out - base), _gap(out - best), chosen)
+        return MethodGap(method, beta2, score, _gap(out - base), _gap(out - best), texts)
 
     rules = dict.fromkeys(c.method for c in candidates if c.beta2 is None)
     return (

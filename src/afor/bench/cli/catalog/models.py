@@ -52,12 +52,12 @@ def model_table() -> list[dict[str, Any]]:
     with torch.device("meta"):
         for name in BACKBONES:
             sizes = {dataset: _size(name, shape) for dataset, shape in DATASET_SHAPES.items()}
-            kind, source = _SOURCES[paper_backbone(name)]
+            architecture, source = _SOURCES[paper_backbone(name)]
             released = paper_backbone(name) != name
             rows.append(
                 {
                     "name": name,
-                    "kind": kind,
+                    "kind": architecture,
                     "family": "authors" if released else "original",
                     "source": "AFOR authors" if released else source,
                     "sizes": sizes,

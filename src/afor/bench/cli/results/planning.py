@@ -180,16 +180,16 @@ def power(
     assessments = assess(conditions, metric, baseline=baseline, optimizers=listed)
     made = _pick(assessments, conditions, optimizer, baseline, dataset, backbone)
     goals = _goals(made, conditions, effect, level)
-    folds = sorted({*GRID_FOLDS, made.found.folds})
-    draws = sorted({*GRID_DRAWS, made.found.draws}) if made.found.draws > 1 else [1]
-    grids = [power_grid(made.found, goal, folds, draws) for goal in goals]
+    folds = sorted({*GRID_FOLDS, made.noise.folds})
+    draws = sorted({*GRID_DRAWS, made.noise.draws}) if made.noise.draws > 1 else [1]
+    grids = [power_grid(made.noise, goal, folds, draws) for goal in goals]
     built = [tables.assessment_table(assessments, family=family, power=wanted)]
     built += [
         tables.power_table(made, goal, folds, draws, grid)
         for goal, grid in zip(goals, grids, strict=True)
     ]
     designs = [
-        cheapest_design(made.found, goal, seconds=made.seconds, power=wanted) for goal in goals
+        cheapest_design(made.noise, goal, seconds=made.seconds, power=wanted) for goal in goals
     ]
     sentences = [
         _design_sentence(made, goal, design, wanted)
@@ -224,14 +224,14 @@ def power(
     else:
         _print(built, form, as_json=False)
         typer.echo("\n".join(sentences))
-        if made.found.draws == 1:
+        if made.noise.draws == 1:
             typer.echo("The pilot has one draw per fold and cannot tell what further draws bring.")
     if output is not None:
         panels = {
             tables.goal_text(metric, goal): grid for goal, grid in zip(goals, grids, strict=True)
         }
         figure = power_figure(
-            panels, folds, draws, title=tables.comparison_text(made), pilot=made.found.folds
+            panels, folds, draws, title=tables.comparison_text(made), pilot=made.noise.folds
         )
         save_figure(figure, output)
         typer.echo(str(output), err=as_json or form is not None)
@@ -312,6 +312,6 @@ def _print(built: list[Table], form: str | None, as_json: bool) -> None:
         content = [json.loads(to_json(table)) for table in built]
         typer.echo(json.dumps(content[0] if len(content) == 1 else content, indent=1))
         return
-    chosen = choose(form or "terminal", FORMATS, "--format")
+    table_format = choose(form or "terminal", FORMATS, "--format")
     for table in built:
-        typer.echo(render(table, chosen, standalone=False))
+        typer.echo(render(table, table_format, standalone=False))
