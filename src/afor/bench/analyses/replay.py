@@ -76,7 +76,6 @@ def find_run(
 
     Raises:
         ConfigError: The study has no such entry, fold or draw.
-
     """
     dataset = _one_of("data set", dataset, [entry.name for entry in study.datasets])
     backbone = _one_of("backbone", backbone, [entry.name for entry in study.backbones])
@@ -115,7 +114,6 @@ def replay(
 
     Returns:
         What the run leaves: metrics, history and status.
-
     """
     return train(run.settings, run.source, run.make_model, watch, watch_step)
 

@@ -90,7 +90,6 @@ class Recording:
 
         Raises:
             DataError: A label is not one of the classes.
-
         """
         where = f"{dataset} subject {subject}"
         words = np.asarray(labels).reshape(-1)

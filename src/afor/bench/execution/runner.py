@@ -107,7 +107,6 @@ def run_study(
         >>> store = folder / "small.db"
         >>> run_study(parse_study(text), text, store, LocalEngine(1), cache_dir=folder).done
         1
-
     """
     sources = open_sources(study, cache_dir, watch)
     plan = make_plan(study, sources, find_rate)

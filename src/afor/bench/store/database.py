@@ -96,7 +96,6 @@ class Store:
 
         Raises:
             StoreError: The file cannot be written.
-
         """
         row = run_row(content)
         with self._writing():
@@ -269,7 +268,6 @@ class Store:
 
         Returns:
             The numbers of new runs, of runs that were here already, and of those that differ.
-
         """
         new = present = differing = 0
         for content in other.contents():
@@ -377,7 +375,6 @@ def open_store(path: Path, *, write: bool = False) -> Store:
         >>> with open_store(path) as store:
         ...     print(store.results())
         []
-
     """
     store = Store(path, connect(path, write=write))
     if write:

@@ -77,7 +77,6 @@ def load_results(
         >>> results, expected = load_results([path])
         >>> len(results), expected[0].folds, expected[0].draws
         (45, 9, 5)
-
     """
     results: list[RunResult] = []
     expected: list[ExpectedRuns] = []
@@ -239,7 +238,6 @@ def write_export(store: Store, target: Path, file_format: Format) -> int:
 
     Raises:
         ConfigError: The file cannot be written, or Parquet needs pyarrow.
-
     """
     encode = _parquet_encoder() if file_format == "parquet" else None
     rows = export_rows(store)
@@ -346,7 +344,6 @@ def load_margins(
 
     Raises:
         ConfigError: Two studies state different margins for one metric.
-
     """
     margins: dict[str, float] = {}
     for name, toml in load_studies(filter(is_store, paths), studies).items():

@@ -79,7 +79,6 @@ def make_plan(
         >>> plan = make_plan(study, {"physionet_small": windows})
         >>> plan.runs[0].optimizer, plan.runs[0].fold
         ('adam', 0)
-
     """
     _check_parts(study, sources)
     trainer = _user_code(study.trainer, "trainer", DEFAULT_TRAINER)

@@ -75,7 +75,6 @@ def watch_memory(run: ChosenRun, steps: int = 0, progress: Progress | None = Non
     Raises:
         ConfigError: The run is not one of AFOR.
         TrainingError: A training diverged.
-
     """
     notify = progress or (lambda _: None)
     if steps < 0:

@@ -143,7 +143,6 @@ def measure_shift(
     Raises:
         ConfigError: The blocks do not fit the subjects, or too few changes follow the warm-up.
         TrainingError: A training diverged.
-
     """
     notify = progress or (lambda _: None)
     settings = run.settings

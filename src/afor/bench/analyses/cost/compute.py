@@ -132,7 +132,6 @@ def measure_cost(
 
     Raises:
         ConfigError: A name is not known or a number is out of range.
-
     """
     shape = shape_of(dataset)
     batch = batch or BATCHES.get(dataset, OTHER_BATCH)
@@ -185,7 +184,6 @@ def measure_growth(
 
     Returns:
         One row per size and optimizer: its time, and time and operations relative to Adam's.
-
     """
     entrants = entrants_of(optimizers)
     rows: list[dict[str, object]] = []

@@ -8,7 +8,7 @@ scored once, with settings it had no part in choosing.
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -69,9 +69,6 @@ class MethodGap:
 class Headroom:
     """The headroom of one data set and backbone in one metric."""
 
-    study: str
-    dataset: str
-    backbone: str
     metric: str
     reference: float
     units: str  # "folds" or "draws"
@@ -79,7 +76,10 @@ class Headroom:
     best_constant: MethodGap
     constants: tuple[MethodGap, ...]  # by beta2
     rules: tuple[MethodGap, ...]
-    left_out: tuple[str, ...]  # candidates with runs that diverged or failed
+    study: str = ""
+    dataset: str = ""
+    backbone: str = ""
+    left_out: tuple[str, ...] = ()  # candidates with runs that diverged or failed
 
     def recovered(self, rule: MethodGap) -> float:
         """Return the share of the headroom that a rule recovers; NaN if there is none."""
@@ -134,21 +134,12 @@ def measure_headroom(
                         f"It has: {', '.join(sorted(shared_metrics))}."
                     )
                 candidates = _candidates(block, entries, values, metric, left_out)
-                units_used, count, best, constants, rules = headroom_of(
-                    candidates, metric, reference, units, where
-                )
                 results.append(
-                    Headroom(
+                    replace(
+                        headroom_of(candidates, metric, reference, units, where),
                         study=name,
                         dataset=dataset,
                         backbone=backbone,
-                        metric=metric,
-                        reference=reference,
-                        units=units_used,
-                        count=count,
-                        best_constant=best,
-                        constants=constants,
-                        rules=rules,
                         left_out=tuple(sorted(left_out)),
                     )
                 )
@@ -161,11 +152,8 @@ def headroom_of(
     reference: float = REFERENCE,
     units: str | None = None,
     where: str = "the study",
-) -> tuple[str, int, MethodGap, tuple[MethodGap, ...], tuple[MethodGap, ...]]:
-    """Compare the candidates of one block.
-
-    Returns:
-        What was halved, the number of units, the best constant, all constants by beta2, the rules.
+) -> Headroom:
+    """Compare the candidates of one data set and backbone.
 
     Raises:
         ConfigError: There is no grid of constants with the reference, or there are too few units.
@@ -210,7 +198,9 @@ def headroom_of(
         return MethodGap(method, beta2, score, _gap(out - base), _gap(out - best), texts)
 
     rules = dict.fromkeys(c.method for c in candidates if c.beta2 is None)
-    return (
+    return Headroom(
+        metric,
+        reference,
         units,
         count,
         gap_of("best constant", None, best, best_choices),

@@ -100,7 +100,6 @@ def landscape(
 
     Raises:
         ConfigError: An argument is out of range, or the runs do not start from the same weights.
-
     """
     started = time.perf_counter()
     by_name = {trajectory.optimizer: trajectory for trajectory in trajectories}

@@ -67,7 +67,6 @@ def evaluate(
     Raises:
         ConfigError: There is no worker.
         EngineError: A worker died.
-
     """
     if workers < 1:
         raise ConfigError(f"-j {workers}: at least one worker is needed.")

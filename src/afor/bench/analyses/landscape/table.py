@@ -28,7 +28,6 @@ def landscape_table(ours: Mapping[str, Any] | None = None) -> Table:
 
     Returns:
         The table.
-
     """
     paper = published()["landscape"]["cells"]
     measures, notes = dict(ours or {}), tuple[str, ...]()

@@ -60,7 +60,6 @@ def record_trajectory(
     Raises:
         ConfigError: `every_steps` is negative.
         TrainingError: The run diverged.
-
     """
     if every_steps < 0:
         raise ConfigError(f"every_steps = {every_steps}: 0 keeps epochs alone, 1 every step.")
@@ -138,7 +137,6 @@ def save_trajectories(path: Path, trajectories: Sequence[Trajectory], every_step
         path: The file to write.
         trajectories: The trajectories.
         every_steps: Steps between two points, as given to `record_trajectory`.
-
     """
     content: dict[str, NDArray[np.generic]] = {
         "format": np.array(FORMAT),

@@ -97,16 +97,17 @@ def run(
             if lr_per_optimizer
             else rates_for(study, options.lr_from)
         )
-        summary = train_study(
-            study,
-            toml,
-            path,
-            workers_engine,
-            workers,
-            part=part,
-            find_rate=find_rate,
-            cache_dir=cache_dir,
-        )
+        with Progress(study.name, workers) as watch:
+            summary = run_study(
+                study,
+                toml,
+                path,
+                workers_engine,
+                part=part,
+                find_rate=find_rate,
+                cache_dir=cache_dir,
+                watch=watch,
+            )
     if as_json:
         typer.echo(json.dumps({"study": study.name, "store": str(path), **asdict(summary)}))
     else:
@@ -134,45 +135,6 @@ def _results_command(study: str, path: Path) -> str:
     }
     # The name of a changed preset starts with the preset's: ablation-synthetic.
     return commands.get(study.partition("-")[0], f"afor stats {path}")
-
-
-def train_study(
-    study: Study,
-    toml: str,
-    path: Path,
-    engine: Engine,
-    workers: int,
-    *,
-    part: tuple[int, int] | None = None,
-    find_rate: FindRate | None = None,
-    cache_dir: Path | None = None,
-) -> Summary:
-    """Run a study and show its progress on standard error.
-
-    Args:
-        study: The study.
-        toml: The study's text, which the store keeps.
-        path: The store.
-        engine: What runs the trainings.
-        workers: How many trainings run at the same time.
-        part: Train only this part: its number and the number of parts.
-        find_rate: Where learning rates come from; None for the study's own.
-        cache_dir: Folder of the prepared trials.
-
-    Returns:
-        The number of runs that are planned, done, diverged, failed and newly trained.
-    """
-    with Progress(study.name, workers) as progress:
-        return run_study(
-            study,
-            toml,
-            path,
-            engine,
-            part=part,
-            find_rate=find_rate,
-            cache_dir=cache_dir,
-            watch=progress,
-        )
 
 
 def make_engine(
@@ -262,7 +224,8 @@ def _search_rates(
 ) -> FindRate:
     """Run the search for every optimizer's learning rate and return the rates it finds."""
     search = search_study(study)
-    train_study(search, toml, path, engine, workers, cache_dir=cache_dir)
+    with Progress(search.name, workers) as watch:
+        run_study(search, toml, path, engine, cache_dir=cache_dir, watch=watch)
     return rate_finder(_print_rates(path, search.name, err=True))
 
 

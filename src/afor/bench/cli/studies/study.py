@@ -1,4 +1,4 @@
-"""The commands ``afor study | plan | status``: the content of a study, and its progress."""
+"""The commands ``afor study | plan``: the content of a study, and its runs."""
 
 import json
 import shlex

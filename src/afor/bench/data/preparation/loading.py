@@ -229,7 +229,6 @@ def prepare_subject(
 
     Raises:
         DataError: A file is missing, damaged or changed.
-
     """
     sources = ledger.check(
         dataset.files(root, subject, settings), accept_changed=accept_changed, rehash=verify

@@ -58,7 +58,6 @@ class LocalEngine:
     Example:
         >>> LocalEngine(workers=2).workers
         2
-
     """
 
     def __init__(

@@ -24,7 +24,6 @@ class TimeLimits:
     >>> limits.add(("deap", "hslt", "adam"), 100.0)
     >>> limits.limit_s(("deap", "hslt", "adam")), limits.limit_s(("deap", "eegnet", "adam"))
     (2000.0, 86400.0)
-
     """
 
     def __init__(self, fixed_s: float | None = None) -> None:
