@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import BACKBONES, build_backbone
 
 TARGET = Path(__file__).parents[1] / "src" / "afor" / "bench" / "models" / "sizes.json"

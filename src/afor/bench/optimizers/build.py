@@ -119,7 +119,6 @@ def check_optimizer(
 
     Raises:
         ConfigError: The name, a setting or a value is not valid.
-
     """
     if name in OPTIMIZERS and not settings:
         _arguments(name, lr, weight_decay, 0, settings)

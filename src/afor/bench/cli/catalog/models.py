@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from afor.bench.cli.options import Json
-from afor.bench.models.input_shape import DATASET_SHAPES
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.study.schema import paper_backbone
 
 
@@ -46,12 +46,12 @@ def model_table() -> list[dict[str, Any]]:
     """
     rows = []
     for name, sizes in recorded_sizes().items():
-        kind, source = _SOURCES[paper_backbone(name)]
+        architecture, source = _SOURCES[paper_backbone(name)]
         released = paper_backbone(name) != name
         rows.append(
             {
                 "name": name,
-                "kind": kind,
+                "kind": architecture,
                 "family": "authors" if released else "original",
                 "source": "AFOR authors" if released else source,
                 "sizes": sizes,

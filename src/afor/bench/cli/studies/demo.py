@@ -10,9 +10,11 @@ import typer
 from afor.bench.cli.options import CacheDir, Jobs, Json, StorePath
 from afor.bench.cli.results.report import report, write_report
 from afor.bench.cli.results.tables import table
-from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run, train_study
+from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run
 from afor.bench.cli.studies.selection import cores
 from afor.bench.data.catalog import get_dataset
+from afor.bench.execution.progress import Progress
+from afor.bench.execution.runner import run_study
 from afor.bench.store.files import load_records
 from afor.bench.store.locations import store_path
 from afor.bench.store.lock import locked
@@ -47,7 +49,8 @@ def demo(
     )
     with stopped_in_run("afor demo", path):
         engine = make_engine("local", "", workers, study.threads)
-        summary = train_study(study, toml, path, engine, workers, cache_dir=cache_dir)
+        with Progress(study.name, workers) as watch:
+            summary = run_study(study, toml, path, engine, cache_dir=cache_dir, watch=watch)
     title = "The demo: optimizers across subjects"
     page = path.with_suffix(".html")
     if as_json:
