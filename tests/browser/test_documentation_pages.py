@@ -59,7 +59,7 @@ def built(filled_once):
 
     def build(folder):
         command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", str(DOCS), str(folder)]
-        subprocess.run(command, check=True, capture_output=True, timeout=280)
+        subprocess.run(command, check=True, capture_output=True, timeout=840)
 
     return filled_once("documentation", build)
 
