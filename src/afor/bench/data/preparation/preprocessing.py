@@ -4,6 +4,7 @@ Each step is one pure function on arrays whose last axis is time (Sec. IV-A of t
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -128,8 +129,6 @@ def resample(signal: Array, rate_hz: float, target_hz: float) -> Array:
     """Resample the last axis by a rational factor with an anti-alias filter."""
     if rate_hz == target_hz:
         return signal
-    from fractions import Fraction
-
     from scipy.signal import resample_poly
 
     ratio = Fraction(target_hz / rate_hz).limit_denominator(1000)
