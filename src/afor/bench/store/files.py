@@ -27,8 +27,13 @@ from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
 from afor.bench.study.schema import parse_study
-from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
-from afor.bench.training.record import FinishedRun, RunRecord
+from afor.bench.training.record import (
+    METRICS,
+    PROBABILITY_METRICS,
+    PROTOCOL_METRICS,
+    FinishedRun,
+    RunRecord,
+)
 
 Format = Literal["csv", "json", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
