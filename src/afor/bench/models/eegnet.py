@@ -1,5 +1,6 @@
 """EEGNet-8,2 (Lawhern et al. 2018, J. Neural Eng. 15, 056013, Table 2)."""
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from afor.bench.models.input_shape import InputShape
-from afor.bench.models.layers.spatial_first import spatial_first_block, update_running
+from afor.bench.models.layers.spatial_first import spatial_first_block
 from afor.bench.models.layers.toeplitz import same_filter, same_padding
 from afor.bench.models.native.binding import DTYPES, Sizes, unavailable_reason
 from afor.bench.models.native.eegnet import (
@@ -24,7 +25,13 @@ from afor.bench.models.settings import (
     Momentum,
     check_choice,
 )
-from afor.torch_private import has_hooks, is_watched, transform_level
+from afor.torch_private import (
+    foreach_add_,
+    foreach_lerp_,
+    has_hooks,
+    is_watched,
+    transform_level,
+)
 
 EEGNetForm = Literal["auto", "native", "fast", "plain"]
 
@@ -221,6 +228,7 @@ class EEGNet(nn.Module):
             _SEPARABLE_KERNEL,
             _FIRST_POOL,
             _SECOND_POOL,
+            1,
             signal.dtype,
         )
         drop = self.dropout.p
@@ -240,9 +248,7 @@ class EEGNet(nn.Module):
         features, batch_statistics = native_features(
             blocks, signal, self._block_parameters(), masks
         )
-        counts = (signal.numel(), batch * samples, batch * sizes.pooled)
-        for norm, mean, variance, count in zip(norms, *batch_statistics, counts, strict=True):
-            update_running(norm, mean, variance, count)
+        _move_running(norms, batch_statistics)
         return self.classifier(features)  # type: ignore[no-any-return]
 
     def _norms(self) -> tuple[nn.BatchNorm2d, nn.BatchNorm2d, nn.BatchNorm2d]:
@@ -274,3 +280,21 @@ class EEGNet(nn.Module):
             and self.dropout.training == self.training
             and not any(has_hooks(layer) for layer in (*convolutions, *norms, self.dropout))
         )
+
+
+@torch.no_grad()
+def _move_running(norms: Sequence[nn.BatchNorm2d], statistics: Sequence[Tensor]) -> None:
+    """Move the running statistics of all norms towards (mean, unbiased variance) of each."""
+    batches = [norm.get_buffer("num_batches_tracked") for norm in norms]
+    running = [n.get_buffer(k) for n in norms for k in ("running_mean", "running_var")]
+    foreach_add_(batches, 1)
+    # Without a momentum, batch norm averages over all batches so far.
+    steps = [
+        1 / int(count) if norm.momentum is None else norm.momentum
+        for norm, count in zip(norms, batches, strict=True)
+    ]
+    if len(set(steps)) == 1:
+        foreach_lerp_(running, statistics, steps[0])
+        return
+    for index, (value, new) in enumerate(zip(running, statistics, strict=True)):
+        value.lerp_(new, steps[index // 2])

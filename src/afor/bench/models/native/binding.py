@@ -24,12 +24,11 @@ SET_VARIABLE = "AFOR_EEGNET_ISA"
 
 
 class Task(IntEnum):
-    """The four functions of the library, as `enum which` in eegnet.c."""
+    """The functions of the library, as `enum which` in eegnet.c."""
 
-    MOMENTS = 0
-    FORWARD = 1
-    BACKWARD = 2
-    EVALUATION = 3
+    FORWARD = 0
+    BACKWARD = 1
+    EVALUATION = 2
 
 
 PARAMETERS = (
@@ -49,8 +48,8 @@ _DTYPE_OF = {
     "statistics": torch.float64,
     "scratch": torch.uint8,
 }
-# `struct call`: ten sizes, dtype, threads, launcher; three epsilons, the factor of dropout; arrays.
-_CALL = struct.Struct(f"=13q4d{2 * len(ARRAYS)}q")
+# `struct call`: sizes, dtype, threads, launcher; epsilons and the factor of dropout; arrays.
+_CALL = struct.Struct(f"=14q4d{2 * len(ARRAYS)}q")
 
 
 @functools.cache
@@ -80,6 +79,7 @@ def _library() -> ctypes.CDLL | str:
     library.afor_eegnet_elements.restype = ctypes.c_int64
     library.afor_eegnet_select.argtypes = [ctypes.c_char_p]
     library.afor_eegnet_select.restype = ctypes.c_char_p
+    library.afor_eegnet_selected.restype = ctypes.c_char_p
     name = os.environ.get(SET_VARIABLE, "")
     if library.afor_eegnet_select(os.fsencode(name)) is None:
         return (
@@ -90,8 +90,22 @@ def _library() -> ctypes.CDLL | str:
 
 
 def _function(library: ctypes.CDLL, task: Task) -> "ctypes._NamedFuncPointer":
-    names = ("moments", "forward", "backward", "evaluate")
+    names = ("forward", "backward", "evaluate")
     return getattr(library, f"afor_eegnet_{names[task]}")  # type: ignore[no-any-return]
+
+
+def instruction_set() -> str | None:
+    """Return the instruction set of the native EEGNet, or None if it cannot be used.
+
+    It is the best one the processor supports (``avx2`` or ``default``), or the one that the
+    environment variable ``AFOR_EEGNET_ISA`` names when it is first used. Results
+    differ in rounding.
+
+    >>> instruction_set() in ("avx2", "default", None)
+    True
+    """
+    library = _library()
+    return None if isinstance(library, str) else library.afor_eegnet_selected().decode()
 
 
 def unavailable_reason() -> str | None:
@@ -106,7 +120,11 @@ def unavailable_reason() -> str | None:
 
 
 class Sizes(NamedTuple):
-    """The shape of a batch and of the network, and the type of its numbers."""
+    """The shape of a batch and of the network, and the type of its numbers.
+
+    With several ``groups``, as many networks are computed side by side on one signal: each has an
+    equal share of the filters and outputs, and the dropout masks are shared.
+    """
 
     batch: int
     channels: int
@@ -118,6 +136,7 @@ class Sizes(NamedTuple):
     second_kernel: int
     pool: int
     second_pool: int
+    groups: int
     dtype: torch.dtype
 
     @property
@@ -148,7 +167,7 @@ def _elements(sizes: Sizes, task: Task) -> tuple[int, ...]:
     library = _library()
     if isinstance(library, str):
         raise RuntimeError(library)
-    call = _CALL.pack(*sizes[:10], DTYPES[sizes.dtype], 1, 0, *(4 * [0.0]), *(len(ARRAYS) * (0, 0)))
+    call = _CALL.pack(*sizes[:11], DTYPES[sizes.dtype], 1, 0, *(4 * [0.0]), *(len(ARRAYS) * (0, 0)))
     elements = (ctypes.c_int64 * len(ARRAYS))()
     if library.afor_eegnet_elements(call, task, elements):
         raise ValueError(f"The native EEGNet has no network of these sizes: {sizes}.")
@@ -162,7 +181,7 @@ def run(
     eps: Sequence[float] = (0.0, 0.0, 0.0),
     keep_factor: float = 1.0,
 ) -> None:
-    """Call one of the four functions.
+    """Call one of the functions.
 
     Args:
         task: The function.
@@ -179,13 +198,14 @@ def run(
     library = _library()
     if isinstance(library, str):
         raise RuntimeError(library)
+    dtype = sizes.dtype
     addresses: list[int] = []
     for name in ARRAYS:
         tensor = arrays.get(name)
-        addresses += (0, 0) if tensor is None else _address(name, tensor, sizes.dtype)
+        addresses += (0, 0) if tensor is None else _address(name, tensor, dtype)
     threads = torch.get_num_threads()
     call = _CALL.pack(
-        *sizes[:10], DTYPES[sizes.dtype], threads, openmp_team() or 0, *eps, keep_factor, *addresses
+        *sizes[:11], DTYPES[sizes.dtype], threads, openmp_team() or 0, *eps, keep_factor, *addresses
     )
     outcome = _function(library, task)(call)
     if outcome < 0:

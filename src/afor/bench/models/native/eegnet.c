@@ -35,6 +35,7 @@ enum dtype { FLOAT32 = 0, FLOAT64 = 1 };
 struct shape {
   int64_t batch, channels, samples, filters, depth, outputs;
   int64_t kernel, second_kernel, pool, second_pool;
+  int64_t groups; /* networks side by side: each has an equal share of filters and outputs */
 };
 
 /* The arrays of a call, in the order in which binding.py writes them. */
@@ -42,8 +43,8 @@ enum {
   SIGNAL,                                 /* (batch, channels, samples) */
   TEMPORAL, SCALE_1, SHIFT_1,             /* (filters, kernel); batch norm: (filters) twice */
   SPATIAL, SCALE_2, SHIFT_2,              /* (maps, channels); (maps) twice */
-  DEPTHWISE, POINTWISE, SCALE_3, SHIFT_3, /* (maps, second kernel); (outputs, maps); (outputs) */
-  KEEP_1, KEEP_2,                         /* bytes: dropout masks (batch, maps, pooled); or none */
+  DEPTHWISE, POINTWISE, SCALE_3, SHIFT_3, /* (maps, second kernel); (outputs, maps / groups) */
+  KEEP_1, KEEP_2,                         /* bytes: dropout masks of one group, or none */
   MOMENTS,                                /* double: see `moments_of` */
   STATISTICS,                             /* double: see `struct statistics` */
   SAVED,                                  /* what the backward pass reads again */
@@ -69,9 +70,10 @@ struct call {
   struct array array[ARRAYS];
 };
 
-/* Mean and variance of the three batch norms, and M·f for every temporal filter f. */
+/* Mean and variance of the three batch norms. In training also the unbiased variance, and M·f for
+ * every temporal filter f. */
 struct statistics {
-  double *mean[3], *variance[3], *product;
+  double *mean[3], *variance[3], *unbiased[3], *product;
 };
 
 /* Sizes that follow from the shape. */
@@ -81,6 +83,7 @@ struct sizes {
   int64_t second_kernel, second_left;
   int64_t pool, pooled, second_pool, second_pooled;
   int64_t row, pooled_row; /* vectors of a row with its margins */
+  int64_t groups, group_maps, group_outputs;
 };
 
 /* ---------------------------------------------------------------------- sizes and their checks */
@@ -89,7 +92,8 @@ static int is_size(int64_t size) { return size >= 1 && size <= LARGEST; }
 
 static int derive(const struct shape *s, struct sizes *z) {
   const int64_t given[] = {s->batch,   s->channels, s->samples,       s->filters, s->depth,
-                           s->outputs, s->kernel,   s->second_kernel, s->pool,    s->second_pool};
+                           s->outputs, s->kernel,   s->second_kernel, s->pool,    s->second_pool,
+                           s->groups};
   for (size_t i = 0; i < sizeof given / sizeof *given; i++)
     if (!is_size(given[i])) return 0;
   z->batch = s->batch;
@@ -110,6 +114,10 @@ static int derive(const struct shape *s, struct sizes *z) {
   z->second_pooled = z->pooled / s->second_pool;
   z->row = s->samples + 2 * MARGIN;
   z->pooled_row = z->pooled + 2 * MARGIN;
+  z->groups = s->groups;
+  z->group_maps = z->maps / s->groups;
+  z->group_outputs = z->outputs / s->groups;
+  if (z->filters % z->groups || z->outputs % z->groups) return 0;
   /* Every array is a product of at most three of these, times a small number. */
   const int64_t widest = z->channels > z->maps ? z->channels : z->maps;
   const int64_t most = widest > z->outputs ? widest : z->outputs;
@@ -122,20 +130,32 @@ static int derive(const struct shape *s, struct sizes *z) {
 
 static int64_t moments_count(const struct sizes *z) { return z->kernel + z->kernel * z->kernel; }
 
-static int64_t statistics_count(const struct sizes *z) {
-  return 2 * (z->filters + z->maps + z->outputs) + z->filters * z->kernel;
+static int64_t statistics_count(const struct sizes *z, int evaluates) {
+  const int64_t norms = z->filters + z->maps + z->outputs;
+  return evaluates ? 2 * norms : 3 * norms + z->filters * z->kernel;
 }
 
-static struct statistics statistics_at(const struct sizes *z, double *at) {
+/* In evaluation (mean, variance) of each norm; in training (mean, unbiased) of each norm, then all
+ * variances and the products. */
+static struct statistics statistics_at(const struct sizes *z, double *at, int evaluates) {
   const int64_t counts[3] = {z->filters, z->maps, z->outputs};
   struct statistics s;
   for (int i = 0; i < 3; i++) {
     s.mean[i] = at;
-    s.variance[i] = at + counts[i];
+    s.variance[i] = s.unbiased[i] = at + counts[i];
     at += 2 * counts[i];
+  }
+  for (int i = 0; i < 3 && !evaluates; i++) {
+    s.variance[i] = at;
+    at += counts[i];
   }
   s.product = at;
   return s;
+}
+
+static void set_unbiased(struct statistics s, int norm, int64_t maps, int64_t elements) {
+  const double factor = (double)elements / (double)(elements > 1 ? elements - 1 : 1);
+  for (int64_t i = 0; i < maps; i++) s.unbiased[norm][i] = factor * s.variance[norm][i];
 }
 
 static int64_t gradient_count(const struct sizes *z, int parameter) {
@@ -145,7 +165,7 @@ static int64_t gradient_count(const struct sizes *z, int parameter) {
     case SPATIAL: return z->maps * z->channels;
     case SCALE_2: case SHIFT_2: return z->maps;
     case DEPTHWISE: return z->maps * z->second_kernel;
-    case POINTWISE: return z->outputs * z->maps;
+    case POINTWISE: return z->outputs * z->group_maps;
     default: return z->outputs; /* SCALE_3, SHIFT_3 */
   }
 }
@@ -317,13 +337,12 @@ struct steps {
   int64_t lanes[2];
   int64_t (*saved)(const struct sizes *, int dtype);
   int64_t (*scratch)(const struct sizes *, int dtype, int which);
-  void (*moments[2])(const struct call *, const struct sizes *);
   void (*forward[2])(const struct call *, const struct sizes *);
   void (*backward[2])(const struct call *, const struct sizes *);
   void (*evaluate[2])(const struct call *, const struct sizes *);
 };
 
-enum which { OF_MOMENTS, OF_FORWARD, OF_BACKWARD, OF_EVALUATION };
+enum which { OF_FORWARD, OF_BACKWARD, OF_EVALUATION };
 
 #define CONCAT_(a, b, c) a##_##b##_##c
 #define CONCAT(a, b, c) CONCAT_(a, b, c)
@@ -381,15 +400,16 @@ EXPORT const char *afor_eegnet_select(const char *name) {
   return NULL;
 }
 
+EXPORT const char *afor_eegnet_selected(void) { return chosen->name; }
+
 static int64_t expected(const struct call *call, const struct sizes *z, int array, int which) {
   const int dtype = (int)call->dtype;
   switch (array) {
     case SIGNAL: return z->batch * z->channels * z->samples;
-    case KEEP_1: return z->batch * z->maps * z->pooled;
-    case KEEP_2: return z->batch * z->outputs * z->second_pooled;
+    case KEEP_1: return z->batch * z->group_maps * z->pooled;
+    case KEEP_2: return z->batch * z->group_outputs * z->second_pooled;
     case MOMENTS: return moments_count(z);
-    case STATISTICS: /* in evaluation, means and variances alone */
-      return statistics_count(z) - (which == OF_EVALUATION ? z->filters * z->kernel : 0);
+    case STATISTICS: return statistics_count(z, which == OF_EVALUATION);
     case SAVED: return chosen->steps->saved(z, dtype);
     case FEATURES: case GRAD_FEATURES: return z->batch * z->outputs * z->second_pooled;
     case SCRATCH: return chosen->steps->scratch(z, dtype, which);
@@ -401,7 +421,7 @@ static int64_t expected(const struct call *call, const struct sizes *z, int arra
 EXPORT int64_t afor_eegnet_elements(const struct call *call, int64_t which, int64_t *elements) {
   struct sizes z;
   if (!derive(&call->shape, &z) || call->dtype < FLOAT32 || call->dtype > FLOAT64) return -1;
-  if (which < OF_MOMENTS || which > OF_EVALUATION) return -1;
+  if (which < OF_FORWARD || which > OF_EVALUATION) return -1;
   for (int i = 0; i < ARRAYS; i++) elements[i] = expected(call, &z, i, (int)which);
   return 0;
 }
@@ -411,8 +431,7 @@ EXPORT int64_t afor_eegnet_elements(const struct call *call, int64_t which, int6
  * as vectors to ALIGNMENT. */
 static int64_t check(const struct call *call, struct sizes *z, int which) {
   static const char needed[][ARRAYS] = {
-      [OF_MOMENTS] = {[SIGNAL] = 1, [MOMENTS] = 1, [SAVED] = 1, [SCRATCH] = 1},
-      [OF_FORWARD] = {[TEMPORAL] = 1, [SCALE_1] = 1, [SHIFT_1] = 1, [SPATIAL] = 1, [SCALE_2] = 1,
+      [OF_FORWARD] = {[SIGNAL] = 1, [TEMPORAL] = 1, [SCALE_1] = 1, [SHIFT_1] = 1, [SPATIAL] = 1, [SCALE_2] = 1,
                       [SHIFT_2] = 1, [DEPTHWISE] = 1, [POINTWISE] = 1, [SCALE_3] = 1,
                       [SHIFT_3] = 1, [KEEP_1] = 2, [KEEP_2] = 2, [MOMENTS] = 1, [STATISTICS] = 1,
                       [SAVED] = 1, [FEATURES] = 1, [SCRATCH] = 1},
@@ -445,15 +464,7 @@ static int64_t check(const struct call *call, struct sizes *z, int which) {
   return 0;
 }
 
-/* Transpose the signal into SAVED and reduce it to MOMENTS; neither depends on a parameter. */
-EXPORT int64_t afor_eegnet_moments(const struct call *call) {
-  struct sizes z;
-  const int64_t misfit = check(call, &z, OF_MOMENTS);
-  if (!misfit) chosen->steps->moments[call->dtype](call, &z);
-  return misfit;
-}
-
-/* From MOMENTS and SAVED to FEATURES and STATISTICS, with the batch's own statistics. */
+/* From SIGNAL to FEATURES, STATISTICS, MOMENTS and SAVED, with the batch's own statistics. */
 EXPORT int64_t afor_eegnet_forward(const struct call *call) {
   struct sizes z;
   const int64_t misfit = check(call, &z, OF_FORWARD);

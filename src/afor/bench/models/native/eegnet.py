@@ -20,19 +20,10 @@ class Blocks(NamedTuple):
     keep_factor: float  # what dropout multiplies the kept elements with
 
 
-class BatchStatistics(NamedTuple):
-    """Mean and biased variance over the batch of the inputs of the three batch norms."""
-
-    means: tuple[Tensor, Tensor, Tensor]
-    variances: tuple[Tensor, Tensor, Tensor]
-
-
 def native_features(
     blocks: Blocks, signal: Tensor, parameters: Sequence[Tensor], masks: Sequence[Tensor | None]
-) -> tuple[Tensor, BatchStatistics]:
-    """Return the inputs of the classifier, (batch, outputs · time), and the batch's statistics.
-
-    This is the training mode: batch norm uses the statistics of the batch.
+) -> tuple[Tensor, Sequence[Tensor]]:
+    """Return the inputs of the classifier in training, and the statistics of the batch.
 
     Args:
         blocks: Sizes and settings.
@@ -40,14 +31,16 @@ def native_features(
         parameters: Those of ``PARAMETERS``, in that order and of any shape.
         masks: The elements that the two dropouts keep, (batch, maps, time), or None without
             dropout.
+
+    Returns:
+        The features (batch, outputs · time), and for each of the three batch norms the mean and
+        the unbiased variance of its input, which move its running statistics.
     """
     features, statistics = _Features.apply(blocks, signal, *masks, *parameters)  # type: ignore[no-untyped-call]
     sizes = blocks.sizes
-    counts = [sizes.filters, sizes.maps, sizes.outputs]
-    pieces = statistics.to(sizes.dtype)[: 2 * sum(counts)].split(
-        [count for count in counts for _ in range(2)]
-    )
-    return features, BatchStatistics(pieces[::2], pieces[1::2])
+    counts = [c for c in (sizes.filters, sizes.maps, sizes.outputs) for _ in range(2)]
+    *pieces, _ = statistics.to(sizes.dtype).split([*counts, statistics.numel() - sum(counts)])
+    return features, pieces
 
 
 def evaluated_features(
@@ -90,20 +83,16 @@ class _Features(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         sizes = blocks.sizes
         arrays = _named(signal, parameters)
-        moments = sizes.empty(Task.MOMENTS, "moments")
-        saved = sizes.empty(Task.MOMENTS, "saved")
+        moments = sizes.empty(Task.FORWARD, "moments")
+        saved = sizes.empty(Task.FORWARD, "saved")
         statistics = sizes.empty(Task.FORWARD, "statistics")
         features = sizes.empty(Task.FORWARD, "features")
         arrays |= {"keep": mask, "second_keep": second_mask, "moments": moments, "saved": saved}
-        arrays["scratch"] = sizes.empty(Task.MOMENTS, "scratch")
-        run(Task.MOMENTS, sizes, arrays)
         arrays |= {"statistics": statistics, "features": features}
         arrays["scratch"] = sizes.empty(Task.FORWARD, "scratch")
         run(Task.FORWARD, sizes, arrays, blocks.eps, blocks.keep_factor)
         ctx.blocks = blocks
-        ctx.save_for_backward(
-            signal, mask, second_mask, moments, saved, statistics.clone(), *parameters
-        )
+        ctx.save_for_backward(signal, mask, second_mask, moments, saved, statistics, *parameters)
         ctx.mark_non_differentiable(statistics)
         ctx.set_materialize_grads(False)
         return features.view(sizes.batch, -1), statistics
@@ -148,12 +137,12 @@ def plain_features(
     maps = _batch_norm(maps.transpose(0, 1), second, blocks.eps[1])
     maps = mean_pool(F.elu(maps), sizes.pool)
     if masks[0] is not None:
-        maps = maps * (masks[0] * blocks.keep_factor)
+        maps = maps * masks[0] * blocks.keep_factor
     maps = same_filter(maps.transpose(0, 1), depthwise)
     maps = _batch_norm(torch.matmul(pointwise, maps.transpose(0, 1)), third, blocks.eps[2])
     maps = mean_pool(F.elu(maps), sizes.second_pool)
     if masks[1] is not None:
-        maps = maps * (masks[1] * blocks.keep_factor)
+        maps = maps * masks[1] * blocks.keep_factor
     return maps.flatten(1)
 
 

@@ -547,7 +547,7 @@ LOCAL void NAME(moments_slot)(const void *data, int64_t slot) {
 
 /* The lanes beyond the batch are zeros, whose centred rows are -pivot - above: `valid` leaves them
  * out of every sum. */
-LOCAL void NAME(moments)(const struct call *call, const struct sizes *z) {
+LOCAL void NAME(reduce_signal)(const struct call *call, const struct sizes *z) {
   struct NAME(moments_job) job = {.call = call, .z = z};
   NAME(plan_moments)(z, &job, call->array[SCRATCH].address);
   const REAL *signal = call->array[SIGNAL].address;
@@ -627,20 +627,25 @@ LOCAL void NAME(separate_block)(const struct NAME(forward_job) *job,
                                 const struct NAME(block) *b) {
   const struct call *call = job->call;
   const struct sizes *z = job->z;
-  const int64_t window = z->maps * z->pooled;
+  const int64_t window = z->group_maps * z->pooled;
   const uint8_t *keep = call->array[KEEP_1].address;
+  const REAL *pointwise = call->array[POINTWISE].address;
   const REAL *depthwise = call->array[DEPTHWISE].address;
   NAME(clear_margins)(b->p + MARGIN, z->maps, z->pooled);
   for (int64_t m = 0; m < z->maps; m++) {
     VEC *pooled = b->p + MARGIN + m * z->pooled_row;
     NAME(activate)(pooled, b->y + m * z->samples, z->pooled, z->pool, job->norm.factor[m],
-                   job->norm.offset[m], keep ? keep + b->first * window + m * z->pooled : NULL,
-                   window, b->valid, (REAL)call->keep_factor);
+                   job->norm.offset[m],
+                   keep ? keep + b->first * window + m % z->group_maps * z->pooled : NULL, window,
+                   b->valid, (REAL)call->keep_factor);
     NAME(filter_row)(b->d + m * z->pooled, pooled, depthwise + m * z->second_kernel,
                      z->second_kernel, z->second_left, z->pooled, 0);
   }
-  NAME(mix)(b->q, z->pooled, call->array[POINTWISE].address, b->d, z->pooled, z->outputs, z->maps,
-            z->pooled);
+  for (int64_t g = 0; g < z->groups; g++)
+    NAME(mix)(b->q + g * z->group_outputs * z->pooled, z->pooled,
+              pointwise + g * z->group_outputs * z->group_maps,
+              b->d + g * z->group_maps * z->pooled, z->pooled, z->group_outputs, z->group_maps,
+              z->pooled);
 }
 
 /* q to features: norm, ELU, pool and dropout. */
@@ -648,6 +653,7 @@ LOCAL void NAME(write_features)(const struct NAME(forward_job) *job, const struc
   const struct call *call = job->call;
   const struct sizes *z = job->z;
   const int64_t n = z->second_pooled, window = z->outputs * n;
+  const int64_t group = z->group_outputs * n;
   const uint8_t *keep = call->array[KEEP_2].address;
   REAL *features = (REAL *)call->array[FEATURES].address + b->first * window;
   for (int64_t o = 0; o < z->outputs; o++)
@@ -656,7 +662,7 @@ LOCAL void NAME(write_features)(const struct NAME(forward_job) *job, const struc
       VEC pooled;
       NAME(activate)(&pooled, b->q + o * z->pooled + t * z->second_pool, 1, z->second_pool,
                      job->second_norm.factor[o], job->second_norm.offset[o],
-                     keep ? keep + b->first * window + at : NULL, window, b->valid,
+                     keep ? keep + b->first * group + at % group : NULL, group, b->valid,
                      (REAL)call->keep_factor);
       for (int l = 0; l < b->valid; l++) features[l * window + at] = pooled[l];
     }
@@ -696,8 +702,9 @@ LOCAL void NAME(features_slot)(const void *data, int64_t slot) {
 
 LOCAL void NAME(forward)(const struct call *call, const struct sizes *z) {
   struct NAME(forward_job) job = {.call = call, .z = z};
-  const struct statistics s = statistics_at(z, call->array[STATISTICS].address);
+  const struct statistics s = statistics_at(z, call->array[STATISTICS].address, 0);
   const int64_t slots = NAME(slots)(z);
+  NAME(reduce_signal)(call, z);
   NAME(plan_forward)(z, &job, call->array[SCRATCH].address, 0);
   for (int64_t f = 0; f < z->filters; f++) {
     for (int64_t k = 0; k < z->kernel; k++)
@@ -712,6 +719,9 @@ LOCAL void NAME(forward)(const struct call *call, const struct sizes *z) {
   NAME(merge_statistics)(z, job.second_rows, z->outputs, z->pooled, s.mean[2], s.variance[2]);
   NAME(set_affine)(call, s, 2, z->outputs, job.second_norm);
   run_pass(call, NAME(features_slot), &job, slots);
+  set_unbiased(s, 0, z->filters, z->batch * z->channels * z->samples);
+  set_unbiased(s, 1, z->maps, z->batch * z->samples);
+  set_unbiased(s, 2, z->outputs, z->batch * z->pooled);
 }
 
 LOCAL void NAME(evaluate_slot)(const void *data, int64_t slot) {
@@ -729,7 +739,7 @@ LOCAL void NAME(evaluate)(const struct call *given, const struct sizes *z) {
   struct call call = *given;
   call.array[KEEP_1].address = call.array[KEEP_2].address = NULL;
   struct NAME(forward_job) job = {.call = &call, .z = z};
-  const struct statistics s = statistics_at(z, call.array[STATISTICS].address);
+  const struct statistics s = statistics_at(z, call.array[STATISTICS].address, 1);
   NAME(plan_forward)(z, &job, call.array[SCRATCH].address, 1);
   NAME(fold_norm)(&call, z, s, job.filter, job.shift);
   NAME(set_affine)(&call, s, 1, z->maps, job.norm);
@@ -744,14 +754,14 @@ struct NAME(sums) {
   double *norm, *second_norm;     /* (maps, 2), (outputs, 2): Σ g, Σ g·(input - mean) */
   double *temporal, *spatial;     /* (filters, kernel) with the norm's factor, (maps, channels) */
   double *shift;                  /* (maps) */
-  double *depthwise, *pointwise;  /* (maps, second kernel), (outputs, maps) */
+  double *depthwise, *pointwise;  /* (maps, second kernel), (outputs, maps / groups) */
 };
 
 struct NAME(backward_job) {
   const struct call *call;
   const struct sizes *z;
   REAL *filter, *reversed, *shift;     /* (filters, kernel) twice; (maps) */
-  REAL *depthwise, *pointwise;         /* reversed; transposed (maps, outputs) */
+  REAL *depthwise, *pointwise;         /* reversed; transposed (group: maps, outputs) */
   struct NAME(affine) norm, second_norm;
   struct NAME(norm_gradient) norm_grad, second_norm_grad;
   VEC *grad_y, *grad_q;                /* (blocks, maps, samples), (blocks, outputs, pooled) */
@@ -763,7 +773,7 @@ struct NAME(backward_job) {
 
 static int64_t NAME(sums_count)(const struct sizes *z) {
   return 2 * (z->maps + z->outputs) + z->filters * z->kernel + z->maps * z->channels + z->maps +
-         z->maps * z->second_kernel + z->outputs * z->maps;
+         z->maps * z->second_kernel + z->outputs * z->group_maps;
 }
 
 static struct NAME(sums) NAME(sums_at)(const struct sizes *z, double *at) {
@@ -787,7 +797,7 @@ static int64_t NAME(plan_backward)(const struct sizes *z, struct NAME(backward_j
   job->reversed = take(&arena, z->filters * z->kernel * real);
   job->shift = take(&arena, z->maps * real);
   job->depthwise = take(&arena, z->maps * z->second_kernel * real);
-  job->pointwise = take(&arena, z->maps * z->outputs * real);
+  job->pointwise = take(&arena, z->group_maps * z->outputs * real);
   job->norm = NAME(take_affine)(&arena, z->maps);
   job->second_norm = NAME(take_affine)(&arena, z->outputs);
   job->norm_grad = NAME(take_gradient)(&arena, z->maps);
@@ -810,8 +820,8 @@ LOCAL void NAME(features_backward_slot)(const void *data, int64_t slot) {
   const struct NAME(backward_job) *job = data;
   const struct call *call = job->call;
   const struct sizes *z = job->z;
-  const struct statistics s = statistics_at(z, call->array[STATISTICS].address);
-  const int64_t n = z->second_pooled, window = z->outputs * n;
+  const struct statistics s = statistics_at(z, call->array[STATISTICS].address, 0);
+  const int64_t n = z->second_pooled, window = z->outputs * n, group = z->group_outputs * n;
   const uint8_t *keep = call->array[KEEP_2].address;
   memset(job->memory[slot], 0, (size_t)NAME(sums_count)(z) * sizeof(double));
   EACH_BLOCK(index, slot, z) {
@@ -824,7 +834,7 @@ LOCAL void NAME(features_backward_slot)(const void *data, int64_t slot) {
                               b.q + o * z->pooled, row, z->pooled, n, z->second_pool,
                               job->second_norm.factor[o], job->second_norm.offset[o],
                               (REAL)s.mean[2][o],
-                              keep ? keep + b.first * window + o * n : NULL, window, b.valid,
+                              keep ? keep + b.first * group + o * n % group : NULL, group, b.valid,
                               (REAL)call->keep_factor, job->sums[slot].second_norm + 2 * o);
     }
   }
@@ -835,10 +845,11 @@ LOCAL void NAME(separate_backward_slot)(const void *data, int64_t slot) {
   const struct NAME(backward_job) *job = data;
   const struct call *call = job->call;
   const struct sizes *z = job->z;
-  const struct statistics s = statistics_at(z, call->array[STATISTICS].address);
+  const struct statistics s = statistics_at(z, call->array[STATISTICS].address, 0);
   const struct NAME(norm_gradient) norm = job->second_norm_grad;
   const struct NAME(sums) sums = job->sums[slot];
-  const int64_t window = z->maps * z->pooled;
+  const int64_t window = z->group_maps * z->pooled;
+  const int64_t inputs = z->group_maps, outputs = z->group_outputs;
   const uint8_t *keep = call->array[KEEP_1].address;
   VEC *rows = job->short_rows[slot] + MARGIN, *taps = job->taps[slot];
   NAME(clear_margins)(rows, z->maps, z->pooled);
@@ -850,9 +861,13 @@ LOCAL void NAME(separate_backward_slot)(const void *data, int64_t slot) {
       NAME(norm_backward)(row, row, b.q + o * z->pooled, z->pooled, norm.factor[o], norm.shift[o],
                           norm.slope[o], norm.mean[o]);
     }
-    NAME(outer)(sums.pointwise, grad, z->pooled, b.d, z->pooled, z->outputs, z->maps, z->pooled,
-                b.valid);
-    NAME(mix)(rows, z->pooled_row, job->pointwise, grad, z->pooled, z->maps, z->outputs, z->pooled);
+    for (int64_t g = 0; g < z->groups; g++) {
+      const VEC *from = grad + g * outputs * z->pooled;
+      NAME(outer)(sums.pointwise + g * outputs * inputs, from, z->pooled,
+                  b.d + g * inputs * z->pooled, z->pooled, outputs, inputs, z->pooled, b.valid);
+      NAME(mix)(rows + g * inputs * z->pooled_row, z->pooled_row,
+                job->pointwise + g * inputs * outputs, from, z->pooled, inputs, outputs, z->pooled);
+    }
     for (int64_t m = 0; m < z->maps; m++) {
       const VEC *row = rows + m * z->pooled_row;
       VEC *pooled = job->row[slot];
@@ -866,8 +881,8 @@ LOCAL void NAME(separate_backward_slot)(const void *data, int64_t slot) {
       NAME(activate_backward)(job->grad_y + (index * z->maps + m) * z->samples,
                               b.y + m * z->samples, pooled, z->samples, z->pooled, z->pool,
                               job->norm.factor[m], job->norm.offset[m], (REAL)s.mean[1][m],
-                              keep ? keep + b.first * window + m * z->pooled : NULL, window,
-                              b.valid, (REAL)call->keep_factor, sums.norm + 2 * m);
+                              keep ? keep + b.first * window + m % inputs * z->pooled : NULL,
+                              window, b.valid, (REAL)call->keep_factor, sums.norm + 2 * m);
     }
   }
 }
@@ -914,7 +929,7 @@ static void NAME(write_gradients)(const struct NAME(backward_job) *job) {
   const struct call *call = job->call;
   const struct sizes *z = job->z;
   const struct NAME(sums) sums = job->sums[0];
-  const struct statistics s = statistics_at(z, call->array[STATISTICS].address);
+  const struct statistics s = statistics_at(z, call->array[STATISTICS].address, 0);
   const double *moments = call->array[MOMENTS].address;
   REAL *grads[10];
   for (int i = 0; i < 10; i++) grads[i] = call->array[GRADS + i].address;
@@ -945,7 +960,7 @@ static void NAME(write_gradients)(const struct NAME(backward_job) *job) {
   }
   for (int64_t i = 0; i < z->maps * z->second_kernel; i++)
     grads[DEPTHWISE - TEMPORAL][i] = (REAL)sums.depthwise[i];
-  for (int64_t i = 0; i < z->outputs * z->maps; i++)
+  for (int64_t i = 0; i < z->outputs * z->group_maps; i++)
     grads[POINTWISE - TEMPORAL][i] = (REAL)sums.pointwise[i];
 }
 
@@ -956,7 +971,7 @@ static void NAME(reverse)(REAL *to, const REAL *from, int64_t rows, int64_t n) {
 
 LOCAL void NAME(backward)(const struct call *call, const struct sizes *z) {
   struct NAME(backward_job) job = {.call = call, .z = z};
-  const struct statistics s = statistics_at(z, call->array[STATISTICS].address);
+  const struct statistics s = statistics_at(z, call->array[STATISTICS].address, 0);
   const int64_t slots = NAME(slots)(z);
   NAME(plan_backward)(z, &job, call->array[SCRATCH].address);
   NAME(fold_norm)(call, z, s, job.filter, job.shift);
@@ -964,8 +979,11 @@ LOCAL void NAME(backward)(const struct call *call, const struct sizes *z) {
   NAME(reverse)(job.depthwise, call->array[DEPTHWISE].address, z->maps, z->second_kernel);
   const REAL *pointwise = call->array[POINTWISE].address;
   for (int64_t o = 0; o < z->outputs; o++)
-    for (int64_t m = 0; m < z->maps; m++)
-      job.pointwise[m * z->outputs + o] = pointwise[o * z->maps + m];
+    for (int64_t m = 0; m < z->group_maps; m++) {
+      const int64_t group = o / z->group_outputs * z->group_outputs;
+      job.pointwise[group * z->group_maps + m * z->group_outputs + o - group] =
+          pointwise[o * z->group_maps + m];
+    }
   NAME(set_affine)(call, s, 1, z->maps, job.norm);
   NAME(set_affine)(call, s, 2, z->outputs, job.second_norm);
   const struct NAME(sums) sums = job.sums[0];
@@ -984,11 +1002,10 @@ static int64_t NAME(scratch_bytes)(const struct sizes *z, int which) {
   struct NAME(moments_job) moments = {0};
   struct NAME(forward_job) forward = {0};
   struct NAME(backward_job) backward = {0};
-  switch (which) {
-    case OF_MOMENTS: return NAME(plan_moments)(z, &moments, NULL);
-    case OF_BACKWARD: return NAME(plan_backward)(z, &backward, NULL);
-    default: return NAME(plan_forward)(z, &forward, NULL, which == OF_EVALUATION);
-  }
+  if (which == OF_BACKWARD) return NAME(plan_backward)(z, &backward, NULL);
+  const int64_t bytes = NAME(plan_forward)(z, &forward, NULL, which == OF_EVALUATION);
+  if (which == OF_EVALUATION) return bytes;
+  return LARGER(bytes, NAME(plan_moments)(z, &moments, NULL)); /* one after the other */
 }
 
 #undef VEC

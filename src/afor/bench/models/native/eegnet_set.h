@@ -65,7 +65,6 @@ static const struct steps STEPS(SET) = {
     {WIDTH / 4, WIDTH / 8},
     CONCAT(saved, SET, any),
     CONCAT(scratch, SET, any),
-    {CONCAT(moments, SET, f32), CONCAT(moments, SET, f64)},
     {CONCAT(forward, SET, f32), CONCAT(forward, SET, f64)},
     {CONCAT(backward, SET, f32), CONCAT(backward, SET, f64)},
     {CONCAT(evaluate, SET, f32), CONCAT(evaluate, SET, f64)},
