@@ -117,9 +117,8 @@ def test_evaluation_equals_the_plain_form_and_changes_nothing(name, dtype):
     with torch.no_grad():
         assert native.uses_native_form(signal)
         ours, theirs = native(signal), plain(signal)
-    torch.testing.assert_close(
-        ours, theirs, rtol=1e-12 if dtype == torch.float64 else 1e-4, atol=1e-5
-    )
+    limits = (1e-12, 1e-13) if dtype == torch.float64 else (1e-4, 1e-5)
+    torch.testing.assert_close(ours, theirs, rtol=limits[0], atol=limits[1])
     assert all(torch.equal(value, before[key]) for key, value in native.state_dict().items())
 
 
@@ -133,7 +132,7 @@ def test_in_float32_it_is_as_near_to_float64_as_the_plain_form(name, offset):
     signal = torch.randn(8, shape.channels, shape.samples) + offset
     reference = exact(signal.double()).detach()
     errors = [
-        float((model(signal).double() - reference).abs().max() / reference.abs().max())
+        float((model(signal).detach().double() - reference).abs().max() / reference.abs().max())
         for model in (plain, native)
     ]
     assert errors[1] < 2 * errors[0] + 2e-6
@@ -196,8 +195,9 @@ def test_second_derivatives_flow_through_the_native_form():
         weights = list(model.parameters())
         grads = torch.autograd.grad(model(signal).square().sum(), weights, create_graph=True)
         products.append(torch.autograd.grad(sum(g.square().sum() for g in grads), weights))
+    size = max(float(product.abs().max()) for product in products[0])
     for ours, theirs in zip(products[1], products[0], strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8 * float(theirs.abs().max()))
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-13 * size)
 
 
 @needs_native
@@ -334,11 +334,21 @@ def test_a_missing_library_gives_its_reason(monkeypatch):
 SIZES = Sizes(3, 2, 40, 2, 2, 3, 8, 16, 4, 8, 1, torch.float32)
 
 
+MASKS = {"keep", "second_keep"}
+USED = {
+    Task.FORWARD: {"signal", *PARAMETERS, *MASKS, "moments", "statistics", "saved", "features"},
+    Task.BACKWARD: {*binding.ARRAYS} - {"signal", "features"},
+    Task.EVALUATION: {"signal", *PARAMETERS, "statistics", "features"},
+}
+for names in USED.values():
+    names.add("scratch")
+
+
 def arrays_of(task: Task) -> dict[str, torch.Tensor | None]:
     """Return all arrays of a task, filled with small numbers."""
     return {
         name: None
-        if task is Task.EVALUATION and name in ("keep", "second_keep")
+        if task is Task.EVALUATION and name in MASKS
         else SIZES.empty(task, name).fill_(1)
         for name in binding.ARRAYS
     }
@@ -348,18 +358,17 @@ def arrays_of(task: Task) -> dict[str, torch.Tensor | None]:
 @pytest.mark.parametrize("task", Task)
 def test_every_array_of_another_size_dtype_or_layout_is_refused(task):
     run(task, SIZES, arrays_of(task))
-    used = 0
     for name in binding.ARRAYS:
         whole = arrays_of(task)
         if whole[name] is None:
             continue
         for change in (lambda a: a[:-1].clone(), lambda a: torch.cat([a, a[:1]])):
             arrays = whole | {name: change(whole[name])}
-            try:
+            if name not in USED[task]:
                 run(task, SIZES, arrays)
-            except ValueError as error:
-                assert f"elements of {name}, found" in str(error)
-                used += 1
+                continue
+            with pytest.raises(ValueError, match=f"elements of {name}, found"):
+                run(task, SIZES, arrays)
         for change in (
             lambda a: a.to(torch.int16),
             lambda a: torch.stack([a, a], dim=1)[:, 0],
@@ -367,7 +376,6 @@ def test_every_array_of_another_size_dtype_or_layout_is_refused(task):
         ):
             with pytest.raises(ValueError, match=f"needs {name} as a contiguous"):
                 run(task, SIZES, whole | {name: change(whole[name])})
-    assert used >= 2 * 14
 
 
 @needs_native
