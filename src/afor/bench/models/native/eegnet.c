@@ -252,13 +252,19 @@ static double shifted_sum(const struct sizes *z, const double *prefix, int64_t i
   return shift >= 0 ? prefix[z->samples] - prefix[shift] : prefix[z->samples + shift];
 }
 
-/* Σ over t of profile[t + i - left]·box[t + j - left], where the box is 1 inside the window. */
-static double boxed_sum(const struct sizes *z, const double *prefix, int64_t i, int64_t j) {
-  const int64_t a = i - z->left, b = j - z->left;
-  int64_t first = a > 0 ? a : 0, last = z->samples + (a < 0 ? a : 0);
-  if (a - b > first) first = a - b;
-  if (z->samples + a - b < last) last = z->samples + a - b;
-  return last > first ? prefix[last] - prefix[first] : 0.0;
+/* Samples first … last - 1. */
+struct range {
+  int64_t first, last;
+};
+
+/* The samples s = t + i - left for which t, s and t + j - left lie in the window. */
+static struct range shared_range(const struct sizes *z, int64_t i, int64_t j) {
+  const int64_t a = i - z->left, ahead = j - i, n = z->samples;
+  struct range r = {a > 0 ? a : 0, a < 0 ? n + a : n};
+  if (-ahead > r.first) r.first = -ahead;
+  if (n - ahead < r.last) r.last = n - ahead;
+  if (r.last < r.first) r.last = r.first;
+  return r;
 }
 
 /* Write m and the symmetric M such that the output of every filter f has the mean f·m and the
@@ -302,8 +308,10 @@ static void moments_of(const struct sizes *z, struct row_sums s, double pivot, d
       if (i > z->left) sum -= s.start[(i - z->left - 1) * z->right + j - z->left - 1];
       if (j < z->left) sum -= s.end[(z->left - 1 - j) * z->right + z->left - 1 - i];
       double entry = sum / count - mean[0][i] * mean[0][j];
+      const struct range there = shared_range(z, i, j), back = shared_range(z, j, i);
       for (int p = 0; p < 3; p++) {
-        const double both = boxed_sum(z, prefix[p], i, j) + boxed_sum(z, prefix[p], j, i);
+        const double both = prefix[p][there.last] - prefix[p][there.first] +
+                            prefix[p][back.last] - prefix[p][back.first];
         const double products = mean[p][i] * mean[2][j] + mean[p][j] * mean[2][i];
         entry += share[p] * 0.5 * (both / (double)T - products);
       }
