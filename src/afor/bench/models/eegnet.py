@@ -40,6 +40,9 @@ _SEPARABLE_KERNEL = 16  # Table 2: 500 ms at 32 Hz
 _SPATIAL_MAX_NORM, _CLASS_MAX_NORM = 1.0, 0.25  # Table 2
 
 
+_OWN_TENSORS = (Tensor, nn.Parameter)  # a subclass may keep its numbers elsewhere
+
+
 class _Cost(NamedTuple):
     """The cost of the two forms of the first block, in nanoseconds on one core, measured once.
 
@@ -135,17 +138,18 @@ class EEGNet(nn.Module):
         It does for ``"auto"`` and ``"native"`` on the CPU in float32 or float64, where a C compiler
         was there when the package was installed, unless something asks for more than it does: a
         gradient of the signal or, in evaluation mode, of any parameter; autocast, torch.compile,
-        torch.func or a dispatch mode; a norm, dropout or convolution that was replaced or has
-        hooks.
+        tracing, torch.func, a dispatch mode or a subclass of Tensor; a norm, dropout or convolution
+        that was replaced or has hooks.
         """
         return (
             self.form in ("auto", "native")
             and unavailable_reason() is None
             and not torch.compiler.is_compiling()
+            and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
             and not is_watched()
             and transform_level() is None
             and not torch.is_autocast_enabled("cpu")
-            and type(signal) in (Tensor, nn.Parameter)
+            and type(signal) in _OWN_TENSORS
             and signal.dtype in DTYPES
             and signal.dim() == 3
             and signal.numel() > 0
@@ -154,8 +158,9 @@ class EEGNet(nn.Module):
             and not signal.is_neg()
             and not (torch.is_grad_enabled() and (signal.requires_grad or not self.training))
             and self._has_own_layers()
+            and signal.device.type == "cpu"
             and all(
-                p.dtype == signal.dtype and p.device.type == signal.device.type == "cpu"
+                type(p) in _OWN_TENSORS and p.dtype == signal.dtype and p.device.type == "cpu"
                 for p in self._block_parameters()
             )
         )
