@@ -21,7 +21,8 @@ from torch import nn
 
 from afor import AFOR
 from afor.bench.common.errors import ConfigError
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 
 # Channels, samples, rate, classes, batch; the share of the fast form's step that the native one may
