@@ -80,7 +80,7 @@ def test_threads_of_its_own_give_the_same_bits_as_those_of_torch(threads, monkey
     threads(3)
     shapes: Shapes = [(300_001,)]
     expected = run(shapes=shapes, fused=True)
-    monkeypatch.setattr(fused, "_team", lambda: None)
+    monkeypatch.setattr(fused, "openmp_team", lambda: None)
     assert_same_bits(run(shapes=shapes, fused=True), expected)
 
 
