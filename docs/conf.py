@@ -15,6 +15,8 @@ exclude_patterns = [
     "explanation/published-power.md",
 ]
 html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_css_files = ["afor.css"]
 html_title = "AFOR"
 html_show_sourcelink = False
 autodoc_typehints = "description"

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from afor.control import FIELDS, ControlSettings
+from afor.torch_private import constant_for_compiler
 
 ABI = 3
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -122,7 +123,7 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
     return library
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_for_compiler
 def unavailable_reason() -> str | None:
     """Return the reason why the native CPU kernel cannot be used, or None if it can.
 

@@ -104,7 +104,22 @@ def build_optimizer(
 
 
 def check_optimizer(name: str, settings: Mapping[str, object], weight_decay: float = 0.0) -> None:
-    """Build an optimizer on a small tensor; raise ConfigError if it cannot be built."""
+    """Check that an optimizer can be built, by building it on a small tensor.
+
+    Of an entry of the table without settings of the study only the arguments are checked: building
+    the first optimizer of a process imports torch's compiler, which takes seconds.
+
+    Args:
+        name: A name of the table in `registry`, or ``module:Class``.
+        settings: Its settings in the study.
+        weight_decay: Weight decay.
+
+    Raises:
+        ConfigError: The name, a setting or a value is not valid.
+    """
+    if name in OPTIMIZERS and not settings:
+        _arguments(name, 1e-3, weight_decay, 0, settings)
+        return
     import torch
 
     by_tensor = settings.get("beta2_by_tensor")
@@ -171,6 +186,21 @@ def _construct(
     settings: Mapping[str, object],
 ) -> "Optimizer":
     cls = load_class(name)
+    arguments = _arguments(name, lr, weight_decay, seed, settings)
+    # Other optimizers expect plain tensors, without names.
+    takes_names = "beta2_by_tensor" in inspect.signature(cls).parameters
+    params = tensors if takes_names else [tensor for _, tensor in tensors]
+    try:
+        return cls(params, **arguments)
+    except Exception as error:
+        raise ConfigError(f'optimizer "{name}" refuses its settings: {error}') from error
+
+
+def _arguments(
+    name: str, lr: float, weight_decay: float, seed: int, settings: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return the arguments of an optimizer besides the parameters, checked."""
+    cls = load_class(name)
     merged = full_settings(name, settings)
     _check_keys(name, cls, merged)
     if name in OPTIMIZERS:  # annotations of other code need not be exact
@@ -186,12 +216,7 @@ def _construct(
             f'optimizer "{name}" takes no weight_decay, but the study asks for {weight_decay:g}. '
             f"Set weight_decay = 0 for it; it would be ignored otherwise."
         )
-    # Other optimizers expect plain tensors, without names.
-    params = tensors if "beta2_by_tensor" in accepted else [tensor for _, tensor in tensors]
-    try:
-        return cls(params, **arguments)
-    except Exception as error:
-        raise ConfigError(f'optimizer "{name}" refuses its settings: {error}') from error
+    return arguments
 
 
 def _check_keys(name: str, cls: "type[Optimizer]", settings: Mapping[str, object]) -> None:
