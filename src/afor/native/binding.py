@@ -165,7 +165,7 @@ def instruction_set() -> str | None:
 
 
 @functools.cache
-def _team() -> int | None:
+def openmp_team() -> int | None:
     """Return the address of the OpenMP function that runs a task on torch's threads, or None.
 
     A second thread pool would compete with torch's for the cores.
@@ -194,7 +194,7 @@ class KernelPlan:
             raise RuntimeError(library)
         n = len(params)
         elements = (ctypes.c_int64 * n)(*(p.numel() for p in params))
-        handle = library.afor_plan_new(n, elements, DTYPES[params[0].dtype], _team())
+        handle = library.afor_plan_new(n, elements, DTYPES[params[0].dtype], openmp_team())
         if not handle:
             raise MemoryError(f"no memory for the plan of {n} tensors")
         self._finalizer = weakref.finalize(self, library.afor_plan_free, handle)

@@ -103,9 +103,7 @@ def build_optimizer(
     return _construct(name, list(model.named_parameters()), lr, weight_decay, seed, settings)
 
 
-def check_optimizer(
-    name: str, settings: Mapping[str, object], lr: float = 1e-3, weight_decay: float = 0.0
-) -> None:
+def check_optimizer(name: str, settings: Mapping[str, object], weight_decay: float = 0.0) -> None:
     """Check that an optimizer can be built, by building it on a small tensor.
 
     Of an entry of the table without settings of the study only the arguments are checked: building
@@ -114,21 +112,20 @@ def check_optimizer(
     Args:
         name: A name of the table in `registry`, or ``module:Class``.
         settings: Its settings in the study.
-        lr: Learning rate.
         weight_decay: Weight decay.
 
     Raises:
         ConfigError: The name, a setting or a value is not valid.
     """
     if name in OPTIMIZERS and not settings:
-        _arguments(name, lr, weight_decay, 0, settings)
+        _arguments(name, 1e-3, weight_decay, 0, settings)
         return
     import torch
 
     by_tensor = settings.get("beta2_by_tensor")
     names = list(by_tensor) if isinstance(by_tensor, Mapping) and by_tensor else ["weight"]
     tensors = [(str(tensor), torch.nn.Parameter(torch.zeros(2, 2))) for tensor in names]
-    _construct(name, tensors, lr, weight_decay, 0, settings)
+    _construct(name, tensors, 1e-3, weight_decay, 0, settings)
 
 
 def full_settings(name: str, settings: Mapping[str, object]) -> dict[str, object]:
