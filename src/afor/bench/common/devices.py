@@ -36,7 +36,7 @@ def pick_device(name: str) -> "torch.device":
     """
     import torch
 
-    available = [device_type for device_type in DEVICE_TYPES if _is_available(device_type)]
+    available = [device_type for device_type in DEVICE_TYPES if is_available(device_type)]
     if name == "auto":
         return torch.device(available[0])
     device_type, _, index = name.partition(":")
@@ -61,7 +61,8 @@ def synchronize(device: "torch.device") -> None:
         torch.mps.synchronize()
 
 
-def _is_available(device_type: str) -> bool:
+def is_available(device_type: str) -> bool:
+    """Tell whether this machine has a kind of device: ``cpu``, ``cuda`` or ``mps``."""
     import torch
 
     if device_type == "cuda":

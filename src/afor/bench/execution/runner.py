@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import EngineError, StoreError
 from afor.bench.common.files import write_atomically
 from afor.bench.data.splits import manifest_text
@@ -24,6 +25,7 @@ from afor.bench.store.schema import explain
 from afor.bench.store.spool import leftovers, quarantine, read_spool
 from afor.bench.study.plan import FindRate, PlannedRun, StudyPlan, make_plan, shard
 from afor.bench.study.schema import Study
+from afor.bench.training.execute import DEFAULT_TRAINER
 from afor.bench.training.record import FinishedRun, decode
 
 if TYPE_CHECKING:
@@ -108,6 +110,8 @@ def run_study(
         1
 
     """
+    if study.trainer == DEFAULT_TRAINER and not getattr(engine, "trains_elsewhere", False):
+        pick_device(study.device)
     sources = open_sources(study, cache_dir, watch)
     plan = make_plan(study, sources, find_rate)
     if part is not None:
