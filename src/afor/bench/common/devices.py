@@ -124,8 +124,13 @@ def repeatable(threads: int, precision: Precision = "float32") -> Iterator[None]
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
 
 
-def describe_device(device: "torch.device") -> dict[str, str]:
-    """Return what may change the last bits of a result on an accelerator; empty for the CPU."""
+def describe_device(device: "torch.device", precision: str = "float32") -> dict[str, str]:
+    """Return what may change the last bits of a result on an accelerator; empty for the CPU.
+
+    Args:
+        device: The device.
+        precision: The precision of the training, one of `Precision`.
+    """
     import torch
 
     if device.type != "cuda":
@@ -137,6 +142,7 @@ def describe_device(device: "torch.device") -> dict[str, str]:
         "cuda": str(torch.version.cuda),
         "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
         "driver": _driver_version(),
+        "tf32": "on" if precision == "tf32" else "off",
     }
 
 
