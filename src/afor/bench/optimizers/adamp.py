@@ -153,4 +153,5 @@ def _tangential(update: torch.Tensor, weights: torch.Tensor, eps: float) -> torc
     unit = weights / weights.norm(dim=1, keepdim=True).add_(eps)
     updates = update.reshape(weights.shape)
     radial = (unit * updates).sum(dim=1, keepdim=True)
-    return (updates - unit * radial).reshape(update.shape)
+    tangential: torch.Tensor = (updates - unit * radial).reshape(update.shape)
+    return tangential
