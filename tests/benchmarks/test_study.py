@@ -22,7 +22,7 @@ def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_start_up_is_told_from_folds_and_all_folds_are_extrapolated(study, monkeypatch, tmp_path):
     commands = []
-    seconds = iter([5.0 + 8.0, 10.0 + 80.0, 5.0 + 3 * 8.0, 10.0 + 3 * 80.0])  # one fold, then three
+    seconds = iter([5.0 + 8.0, 10.0 + 80.0, 5.0 + 5 * 8.0, 10.0 + 2 * 80.0])
 
     def measure(command, _):
         commands.append(command)
