@@ -8,7 +8,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.execution.timing.forecast import Source, forecast
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import Store
-from afor.bench.study.plan import PlannedRun
+from afor.bench.study.planned_runs import PlannedRun
 
 Condition = tuple[str, str, str]  # data set, backbone, optimizer
 

@@ -4,6 +4,7 @@ Times are kept in the cache folder, for this processor and these versions, so a 
 same networks takes no time.
 """
 
+import functools
 import json
 import platform
 import statistics
@@ -22,7 +23,7 @@ from afor.bench.common.seeding import isolated
 from afor.bench.data.preparation.cache import open_cache
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
-from afor.bench.study.plan import canonical
+from afor.bench.study.planned_runs import canonical
 from afor.bench.training.execute import run_settings
 from afor.bench.training.run_spec import RunSettings
 
@@ -61,9 +62,9 @@ class StepTimer:
     def __init__(
         self, cache_dir: Path | None = None, announce: Callable[[str], None] | None = None
     ) -> None:
-        self._path = open_cache(cache_dir) / FILE
+        self._cache_dir = cache_dir
         self._announce = announce or (lambda _: None)
-        self._times: dict[str, dict[str, float]] = _read(self._path)
+        self._times: dict[str, dict[str, float]] = {}  # known to this process
         self._networks: dict[str, tuple[float, float]] = {}
 
     def times(self, spec: Mapping[str, Any], shape: InputShape) -> StepTimes:
@@ -78,6 +79,8 @@ class StepTimer:
         """
         key = _key(spec, shape)
         if key not in self._times:
+            self._times = {**_read(self._path), **self._times}
+        if key not in self._times:
             network = canonical([spec["backbone"], _step_settings(spec), asdict(shape)])
             self._announce(f"{spec['backbone']['name']} with {spec['optimizer']['name']}")
             measured = _measure(spec, shape, self._networks.get(network))
@@ -85,6 +88,10 @@ class StepTimer:
             self._times = {**_read(self._path), **self._times, key: asdict(measured)}
             write_atomically(self._path, json.dumps(self._times, indent=1).encode())
         return StepTimes(**self._times[key])
+
+    @functools.cached_property
+    def _path(self) -> Path:
+        return open_cache(self._cache_dir) / FILE
 
 
 def _read(path: Path) -> dict[str, dict[str, float]]:
