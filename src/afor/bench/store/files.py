@@ -27,8 +27,13 @@ from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
 from afor.bench.study.schema import parse_study
-from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
-from afor.bench.training.record import FinishedRun, RunRecord
+from afor.bench.training.record import (
+    METRICS,
+    PROBABILITY_METRICS,
+    PROTOCOL_METRICS,
+    FinishedRun,
+    RunRecord,
+)
 
 Format = Literal["csv", "json", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
@@ -148,15 +153,15 @@ def read_parquet(
     return _read_rows(rows, path, "row", 1, studies)
 
 
-def export_rows(store: Store, study: str | None = None) -> list[Row]:
+def export_rows(store: Store) -> list[Row]:
     """Return one row per planned run; values that a run does not have are None."""
     rows = []
     results = {
         (r.study, r.dataset, r.backbone, r.optimizer, r.fold, r.draw): r
-        for name in ([study] if study else store.studies())
+        for name in store.studies()
         for r in store.results(name)
     }
-    for stored in store.runs(study):
+    for stored in store.runs():
         run = store.run(stored.key) if stored.status != "open" else None
         names = (stored.study, stored.dataset, stored.backbone, stored.optimizer)
         rows.append(_exported(stored, run, results.get((*names, stored.fold, stored.draw))))
@@ -226,19 +231,7 @@ def _role_columns(role: Role) -> Row:
 
 
 def write_export(store: Store, target: Path, file_format: Format) -> int:
-    """Write the runs of a store to a file.
-
-    Args:
-        store: The store.
-        target: The file to write.
-        file_format: Its format.
-
-    Returns:
-        The number of runs.
-
-    Raises:
-        ConfigError: The file cannot be written, or Parquet needs pyarrow.
-    """
+    """Write the runs of a store to a file; return their number. Raises ConfigError."""
     encode = _parquet_encoder() if file_format == "parquet" else None
     rows = export_rows(store)
     if encode is not None:
