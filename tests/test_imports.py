@@ -57,7 +57,12 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     (
         "afor.bench.execution.timing.step_timing",
         WITHOUT_TORCH,
-        ["afor.bench.models.registry", "afor.bench.optimizers.build"],
+        [
+            "afor.bench.models.registry",
+            "afor.bench.optimizers.build",
+            "afor.bench.training.batches",
+            "afor.bench.training.loop",
+        ],
     ),
     (
         "afor.bench.execution.engines.worker",

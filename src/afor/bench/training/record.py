@@ -78,6 +78,7 @@ class RunRecord:
     beta2_by_tensor: Mapping[str, float] = field(default_factory=dict)  # AFOR's mean over all steps
     prequential: tuple[NextSubject, ...] = ()  # of a stream, from its second subject on
     before_adaptation: Metrics | None = None  # on the windows that are tested after it
+    processor_s: float | None = None  # time of the processor, which other programs do not change
 
     def numbers(self) -> dict[str, object]:
         """Return the values that must be the same, bit for bit, if the run is repeated."""
