@@ -2,12 +2,16 @@
 
 import importlib.util
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
+from afor.bench.stats.comparisons import adjusted_chance
+from afor.bench.stats.groups import collect_conditions
+from afor.bench.store.files import load_results
 from afor.bench.study.schema import load_study
 
 ROOT = Path(__file__).parents[1]
@@ -86,6 +90,23 @@ def test_the_page_on_physionet_quotes_its_verdicts() -> None:
     assert quoted.replace("-", "−") in page
     assert f"{afor['folds_to_decide']} subjects, or {afor['draws_to_decide']} draws" in page
     assert afor["verdict"] == "undecided"
+
+
+def test_the_page_on_physionet_names_the_people_at_chance() -> None:
+    results, _ = load_results([RESULTS / "physionet" / "runs.csv"], ["physionet"])
+    conditions = collect_conditions(results)
+    entries_at_chance = Counter(
+        run.test_subjects[0]
+        for condition in conditions.values()
+        for (fold, draw), run in condition.runs.items()
+        if draw == 0
+        and condition.fold_values("accuracy")[fold] < adjusted_chance(run.test_windows, run.classes)
+    )
+    at_chance = [(name, count) for name, count in entries_at_chance.items() if count > 4]
+    assert sorted(at_chance) == [("S005", 12), ("S006", 12), ("S009", 10)]
+    page = " ".join((RESULTS / "physionet.md").read_text("utf-8").split())
+    assert "(S005 and S006) stay below that level with all twelve entries" in page
+    assert "a third (S009) with ten" in page
 
 
 def test_the_slope_over_shift_is_that_of_a_line() -> None:
