@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
-from afor.bench.report.tables.parts import MISSING
+from afor.bench.report.tables.parts import MISSING, gain_units
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers
 from afor.bench.stats.design.calibration import Calibration, Share
 from afor.bench.stats.design.power import (
@@ -114,8 +114,8 @@ def calibration_table(calibrations: Sequence[Calibration]) -> Table:
             f"({' or '.join(margins) or 'none'}) are declared equivalent; at most 5 % are allowed.",
             "Found equivalent: the copies, equal by construction, are declared equivalent; this is "
             "no error but what the noise allows. SD of a run: in "
-            f"{_units([c.metric for c in calibrations])}, of one run over the copies of its fold "
-            "and draw; the difference of two copies has √2 times as much.",
+            f"{gain_units([c.metric for c in calibrations])}, of one run over the copies of its "
+            "fold and draw; the difference of two copies has √2 times as much.",
             "p as trained: two-sided, of each pair under its own names. Relabelling makes folds "
             "independent; these p-values alone would show a dependence between folds.",
         ),
@@ -165,7 +165,7 @@ def variance_table(
     return Table(
         name="variance",
         title="Where the variance of a paired difference comes from: SDs in "
-        f"{_units(metrics)} (95 % interval)",
+        f"{gain_units(metrics)} (95 % interval)",
         columns=tuple(
             Column(text)
             for text in (
@@ -248,7 +248,7 @@ def assessment_table(
     return Table(
         name="power",
         title=f"What this design decides with a power of {100 * power:g} %, in "
-        f"{_units([made.metric for made in assessments])}",
+        f"{gain_units([made.metric for made in assessments])}",
         columns=tuple(
             Column(text)
             for text in ("folds × draws", "SD of a fold", "smallest difference", "smallest margin")
@@ -419,10 +419,6 @@ def _component_records(
         }
         for component in found.components
     ]
-
-
-def _units(metrics: Sequence[str]) -> str:
-    return " or ".join(dict.fromkeys(metric_style(metric).gain_unit for metric in metrics))
 
 
 def _block(dataset: str, backbone: str, metric: str) -> str:
