@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -109,6 +110,15 @@ def test_the_page_on_physionet_names_the_people_at_chance() -> None:
     assert "a third (S009) with ten" in page
 
 
+def test_the_page_on_physionet_shows_the_distances_that_were_printed() -> None:
+    printed = (RESULTS / "physionet" / "memory.txt").read_text("utf-8")
+    page = (RESULTS / "physionet.md").read_text("utf-8").replace("**", "")
+    distances = re.findall(r"([\d.]+ %) at the end, (?:never|above 10 % from step (\d+))", printed)
+    assert len(distances) == 6
+    for distance, step in distances:
+        assert f"| {distance} | {step or 'never'} |" in page
+
+
 def test_the_slope_over_shift_is_that_of_a_line() -> None:
     figure = load_script(ROOT / "studies" / "shift" / "figure.py")
 
@@ -123,11 +133,17 @@ def test_the_slope_over_shift_is_that_of_a_line() -> None:
     for shift in (0.0, 0.5, 1.0, 2.0):
         cells[f"shift_{shift:g}", "eegnet", "adamw"] = Cell([0.5, 0.7])
         cells[f"shift_{shift:g}", "eegnet", "afor"] = Cell([0.5 + 0.02 * shift, 0.8 - 0.01 * shift])
-    assert figure.slopes(cells, "afor") == pytest.approx([2.0, -1.0])
+    assert figure.fold_slopes(cells, "afor", "adamw") == pytest.approx([2.0, -1.0])
 
 
-def test_the_page_on_shift_shows_the_slopes_that_were_found() -> None:
-    trend = json.loads((RESULTS / "shift" / "gains.json").read_text())["trend"]
+@pytest.mark.parametrize("name", ["gains", "matched"])
+def test_the_tables_on_shift_follow_from_the_runs(name, tmp_path, capsys) -> None:
+    figure = load_script(ROOT / "studies" / "shift" / "figure.py")
+    figure.main(RESULTS / "shift" / f"{name}.csv", tmp_path / name)
+    written = (RESULTS / "shift" / f"{name}.md").read_text("utf-8")
+    assert capsys.readouterr().out == written == (tmp_path / f"{name}.md").read_text("utf-8")
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     page = (RESULTS / "shift.md").read_text("utf-8")
-    for found in trend.values():
-        assert f"{found['slope']:+.2f}" in page
+    (line,) = (line for line in written.splitlines() if line.startswith("| AFOR − AdamW |"))
+    slope, interval = (cell.strip() for cell in line.split("|")[2:4])
+    assert f"{slope} points per unit of shift ({interval}" in page
