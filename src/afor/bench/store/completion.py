@@ -13,7 +13,7 @@ import numpy as np
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.window_source import WindowSource
 from afor.bench.store.files import COLUMNS, Row, role_columns
-from afor.bench.study.plan import PlannedRun, StudyPlan
+from afor.bench.study.planned_runs import PlannedRun, StudyPlan
 from afor.bench.study.roles import role_from_name
 
 

@@ -25,7 +25,8 @@ from afor.bench.store.files import (
 from afor.bench.store.locations import find_store
 from afor.bench.store.lock import locked
 from afor.bench.store.repair import repair as copy_intact_runs
-from afor.bench.study.plan import StudyPlan, make_plan
+from afor.bench.study.plan import make_plan
+from afor.bench.study.planned_runs import StudyPlan
 from afor.bench.study.schema import load_study
 
 ExportedResults = Annotated[
