@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch])
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch]) \
+	$(wildcard src/afor/bench/models/native/eegnet*.[ch])
 
 .PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
 	awake-study bursts-study stream-study adaptation-study clean
@@ -134,4 +135,4 @@ adaptation-study: $(VENV)/.ready-bench  # 14 minutes
 	@$(BIN)/afor headroom results/adaptation.db
 
 clean:
-	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so
+	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so src/afor/bench/models/native/*.so

@@ -290,7 +290,7 @@ print("\\nIMPORTED", *(name for name in {heavy} if name in sys.modules))
         (["--help"], [*HEAVY, "numpy", "pydantic", "afor.bench.store", "afor.bench.study"]),
         (
             ["status", "old.db"],
-            [*HEAVY, *(f"afor.bench.{name}" for name in sorted(NOT_FOR_STATUS))],
+            [*HEAVY, "numpy", *(f"afor.bench.{name}" for name in sorted(NOT_FOR_STATUS))],
         ),
     ],
     ids=["help", "status"],

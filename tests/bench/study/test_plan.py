@@ -178,6 +178,17 @@ def test_an_excluded_subject_changes_no_key_but_by_its_absence(text, cache_dir):
         keys_of('exclude = ["sub-99"]')
 
 
+def test_a_network_with_other_numbers_changes_its_own_keys_alone(text, sources, monkeypatch):
+    from afor.bench.models import registry
+
+    both = text.replace('["eegnet"]', '["eegnet", "eegnet_authors"]')
+    before = make_plan(parse_study(both), sources).runs
+    monkeypatch.setitem(registry.NETWORK_NUMERICS, "eegnet", 99)
+    after = make_plan(parse_study(both), sources).runs
+    same = {new.backbone for old, new in zip(before, after, strict=True) if old.key == new.key}
+    assert same == {"eegnet_authors"}
+
+
 def test_a_users_code_is_part_of_the_key(text, sources, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     for number, body in enumerate(("A = 1\n", "A = 2\n")):

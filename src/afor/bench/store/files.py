@@ -27,8 +27,13 @@ from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
 from afor.bench.study.schema import parse_study
-from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
-from afor.bench.training.record import FinishedRun, RunRecord
+from afor.bench.training.record import (
+    METRICS,
+    PROBABILITY_METRICS,
+    PROTOCOL_METRICS,
+    FinishedRun,
+    RunRecord,
+)
 
 Format = Literal["csv", "json", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
@@ -209,15 +214,15 @@ def _parquet_rows(path: Path) -> list[Row]:
     return rows
 
 
-def export_rows(store: Store, study: str | None = None) -> list[Row]:
+def export_rows(store: Store) -> list[Row]:
     """Return one row per planned run; values that a run does not have are None."""
     rows = []
     results = {
         (r.study, r.dataset, r.backbone, r.optimizer, r.fold, r.draw): r
-        for name in ([study] if study else store.studies())
+        for name in store.studies()
         for r in store.results(name)
     }
-    for stored in store.runs(study):
+    for stored in store.runs():
         run = store.run(stored.key) if stored.status != "open" else None
         names = (stored.study, stored.dataset, stored.backbone, stored.optimizer)
         rows.append(_exported(stored, run, results.get((*names, stored.fold, stored.draw))))

@@ -165,6 +165,7 @@ def environment(device: str = "cpu") -> dict[str, str]:
         "afor": __version__,
         "torch": str(torch.__version__) if torch else "",
         "kernel": _kernel(),
+        "eegnet": _native_eegnet(),
         "numpy": np.__version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
@@ -179,6 +180,12 @@ def _kernel() -> str:
     if binding is None:
         return ""
     return "native" if binding.unavailable_reason() is None else "none"
+
+
+def _native_eegnet() -> str:
+    """Return the instruction set of the native EEGNet: each rounds in its own way."""
+    binding = sys.modules.get("afor.bench.models.native.binding")
+    return "" if binding is None else binding.instruction_set() or "none"
 
 
 def now() -> str:

@@ -1,11 +1,12 @@
 """The commands ``afor merge | repair | export``: stores into one store, and into other formats."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import CacheDir, OldStore, OldTarget, Roots
+from afor.bench.cli.options import CacheDir, Json, OldStore, OldTarget, Roots
 from afor.bench.cli.studies.selection import rates_for, with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
@@ -20,6 +21,7 @@ from afor.bench.store.files import (
     is_store,
     read_rows,
     to_csv,
+    to_json,
     write_export,
 )
 from afor.bench.store.locations import find_store
@@ -45,6 +47,7 @@ def merge(
         list[str],
         typer.Argument(help="The results to add: study names, TOML files or store files."),
     ],
+    as_json: Json = False,
 ) -> None:
     """Merge the stores of several machines or shards into one.
 
@@ -58,14 +61,22 @@ def merge(
         raise ConfigError(f"{target} is given as the target and as a part; name another target.")
     for path in paths:
         open_store(path).close()  # check all of them before the target is created
+    merged = []
     with locked(target), open_or_create(target) as store:
         take_leftovers(store)
         for path in paths:
             with open_store(path) as part:
                 new, present, differing = store.merge(part)
+            merged.append(
+                {"store": str(path), "new": new, "present": present, "differing": differing}
+            )
             note = f"; {differing} of these with OTHER NUMBERS, the first kept" if differing else ""
-            typer.echo(f"{path}: {new} new runs, {present} already here{note}")
+            if not as_json:
+                typer.echo(f"{path}: {new} new runs, {present} already here{note}")
         total = len(store.statuses())
+    if as_json:
+        typer.echo(json.dumps({"store": str(target), "runs": total, "parts": merged}, indent=1))
+        return
     typer.echo(f"{target}: {total} runs")
     print_next(f"afor status {target}")
 
@@ -133,6 +144,12 @@ def export(
     cache_dir: CacheDir = None,
     to: OldTarget = None,
     store: OldStore = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print the runs as JSON; with --output, the file and their number."
+        ),
+    ] = False,
 ) -> None:
     """Write one row per run as CSV, JSON or Parquet.
 
@@ -158,9 +175,12 @@ def export(
         if study:
             rows = complete_rows(rows, _plans(study, root, cache_dir), path)
     if target is None:
-        typer.echo(to_csv(rows), nl=False)
+        typer.echo(to_json(rows) if as_json else to_csv(rows), nl=False)
         return
     write_export(rows, target, file_format)
+    if as_json:
+        typer.echo(json.dumps({"file": str(target), "format": file_format, "runs": len(rows)}))
+        return
     typer.echo(f"{target}: {len(rows)} runs")
     print_next(f"afor verify {results}" if is_store(path) else f"afor stats {target}")
 

@@ -63,6 +63,7 @@ def study(
             show_default="my-PRESET; that of a file stays",
         ),
     ] = "",
+    as_json: Json = False,
 ) -> None:
     """List the presets, or print a study as TOML to edit.
 
@@ -80,6 +81,9 @@ def study(
             content = {**read_toml(text, where), "name": new_name or f"my-{name}"}
             text = updated_toml(text, content)
             parse_study(text, where)
+        if as_json:
+            typer.echo(json.dumps(parse_study(text, where).model_dump(mode="json"), indent=1))
+            return
         typer.echo(text, nl=False)
         named = ["--name", new_name] if new_name else []
         command = shlex.join(["afor", "study", name, *changes.words(), *named])
@@ -87,8 +91,12 @@ def study(
         return
     if changes.words():
         raise ConfigError("Name the study to change, such as `afor study ablation --epochs 12`.")
-    for preset in preset_names():
-        typer.echo(f"{preset:<16}{load_study(preset).description}")
+    presets = {preset: load_study(preset).description for preset in preset_names()}
+    if as_json:
+        typer.echo(json.dumps(presets, indent=1, ensure_ascii=False))
+        return
+    for preset, description in presets.items():
+        typer.echo(f"{preset:<16}{description}")
     print_next("afor study demo")
 
 
