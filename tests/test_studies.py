@@ -40,13 +40,14 @@ def test_the_search_for_the_rate_is_on_the_data_of_the_study() -> None:
         ("adaptation/choose", "adaptation/judge"),
     ],
 )
-def test_rates_are_chosen_in_the_same_training_on_other_people(choose, judge) -> None:
+def test_the_rate_is_chosen_in_the_same_training_on_other_people(choose, judge) -> None:
     chosen, judged = (
         load_study(str(ROOT / "studies" / f"{name}.toml")) for name in (choose, judge)
     )
     assert judged.lr_from == chosen.name
     assert chosen.search is not None
-    assert [entry.name for entry in chosen.optimizers] == [e.name for e in judged.optimizers]
+    # The rate of AdamW serves all, as in the paper: who differs from it differs in beta2 alone.
+    assert [entry.name for entry in chosen.optimizers] == ["adamw"]
     same_length = {"max_epochs": judged.training.max_epochs}
     assert chosen.training.model_copy(update=same_length) == judged.training
     ours, theirs = chosen.datasets[0], judged.datasets[0]
