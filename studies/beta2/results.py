@@ -1,0 +1,390 @@
+"""Write the tables and figures of the page on beta2 from the stores of its studies, or its runs.
+
+    python studies/beta2/results.py results docs/results/when-beta2-matters
+    python studies/beta2/results.py docs/results/when-beta2-matters docs/results/when-beta2-matters
+
+The first folder holds a store (`bursts.db`) or the exported runs (`bursts.csv`) of each study. From
+a store the runs of all folds and draws that every method has finished are exported. A study that is
+not there is left out.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from afor.bench.analyses.headroom.compute import REFERENCE, Candidate, Gap, Headroom, headroom_of
+from afor.bench.analyses.headroom.table import headroom_table
+from afor.bench.report.figures.style import (
+    BLACK,
+    CYCLE,
+    GREY,
+    SHAPES,
+    house_style,
+    new_figure,
+    plain,
+    save_figure,
+)
+from afor.bench.report.tables.formats import to_markdown
+from afor.bench.stats.inference.margins import margin_of
+from afor.bench.stats.inference.paired_tests import equivalence_p, exact_interval, two_sided_p
+from afor.bench.stats.labels import gain_scale, metric_style, optimizer_label, signed
+from afor.bench.store.database import open_store
+from afor.bench.store.files import export_rows, load_records, load_results, to_csv
+from afor.bench.study.schema import OptimizerEntry, Study, load_study
+
+FOLDER = Path(__file__).parents[1]
+STUDIES = {
+    "bursts-clean": "bursts/judge-clean",
+    "bursts": "bursts/judge-bursts",
+    "stream": "stream/judge",
+    "adaptation": "adaptation/judge",
+    "awake": "awake/judge",
+    "awake-variants": "awake/variants",
+}
+LEFT_OUT = ("reason", "epochs", "best_epoch", "best_validation_accuracy", "copy_of", "seed")
+FINAL, NEXT = ("nll", "accuracy"), ("prequential_nll", "prequential_accuracy")
+
+
+@dataclass(frozen=True)
+class Regime:
+    """One row of the pilot: a study, its metrics, and the entries that vary in beta2 alone."""
+
+    title: str
+    study: str
+    metrics: tuple[str, str] = FINAL  # in nats, in points
+    suffix: str = ""  # of the names of the entries
+
+    def entries(self, study: Study) -> list[OptimizerEntry]:
+        """Return the entries that take part: those with the suffix, or all without one."""
+        return [entry for entry in study.optimizers if entry.name.endswith(self.suffix)]
+
+    def beta2(self, entry: OptimizerEntry) -> float | None:
+        """Return the constant beta2 of an entry of AdamW, or None for a rule."""
+        rest = entry.name.removesuffix(self.suffix)
+        if rest == "adamw":
+            return REFERENCE
+        return entry.settings["betas"][1] if rest.startswith("adamw_0.") and rest[6:][2:].isdigit() else None
+
+
+CLEAN = Regime("clean, shuffled", "bursts-clean")
+STREAM = Regime("people one after the other, on the next person", "stream", NEXT)
+HELD_OUT = Regime("people one after the other, on held-out people at the end", "stream")
+BURSTS = Regime("bursts of wrong labels", "bursts")
+CLIPPED = Regime("bursts of wrong labels, gradients clipped at 0.5", "bursts", suffix="_clip")
+NEW_PERSON = Regime("new person, state kept", "adaptation")
+REGIMES = (CLEAN, STREAM, HELD_OUT, BURSTS, CLIPPED, NEW_PERSON)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A difference that the pilot printed, in the units of the tables."""
+
+    regime: Regime
+    difference: str
+    metric: str
+    value: float
+    low: float
+    high: float
+
+
+BEST, AFOR_LEFT, RESET = "best constant − 0.999", "AFOR − best constant", "state reset − kept"
+# The pilot of the issue: 109 people, networks of its own. NaN stands for an interval that it does
+# not print.
+NAN = float("nan")
+PILOT = (
+    Claim(CLEAN, BEST, "nll", 0.8, -0.3, 1.9),
+    Claim(CLEAN, BEST, "accuracy", 0.1, -0.1, 0.2),
+    Claim(CLEAN, AFOR_LEFT, "nll", -0.3, -0.8, 0.3),
+    Claim(CLEAN, AFOR_LEFT, "accuracy", 0.0, NAN, NAN),
+    Claim(STREAM, BEST, "prequential_nll", 1.7, 0.0, 3.4),
+    Claim(STREAM, BEST, "prequential_accuracy", 0.9, 0.6, 1.1),
+    Claim(STREAM, AFOR_LEFT, "prequential_nll", -1.5, -2.8, -0.3),
+    Claim(STREAM, AFOR_LEFT, "prequential_accuracy", -0.6, -0.9, -0.4),
+    Claim(BURSTS, BEST, "nll", 13.1, 6.5, 21.5),
+    Claim(BURSTS, BEST, "accuracy", 1.0, 0.5, 1.7),
+    Claim(BURSTS, AFOR_LEFT, "nll", -11.3, -18.3, -5.7),
+    Claim(BURSTS, AFOR_LEFT, "accuracy", -0.7, -1.2, -0.3),
+    Claim(CLIPPED, BEST, "nll", -0.4, -1.1, 0.2),
+    Claim(CLIPPED, BEST, "accuracy", -0.1, NAN, NAN),
+    Claim(CLIPPED, AFOR_LEFT, "nll", 0.6, 0.2, 1.1),
+    Claim(CLIPPED, AFOR_LEFT, "accuracy", 0.1, NAN, NAN),
+    Claim(NEW_PERSON, BEST, "nll", 1.5, 0.7, 2.4),
+    Claim(NEW_PERSON, BEST, "accuracy", -0.1, NAN, NAN),
+    Claim(NEW_PERSON, AFOR_LEFT, "nll", -1.3, -2.1, -0.4),
+    Claim(NEW_PERSON, AFOR_LEFT, "accuracy", 0.1, NAN, NAN),
+    Claim(NEW_PERSON, RESET, "nll", 8.3, 2.6, 14.0),
+)
+
+
+def study_of(name: str) -> Study:
+    """Return a study of this repository by its name."""
+    return load_study(str(FOLDER / f"{STUDIES[name]}.toml"))
+
+
+def write_runs(store: Path, target: Path) -> None:
+    """Export the runs of the folds and draws that every method has finished."""
+    with open_store(store) as opened:
+        rows = export_rows(opened)
+    methods = {row["optimizer"] for row in rows}
+    done = {(row["fold"], row["draw"], row["optimizer"]) for row in rows if row["status"] == "done"}
+    paired = [
+        {
+            key: value
+            for key, value in row.items()
+            if key not in LEFT_OUT and not key.startswith("trial_")
+        }
+        for row in rows
+        if all((row["fold"], row["draw"], method) in done for method in methods)
+    ]
+    if paired:
+        target.write_text(to_csv(paired), "utf-8")
+
+
+def measure(regime: Regime, folder: Path) -> list[Headroom]:
+    """Measure the headroom of one regime in its two metrics."""
+    study = study_of(regime.study)
+    results, _ = load_results([folder / f"{regime.study}.csv"])
+    measured = []
+    for metric in regime.metrics:
+        candidates = [
+            Candidate(
+                optimizer_label(entry.name) if beta2 is None else f"β₂ = {beta2:g}",
+                beta2,
+                0.0,  # one rate for all
+                {(r.fold, r.draw): r.metrics[metric] for r in results if r.optimizer == entry.name},
+            )
+            for entry in regime.entries(study)
+            for beta2 in [regime.beta2(entry)]
+        ]
+        units, count, best, constants, rules = headroom_of(candidates, metric, units="folds")
+        measured.append(
+            Headroom(
+                regime.title,
+                "eyes",
+                "eegnet_authors",
+                metric,
+                REFERENCE,
+                units,
+                count,
+                best,
+                constants,
+                rules,
+                (),
+            )
+        )
+    return measured
+
+
+def our_gap(claim: Claim, headroom: Headroom) -> Gap:
+    """Return our difference for a claim of the pilot."""
+    if claim.difference == BEST:
+        return headroom.best_constant.over_reference
+    rules = {rule.method: rule for rule in headroom.rules}
+    if claim.difference == RESET:
+        return rules["adamw_reset"].over_reference
+    return rules[optimizer_label(f"afor{claim.regime.suffix}")].over_best_constant
+
+
+def verdict(claim: Claim, differences: Sequence[float], margin: float) -> str:
+    """Say whether our differences confirm the pilot, refute it, or leave it undecided.
+
+    The pilot claims an effect if its interval excludes zero, else that there is none. An effect is
+    confirmed by a difference of its sign (exact, two-sided, 5 %), and refuted by one of the other
+    sign or by equivalence within the margin. No effect is confirmed by equivalence, and refuted by
+    a difference.
+    """
+    claims_effect = claim.low > 0 or claim.high < 0
+    mean = sum(differences) / len(differences)
+    differs = two_sided_p(differences) <= 0.05
+    equal = equivalence_p(differences, margin) <= 0.05
+    if claims_effect and differs:
+        return "confirmed" if (mean > 0) == (claim.value > 0) else "refuted"
+    if equal:
+        return "refuted" if claims_effect else "confirmed"
+    return "refuted" if differs else "undecided"
+
+
+def pilot_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
+    """Return each claim of the pilot beside what was found here."""
+    rows = []
+    for claim in PILOT:
+        found = [h for h in headrooms.get(claim.regime.title, []) if h.metric == claim.metric]
+        if not found:
+            continue
+        scale = gain_scale(claim.metric)
+        margin = margin_of(claim.metric, study_of(claim.regime.study).margins)
+        differences = our_gap(claim, found[0]).differences
+        low, high = exact_interval(differences)
+        rows.append(
+            {
+                "regime": claim.regime.title,
+                "difference": claim.difference,
+                "metric": claim.metric,
+                "pilot": [claim.value, claim.low, claim.high],
+                "ours": [scale * sum(differences) / len(differences), scale * low, scale * high],
+                "folds": len(differences),
+                "chosen": list(found[0].best_constant.chosen),
+                "verdict": verdict(claim, differences, margin or 0.0),
+            }
+        )
+    return rows
+
+
+def pilot_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the claims of the pilot and what was found as Markdown."""
+    lines = [
+        "| regime | difference | in | pilot | here | |",
+        "|---|---|---|---:|---:|---|",
+    ]
+    for row in rows:
+        unit = metric_style(row["metric"]).gain_unit
+        cells = [_interval_text(*row[name]) for name in ("pilot", "ours")]
+        words = [row["regime"], row["difference"], unit, *cells, row["verdict"]]
+        lines.append(f"| {' | '.join(words)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _interval_text(value: float, low: float, high: float) -> str:
+    if low != low:  # noqa: PLR0124  NaN
+        return signed(value)
+    return f"{signed(value)} [{signed(low)}, {signed(high)}]"
+
+
+def beta2_figure(headrooms: dict[str, list[Headroom]]) -> Any:
+    """Draw the gain over 0.999 against the constant beta2, one line per regime."""
+    with house_style():
+        figure, axes = new_figure(105, rows=2)
+        for row, axis in enumerate(axes[:, 0]):
+            axis.axhline(0, color=BLACK, linewidth=0.7)
+            for number, (title, pair) in enumerate(headrooms.items()):
+                headroom = pair[row]
+                scale = gain_scale(headroom.metric)
+                color, shape = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
+                places = [i + 0.07 * (number - 2.5) for i in range(len(headroom.constants))]
+                gaps = [method.over_reference for method in headroom.constants]
+                axis.plot(places, [scale * g.gain for g in gaps], shape, color=color, markersize=3,
+                          linestyle="-", linewidth=0.7, label=plain(title))  # fmt: skip
+                for place, gap in zip(places, gaps, strict=True):
+                    ends = exact_interval(gap.differences)
+                    axis.plot([place] * 2, [scale * end for end in ends], color=color, linewidth=0.9)
+            constants = next(iter(headrooms.values()))[row].constants
+            axis.set_xticks(range(len(constants)), [f"{method.beta2:g}" for method in constants])
+            unit = metric_style(headroom.metric).gain_unit
+            axis.set_ylabel(f"gain over 0.999\n({unit})")
+            axis.grid(axis="y")
+        axes[1, 0].set_xlabel("constant β₂ of AdamW; bars: exact 95 % over folds")
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=1)
+    return figure
+
+
+def forest_figure(headrooms: dict[str, list[Headroom]]) -> Any:
+    """Draw the gain of each rule and constant over 0.999 in nats, one panel per regime."""
+    counts = [len(pair[0].constants) + len(pair[0].rules) for pair in headrooms.values()]
+    with house_style():
+        figure, axes = new_figure(
+            12 * len(counts) + 3.4 * sum(counts),
+            rows=len(counts),
+            gridspec_kw={"height_ratios": [count + 1.5 for count in counts]},
+        )
+        for axis, (title, pair) in zip(axes[:, 0], headrooms.items(), strict=True):
+            headroom = pair[0]
+            scale = gain_scale(headroom.metric)
+            margin = 3.0
+            axis.axvspan(-margin, margin, color="#E8E8E8", linewidth=0)
+            axis.axvline(0, color=BLACK, linewidth=0.7)
+            methods = [m for m in (*headroom.constants, *headroom.rules) if m.beta2 != REFERENCE]
+            for place, method in enumerate(methods):
+                color = GREY if method.beta2 is not None else CYCLE[0]
+                gap = method.over_reference
+                ends = [scale * end for end in exact_interval(gap.differences)]
+                axis.plot(ends, [place] * 2, color=color, linewidth=1.1)
+                axis.plot(scale * gap.gain, place, "o", color=color, markersize=3)
+            axis.set_yticks(range(len(methods)), [plain(method.method) for method in methods])
+            axis.invert_yaxis()
+            axis.set_title(plain(title))
+        axes[-1, 0].set_xlabel(
+            "gain in NLL over β₂ = 0.999 (10⁻³ nats); bars: exact 95 %; grey band: ±3"
+        )
+    return figure
+
+
+def awake_traces(store: Path) -> dict[str, Any]:
+    """Return, per epoch of AFOR's runs, mean beta2 and the share of steps awake, over all tensors."""
+    curves: dict[str, list[list[list[float]]]] = {}
+    for run, record in load_records([store]):
+        if record.traces:
+            groups = list(record.traces.values())
+            curve = [
+                [sum(group[name][epoch] for group in groups) / len(groups) for group_name in [name]
+                 for _ in [group_name]][0]
+                for epoch in range(len(groups[0]["beta2"]))
+                for name in ("beta2", "awake")
+            ]
+            curves.setdefault(run.optimizer, []).append([curve[::2], curve[1::2]])
+    return curves
+
+
+def tables(folder: Path) -> dict[str, str]:
+    """Return every table of the page by the name of its file, from the exported runs."""
+    headrooms = {
+        regime.title: measure(regime, folder)
+        for regime in REGIMES
+        if (folder / f"{regime.study}.csv").is_file()
+    }
+    rows = pilot_rows(headrooms)
+    texts = {
+        "pilot.md": pilot_table(rows),
+        "pilot.json": json.dumps(rows, indent=1, ensure_ascii=False).replace("NaN", "null") + "\n",
+    }
+    for regime in REGIMES:
+        if regime.title in headrooms:
+            name = f"headroom-{regime.study}{regime.suffix.replace('_', '-')}"
+            name += "-held-out" if regime is HELD_OUT else ""
+            texts[f"{name}.md"] = to_markdown(headroom_table(headrooms[regime.title]))
+    return texts
+
+
+def commands(folder: Path) -> list[list[str]]:
+    """Return the commands of `afor` that make the other tables, one per file."""
+    made = []
+    for name in STUDIES:
+        runs = folder / f"{name}.csv"
+        if not runs.is_file():
+            continue
+        study = study_of(name)
+        metrics = NEXT if name == "stream" else FINAL
+        words = [str(runs)]
+        words += [word for metric in metrics for word in ("--metric", metric)]
+        words += [
+            word for metric, value in study.margins.items() for word in ("--margin", f"{metric}={value:g}")
+        ]
+        if name == "awake-variants":
+            made += [["table", t, *words, "--output", str(folder / f"{t}.md")] for t in ("ablation", "sensitivity")]
+            continue
+        baseline = "adam" if name == "awake" else "adamw"
+        table = ["table", "comparisons", *words, "--baseline", baseline]
+        made += [[*table, "--output", str(folder / f"{name}.{end}")] for end in ("md", "json")]
+    return made
+
+
+def main(source: Path, folder: Path) -> None:
+    """Write all files; stop at the first that fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in STUDIES:
+        store = source / f"{name}.db"
+        if store.is_file():
+            write_runs(store, folder / f"{name}.csv")
+    for name, text in tables(folder).items():
+        (folder / name).write_text(text, "utf-8")
+    afor = Path(sys.executable).with_name("afor")
+    for command in commands(folder):
+        sys.stderr.write(f"afor {' '.join(command)}\n")
+        subprocess.run([str(afor), *command], check=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
