@@ -8,13 +8,18 @@ a store the runs of all folds and draws that every method has finished are expor
 not there is left out.
 """
 
+import csv
 import json
+import math
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from afor.bench.analyses.headroom.compute import REFERENCE, Candidate, Gap, Headroom, headroom_of
 from afor.bench.analyses.headroom.table import headroom_table
@@ -46,6 +51,8 @@ STUDIES = {
     "awake-variants": "awake/variants",
 }
 LEFT_OUT = ("reason", "epochs", "best_epoch", "best_validation_accuracy", "copy_of", "seed")
+TRACED = ("beta2", "awake")
+STEPS_PER_EPOCH = 180  # of the study `awake`
 FINAL, NEXT = ("nll", "accuracy"), ("prequential_nll", "prequential_accuracy")
 
 
@@ -64,10 +71,11 @@ class Regime:
 
     def beta2(self, entry: OptimizerEntry) -> float | None:
         """Return the constant beta2 of an entry of AdamW, or None for a rule."""
-        rest = entry.name.removesuffix(self.suffix)
-        if rest == "adamw":
+        name = entry.name.removesuffix(self.suffix)
+        if name == "adamw":
             return REFERENCE
-        return entry.settings["betas"][1] if rest.startswith("adamw_0.") and rest[6:][2:].isdigit() else None
+        is_constant = re.fullmatch(r"adamw_0\.\d+", name)
+        return float(entry.settings["betas"][1]) if is_constant else None
 
 
 CLEAN = Regime("clean, shuffled", "bursts-clean")
@@ -147,14 +155,17 @@ def write_runs(store: Path, target: Path) -> None:
 def measure(regime: Regime, folder: Path) -> list[Headroom]:
     """Measure the headroom of one regime in its two metrics."""
     study = study_of(regime.study)
-    results, _ = load_results([folder / f"{regime.study}.csv"])
+    runs = folder / f"{regime.study}.csv"
+    results, _ = load_results([runs])
+    with runs.open(newline="", encoding="utf-8") as file:
+        rate = float(next(csv.DictReader(file))["lr"])  # one for all
     measured = []
     for metric in regime.metrics:
         candidates = [
             Candidate(
                 optimizer_label(entry.name) if beta2 is None else f"β₂ = {beta2:g}",
                 beta2,
-                0.0,  # one rate for all
+                rate,
                 {(r.fold, r.draw): r.metrics[metric] for r in results if r.optimizer == entry.name},
             )
             for entry in regime.entries(study)
@@ -249,7 +260,7 @@ def pilot_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _interval_text(value: float, low: float, high: float) -> str:
-    if low != low:  # noqa: PLR0124  NaN
+    if math.isnan(low):
         return signed(value)
     return f"{signed(value)} [{signed(low)}, {signed(high)}]"
 
@@ -270,7 +281,9 @@ def beta2_figure(headrooms: dict[str, list[Headroom]]) -> Any:
                           linestyle="-", linewidth=0.7, label=plain(title))  # fmt: skip
                 for place, gap in zip(places, gaps, strict=True):
                     ends = exact_interval(gap.differences)
-                    axis.plot([place] * 2, [scale * end for end in ends], color=color, linewidth=0.9)
+                    axis.plot(
+                        [place] * 2, [scale * end for end in ends], color=color, linewidth=0.9
+                    )
             constants = next(iter(headrooms.values()))[row].constants
             axis.set_xticks(range(len(constants)), [f"{method.beta2:g}" for method in constants])
             unit = metric_style(headroom.metric).gain_unit
@@ -312,29 +325,43 @@ def forest_figure(headrooms: dict[str, list[Headroom]]) -> Any:
     return figure
 
 
-def awake_traces(store: Path) -> dict[str, Any]:
-    """Return, per epoch of AFOR's runs, mean beta2 and the share of steps awake, over all tensors."""
-    curves: dict[str, list[list[list[float]]]] = {}
+def awake_traces(store: Path) -> dict[str, dict[str, list[float]]]:
+    """Return beta2 and the share awake per epoch of AFOR's runs, mean of layer groups and runs."""
+    traces: dict[str, list[Mapping[str, list[float]]]] = {}  # one per run and layer group
     for run, record in load_records([store]):
-        if record.traces:
-            groups = list(record.traces.values())
-            curve = [
-                [sum(group[name][epoch] for group in groups) / len(groups) for group_name in [name]
-                 for _ in [group_name]][0]
-                for epoch in range(len(groups[0]["beta2"]))
-                for name in ("beta2", "awake")
-            ]
-            curves.setdefault(run.optimizer, []).append([curve[::2], curve[1::2]])
-    return curves
-
-
-def tables(folder: Path) -> dict[str, str]:
-    """Return every table of the page by the name of its file, from the exported runs."""
-    headrooms = {
-        regime.title: measure(regime, folder)
-        for regime in REGIMES
-        if (folder / f"{regime.study}.csv").is_file()
+        traces.setdefault(run.optimizer, []).extend(record.traces.values())
+    return {
+        name: {key: np.mean([group[key] for group in groups], axis=0).tolist() for key in TRACED}
+        for name, groups in traces.items()
+        if groups
     }
+
+
+def awake_figure(traces: dict[str, dict[str, list[float]]], steps_per_epoch: int) -> Any:
+    """Draw beta2 and the share awake over the steps of the study `awake`."""
+    with house_style():
+        figure, axes = new_figure(80, rows=2, sharex=True)
+        for number, (name, trace) in enumerate(traces.items()):
+            steps = [steps_per_epoch * (epoch + 0.5) for epoch in range(len(trace["beta2"]))]
+            label, color = plain(optimizer_label(name)), CYCLE[number % len(CYCLE)]
+            axes[0, 0].plot(steps, trace["beta2"], color=color, label=label)
+            axes[1, 0].plot(steps, [100 * share for share in trace["awake"]], color=color)
+        axes[0, 0].set_ylabel("mean β₂")
+        axes[0, 0].legend()
+        axes[1, 0].set_ylabel("tensors and steps\nwith |ζ| > 0.5 (%)")
+        axes[1, 0].set_xlabel("step")
+        axes[1, 0].set_ylim(bottom=0)
+    return figure
+
+
+def measure_all(folder: Path) -> dict[str, list[Headroom]]:
+    """Measure the headroom of every regime whose runs are there."""
+    present = [regime for regime in REGIMES if (folder / f"{regime.study}.csv").is_file()]
+    return {regime.title: measure(regime, folder) for regime in present}
+
+
+def tables(headrooms: dict[str, list[Headroom]]) -> dict[str, str]:
+    """Return the tables that no command of `afor` prints, by the names of their files."""
     rows = pilot_rows(headrooms)
     texts = {
         "pilot.md": pilot_table(rows),
@@ -357,17 +384,17 @@ def commands(folder: Path) -> list[list[str]]:
             continue
         study = study_of(name)
         metrics = NEXT if name == "stream" else FINAL
+        margins = [f"{metric}={study.margins[metric]:g}" for metric in metrics]
         words = [str(runs)]
         words += [word for metric in metrics for word in ("--metric", metric)]
-        words += [
-            word for metric, value in study.margins.items() for word in ("--margin", f"{metric}={value:g}")
-        ]
+        words += [word for margin in margins for word in ("--margin", margin)]
         if name == "awake-variants":
-            made += [["table", t, *words, "--output", str(folder / f"{t}.md")] for t in ("ablation", "sensitivity")]
-            continue
-        baseline = "adam" if name == "awake" else "adamw"
-        table = ["table", "comparisons", *words, "--baseline", baseline]
-        made += [[*table, "--output", str(folder / f"{name}.{end}")] for end in ("md", "json")]
+            names = {f"{table}.md": ["table", table] for table in ("ablation", "sensitivity")}
+        else:
+            baseline = "adam" if name == "awake" else "adamw"
+            table = ["table", "comparisons", "--baseline", baseline]
+            names = {f"{name}.md": table, f"{name}.json": table}
+        made += [[*first, *words, "--output", str(folder / file)] for file, first in names.items()]
     return made
 
 
@@ -375,11 +402,19 @@ def main(source: Path, folder: Path) -> None:
     """Write all files; stop at the first that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in STUDIES:
-        store = source / f"{name}.db"
-        if store.is_file():
-            write_runs(store, folder / f"{name}.csv")
-    for name, text in tables(folder).items():
+        if (source / f"{name}.db").is_file():
+            write_runs(source / f"{name}.db", folder / f"{name}.csv")
+    traces = folder / "awake-traces.json"
+    if (source / "awake.db").is_file():
+        traces.write_text(json.dumps(awake_traces(source / "awake.db")) + "\n", "utf-8")
+    if traces.is_file():
+        figure = awake_figure(json.loads(traces.read_text("utf-8")), STEPS_PER_EPOCH)
+        save_figure(figure, folder / "awake.png", dpi=200)
+    headrooms = measure_all(folder)
+    for name, text in tables(headrooms).items():
         (folder / name).write_text(text, "utf-8")
+    save_figure(beta2_figure(headrooms), folder / "beta2.png", dpi=200)
+    save_figure(forest_figure(headrooms), folder / "forest.png", dpi=200)
     afor = Path(sys.executable).with_name("afor")
     for command in commands(folder):
         sys.stderr.write(f"afor {' '.join(command)}\n")

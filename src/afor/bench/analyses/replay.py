@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.execution.sources import open_sources
+from afor.bench.store.learning_rates import searched_rates
 from afor.bench.study.plan import PlannedRun, make_plan
 from afor.bench.study.schema import Study
 from afor.bench.training.execute import input_shape, run_settings
@@ -79,6 +80,7 @@ def find_run(
 
     Raises:
         ConfigError: The study has no such entry, fold or draw.
+        StoreError: The results of the search for its learning rates are not here.
 
     """
     dataset = _one_of("data set", dataset, [entry.name for entry in study.datasets])
@@ -92,7 +94,7 @@ def find_run(
         }
     )
     sources = open_sources(alone, cache_dir)
-    runs = make_plan(alone, sources).runs
+    runs = make_plan(alone, sources, searched_rates(study.lr_from)).runs
     for planned in runs:
         if (planned.fold, planned.draw) == (fold, draw):
             return ChosenRun(planned, sources[dataset])

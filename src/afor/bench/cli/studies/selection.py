@@ -5,8 +5,8 @@ from pathlib import Path
 from afor.bench.common.devices import cores as cores
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import best_rates, rate_finder
-from afor.bench.store.locations import find_store, store_path
+from afor.bench.store.learning_rates import searched_rates
+from afor.bench.store.locations import store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
 from afor.bench.study.plan import FindRate
@@ -129,11 +129,7 @@ def rates_for(study: Study, lr_from: str) -> FindRate | None:
     Raises:
         StoreError: The results of the search are not here.
     """
-    search = lr_from or study.lr_from
-    if not search:
-        return None
-    with open_store(find_store(search)) as store:
-        return rate_finder(best_rates(store))
+    return searched_rates(lr_from or study.lr_from)
 
 
 def run_command(results: str, path: Path, study: str) -> str:
