@@ -79,10 +79,10 @@ class Regime:
 
 
 CLEAN = Regime("clean, shuffled", "bursts-clean")
-STREAM = Regime("people one after the other, on the next person", "stream", NEXT)
-HELD_OUT = Regime("people one after the other, on held-out people at the end", "stream")
+STREAM = Regime("stream, next person", "stream", NEXT)
+HELD_OUT = Regime("stream, held-out people at the end", "stream")
 BURSTS = Regime("bursts of wrong labels", "bursts")
-CLIPPED = Regime("bursts of wrong labels, gradients clipped at 0.5", "bursts", suffix="_clip")
+CLIPPED = Regime("bursts, clipped at 0.5", "bursts", suffix="_clip")
 NEW_PERSON = Regime("new person, state kept", "adaptation")
 REGIMES = (CLEAN, STREAM, HELD_OUT, BURSTS, CLIPPED, NEW_PERSON)
 
@@ -267,31 +267,36 @@ def _interval_text(value: float, low: float, high: float) -> str:
 
 def beta2_figure(headrooms: dict[str, list[Headroom]]) -> Any:
     """Draw the gain over 0.999 against the constant beta2, one line per regime."""
+    constants = {m.beta2 for pair in headrooms.values() for m in pair[0].constants}
+    ticks = {beta2: tick for tick, beta2 in enumerate(sorted(filter(None, constants)))}
     with house_style():
         figure, axes = new_figure(105, rows=2)
         for row, axis in enumerate(axes[:, 0]):
             axis.axhline(0, color=BLACK, linewidth=0.7)
             for number, (title, pair) in enumerate(headrooms.items()):
-                headroom = pair[row]
-                scale = gain_scale(headroom.metric)
-                color, shape = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
-                places = [i + 0.07 * (number - 2.5) for i in range(len(headroom.constants))]
-                gaps = [method.over_reference for method in headroom.constants]
-                axis.plot(places, [scale * g.gain for g in gaps], shape, color=color, markersize=3,
-                          linestyle="-", linewidth=0.7, label=plain(title))  # fmt: skip
-                for place, gap in zip(places, gaps, strict=True):
-                    ends = exact_interval(gap.differences)
-                    axis.plot(
-                        [place] * 2, [scale * end for end in ends], color=color, linewidth=0.9
-                    )
-            constants = next(iter(headrooms.values()))[row].constants
-            axis.set_xticks(range(len(constants)), [f"{method.beta2:g}" for method in constants])
-            unit = metric_style(headroom.metric).gain_unit
-            axis.set_ylabel(f"gain over 0.999\n({unit})")
+                _beta2_line(axis, pair[row], title, number, ticks)
+            axis.set_xticks(list(ticks.values()), [f"{beta2:g}" for beta2 in ticks])
+            axis.set_ylabel(f"gain over 0.999\n({('10⁻³ nats', 'points')[row]})")
             axis.grid(axis="y")
         axes[1, 0].set_xlabel("constant β₂ of AdamW; bars: exact 95 % over folds")
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=1)
     return figure
+
+
+def _beta2_line(
+    axis: Any, headroom: Headroom, title: str, number: int, ticks: Mapping[float, int]
+) -> None:
+    scale = gain_scale(headroom.metric)
+    color, shape = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
+    gaps = {method.beta2 or REFERENCE: method.over_reference for method in headroom.constants}
+    places = [ticks[beta2] + 0.07 * (number - 2.5) for beta2 in gaps]
+    gains = [scale * gap.gain for gap in gaps.values()]
+    axis.plot(
+        places, gains, color=color, marker=shape, markersize=3, linewidth=0.7, label=plain(title)
+    )
+    for place, gap in zip(places, gaps.values(), strict=True):
+        ends = [scale * end for end in exact_interval(gap.differences)]
+        axis.plot([place] * 2, ends, color=color, linewidth=0.9)
 
 
 def forest_figure(headrooms: dict[str, list[Headroom]]) -> Any:
@@ -319,9 +324,7 @@ def forest_figure(headrooms: dict[str, list[Headroom]]) -> Any:
             axis.set_yticks(range(len(methods)), [plain(method.method) for method in methods])
             axis.invert_yaxis()
             axis.set_title(plain(title))
-        axes[-1, 0].set_xlabel(
-            "gain in NLL over β₂ = 0.999 (10⁻³ nats); bars: exact 95 %; grey band: ±3"
-        )
+        axes[-1, 0].set_xlabel("NLL gain over 0.999 (10⁻³ nats), exact 95 %")
     return figure
 
 
