@@ -392,13 +392,30 @@ def commands(folder: Path) -> list[list[str]]:
         words += [word for metric in metrics for word in ("--metric", metric)]
         words += [word for margin in margins for word in ("--margin", margin)]
         if name == "awake-variants":
-            names = {f"{table}.md": ["table", table] for table in ("ablation", "sensitivity")}
+            analyses = ("ablation", "sensitivity")
+            names = {f"{analysis}.md": ["table", analysis] for analysis in analyses}
+            made += [
+                ["figure", analysis, str(runs), "--output", str(folder / f"{analysis}.png")]
+                for analysis in analyses
+            ]
         else:
             baseline = "adam" if name == "awake" else "adamw"
             table = ["table", "comparisons", "--baseline", baseline]
             names = {f"{name}.md": table, f"{name}.json": table}
         made += [[*first, *words, "--output", str(folder / file)] for file, first in names.items()]
     return made
+
+
+def commands_of_stores(source: Path, folder: Path) -> list[list[str]]:
+    """Return the commands that need a store, because exported runs hold no curves."""
+    store = source / "awake.db"
+    if not store.is_file():
+        return []
+    target = str(folder / "convergence")
+    return [
+        ["table", "convergence", str(store), "--output", f"{target}.md"],
+        ["figure", "convergence", str(store), "--output", f"{target}.png"],
+    ]
 
 
 def main(source: Path, folder: Path) -> None:
@@ -419,7 +436,7 @@ def main(source: Path, folder: Path) -> None:
     save_figure(beta2_figure(headrooms), folder / "beta2.png", dpi=200)
     save_figure(forest_figure(headrooms), folder / "forest.png", dpi=200)
     afor = Path(sys.executable).with_name("afor")
-    for command in commands(folder):
+    for command in [*commands(folder), *commands_of_stores(source, folder)]:
         sys.stderr.write(f"afor {' '.join(command)}\n")
         subprocess.run([str(afor), *command], check=True)
 
