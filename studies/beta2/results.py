@@ -5,7 +5,7 @@
 
 The first folder holds a store (`bursts.db`) or the exported runs (`bursts.csv`) of each study. From
 a store the runs of all folds and draws that every method has finished are exported. A study that is
-not there is left out.
+not there, or has fewer than six such folds, is left out.
 """
 
 import csv
@@ -51,6 +51,7 @@ STUDIES = {
     "awake-variants": "awake/variants",
 }
 LEFT_OUT = ("reason", "epochs", "best_epoch", "best_validation_accuracy", "copy_of", "seed")
+MIN_FOLDS = 6  # fewer cannot reach 5 % in an exact two-sided test
 TRACED = ("beta2", "awake")
 STEPS_PER_EPOCH = 180  # of the study `awake`
 FINAL, NEXT = ("nll", "accuracy"), ("prequential_nll", "prequential_accuracy")
@@ -148,8 +149,11 @@ def write_runs(store: Path, target: Path) -> None:
         for row in rows
         if all((row["fold"], row["draw"], method) in done for method in methods)
     ]
-    if paired:
-        target.write_text(to_csv(paired), "utf-8")
+    folds = len({row["fold"] for row in paired})
+    if folds < MIN_FOLDS:
+        sys.stderr.write(f"{store}: {folds} complete folds, {MIN_FOLDS} are needed; left out\n")
+        return
+    target.write_text(to_csv(paired), "utf-8")
 
 
 def measure(regime: Regime, folder: Path) -> list[Headroom]:
