@@ -39,6 +39,7 @@ from afor.bench.stats.inference.paired_tests import equivalence_p, exact_interva
 from afor.bench.stats.labels import gain_scale, metric_style, optimizer_label, signed
 from afor.bench.store.database import open_store
 from afor.bench.store.files import export_rows, load_records, load_results, to_csv
+from afor.bench.store.results import RunResult
 from afor.bench.study.schema import OptimizerEntry, Study, load_study
 
 FOLDER = Path(__file__).parents[1]
@@ -66,9 +67,11 @@ class Regime:
     metrics: tuple[str, str] = FINAL  # in nats, in points
     suffix: str = ""  # of the names of the entries
 
-    def entries(self, study: Study) -> list[OptimizerEntry]:
-        """Return the entries that take part: those with the suffix, or all without one."""
-        return [entry for entry in study.optimizers if entry.name.endswith(self.suffix)]
+    def entries(self, results: Sequence[RunResult]) -> list[OptimizerEntry]:
+        """Return the entries that take part and were run: those with the suffix, or all."""
+        done = {result.optimizer for result in results}
+        entries = study_of(self.study).optimizers
+        return [e for e in entries if e.name in done and e.name.endswith(self.suffix)]
 
     def beta2(self, entry: OptimizerEntry) -> float | None:
         """Return the constant beta2 of an entry of AdamW, or None for a rule."""
@@ -157,23 +160,24 @@ def write_runs(store: Path, target: Path) -> None:
 
 
 def measure(regime: Regime, folder: Path) -> list[Headroom]:
-    """Measure the headroom of one regime in its two metrics."""
-    study = study_of(regime.study)
+    """Measure the headroom of one regime in its two metrics; [] without two constants."""
     runs = folder / f"{regime.study}.csv"
     results, _ = load_results([runs])
     with runs.open(newline="", encoding="utf-8") as file:
         rate = float(next(csv.DictReader(file))["lr"])  # one for all
+    entries = {entry.name: regime.beta2(entry) for entry in regime.entries(results)}
+    if len({REFERENCE, *entries.values()} - {None}) < 2:
+        return []
     measured = []
     for metric in regime.metrics:
         candidates = [
             Candidate(
-                optimizer_label(entry.name) if beta2 is None else f"β₂ = {beta2:g}",
+                optimizer_label(name) if beta2 is None else f"β₂ = {beta2:g}",
                 beta2,
                 rate,
-                {(r.fold, r.draw): r.metrics[metric] for r in results if r.optimizer == entry.name},
+                {(r.fold, r.draw): r.metrics[metric] for r in results if r.optimizer == name},
             )
-            for entry in regime.entries(study)
-            for beta2 in [regime.beta2(entry)]
+            for name, beta2 in entries.items()
         ]
         units, count, best, constants, rules = headroom_of(candidates, metric, units="folds")
         measured.append(
@@ -194,14 +198,16 @@ def measure(regime: Regime, folder: Path) -> list[Headroom]:
     return measured
 
 
-def our_gap(claim: Claim, headroom: Headroom) -> Gap:
-    """Return our difference for a claim of the pilot."""
+def our_gap(claim: Claim, headroom: Headroom) -> Gap | None:
+    """Return our difference for a claim of the pilot; None if its method was not run."""
     if claim.difference == BEST:
         return headroom.best_constant.over_reference
     rules = {rule.method: rule for rule in headroom.rules}
     if claim.difference == RESET:
-        return rules["adamw_reset"].over_reference
-    return rules[optimizer_label(f"afor{claim.regime.suffix}")].over_best_constant
+        rule = rules.get(optimizer_label("adamw_reset"))
+        return rule.over_reference if rule else None
+    rule = rules.get(optimizer_label(f"afor{claim.regime.suffix}"))
+    return rule.over_best_constant if rule else None
 
 
 def verdict(claim: Claim, differences: Sequence[float], margin: float) -> str:
@@ -228,11 +234,12 @@ def pilot_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
     rows = []
     for claim in PILOT:
         found = [h for h in headrooms.get(claim.regime.title, []) if h.metric == claim.metric]
-        if not found:
+        gap = our_gap(claim, found[0]) if found else None
+        if gap is None:
             continue
         scale = gain_scale(claim.metric)
         margin = margin_of(claim.metric, study_of(claim.regime.study).margins)
-        differences = our_gap(claim, found[0]).differences
+        differences = gap.differences
         low, high = exact_interval(differences)
         rows.append(
             {
@@ -364,7 +371,8 @@ def awake_figure(traces: dict[str, dict[str, list[float]]], steps_per_epoch: int
 def measure_all(folder: Path) -> dict[str, list[Headroom]]:
     """Measure the headroom of every regime whose runs are there."""
     present = [regime for regime in REGIMES if (folder / f"{regime.study}.csv").is_file()]
-    return {regime.title: measure(regime, folder) for regime in present}
+    measured = {regime.title: measure(regime, folder) for regime in present}
+    return {title: headrooms for title, headrooms in measured.items() if headrooms}
 
 
 def tables(headrooms: dict[str, list[Headroom]]) -> dict[str, str]:
