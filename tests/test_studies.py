@@ -40,14 +40,13 @@ def test_the_search_for_the_rate_is_on_the_data_of_the_study() -> None:
         ("adaptation/choose", "adaptation/judge"),
     ],
 )
-def test_the_rate_is_chosen_in_the_same_training_on_other_people(choose, judge) -> None:
+def test_rates_are_chosen_in_the_same_training_on_other_people(choose, judge) -> None:
     chosen, judged = (
         load_study(str(ROOT / "studies" / f"{name}.toml")) for name in (choose, judge)
     )
     assert judged.lr_from == chosen.name
     assert chosen.search is not None
-    # The rate of AdamW serves all, as in the paper: who differs from it differs in beta2 alone.
-    assert [entry.name for entry in chosen.optimizers] == ["adamw"]
+    assert [entry.name for entry in chosen.optimizers] == [e.name for e in judged.optimizers]
     same_length = {"max_epochs": judged.training.max_epochs}
     assert chosen.training.model_copy(update=same_length) == judged.training
     ours, theirs = chosen.datasets[0], judged.datasets[0]
@@ -115,8 +114,12 @@ def test_the_page_on_shift_shows_the_slopes_that_were_found() -> None:
 
 BETA2 = RESULTS / "when-beta2-matters"
 BETA2_SCRIPT = ROOT / "studies" / "beta2" / "results.py"
+needs_beta2_runs = pytest.mark.skipif(
+    not BETA2.is_dir(), reason="the studies on beta2 have no results yet: make bursts-study"
+)
 
 
+@needs_beta2_runs
 def test_the_tables_on_beta2_follow_from_its_runs() -> None:
     script = load_script(BETA2_SCRIPT)
     tables = script.tables(script.measure_all(BETA2))
@@ -125,6 +128,7 @@ def test_the_tables_on_beta2_follow_from_its_runs() -> None:
         assert (BETA2 / name).read_text("utf-8") == text, name
 
 
+@needs_beta2_runs
 def test_the_comparisons_on_beta2_are_what_the_commands_print() -> None:
     made = load_script(BETA2_SCRIPT).commands(BETA2)
     tables = [words for words in made if words[-1].endswith(".md")]
@@ -135,6 +139,7 @@ def test_the_comparisons_on_beta2_are_what_the_commands_print() -> None:
         assert printed.stdout.strip() == Path(target).read_text("utf-8").strip(), target
 
 
+@needs_beta2_runs
 def test_the_page_on_beta2_shows_every_table_and_figure_of_its_folder() -> None:
     pages = [RESULTS / "when-beta2-matters.md", *(ROOT / "docs" / "analyses").glob("*.md")]
     shown = "".join(page.read_text("utf-8") for page in pages)

@@ -34,6 +34,7 @@ from afor.bench.report.figures.style import (
     save_figure,
 )
 from afor.bench.report.tables.formats import to_markdown
+from afor.bench.stats.inference.decisions import decide_family
 from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.inference.paired_tests import equivalence_p, exact_interval, two_sided_p
 from afor.bench.stats.labels import gain_scale, metric_style, optimizer_label, signed
@@ -164,7 +165,7 @@ def measure(regime: Regime, folder: Path) -> list[Headroom]:
     runs = folder / f"{regime.study}.csv"
     results, _ = load_results([runs])
     with runs.open(newline="", encoding="utf-8") as file:
-        rate = float(next(csv.DictReader(file))["lr"])  # one for all
+        rates = {row["optimizer"]: float(row["lr"]) for row in csv.DictReader(file)}
     entries = {entry.name: regime.beta2(entry) for entry in regime.entries(results)}
     if len({REFERENCE, *entries.values()} - {None}) < 2:
         return []
@@ -174,7 +175,7 @@ def measure(regime: Regime, folder: Path) -> list[Headroom]:
             Candidate(
                 optimizer_label(name) if beta2 is None else f"β₂ = {beta2:g}",
                 beta2,
-                rate,
+                rates[name],
                 {(r.fold, r.draw): r.metrics[metric] for r in results if r.optimizer == name},
             )
             for name, beta2 in entries.items()
@@ -227,6 +228,49 @@ def verdict(claim: Claim, differences: Sequence[float], margin: float) -> str:
     if equal:
         return "refuted" if claims_effect else "confirmed"
     return "refuted" if differs else "undecided"
+
+
+def rule_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
+    """Return what every method has over the best constant of its regime, with decisions.
+
+    Holm's correction covers the methods of a regime, in each metric.
+    """
+    rows = []
+    studies = {regime.title: study_of(regime.study) for regime in REGIMES}
+    for title, pair in headrooms.items():
+        for headroom in pair:
+            differences = [rule.over_best_constant.differences for rule in headroom.rules]
+            margin = margin_of(headroom.metric, studies[title].margins)
+            decisions = decide_family(differences, margin=margin)
+            scale = gain_scale(headroom.metric)
+            rows += [
+                {
+                    "regime": title,
+                    "metric": headroom.metric,
+                    "method": rule.method,
+                    "folds": decision.folds,
+                    "over_best_constant": [scale * decision.mean]
+                    + [scale * end for end in decision.interval],
+                    "decision": str(decision.decision),
+                }
+                for rule, decision in zip(headroom.rules, decisions, strict=True)
+            ]
+    return rows
+
+
+def rule_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the rules beside the best constant as Markdown, NLL and accuracy side by side."""
+    lines = [
+        "| regime | method | NLL, 10⁻³ nats | | accuracy, points | |",
+        "|---|---|---:|---|---:|---|",
+    ]
+    cells: dict[tuple[str, str], list[str]] = {}
+    for row in rows:  # of a regime first those of NLL, then those of accuracy
+        cells.setdefault((row["regime"], row["method"]), []).extend(
+            [_interval_text(*row["over_best_constant"]), row["decision"]]
+        )
+    lines += [f"| {' | '.join([*key, *texts])} |" for key, texts in cells.items()]
+    return "\n".join(lines).replace("_", "\\_") + "\n"
 
 
 def pilot_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
@@ -380,6 +424,7 @@ def tables(headrooms: dict[str, list[Headroom]]) -> dict[str, str]:
     rows = pilot_rows(headrooms)
     texts = {
         "pilot.md": pilot_table(rows),
+        "rules.md": rule_table(rule_rows(headrooms)),
         "pilot.json": json.dumps(rows, indent=1, ensure_ascii=False).replace("NaN", "null") + "\n",
     }
     for regime in REGIMES:
