@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch])
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch]) \
+	$(wildcard src/afor/bench/models/native/eegnet*.[ch])
 
 .PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
 	awake-study bursts-study stream-study adaptation-study clean
@@ -22,7 +23,7 @@ help:
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
 	@echo "make awake-study bursts-study stream-study adaptation-study"
-	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; 2 h 45 min)"
+	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; hours)"
 
 $(BIN)/python:
 	@echo "Creating $(VENV) ..."
@@ -135,4 +136,4 @@ awake-study: $(VENV)/.ready-bench
 	@$(BIN)/python studies/beta2/results.py results $(BETA2)
 
 clean:
-	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so
+	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so src/afor/bench/models/native/*.so

@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -180,21 +180,9 @@ def measure(regime: Regime, folder: Path) -> list[Headroom]:
             )
             for name, beta2 in entries.items()
         ]
-        units, count, best, constants, rules = headroom_of(candidates, metric, units="folds")
+        headroom = headroom_of(candidates, metric, units="folds")
         measured.append(
-            Headroom(
-                regime.title,
-                "eyes",
-                "eegnet_authors",
-                metric,
-                REFERENCE,
-                units,
-                count,
-                best,
-                constants,
-                rules,
-                (),
-            )
+            replace(headroom, study=regime.title, dataset="eyes", backbone="eegnet_authors")
         )
     return measured
 
@@ -293,7 +281,7 @@ def pilot_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
                 "pilot": [claim.value, claim.low, claim.high],
                 "ours": [scale * sum(differences) / len(differences), scale * low, scale * high],
                 "folds": len(differences),
-                "chosen": list(found[0].best_constant.chosen),
+                "chosen": list(found[0].best_constant.choices),
                 "verdict": verdict(claim, differences, margin or 0.0),
             }
         )

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from afor.control import FIELDS, ControlSettings
+from afor.torch_private import constant_for_compiler
 
 ABI = 3
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -122,7 +123,7 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
     return library
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_for_compiler
 def unavailable_reason() -> str | None:
     """Return the reason why the native CPU kernel cannot be used, or None if it can.
 
@@ -164,7 +165,7 @@ def instruction_set() -> str | None:
 
 
 @functools.cache
-def _team() -> int | None:
+def openmp_team() -> int | None:
     """Return the address of the OpenMP function that runs a task on torch's threads, or None.
 
     A second thread pool would compete with torch's for the cores.
@@ -193,7 +194,7 @@ class KernelPlan:
             raise RuntimeError(library)
         n = len(params)
         elements = (ctypes.c_int64 * n)(*(p.numel() for p in params))
-        handle = library.afor_plan_new(n, elements, DTYPES[params[0].dtype], _team())
+        handle = library.afor_plan_new(n, elements, DTYPES[params[0].dtype], openmp_team())
         if not handle:
             raise MemoryError(f"no memory for the plan of {n} tensors")
         self._finalizer = weakref.finalize(self, library.afor_plan_free, handle)

@@ -5,7 +5,8 @@ import pytest
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.preparation.loading import open_windows
 from afor.bench.execution.sources import open_sources
-from afor.bench.study.plan import canonical, make_plan, run_key, shard
+from afor.bench.study.plan import make_plan, shard
+from afor.bench.study.planned_runs import canonical, run_key
 from afor.bench.study.schema import parse_study
 
 MARKED = """margins = { accuracy = 2.5 }
@@ -175,6 +176,17 @@ def test_an_excluded_subject_changes_no_key_but_by_its_absence(text, cache_dir):
     )
     with pytest.raises(ConfigError, match=r"exclude names 'sub-99', which is no subject"):
         keys_of('exclude = ["sub-99"]')
+
+
+def test_a_network_with_other_numbers_changes_its_own_keys_alone(text, sources, monkeypatch):
+    from afor.bench.models import registry
+
+    both = text.replace('["eegnet"]', '["eegnet", "eegnet_authors"]')
+    before = make_plan(parse_study(both), sources).runs
+    monkeypatch.setitem(registry.NETWORK_NUMERICS, "eegnet", 99)
+    after = make_plan(parse_study(both), sources).runs
+    same = {new.backbone for old, new in zip(before, after, strict=True) if old.key == new.key}
+    assert same == {"eegnet_authors"}
 
 
 def test_a_users_code_is_part_of_the_key(text, sources, tmp_path, monkeypatch):

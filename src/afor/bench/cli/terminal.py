@@ -2,6 +2,7 @@
 
 import re
 import sys
+from pathlib import Path
 from typing import Any, TextIO
 
 import typer
@@ -47,3 +48,12 @@ def guard_terminals() -> None:
 def print_next(command: str) -> None:
     """Print the command that usually follows to standard error."""
     typer.echo(f"\nNext: {command}", err=True)
+
+
+def run_command(results: str, path: Path, study: str) -> str:
+    """Return the `afor run` command that continues a study of a store.
+
+    `results` is what the user named; if it is the store file itself, `--store` names it again.
+    """
+    is_store_file = Path(results) == path
+    return f"afor run {study} --store {path}" if is_store_file else f"afor run {results}"

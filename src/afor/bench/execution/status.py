@@ -5,15 +5,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from afor.bench.common.text import printable
-from afor.bench.execution.progress import describe
-from afor.bench.execution.runner import spool_folder
 from afor.bench.execution.running import read_running
 from afor.bench.execution.timing.limits import TimeLimits
 from afor.bench.execution.timing.pace import Pace, clock
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.store.lock import driver_of
-from afor.bench.study.plan import PlannedRun
+from afor.bench.store.spool import spool_folder
+from afor.bench.study.planned_runs import PlannedRun, describe
 
 STATUSES = ("done", "diverged", "failed", "open")
 
@@ -95,11 +99,6 @@ def remaining_s(store: Store, runs: Sequence[PlannedRun]) -> float | None:
 
 def print_status(status: dict[str, Any]) -> None:
     """Print the counts as tables."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     console = Console(highlight=False)
     for study in status["studies"]:
         counts = ", ".join(f"{study[word]} {word}" for word in STATUSES if study[word])

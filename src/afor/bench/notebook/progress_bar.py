@@ -1,12 +1,11 @@
 """A progress bar for a notebook or a terminal, as a `Watcher` of the runner."""
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from afor.bench.study.plan import PlannedRun
+from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.training.record import FinishedRun
 
 
@@ -26,12 +25,7 @@ class ProgressBar:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def preparing(self, dataset: str) -> Callable[[int, int, str], None]:

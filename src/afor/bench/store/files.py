@@ -24,11 +24,16 @@ from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.text import escape_cell, unescape_cell, without_nan
 from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import ExpectedRuns, count_expected
+from afor.bench.study.planned_runs import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
 from afor.bench.study.schema import parse_study
-from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
-from afor.bench.training.record import FinishedRun, RunRecord
+from afor.bench.training.record import (
+    METRICS,
+    PROBABILITY_METRICS,
+    PROTOCOL_METRICS,
+    FinishedRun,
+    RunRecord,
+)
 
 Format = Literal["csv", "json", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
@@ -77,7 +82,6 @@ def load_results(
         >>> results, expected = load_results([path])
         >>> len(results), expected[0].folds, expected[0].draws
         (45, 9, 5)
-
     """
     results: list[RunResult] = []
     expected: list[ExpectedRuns] = []
@@ -149,15 +153,15 @@ def read_parquet(
     return _read_rows(rows, path, "row", 1, studies)
 
 
-def export_rows(store: Store, study: str | None = None) -> list[Row]:
+def export_rows(store: Store) -> list[Row]:
     """Return one row per planned run; values that a run does not have are None."""
     rows = []
     results = {
         (r.study, r.dataset, r.backbone, r.optimizer, r.fold, r.draw): r
-        for name in ([study] if study else store.studies())
+        for name in store.studies()
         for r in store.results(name)
     }
-    for stored in store.runs(study):
+    for stored in store.runs():
         run = store.run(stored.key) if stored.status != "open" else None
         names = (stored.study, stored.dataset, stored.backbone, stored.optimizer)
         rows.append(_exported(stored, run, results.get((*names, stored.fold, stored.draw))))
@@ -227,20 +231,7 @@ def _role_columns(role: Role) -> Row:
 
 
 def write_export(store: Store, target: Path, file_format: Format) -> int:
-    """Write the runs of a store to a file.
-
-    Args:
-        store: The store.
-        target: The file to write.
-        file_format: Its format.
-
-    Returns:
-        The number of runs.
-
-    Raises:
-        ConfigError: The file cannot be written, or Parquet needs pyarrow.
-
-    """
+    """Write the runs of a store to a file; return their number. Raises ConfigError."""
     encode = _parquet_encoder() if file_format == "parquet" else None
     rows = export_rows(store)
     if encode is not None:
@@ -346,7 +337,6 @@ def load_margins(
 
     Raises:
         ConfigError: Two studies state different margins for one metric.
-
     """
     margins: dict[str, float] = {}
     for name, toml in load_studies(filter(is_store, paths), studies).items():

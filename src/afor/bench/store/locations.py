@@ -3,21 +3,16 @@
 from pathlib import Path
 
 from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.study.schema import load_study
 
 FOLDER = Path("results")
 FILE_SUFFIXES = (".db", ".csv", ".json", ".parquet")  # of stores and files of results
 
 
 def store_path(study: str, store: Path | None = None, part: tuple[int, int] | None = None) -> Path:
-    """Return the store file of a study.
+    """Return the store file: the one that the user named, or `results/NAME.db`.
 
-    Args:
-        study: Name of the study.
-        store: The file that the user named; it is returned as it is.
-        part: Number of the part and number of parts, for a store of one shard.
-
-    Returns:
-        The file, by default `results/NAME.db`.
+    `part` is the number of a shard and the number of shards, which has a store of its own.
 
     >>> str(store_path("paper", part=(2, 8)))
     'results/paper.part-2-of-8.db'
@@ -49,8 +44,6 @@ def find_store(study_or_path: str, store: Path | None = None) -> Path:
     if path.suffix.lower() in FILE_SUFFIXES:
         return path
     if path.suffix == ".toml":
-        from afor.bench.study.schema import load_study
-
         return store_path(load_study(study_or_path).name)
     expected = store_path(study_or_path)
     if expected.exists():

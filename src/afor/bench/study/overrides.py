@@ -28,7 +28,7 @@ from afor.bench.study.schema import (
     read_toml,
 )
 from afor.bench.study.toml_io import updated_toml
-from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 # Presets from which a data set that is new to a study takes its options, rates and batch size.
 CATALOGUE = ("paper", "physionet", "demo", "demo-synthetic")
@@ -247,17 +247,7 @@ def _set(content: Content, key: str, value: Any) -> None:
 
 
 def key_value(option: str, text: str) -> tuple[str, Any]:
-    """Parse KEY=VALUE; a value that is not TOML is text.
-
-    Args:
-        option: Name of the option, for the message.
-        text: Its value.
-
-    Returns:
-        The key and the value.
-
-    Raises:
-        ConfigError: The text is not KEY=VALUE.
+    """Parse KEY=VALUE of an option; a value that is not TOML is text. Raises ConfigError.
 
     >>> key_value("--set", "training.lr=1e-3")
     ('training.lr', 0.001)

@@ -19,14 +19,11 @@ from afor.bench.common.module_search import import_named, is_trainer
 from afor.bench.data.splits import Split
 from afor.bench.models.input_shape import InputShape
 from afor.bench.training.record import FinishedRun, RunRecord, decode, encode
-from afor.bench.training.run_spec import Adaptation, Contamination, RunSettings
+from afor.bench.training.run_spec import DEFAULT_TRAINER, Adaptation, Contamination, RunSettings
 
 if TYPE_CHECKING:
     from afor.bench.data.expected_windows import ExpectedWindows
     from afor.bench.data.window_source import WindowSource
-
-# Part of stored studies: the name stays although the module has moved.
-DEFAULT_TRAINER = "afor.bench.execute:train_run"
 
 Trainer = Callable[[Mapping[str, Any], "WindowSource"], RunRecord]
 
@@ -168,6 +165,7 @@ def environment(device: str = "cpu") -> dict[str, str]:
         "afor": __version__,
         "torch": str(torch.__version__) if torch else "",
         "kernel": _kernel(),
+        "eegnet": _native_eegnet(),
         "numpy": np.__version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
@@ -182,6 +180,12 @@ def _kernel() -> str:
     if binding is None:
         return ""
     return "native" if binding.unavailable_reason() is None else "none"
+
+
+def _native_eegnet() -> str:
+    """Return the instruction set of the native EEGNet: each rounds in its own way."""
+    binding = sys.modules.get("afor.bench.models.native.binding")
+    return "" if binding is None else binding.instruction_set() or "none"
 
 
 def now() -> str:

@@ -1,5 +1,6 @@
 import csv
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,9 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.execution.runner import spool_folder
 from afor.bench.store.database import open_or_create, open_store
 from afor.bench.store.lock import locked
-from afor.bench.store.spool import write_spool
+from afor.bench.store.spool import spool_folder, write_spool
 from afor.bench.training.record import decode
 
 runner = CliRunner()
@@ -46,6 +46,18 @@ def test_parts_come_together_and_stay_as_they_are(parts):
     with open_store(Path("all.db")) as store:
         assert [cell.status for cell in store.runs("tiny")] == ["done"] * 6
     assert "3 new" not in merge("all.db", *parts).stdout  # again: all is known
+
+
+def test_merge_and_export_print_json(parts):
+    content = json.loads(merge("all.db", *parts, "--json").stdout)
+    assert (content["store"], content["runs"]) == ("all.db", 6)
+    first = {"store": "part-1.db", "new": 3, "present": 0, "differing": 0}
+    assert content["parts"][0] == first
+    printed = json.loads(runner.invoke(app, ["export", "all.db", "--json"]).stdout)
+    assert len(printed["runs"]) == 6
+    written = runner.invoke(app, ["export", "all.db", "-o", "runs.csv", "--json"])
+    assert json.loads(written.stdout) == {"file": "runs.csv", "format": "csv", "runs": 6}
+    assert Path("runs.csv").exists()
 
 
 def test_runs_with_other_numbers_are_told_and_the_first_is_kept(parts):

@@ -1,17 +1,18 @@
 """The commands ``afor merge | repair | export``: stores into one store, and into other formats."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import OldStore, OldTarget, Results
+from afor.bench.cli.options import Json, OldStore, OldTarget, Results
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output
 from afor.bench.execution.runner import take_leftovers
 from afor.bench.store.database import open_or_create, open_store
-from afor.bench.store.files import export_rows, format_of, to_csv, write_export
+from afor.bench.store.files import export_rows, format_of, to_csv, to_json, write_export
 from afor.bench.store.locations import find_store
 from afor.bench.store.lock import locked
 from afor.bench.store.repair import repair as copy_intact_runs
@@ -25,6 +26,7 @@ def merge(
         list[str],
         typer.Argument(help="The results to add: study names, TOML files or store files."),
     ],
+    as_json: Json = False,
 ) -> None:
     """Merge the stores of several machines or shards into one.
 
@@ -38,14 +40,22 @@ def merge(
         raise ConfigError(f"{target} is given as the target and as a part; name another target.")
     for path in paths:
         open_store(path).close()  # check all of them before the target is created
+    merged = []
     with locked(target), open_or_create(target) as store:
         take_leftovers(store)
         for path in paths:
             with open_store(path) as part:
                 new, present, differing = store.merge(part)
+            merged.append(
+                {"store": str(path), "new": new, "present": present, "differing": differing}
+            )
             note = f"; {differing} of these with OTHER NUMBERS, the first kept" if differing else ""
-            typer.echo(f"{path}: {new} new runs, {present} already here{note}")
+            if not as_json:
+                typer.echo(f"{path}: {new} new runs, {present} already here{note}")
         total = len(store.statuses())
+    if as_json:
+        typer.echo(json.dumps({"store": str(target), "runs": total, "parts": merged}, indent=1))
+        return
     typer.echo(f"{target}: {total} runs")
     print_next(f"afor status {target}")
 
@@ -103,6 +113,12 @@ def export(
     ] = None,
     to: OldTarget = None,
     store: OldStore = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print the runs as JSON; with --output, the file and their number."
+        ),
+    ] = False,
 ) -> None:
     """Write one row per run as CSV, JSON or Parquet.
 
@@ -117,8 +133,12 @@ def export(
         check_output(target)
     with open_store(find_store(results, store)) as opened:
         if target is None:
-            typer.echo(to_csv(export_rows(opened)), nl=False)
+            rows = export_rows(opened)
+            typer.echo(to_json(rows) if as_json else to_csv(rows), nl=False)
             return
         count = write_export(opened, target, file_format)
+    if as_json:
+        typer.echo(json.dumps({"file": str(target), "format": file_format, "runs": count}))
+        return
     typer.echo(f"{target}: {count} runs")
     print_next(f"afor verify {results}")

@@ -1,38 +1,53 @@
 """Find the study that a command works on, with the changes its options make."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
+from afor.bench.cli.options import ChangeOptions, StudyOptions
 from afor.bench.common.devices import cores as cores
 from afor.bench.common.errors import ConfigError
+from afor.bench.execution.sources import available_part
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import searched_rates
 from afor.bench.store.locations import store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
-from afor.bench.study.plan import FindRate
+from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import Study, parse_study, preset_names, read_toml, study_text
 from afor.bench.study.toml_io import updated_toml
 
 
-def overrides(
-    dataset: list[str] | None,
-    data_option: list[str] | None,
-    backbone: list[str] | None,
-    optimizer: list[str] | None,
-    epochs: int | None,
-    draws: int | None,
-    setting: list[str] | None,
-) -> Overrides:
-    """Collect the options that change a study in one value."""
+def overrides(options: ChangeOptions) -> Overrides:
+    """Return the changes of a study that the options of a command describe."""
     return Overrides(
-        datasets=dataset or (),
-        data_options=data_option or (),
-        backbones=backbone or (),
-        optimizers=optimizer or (),
-        epochs=epochs,
-        draws=draws,
-        settings=setting or (),
+        datasets=options.dataset or (),
+        data_options=options.data_option or (),
+        backbones=options.backbone or (),
+        optimizers=options.optimizer or (),
+        epochs=options.epochs,
+        draws=options.draws,
+        settings=options.setting or (),
     )
+
+
+@dataclass(frozen=True)
+class SelectedStudy:
+    """A study with the changes that a command makes."""
+
+    study: Study
+    toml: str
+    words: list[str]  # the options that change it
+
+
+def select_study(name: str, options: StudyOptions) -> SelectedStudy:
+    """Return the study that `plan` or `run` works on; raise ConfigError if an option is wrong."""
+    changes = overrides(options)
+    toml, where = changed_text(name, changes, options.store, trust=options.trust)
+    toml = with_device(toml, where, options.device)
+    study = with_roots(parse_study(toml, where), options.root)
+    if options.available:
+        study = available_part(study)
+    return SelectedStudy(study, toml, changes.words())
 
 
 def changed_text(
@@ -69,18 +84,9 @@ def _stored_text(name: str, path: Path) -> str | None:
 
 
 def with_device(toml: str, where: str, device: str) -> str:
-    """Set the device of a study; its name stays, and the kind of device is part of the keys.
+    """Set the device of a study unless `device` is empty; `where` names the text in messages.
 
-    Args:
-        toml: The text of the study.
-        where: Name of the text in messages.
-        device: The value of `--device`; empty keeps the study's.
-
-    Returns:
-        The text with this device.
-
-    Raises:
-        ConfigError: The text is not valid TOML.
+    The study keeps its name; the kind of device is part of the keys of its runs.
     """
     if not device:
         return toml
@@ -88,14 +94,7 @@ def with_device(toml: str, where: str, device: str) -> str:
 
 
 def with_roots(study: Study, roots: list[str] | None) -> Study:
-    """Set the folders of a study's data sets on this machine; folders change no run.
-
-    Args:
-        study: The study.
-        roots: The values of `--root`, each NAME=FOLDER.
-
-    Returns:
-        The study with these folders.
+    """Set the folders of a study's data sets from NAME=FOLDER; folders change no run.
 
     Raises:
         ConfigError: A value is not NAME=FOLDER with a data set of the study.
@@ -117,31 +116,9 @@ def with_roots(study: Study, roots: list[str] | None) -> Study:
 
 
 def rates_for(study: Study, lr_from: str) -> FindRate | None:
-    """Return the learning rates of a finished search, or None for the study's own rates.
-
-    Args:
-        study: The study; its key `lr_from` counts where the option is not given.
-        lr_from: The value of `--lr-from`.
-
-    Returns:
-        A function that finds the rate of a data set, backbone and optimizer, or None.
+    """Return the learning rates of the search that `--lr-from` or the study names, or None.
 
     Raises:
         StoreError: The results of the search are not here.
     """
     return searched_rates(lr_from or study.lr_from)
-
-
-def run_command(results: str, path: Path, study: str) -> str:
-    """Return the `afor run` command that continues a study.
-
-    Args:
-        results: What the user named: a study, its TOML file or a store file.
-        path: The store that was found.
-        study: The name of a study in the store.
-
-    Returns:
-        The command, with `--store` where the user named the store file itself.
-    """
-    is_store_file = Path(results) == path
-    return f"afor run {study} --store {path}" if is_store_file else f"afor run {results}"

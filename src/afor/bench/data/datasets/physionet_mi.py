@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo, TrialShape
+from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
 from afor.bench.data.montage import tidy_name
 from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, cut_trials, filter_signal
@@ -169,7 +169,7 @@ def _signals(
     if unknown := [name for name in names if name not in by_name]:
         raise ConfigError(
             f"physionet_mi: no channel {', '.join(unknown)} in {edf.path.name}. "
-            f"Known: {', '.join(by_name)}."
+            f"Accepted: {', '.join(by_name)}."
         )
     for name in names:
         rate = edf.rate_hz(by_name[name])

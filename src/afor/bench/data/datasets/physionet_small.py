@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.preparation.preprocessing import cut_trials, filter_signal
 from afor.bench.data.recording import Recording
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
@@ -50,7 +50,7 @@ def load_subject(_root: Path, subject: str, settings: PhysionetSmallSettings) ->
     names = settings.channels or CHANNELS
     if unknown := [name for name in names if name not in CHANNELS]:
         raise ConfigError(
-            f"physionet_small: no channel {', '.join(unknown)}. Known: {', '.join(CHANNELS)}."
+            f"physionet_small: no channel {', '.join(unknown)}. Accepted: {', '.join(CHANNELS)}."
         )
     rows = [CHANNELS.index(name) for name in names]
     samples = round(settings.trial_s * RATE_HZ)

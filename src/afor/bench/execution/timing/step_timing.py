@@ -19,7 +19,7 @@ from afor.bench.common.files import write_atomically
 from afor.bench.common.seeding import isolated
 from afor.bench.data.preparation.cache import open_cache
 from afor.bench.models.input_shape import InputShape
-from afor.bench.study.plan import canonical
+from afor.bench.study.planned_runs import canonical
 
 if TYPE_CHECKING:
     import torch
@@ -61,15 +61,7 @@ class StepTimer:
         self._networks: dict[str, tuple[float, float]] = {}
 
     def times(self, spec: Mapping[str, Any], shape: InputShape) -> StepTimes:
-        """Return the times of a run's steps; measure them if they are not known.
-
-        Args:
-            spec: Spec of the run, see `study.plan`.
-            shape: Shape of its windows.
-
-        Returns:
-            The seconds of each part of a step.
-        """
+        """Return the times of a run's steps, by its spec; measure them if they are not known."""
         key = _key(spec, shape)
         if key not in self._times:
             network = canonical([spec["backbone"], spec["training"]["batch_size"], asdict(shape)])
