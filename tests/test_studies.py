@@ -147,3 +147,56 @@ def test_the_tables_on_shift_follow_from_the_runs(name, tmp_path, capsys) -> Non
     (line,) = (line for line in written.splitlines() if line.startswith("| AFOR − AdamW |"))
     slope, interval = (cell.strip() for cell in line.split("|")[2:4])
     assert f"{slope} points per unit of shift ({interval}" in page
+
+
+BETA2 = RESULTS / "when-beta2-matters"
+BETA2_SCRIPT = ROOT / "studies" / "beta2" / "results.py"
+needs_beta2_runs = pytest.mark.skipif(
+    not BETA2.is_dir(), reason="the studies on beta2 have no results yet: make bursts-study"
+)
+
+
+@needs_beta2_runs
+def test_the_tables_on_beta2_follow_from_its_runs() -> None:
+    script = load_script(BETA2_SCRIPT)
+    tables = script.tables(script.measure_all(BETA2))
+    assert "pilot.md" in tables
+    for name, text in tables.items():
+        assert (BETA2 / name).read_text("utf-8") == text, name
+
+
+@needs_beta2_runs
+def test_the_comparisons_on_beta2_are_what_the_commands_print() -> None:
+    made = load_script(BETA2_SCRIPT).commands(BETA2)
+    tables = [words for words in made if words[-1].endswith(".md")]
+    assert tables
+    for *arguments, _, target in tables:
+        printed = CliRunner().invoke(app, [*arguments, "-f", "markdown"])
+        assert printed.exit_code == 0, printed.output
+        assert printed.stdout.strip() == Path(target).read_text("utf-8").strip(), target
+
+
+@needs_beta2_runs
+def test_the_page_on_beta2_shows_every_table_and_figure_of_its_folder() -> None:
+    pages = [RESULTS / "when-beta2-matters.md", *(ROOT / "docs" / "analyses").glob("*.md")]
+    shown = "".join(page.read_text("utf-8") for page in pages)
+    for file in [*BETA2.glob("*.md"), *BETA2.glob("*.png")]:
+        assert f"when-beta2-matters/{file.name}" in shown, file.name
+
+
+@pytest.mark.parametrize(
+    ("pilot", "differences", "verdict"),
+    [
+        ((2.0, 1.0, 3.0), [4e-3] * 6, "confirmed"),
+        ((2.0, 1.0, 3.0), [-4e-3] * 6, "refuted"),
+        ((2.0, 1.0, 3.0), [1e-4, -1e-4] * 3, "refuted"),  # equal within the margin
+        ((0.1, -1.0, 1.0), [1e-4, -1e-4] * 3, "confirmed"),
+        ((0.1, -1.0, 1.0), [4e-3] * 6, "refuted"),
+        ((0.1, -1.0, 1.0), [2e-2, -2e-2] * 3, "undecided"),
+        ((2.0, 1.0, 3.0), [4e-3] * 5, "undecided"),  # five folds cannot decide
+    ],
+)
+def test_the_pilot_on_beta2_is_judged_as_the_page_says(pilot, differences, verdict) -> None:
+    script = load_script(BETA2_SCRIPT)
+    claim = script.Claim(script.CLEAN, script.BEST, "nll", *pilot)
+    assert script.verdict(claim, differences, margin=3e-3) == verdict

@@ -1,8 +1,9 @@
 """Where the windows are while a network trains: on the device if they fit, else one batch ahead.
 
-On the CPU a batch is read when it is needed. On an accelerator all windows of a data set are
-copied to the device once, if they take less than half of its free memory; otherwise a thread reads
-the next batch into pinned memory while the device works on the present one.
+On the CPU the windows of a small data set are kept in memory, and those of a large one are read
+when they are needed. On an accelerator all windows of a data set are copied to the device once, if
+they take less than half of its free memory; otherwise a thread reads the next batch into pinned
+memory while the device works on the present one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from afor.bench.training.batches import Batch, Windows
 
 MEMORY_SHARE = 0.5  # of the free memory of a device, for all windows of a data set
+KEPT_BYTES_ON_CPU = 256 * 2**20  # per worker; larger data sets stay in memory-mapped files
 COPIED_AT_ONCE = 4096  # windows
 READ_AHEAD = 2  # batches
 
@@ -63,6 +65,7 @@ class OnDevice:
     reads_ahead = False
 
     def __init__(self, source: "Windows", device: torch.device) -> None:
+        self._source = source  # alive as long as its windows are kept, so that no other has its id
         count = len(source.labels)
         parts = [
             torch.from_numpy(source.gather(np.arange(start, min(start + COPIED_AT_ONCE, count))))
@@ -87,15 +90,20 @@ def make_loader(source: "Windows", device: torch.device) -> Loader:
         device: The device of the network.
 
     Returns:
-        Windows on the device if they fit, else read ahead; on the CPU read when needed.
+        Windows on the device if they fit; else read ahead, on the CPU when they are needed.
     """
-    if device.type == "cpu":
-        return FromHost(source, device)
-    key = (getattr(source, "fingerprint", None) or id(source), device)
+    fingerprint = getattr(source, "fingerprint", "")
+    if device.type == "cpu" and not fingerprint:
+        return FromHost(source, device)  # arrays, which are in memory already
+    key = (fingerprint or id(source), device)
     if key in _kept:
         return _kept[key]
     _kept.clear()  # runs of another data set follow: make room
-    if not fits(source, free_bytes(device)):
+    if device.type == "cpu":
+        is_kept = all_bytes(source) <= KEPT_BYTES_ON_CPU
+    else:
+        is_kept = fits(source, free_bytes(device))
+    if not is_kept:
         return FromHost(source, device)
     _kept[key] = OnDevice(source, device)
     return _kept[key]
@@ -107,8 +115,12 @@ _kept: dict[tuple[object, torch.device], OnDevice] = {}
 
 def fits(source: "Windows", free: int) -> bool:
     """Tell whether all windows of a data set fit into the share of the free memory."""
-    window = source.gather(np.zeros(1, dtype=np.int64))
-    return len(source.labels) * window.nbytes <= MEMORY_SHARE * free
+    return all_bytes(source) <= MEMORY_SHARE * free
+
+
+def all_bytes(source: "Windows") -> int:
+    """Return the size of all windows of a data set in memory."""
+    return len(source.labels) * source.gather(np.zeros(1, dtype=np.int64)).nbytes
 
 
 def free_bytes(device: torch.device) -> int:

@@ -8,8 +8,8 @@ from afor.bench.common.devices import cores as cores
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.sources import available_part
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import best_rates, rate_finder
-from afor.bench.store.locations import find_store, store_path
+from afor.bench.store.learning_rates import searched_rates
+from afor.bench.store.locations import store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
 from afor.bench.study.planned_runs import FindRate
@@ -121,8 +121,4 @@ def rates_for(study: Study, lr_from: str) -> FindRate | None:
     Raises:
         StoreError: The results of the search are not here.
     """
-    search = lr_from or study.lr_from
-    if not search:
-        return None
-    with open_store(find_store(search)) as store:
-        return rate_finder(best_rates(store))
+    return searched_rates(lr_from or study.lr_from)
