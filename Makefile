@@ -81,7 +81,7 @@ physionet: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/physionet/matched.toml --root physionet_mi=$(DATA) --store results/physionet.db
 	@$(BIN)/python studies/physionet/results.py results/physionet.db docs/results/physionet
 	@$(MAKE) --no-print-directory physionet-power
-	@$(BIN)/afor memory physionet --root physionet_mi=$(DATA) --steps 4000 \
+	@$(BIN)/afor memory physionet --root physionet_mi=$(DATA) --steps 1000 \
 		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt
 	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --epochs 10 \
 		--output docs/results/physionet/shift.png > docs/results/physionet/shift.txt

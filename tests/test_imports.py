@@ -57,7 +57,12 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     (
         "afor.bench.execution.timing.step_timing",
         WITHOUT_TORCH,
-        ["afor.bench.models.registry", "afor.bench.optimizers.build"],
+        [
+            "afor.bench.models.registry",
+            "afor.bench.optimizers.build",
+            "afor.bench.training.batches",
+            "afor.bench.training.loop",
+        ],
     ),
     (
         "afor.bench.execution.engines.worker",
@@ -290,7 +295,7 @@ print("\\nIMPORTED", *(name for name in {heavy} if name in sys.modules))
         (["--help"], [*HEAVY, "numpy", "pydantic", "afor.bench.store", "afor.bench.study"]),
         (
             ["status", "old.db"],
-            [*HEAVY, *(f"afor.bench.{name}" for name in sorted(NOT_FOR_STATUS))],
+            [*HEAVY, "numpy", *(f"afor.bench.{name}" for name in sorted(NOT_FOR_STATUS))],
         ),
     ],
     ids=["help", "status"],

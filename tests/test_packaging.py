@@ -85,7 +85,8 @@ def build_sdist(tree, folder):
 def test_the_source_distribution_holds_what_the_wheel_is_built_from(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    packaged = ("*.py", "*.c", "*.h", "*.toml", "*.html", "*.css", "*.js", "*.npz", "py.typed")
+    suffixes = "py c h toml html css js json LICENSE npz"
+    packaged = [*(f"*.{suffix}" for suffix in suffixes.split()), "py.typed"]
     sources = {
         str(path.relative_to(ROOT)) for kind in packaged for path in (ROOT / "src").rglob(kind)
     }

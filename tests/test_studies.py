@@ -2,12 +2,17 @@
 
 import importlib.util
 import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
+from afor.bench.stats.comparisons import adjusted_chance
+from afor.bench.stats.groups import collect_conditions
+from afor.bench.store.files import load_results
 from afor.bench.study.schema import load_study
 
 ROOT = Path(__file__).parents[1]
@@ -88,6 +93,32 @@ def test_the_page_on_physionet_quotes_its_verdicts() -> None:
     assert afor["verdict"] == "undecided"
 
 
+def test_the_page_on_physionet_names_the_people_at_chance() -> None:
+    results, _ = load_results([RESULTS / "physionet" / "runs.csv"], ["physionet"])
+    conditions = collect_conditions(results)
+    entries_at_chance = Counter(
+        run.test_subjects[0]
+        for condition in conditions.values()
+        for (fold, draw), run in condition.runs.items()
+        if draw == 0
+        and condition.fold_values("accuracy")[fold] < adjusted_chance(run.test_windows, run.classes)
+    )
+    at_chance = [(name, count) for name, count in entries_at_chance.items() if count > 4]
+    assert sorted(at_chance) == [("S005", 12), ("S006", 12), ("S009", 10)]
+    page = " ".join((RESULTS / "physionet.md").read_text("utf-8").split())
+    assert "(S005 and S006) stay below that level with all twelve entries" in page
+    assert "a third (S009) with ten" in page
+
+
+def test_the_page_on_physionet_shows_the_distances_that_were_printed() -> None:
+    printed = (RESULTS / "physionet" / "memory.txt").read_text("utf-8")
+    page = (RESULTS / "physionet.md").read_text("utf-8").replace("**", "")
+    distances = re.findall(r"([\d.]+ %) at the end, (?:never|above 10 % from step (\d+))", printed)
+    assert len(distances) == 6
+    for distance, step in distances:
+        assert f"| {distance} | {step or 'never'} |" in page
+
+
 def test_the_slope_over_shift_is_that_of_a_line() -> None:
     figure = load_script(ROOT / "studies" / "shift" / "figure.py")
 
@@ -102,11 +133,17 @@ def test_the_slope_over_shift_is_that_of_a_line() -> None:
     for shift in (0.0, 0.5, 1.0, 2.0):
         cells[f"shift_{shift:g}", "eegnet", "adamw"] = Cell([0.5, 0.7])
         cells[f"shift_{shift:g}", "eegnet", "afor"] = Cell([0.5 + 0.02 * shift, 0.8 - 0.01 * shift])
-    assert figure.slopes(cells, "afor") == pytest.approx([2.0, -1.0])
+    assert figure.fold_slopes(cells, "afor", "adamw") == pytest.approx([2.0, -1.0])
 
 
-def test_the_page_on_shift_shows_the_slopes_that_were_found() -> None:
-    trend = json.loads((RESULTS / "shift" / "gains.json").read_text())["trend"]
+@pytest.mark.parametrize("name", ["gains", "matched"])
+def test_the_tables_on_shift_follow_from_the_runs(name, tmp_path, capsys) -> None:
+    figure = load_script(ROOT / "studies" / "shift" / "figure.py")
+    figure.main(RESULTS / "shift" / f"{name}.csv", tmp_path / name)
+    written = (RESULTS / "shift" / f"{name}.md").read_text("utf-8")
+    assert capsys.readouterr().out == written == (tmp_path / f"{name}.md").read_text("utf-8")
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     page = (RESULTS / "shift.md").read_text("utf-8")
-    for found in trend.values():
-        assert f"{found['slope']:+.2f}" in page
+    (line,) = (line for line in written.splitlines() if line.startswith("| AFOR − AdamW |"))
+    slope, interval = (cell.strip() for cell in line.split("|")[2:4])
+    assert f"{slope} points per unit of shift ({interval}" in page

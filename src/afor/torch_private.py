@@ -7,11 +7,13 @@ are private names that `AFOR` itself has, because torch sets or reads them.
 
 from collections.abc import Callable, Sequence
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+Result = TypeVar("Result")
 
 # Private name: what is used if torch does not have it.
 FALLBACKS = {
@@ -214,3 +216,16 @@ check_graph_capture: Callable[[Optimizer], None] = (
     or _no_check
 )
 assert_async: Callable[[Tensor, str], None] = _lookup("torch:_assert_async") or _no_check
+
+
+# --------------------------------------------------------------------------------- torch.compile
+
+
+def constant_for_compiler(function: Callable[[], Result]) -> Callable[[], Result]:
+    """Let `torch.compile` take the result of a function as a constant.
+
+    This is `torch.compiler.assume_constant_result` without its import of the compiler, which takes
+    seconds. A torch that does not read the mark traces the function.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function

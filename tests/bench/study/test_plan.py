@@ -154,7 +154,6 @@ def test_shards_share_out_all_runs(text, sources):
         ('["eegnet"]', '[{name = "eegnet", settings = {depht = 3}}]', "depth"),
         ('"afor"]', '{name = "afor", settings = {beta2_mim = 0.9}}]', "beta2_min"),
         ("draws = 2", "draws = 2\nonly_folds = [9]", "no fold 9"),
-        ('name = "x"', 'name = "x"\ndevice = "cuda:7"', "cuda:7"),
         ('name = "x"', 'name = "x"\ntrainer = "no_such_module:train"', "no_such_module"),
     ],
 )

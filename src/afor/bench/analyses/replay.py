@@ -107,13 +107,7 @@ def replay(
 ) -> RunRecord:
     """Train the run completely; the record equals that of the study bit for bit.
 
-    Args:
-        run: The run, from `find_run`.
-        watch: Called after each epoch.
-        watch_step: Called after each step.
-
-    Returns:
-        What the run leaves: metrics, history and status.
+    `watch` is called after each epoch, `watch_step` after each step.
     """
     return train(run.settings, run.source, run.make_model, watch, watch_step)
 

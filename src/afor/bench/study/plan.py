@@ -294,8 +294,8 @@ def _device(study: Study) -> str:
     """Return the kind of device, on which results depend; which of several GPUs is no matter."""
     if study.trainer != DEFAULT_TRAINER:
         return study.device
-
-    return pick_device(study.device).type
+    kind = study.device.partition(":")[0]
+    return pick_device(study.device).type if kind == "auto" else kind
 
 
 def _check_protocol(study: Study, optimizer: OptimizerEntry) -> None:

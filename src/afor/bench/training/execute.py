@@ -61,7 +61,7 @@ def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
                 spec,
                 record,
                 "",
-                environment(record.device),
+                environment(record.device, spec.get("training", {}).get("precision", "float32")),
                 now(),
                 elapsed_s,
             )
@@ -154,13 +154,15 @@ def resolve_trainer(target: str) -> Trainer:
     return cast("Trainer", function)
 
 
-def environment(device: str = "cpu") -> dict[str, str]:
+def environment(device: str = "cpu", precision: str = "float32") -> dict[str, str]:
     """Return the versions and the machine, which may change the last bits of a result.
 
     Args:
         device: The device of the run.
+        precision: The precision of its training.
     """
     torch = sys.modules.get("torch")  # do not import it for a trainer that does not need it
+    on_gpu = torch is not None and device.startswith("cuda")
     return {
         "afor": __version__,
         "torch": str(torch.__version__) if torch else "",
@@ -170,7 +172,7 @@ def environment(device: str = "cpu") -> dict[str, str]:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "host": platform.node(),
-        **(describe_device(torch.device(device)) if torch and device.startswith("cuda") else {}),
+        **(describe_device(torch.device(device), precision) if torch and on_gpu else {}),
     }
 
 

@@ -73,7 +73,7 @@ def train(
         DataError: A subject of the split has no windows.
         LeakageError: A batch has a window of a subject of another side.
     """
-    started = time.perf_counter()
+    started, processor_started = time.perf_counter(), time.process_time()
     device = pick_device(settings.device)
     with (
         repeatable(settings.threads, settings.precision),
@@ -119,6 +119,7 @@ def train(
         beta2_by_tensor=fit.traces.beta2_by_tensor,
         prequential=tuple(fit.prequential),
         before_adaptation=before,
+        processor_s=time.process_time() - processor_started if device.type == "cpu" else None,
     )
 
 

@@ -24,6 +24,17 @@ READ_AHEAD = 2  # batches
 Indices = NDArray[np.int64]
 
 
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor of the host on the device; on CUDA without waiting for the copy.
+
+    A copy from memory that is not pinned would wait for all work that the device has queued.
+    """
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    # Apple's devices share their memory with the host, which could change it too early.
+    return tensor.to(device, non_blocking=device.type != "mps")
+
+
 class Loader(Protocol):
     """Brings windows to the device."""
 
@@ -43,10 +54,7 @@ class FromHost:
 
     def inputs(self, indices: Indices) -> torch.Tensor:
         """Read windows and copy them to the device without waiting for the copy."""
-        windows = torch.from_numpy(self._source.gather(indices))
-        if self._device.type == "cuda":
-            return windows.pin_memory().to(self._device, non_blocking=True)
-        return windows.to(self._device)
+        return to_device(torch.from_numpy(self._source.gather(indices)), self._device)
 
 
 class OnDevice:
@@ -67,7 +75,7 @@ class OnDevice:
 
     def inputs(self, indices: Indices) -> torch.Tensor:
         """Return a copy of these windows."""
-        positions = torch.from_numpy(indices).to(self._windows.device, non_blocking=True)
+        positions = to_device(torch.from_numpy(indices), self._windows.device)
         return self._windows.index_select(0, positions)
 
 

@@ -4,6 +4,7 @@ Times are kept in the cache folder, for this processor and these versions, so a 
 same networks takes no time.
 """
 
+import functools
 import json
 import platform
 import statistics
@@ -13,18 +14,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from afor import __version__
 from afor.bench.common.devices import pick_device, repeatable, synchronize
 from afor.bench.common.files import write_atomically
 from afor.bench.common.seeding import isolated
 from afor.bench.data.preparation.cache import open_cache
+from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.study.planned_runs import canonical
+from afor.bench.training.execute import run_settings
+from afor.bench.training.run_spec import RunSettings
 
 if TYPE_CHECKING:
     import torch
 
 FILE = "step-times.json"
+_UNTIMED = ("max_epochs", "patience", "weights", "passes", "adaptation")  # no part of a step
 STEPS = 3  # timed steps of a network, after one that is not counted
 OPTIMIZER_STEPS = 10  # Sophia estimates the curvature in every tenth
 EVALUATION_WINDOWS = 256
@@ -34,7 +41,7 @@ EVALUATION_WINDOWS = 256
 class StepTimes:
     """Seconds of the parts of a training, measured on random windows."""
 
-    gradient_s: float  # forward and backward pass of one batch
+    gradient_s: float  # reading, forward and backward pass of one batch
     optimizer_s: float  # step of the optimizer, with further passes that it needs
     window_s: float  # evaluation of one window
 
@@ -55,30 +62,28 @@ class StepTimer:
     def __init__(
         self, cache_dir: Path | None = None, announce: Callable[[str], None] | None = None
     ) -> None:
-        self._path = open_cache(cache_dir) / FILE
+        self._cache_dir = cache_dir
         self._announce = announce or (lambda _: None)
-        self._times: dict[str, dict[str, float]] = _read(self._path)
+        self._times: dict[str, dict[str, float]] = {}  # known to this process
         self._networks: dict[str, tuple[float, float]] = {}
 
     def times(self, spec: Mapping[str, Any], shape: InputShape) -> StepTimes:
-        """Return the times of a run's steps; measure them if they are not known.
-
-        Args:
-            spec: Spec of the run, see `study.plan`.
-            shape: Shape of its windows.
-
-        Returns:
-            The seconds of each part of a step.
-        """
+        """Return the times of a run's steps, by its spec; measure them if they are not known."""
         key = _key(spec, shape)
         if key not in self._times:
-            network = canonical([spec["backbone"], spec["training"]["batch_size"], asdict(shape)])
+            self._times = {**_read(self._path), **self._times}
+        if key not in self._times:
+            network = canonical([spec["backbone"], _step_settings(spec), asdict(shape)])
             self._announce(f"{spec['backbone']['name']} with {spec['optimizer']['name']}")
             measured = _measure(spec, shape, self._networks.get(network))
             self._networks[network] = (measured.gradient_s, measured.window_s)
             self._times = {**_read(self._path), **self._times, key: asdict(measured)}
             write_atomically(self._path, json.dumps(self._times, indent=1).encode())
         return StepTimes(**self._times[key])
+
+    @functools.cached_property
+    def _path(self) -> Path:
+        return open_cache(self._cache_dir) / FILE
 
 
 def _read(path: Path) -> dict[str, dict[str, float]]:
@@ -98,13 +103,18 @@ def _key(spec: Mapping[str, Any], shape: InputShape) -> str:
         {
             "backbone": spec["backbone"],
             "optimizer": {k: v for k, v in spec["optimizer"].items() if k != "lr"},
-            "batch_size": spec["training"]["batch_size"],
+            "training": _step_settings(spec),
             "shape": [shape.channels, shape.samples, shape.classes],
             "threads": spec["threads"],
             "device": spec["device"],
             "machine": [platform.node(), platform.machine(), torch.__version__, __version__],
         }
     )
+
+
+def _step_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the training that may change the time of a step."""
+    return {name: value for name, value in spec["training"].items() if name not in _UNTIMED}
 
 
 def _measure(
@@ -117,9 +127,9 @@ def _measure(
     from afor.bench.optimizers.build import AfterStep, BeforeStep, build_optimizer
 
     device = pick_device(spec["device"])
-    batch_size = spec["training"]["batch_size"]
     optimizer_spec = spec["optimizer"]
-    with repeatable(spec["threads"]), isolated(0, device):
+    settings = run_settings(spec)
+    with repeatable(spec["threads"], settings.precision), isolated(0, device):
         model = build_backbone(spec["backbone"]["name"], shape, **spec["backbone"]["settings"])
         model = model.to(device)
         optimizer = build_optimizer(
@@ -129,13 +139,10 @@ def _measure(
             optimizer_spec["weight_decay"],
             **optimizer_spec["settings"],
         )
-        inputs = torch.randn(batch_size, shape.channels, shape.samples, device=device)
-        labels = torch.randint(shape.classes, (batch_size,), device=device)
-
-        def gradient() -> None:
-            optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(inputs), labels)
-            loss.backward()  # type: ignore[no-untyped-call]
+        inputs = torch.randn(settings.batch_size, shape.channels, shape.samples, device=device)
+        labels = torch.randint(shape.classes, (settings.batch_size,), device=device)
+        model.train()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
 
         def step() -> None:
             if isinstance(optimizer, BeforeStep):
@@ -144,21 +151,42 @@ def _measure(
             if isinstance(optimizer, AfterStep):
                 optimizer.after_step(model, inputs)
 
-        model.train()
-        gradient()
         step()
-        if network is None:
-            gradient_s = statistics.median(_seconds(gradient, device) for _ in range(STEPS))
-            windows = torch.randn(EVALUATION_WINDOWS, shape.channels, shape.samples, device=device)
-            model.eval()
-            with torch.inference_mode():
-                model(windows)
-                window_s = _seconds(lambda: model(windows), device) / EVALUATION_WINDOWS
-            model.train()
-        else:
-            gradient_s, window_s = network
         optimizer_s = sum(_seconds(step, device) for _ in range(OPTIMIZER_STEPS)) / OPTIMIZER_STEPS
+        gradient_s, window_s = network or _time_network(settings, shape, model, optimizer, device)
     return StepTimes(gradient_s, optimizer_s, window_s)
+
+
+def _time_network(
+    settings: RunSettings,
+    shape: InputShape,
+    model: "torch.nn.Module",
+    optimizer: "torch.optim.Optimizer",
+    device: "torch.device",
+) -> tuple[float, float]:
+    """Return the seconds of a step without its optimizer's, and of the evaluation of a window.
+
+    They are those of the training loop, with reading, normalising and recording.
+    """
+    from afor.bench.training.batches import Side, make_normalize
+    from afor.bench.training.loop import Fit, predict
+
+    rng = np.random.default_rng(0)
+    count = max((STEPS + 1) * settings.batch_size, EVALUATION_WINDOWS)
+    signals = rng.standard_normal((count, shape.channels, shape.samples), dtype=np.float32)
+    windows = ArrayWindows(signals, rng.integers(shape.classes, size=count), ["person"] * count)
+    normalize = make_normalize(settings.normalization, windows, ["person"], device)
+    side = Side("training", windows, ["person"], normalize, device)
+    fit = Fit(settings, model, optimizer, side, side, shape.classes)
+    size = settings.batch_size
+    first, *order = [side.indices[at : at + size] for at in range(0, (STEPS + 1) * size, size)]
+    fit.train_batches([first], 0)
+    whole_s = _seconds(lambda: fit.train_batches(order, 0), device) / STEPS
+    step_s = statistics.median(_seconds(optimizer.step, device) for _ in range(STEPS))
+    held_out = side.part(side.indices[:EVALUATION_WINDOWS])
+    predict(model, held_out, shape.classes)
+    evaluated_s = _seconds(lambda: predict(model, held_out, shape.classes), device)
+    return max(whole_s - step_s, 0.0), evaluated_s / EVALUATION_WINDOWS
 
 
 def _seconds(call: Callable[[], Any], device: "torch.device") -> float:
