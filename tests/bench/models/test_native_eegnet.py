@@ -410,6 +410,7 @@ SOURCE = Path(binding.__file__).with_name("eegnet.c")
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 
+@pytest.mark.timeout(900)  # the sanitizer makes compiling slow
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 @pytest.mark.parametrize("flags", [[], ["-DAFOR_SCALAR"]], ids=["best set", "default set"])
 def test_the_library_stays_inside_its_memory(tmp_path, flags):
