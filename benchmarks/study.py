@@ -293,6 +293,7 @@ def contest(folder: Path, root: str) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
+    global OPTIMIZERS  # the ones that were asked for
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default="", help="folder with PhysioNet's S001 to S020")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, action="append", default=[])
@@ -300,7 +301,6 @@ def main() -> None:
     parser.add_argument("--moabb", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    global OPTIMIZERS
     OPTIMIZERS = tuple(arguments.optimizer) or OPTIMIZERS
     if arguments.moabb:
         train_with_moabb(arguments.folder, arguments.moabb)
