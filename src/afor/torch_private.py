@@ -160,10 +160,10 @@ _has_global_hook: Callable[[], bool] = (
 )
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Return True if calling the module does more than its forward function."""
+def has_hooks(*modules: nn.Module) -> bool:
+    """Return True if calling one of the modules does more than its forward function."""
     return bool(_has_global_hook()) or any(
-        getattr(module, name, UNKNOWN_HOOKS) for name in MODULE_HOOKS
+        getattr(module, name, UNKNOWN_HOOKS) for module in modules for name in MODULE_HOOKS
     )
 
 

@@ -281,27 +281,26 @@ class EEGNet(nn.Module):
             and all(_is_own_norm(norm) and norm.training == self.training for norm in norms)
             and type(self.dropout) is nn.Dropout
             and self.dropout.training == self.training
-            and not any(has_hooks(layer) for layer in (*convolutions, *norms, self.dropout))
+            and not has_hooks(*convolutions, *norms, self.dropout)
         )
 
     def _has_own_filters(self) -> bool:
         """Return True if the convolutions have the shapes and settings they were made with."""
         layers = (self.temporal, self.spatial, self.depthwise, self.pointwise)
-        filters, kernel = self.temporal.weight.shape[0], self.temporal.kernel_size[1]
-        outputs, maps = self.pointwise.weight.shape[:2]
-        shapes = (
-            (filters, 1, 1, kernel),
-            (maps, 1, self.spatial.weight.shape[2], 1),
+        found = [layer.weight.shape for layer in layers]
+        filters, (outputs, maps) = found[0][0], found[3][:2]
+        shapes = [
+            (filters, 1, 1, layers[0].kernel_size[1]),
+            (maps, 1, found[1][2], 1),
             (maps, 1, 1, _SEPARABLE_KERNEL),
             (outputs, maps, 1, 1),
-        )
-        return all(
-            layer.weight.shape == shape
-            and layer.bias is None
+        ]
+        return found == shapes and all(
+            layer.bias is None
             and layer.stride == layer.dilation == (1, 1)
             and layer.padding == (0, 0)
             and layer.groups == groups
-            for layer, shape, groups in zip(layers, shapes, (1, filters, maps, 1), strict=True)
+            for layer, groups in zip(layers, (1, filters, maps, 1), strict=True)
         )
 
 
