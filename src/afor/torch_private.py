@@ -21,6 +21,7 @@ FALLBACKS = {
     "torch._C._autograd:_profiler_enabled": "hooks and profilers are called in every step",
     "torch._C:_len_torch_dispatch_stack": "the controller works on vectors, tensors one by one",
     "torch._C._functorch:maybe_current_level": "a network's native form is not used",
+    "torch.nn.modules.module:_has_any_global_hook": "a network's native form is not used",
     "torch.optim.optimizer:_global_optimizer_pre_hooks": "as for _profiler_enabled",
     "torch.optim.optimizer:_global_optimizer_post_hooks": "as for _profiler_enabled",
     "torch.optim:Optimizer._accelerator_graph_capture_health_check": "the next name",
@@ -153,11 +154,17 @@ MODULE_HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
+# Whether hooks of all modules exist.
+_has_global_hook: Callable[[], bool] = (
+    _lookup("torch.nn.modules.module:_has_any_global_hook") or _unknown
+)
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Return True if calling the module does more than its forward function."""
-    return any(getattr(module, name, UNKNOWN_HOOKS) for name in MODULE_HOOKS)
+def has_hooks(*modules: nn.Module) -> bool:
+    """Return True if calling one of the modules does more than its forward function."""
+    return bool(_has_global_hook()) or any(
+        getattr(module, name, UNKNOWN_HOOKS) for module in modules for name in MODULE_HOOKS
+    )
 
 
 class _NoDispatchMode:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from afor import AFOR
+from afor.control import FIELDS, ControlSettings
 from afor.native import binding as fused
 from afor.native.binding import unavailable_reason
 
@@ -103,6 +104,24 @@ def test_the_two_halves_of_a_step_give_the_bits_of_a_whole_one(threads, dtype) -
         patched.setattr("afor.update.fused_afor", in_halves)
         patched.setattr("afor.optimizer.GroupPlan.serves", lambda _: False)
         assert_same_bits(run(dtype=dtype, fused=True), expected)
+
+
+@needs_kernel
+@pytest.mark.parametrize("name", fused.ARRAYS)
+def test_a_storage_that_is_resized_between_the_halves_is_not_touched(name) -> None:
+    tensors = {n: [torch.ones(5) for _ in range(3)] for n in fused.ARRAYS}
+    tensors["control"] = [torch.zeros(len(FIELDS)) for _ in range(3)]
+    tensors["step"] = [torch.zeros(()) for _ in range(3)]
+    sums, finish = fused.begin_native(
+        *tensors.values(),
+        settings=ControlSettings(), lr=0.1, weight_decay=0.0, grad_factor=1.0,
+    )  # fmt: skip
+    tensors[name][1].untyped_storage().resize_(0)
+    others = [t for n, ts in tensors.items() for i, t in enumerate(ts) if (n, i) != (name, 1)]
+    before = [t.clone() for t in others]
+    with pytest.raises(RuntimeError, match=f"{name} of tensor 1 .* larger than its storage"):
+        finish(sums)
+    assert_same_bits(before, others)
 
 
 def build_kernel(library: Path, *flags: str) -> ctypes.CDLL:

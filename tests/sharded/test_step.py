@@ -34,7 +34,7 @@ BOTH = [("torch.float64", FLOAT64), ("torch.float32", FLOAT32)]
 ON_TWO = (
     "fsdp", "tensor_parallel", "replicas", "zero_redundancy", "distributed_tensors",
     "partial_gradient", "scaled", "non_finite", "save", "plain_state", "compiled_step", "refused",
-    "missing_gradient", "destroyed",
+    "missing_gradient", "lone_failure", "destroyed",
 )  # fmt: skip
 ON_FOUR = (
     "fsdp", "hybrid", "tensor_parallel", "tensor_parallel_within_fsdp", "replicas",
@@ -240,6 +240,17 @@ def test_a_gradient_that_one_rank_lacks_is_named_on_every_rank(world) -> None:
 def test_a_rank_without_any_gradient_is_told_so_instead_of_hanging_the_others(world) -> None:
     for rank in world["missing_gradient"]:
         assert "gradient on some ranks only: first and 1 more" in rank["all"]["message"]
+
+
+@needs_kernel
+def test_a_rank_that_fails_or_skips_alone_stops_the_others_before_they_change(two) -> None:
+    for what in ("resized", "skipped"):
+        first, last = (rank[what] for rank in two["lone_failure"])
+        assert "some ranks only: parameter 0 of group 0, on 1 of 2 ranks" in first["message"]
+        assert first["kept"]
+        assert last["kept"]
+        expected = "larger than its storage" if what == "resized" else "not on this one"
+        assert expected in last["message"]
 
 
 @pytest.mark.parametrize("what", ["one", "all"])

@@ -187,6 +187,18 @@ def test_parts_of_a_tensor_with_completed_sums_take_the_step_of_the_whole() -> N
             assert part.steps[i] == 3
 
 
+def test_memory_that_changes_before_the_second_half_is_not_touched() -> None:
+    s = ControlSettings()
+    group = Group.of(_random([(50,), (5,)]), s)
+    grads = _random([(50,), (5,)], seed=1)
+    sums, finish = begin_triton(*group.lists(grads), settings=s, lr=0.01, weight_decay=0.0)
+    group.exp_avgs[1].untyped_storage().resize_(0)
+    before = group.params[0].clone()
+    with pytest.raises(RuntimeError, match="resized while the sums were completed"):
+        finish(sums)
+    assert torch.equal(group.params[0], before)
+
+
 def _shares(held: list[int], params: list[Tensor]) -> Tensor:
     """Return the factors of the five sums of each part: means count by their elements."""
     share = torch.tensor([n / p.numel() for n, p in zip(held, params, strict=True)])

@@ -213,17 +213,25 @@ class KernelPlan:
         self.grad_storages = addresses.from_address(struct.storage + width)
         self.grad_storage_bytes = addresses.from_address(struct.storage_bytes + width)
         self._settings = (ctypes.c_double * _SETTINGS).from_address(struct.settings)
+        tables = ctypes.c_uint64 * (len(ARRAYS) * n)
+        self._all_storages = tables.from_address(struct.storage)
+        self._all_storage_bytes = tables.from_address(struct.storage_bytes)
         self.storages: list[torch.UntypedStorage] = []
         for name, tensors in zip(("param", *STATE), (params, *state), strict=True):
-            storages = [t.untyped_storage() for t in tensors]
-            offset = ARRAYS.index(name) * width
             addresses.from_address(getattr(struct, name))[:] = [t.data_ptr() for t in tensors]
-            addresses.from_address(struct.storage + offset)[:] = [s.data_ptr() for s in storages]
-            sizes = addresses.from_address(struct.storage_bytes + offset)
-            sizes[:] = [s.nbytes() for s in storages]
-            self.storages += storages
+            self.storages += [t.untyped_storage() for t in tensors]
+        self._write_storages()
         self.storage_bytes = [s.nbytes() for s in self.storages]
         self.written: tuple[tuple[float, ...], int] = ((), 0)
+
+    def _write_storages(self) -> None:
+        """Set the storages of parameters and state to what they are now."""
+        n = self._tensors
+        for place, name in enumerate(("param", *STATE)):
+            storages = self.storages[place * n : (place + 1) * n]
+            there = slice(ARRAYS.index(name) * n, (ARRAYS.index(name) + 1) * n)
+            self._all_storages[there] = list(map(storage_address, storages))
+            self._all_storage_bytes[there] = list(map(storage_size, storages))
 
     def write_grads(self, addresses: Sequence[Any], storages: list[torch.UntypedStorage]) -> None:
         """Set the gradients of the next step: their addresses and the storages they lie in."""
@@ -264,7 +272,9 @@ class KernelPlan:
             RuntimeError: As for `step`.
         """
         sums = sums.to("cpu", torch.float64).contiguous()
-        assert sums.shape == (self._tensors, len(Sums._fields))
+        if sums.shape != (self._tensors, len(Sums._fields)):
+            raise RuntimeError(f"AFOR: {tuple(sums.shape)} sums for {self._tensors} tensors")
+        self._write_storages()  # another thread or a hook may have resized one since `sums`
         _check_misfit(self._library_finish(sums.data_ptr()))
 
 
@@ -427,8 +437,12 @@ def _filled_plan(
         for p, g in zip(params, grads, strict=True)
     ]
     plan = KernelPlan(params, state)
-    plan.write_grads([g.data_ptr() for g in strided], [g.untyped_storage() for g in strided])
+    _write_tensors(plan, strided)
     return plan, strided
+
+
+def _write_tensors(plan: KernelPlan, grads: Sequence[Tensor]) -> None:
+    plan.write_grads([g.data_ptr() for g in grads], [g.untyped_storage() for g in grads])
 
 
 # ------------------------------------------------------------------------ the step in two halves
@@ -463,6 +477,7 @@ def begin_native(
     sums[:, :2] /= torch.tensor([max(p.numel(), 1) for p in params])[:, None]
 
     def finish(completed: Sums) -> None:
+        _write_tensors(plan, kept)
         plan.finish(torch.stack(completed, dim=1))
         increment_version(params)
         kept.clear()

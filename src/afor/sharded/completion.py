@@ -133,7 +133,8 @@ class Attendance:
 _PROBLEM = "a sharded tensor has a gradient on some ranks only"
 _REMEDY = (
     "every rank must use the same layers in its backward pass and clear the same gradients; a rank "
-    "that did not use a layer gives its parameters zero gradients"
+    "that did not use a layer gives its parameters zero gradients (a rank that raised another "
+    "error or whose GradScaler skips the step counts as one without gradients)"
 )
 
 

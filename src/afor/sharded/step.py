@@ -135,35 +135,52 @@ def sharded_afor(steps: list[ShardedStep], attendance: Attendance) -> None:
     attendance.check_arrived()
     members = [member for step in steps for member in step.members]
     message = reductions([p for _, p in members])
-    local = [_local_lists(step.lists) for step in steps]  # all checked before any is written to
-    begun: list[tuple[list[Tensor], Tensor, Finish]] = []
-    skipped: set[int] = set()
-    for step, columns in zip(steps, local, strict=True):
-        if _is_skipped(step):
-            skipped.update(map(id, step.lists[0]))
-            continue
-        for part, whole, begin in _parts(step, columns) if columns[0] else ():
-            sums, finish = begin(*part)
-            begun.append((whole, _share(sums, part[0], whole), finish))
-
+    if torch.compiler.is_compiling():
+        begun, failure = _begin(steps), None
+    else:
+        begun, failure = _begin_or_fail(steps)
     rows = {id(p): row for whole, sums, _ in begun for p, row in zip(whole, sums, strict=True)}
-    with_grad = set(rows) | skipped
+    with_grad = set(rows)
     for _, p in members:
-        if id(p) not in rows:  # its sums add nothing
+        if id(p) not in with_grad:  # zero gradient, not counted as one
             rows[id(p)] = torch.zeros(WIDTH, dtype=sum_dtype(p.device), device=p.device)
-            if id(p) in skipped:  # but it has a gradient
-                rows[id(p)][-1] = 1.0
     complete(rows, message)
+    if failure is not None:
+        raise failure
     _check_agreement(rows, with_grad, members, message, attendance)
     for whole, _, finish in begun:
         completed = torch.stack([rows[id(p)] for p in whole], dim=1)
         finish(Sums(*completed[: len(Sums._fields)].unbind()))
 
 
+def _begin(steps: list[ShardedStep]) -> list[tuple[list[Tensor], Tensor, Finish]]:
+    """Return DTensors, their rows of the message and the second half, for every part of a step."""
+    local = [_local_lists(step.lists) for step in steps]  # all checked before any is written to
+    begun = []
+    for step, columns in zip(steps, local, strict=True):
+        if not columns[0] or _is_skipped(step):
+            continue
+        for part, whole, begin in _parts(step, columns):
+            sums, finish = begin(*part)
+            begun.append((whole, _share(sums, part[0], whole), finish))
+    return begun
+
+
+def _begin_or_fail(
+    steps: list[ShardedStep],
+) -> tuple[list[tuple[list[Tensor], Tensor, Finish]], Exception | None]:
+    """Return what `_begin` does, or nothing and why: the other ranks wait for the message."""
+    try:
+        return _begin(steps), None
+    except Exception as error:  # noqa: BLE001 - raised again when the message is sent
+        return [], error
+
+
 def _is_skipped(step: ShardedStep) -> bool:
     """Return True if GradScaler skips the step, as far as the host knows: on CUDA the device does.
 
-    The message is sent all the same, so that no rank waits for another.
+    The message is sent all the same, so that no rank waits for another; in it the step counts as
+    one without gradients, so that the ranks notice if some skip and others do not.
     """
     if not step.fused or step.found_inf is None or not step.lists[0]:
         return False

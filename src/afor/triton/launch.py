@@ -104,6 +104,8 @@ def begin_triton(
 
     def finish(completed: Sums) -> None:
         by_tensor = torch.stack(completed, dim=1).unbind()
+        for _, launch in begun:
+            launch.check_addresses()
         for places, launch in begun:
             launch.update(torch.stack([by_tensor[i] for i in places]))
         _end(params, copies)
@@ -209,7 +211,7 @@ class _Launch:
             grad_scale, found_inf = _to(grad_scale, self.device), _to(found_inf, self.device)
         lr_on_device = isinstance(rate, Tensor) and rate.device == self.device
         values = setting_values(s, 0.0 if lr_on_device else float(rate), weight_decay)
-        addresses = tuple(t.data_ptr() for entry in entries for t in entry)
+        self.addresses = addresses = _addresses(entries)
         aligned = all(
             address % _ALIGNMENT == 0
             for column in range(4)
@@ -255,6 +257,15 @@ class _Launch:
         flag = numbers if found_inf is None else found_inf
         self.scalars = (flag, rate if lr_on_device else numbers)
 
+    def check_addresses(self) -> None:
+        """Raise RuntimeError if a tensor has other memory than when its sums were computed."""
+        if _addresses(self.entries) != self.addresses:
+            raise RuntimeError(
+                "fused AFOR: the storage of a tensor was resized while the sums were completed; "
+                "nothing was changed on this device. Leave parameters, gradients and state alone "
+                "until the step has ended"
+            )
+
     def sum_pieces(self) -> None:
         """Launch the first kernel: partial sums, and a copy of the old control state."""
         memory = (*self.tables, self.partials, self.snapshot, self.scale)
@@ -280,6 +291,10 @@ class _Launch:
             self.kernels.update_kernel[(self.programs,)](
                 *memory, **self.shared, **self.update_only, COMPLETED=completed is not None
             )
+
+
+def _addresses(entries: list[_Entry]) -> tuple[int, ...]:
+    return tuple(t.data_ptr() for entry in entries for t in entry)
 
 
 def setting_values(s: ControlSettings, lr: float, weight_decay: float) -> tuple[float, ...]:

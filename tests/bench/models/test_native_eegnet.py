@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from afor.bench.models.authors.eegnet import EEGNetAuthors
@@ -202,6 +203,72 @@ def test_second_derivatives_flow_through_the_native_form():
 
 
 @needs_native
+def test_a_parameter_in_two_places_has_the_sum_of_their_gradients():
+    plain, native = twins(SIX)
+    signal, found = torch.randn(4, 6, 128).double(), []
+    for model in (plain, native):
+        model.separable_norm.weight = model.spatial_norm.weight
+        for create_graph in (False, True):
+            torch.manual_seed(2)
+            loss = model(signal).square().sum()
+            weight = model.spatial_norm.weight
+            found += torch.autograd.grad(loss, weight, create_graph=create_graph)
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-10, atol=1e-12)
+
+
+@needs_native
+def test_a_batch_of_gradients_gets_a_sentence():
+    _, native = twins(SIX)
+    logits = native(torch.randn(4, 6, 128).double())[0]
+    with pytest.raises(RuntimeError, match=r'one gradient at a time.*form="plain"'):
+        torch.autograd.grad(
+            logits, list(native.parameters()), torch.eye(2).double(), is_grads_batched=True
+        )
+
+
+@needs_native
+def test_the_derivative_of_forward_mode_is_not_dropped():
+    model, signal = EEGNet(SIX).eval(), torch.randn(4, 6, 128)
+    with torch.no_grad(), forward_ad.dual_level():
+        assert model.uses_native_form(signal)
+        dual = forward_ad.make_dual(signal, torch.ones_like(signal))
+        assert not model.uses_native_form(dual)
+        weight = model.pointwise.weight
+        del model.pointwise.weight
+        model.pointwise.weight = forward_ad.make_dual(weight, torch.ones_like(weight))
+        assert not model.uses_native_form(signal)
+
+
+@needs_native
+def test_values_whose_memory_is_negated_are_read_as_they_are():
+    plain, native = twins(SIX, dropout=0.0)
+    signal = torch.randn(4, 6, 128).double()
+    negated = torch._neg_view(signal)
+    assert native.uses_native_form(negated)
+    assert_equal_steps(native, plain, negated)
+    for model in (plain, native):
+        model.spatial.weight = nn.Parameter(torch._neg_view(model.spatial.weight.detach()))
+    assert native.spatial.weight.is_neg()
+    assert_equal_steps(native, plain, signal)
+    arrays = arrays_of(Task.FORWARD)
+    arrays["signal"] = torch._neg_view(arrays["signal"])
+    with pytest.raises(ValueError, match="holds the negated values"):
+        run(Task.FORWARD, SIZES, arrays)
+
+
+@needs_native
+def test_hooks_of_all_modules_are_called():
+    model, signal = EEGNet(SIX), torch.randn(4, 6, 128)
+    hook = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        assert not model.uses_native_form(signal)
+    finally:
+        hook.remove()
+    assert model.uses_native_form(signal)
+
+
+@needs_native
 def test_the_backward_pass_can_be_repeated_and_serves_some_parameters_alone():
     _, native = twins(SIX)
     native.spatial.weight.requires_grad_(False)
@@ -255,7 +322,18 @@ def make_foreign(model):
     model.pointwise.weight = torch.randn(16, 16, 1, 1).as_subclass(Foreign)
 
 
+def without_statistics(model):
+    model.separable_norm.running_mean = model.separable_norm.running_var = None
+
+
 FALLBACKS = {
+    "a norm without statistics": without_statistics,
+    "a dilated convolution": lambda m: setattr(m.depthwise, "dilation", (1, 2)),
+    "a padded convolution": lambda m: setattr(m.temporal, "padding", (0, 1)),
+    "a convolution with a stride": lambda m: setattr(m.pointwise, "stride", (1, 2)),
+    "a convolution of another length": lambda m: setattr(
+        m, "depthwise", nn.Conv2d(16, 16, (1, 8), groups=16, bias=False)
+    ),
     "a parameter of another class": make_foreign,
     "a replaced norm": lambda m: setattr(m, "spatial_norm", nn.Identity()),
     "a norm of another class": lambda m: setattr(m, "separable_norm", Frozen(16)),
@@ -274,6 +352,14 @@ def test_what_the_native_form_does_not_do_is_left_to_torch(case):
     model = EEGNet(SIX)
     FALLBACKS[case](model)
     assert not model.uses_native_form(torch.randn(4, 6, 128))
+
+
+def test_changed_convolutions_are_computed_layer_by_layer():
+    plain, native = twins(SIX, dropout=0.0)
+    for model in (plain, native):
+        model.temporal.padding = (0, 1)
+    signal = torch.randn(4, 6, 128).double()
+    torch.testing.assert_close(native(signal), plain(signal))
 
 
 @needs_native

@@ -128,3 +128,26 @@ def destroyed(rank: int, world: int, _: Path) -> Any:
             same = all(_same(x.detach(), y) for x, y in zip(held, before, strict=True))
             results[name] = {"message": str(error), "unchanged": same}
     return results
+
+
+def lone_failure(rank: int, world: int, _: Path) -> Any:
+    """The last rank fails, or skips the step, and the others do not."""
+    mesh = init_device_mesh("cpu", (world,))
+    found = {}
+    for what in ("resized", "skipped"):
+        p = nn.Parameter(distribute_tensor(torch.ones(6), mesh, [Shard(0)]))
+        optimizer = AFOR([p], fused=True)
+        p.grad = torch.ones_like(p)
+        optimizer.step()
+        odd = rank == world - 1
+        if what == "resized" and odd:
+            p.grad.to_local().untyped_storage().resize_(0)
+        if what == "skipped":
+            optimizer.grad_scale, optimizer.found_inf = torch.ones(()), torch.full((), float(odd))
+        before, message = p.to_local().detach().clone(), ""
+        try:
+            optimizer.step()
+        except RuntimeError as error:
+            message = str(error)
+        found[what] = {"message": message, "kept": torch.equal(before, p.to_local().detach())}
+    return found

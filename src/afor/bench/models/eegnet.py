@@ -14,6 +14,7 @@ from afor.bench.models.native.binding import DTYPES, Sizes, unavailable_reason
 from afor.bench.models.native.eegnet import (
     Blocks,
     evaluated_features,
+    has_tangent,
     mean_pool,
     native_features,
 )
@@ -137,14 +138,15 @@ class EEGNet(nn.Module):
 
         It does for ``"auto"`` and ``"native"`` on the CPU in float32 or float64, where a C compiler
         was there when the package was installed, unless something asks for more than it does: a
-        gradient of the signal or, in evaluation mode, of any parameter; autocast, torch.compile,
-        tracing, torch.func, a dispatch mode or a subclass of Tensor; a norm, dropout or convolution
-        that was replaced or has hooks.
+        gradient of the signal or, in evaluation mode, of any parameter; derivatives of forward
+        mode; autocast, torch.compile, tracing, torch.func, a dispatch mode or a subclass of Tensor;
+        a norm, dropout or convolution that was replaced, changed or has hooks; hooks of all
+        modules.
         """
         return (
-            self.form in ("auto", "native")
+            not torch.compiler.is_compiling()  # first: the compiler cannot trace what follows
+            and self.form in ("auto", "native")
             and unavailable_reason() is None
-            and not torch.compiler.is_compiling()
             and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
             and not is_watched()
             and transform_level() is None
@@ -155,12 +157,15 @@ class EEGNet(nn.Module):
             and signal.numel() > 0
             and signal.shape[1] == self.spatial.weight.shape[2]
             and signal.shape[2] >= max(self.temporal.kernel_size[1], _FIRST_POOL * _SECOND_POOL)
-            and not signal.is_neg()
+            and not has_tangent(signal)
             and not (torch.is_grad_enabled() and (signal.requires_grad or not self.training))
             and self._has_own_layers()
             and signal.device.type == "cpu"
             and all(
-                type(p) in _OWN_TENSORS and p.dtype == signal.dtype and p.device.type == "cpu"
+                type(p) in _OWN_TENSORS
+                and p.dtype == signal.dtype
+                and p.device.type == "cpu"
+                and not has_tangent(p)
                 for p in self._block_parameters()
             )
         )
@@ -170,10 +175,8 @@ class EEGNet(nn.Module):
         batch, channels, samples = signal.shape
         kernel = self.temporal.kernel_size[1]
         # A replaced norm (such as one synchronised across ranks) has other statistics.
-        plain_norms = all(
-            type(n) is nn.BatchNorm2d for n in (self.temporal_norm, self.spatial_norm)
-        )
-        if self.form == "plain" or kernel > samples or not plain_norms:
+        own_norms = _is_own_norm(self.temporal_norm) and type(self.spatial_norm) is nn.BatchNorm2d
+        if self.form == "plain" or kernel > samples or not own_norms or not self._has_own_filters():
             return False
         maps, filters = self.spatial.weight.shape[0], self.temporal.weight.shape[0]
         cost = _TRAINING_COST if self.training else _EVALUATION_COST
@@ -273,18 +276,44 @@ class EEGNet(nn.Module):
         convolutions = (self.temporal, self.spatial, self.depthwise, self.pointwise)
         norms = self._norms()
         return (
-            all(type(layer) is nn.Conv2d and layer.bias is None for layer in convolutions)
-            and all(
-                type(norm) is nn.BatchNorm2d
-                and norm.affine
-                and norm.track_running_stats
-                and norm.training == self.training
-                for norm in norms
-            )
+            all(type(layer) is nn.Conv2d for layer in convolutions)
+            and self._has_own_filters()
+            and all(_is_own_norm(norm) and norm.training == self.training for norm in norms)
             and type(self.dropout) is nn.Dropout
             and self.dropout.training == self.training
-            and not any(has_hooks(layer) for layer in (*convolutions, *norms, self.dropout))
+            and not has_hooks(*convolutions, *norms, self.dropout)
         )
+
+    def _has_own_filters(self) -> bool:
+        """Return True if the convolutions have the shapes and settings they were made with."""
+        layers = (self.temporal, self.spatial, self.depthwise, self.pointwise)
+        found = [layer.weight.shape for layer in layers]
+        filters, (outputs, maps) = found[0][0], found[3][:2]
+        shapes = [
+            (filters, 1, 1, layers[0].kernel_size[1]),
+            (maps, 1, found[1][2], 1),
+            (maps, 1, 1, _SEPARABLE_KERNEL),
+            (outputs, maps, 1, 1),
+        ]
+        return found == shapes and all(
+            layer.bias is None
+            and layer.stride == layer.dilation == (1, 1)
+            and layer.padding == (0, 0)
+            and layer.groups == groups
+            for layer, groups in zip(layers, (1, filters, maps, 1), strict=True)
+        )
+
+
+def _is_own_norm(norm: nn.Module) -> bool:
+    """Return True if a norm is torch's own, with parameters and running statistics."""
+    return (
+        type(norm) is nn.BatchNorm2d
+        and norm.track_running_stats
+        and norm.weight is not None
+        and norm.bias is not None
+        and norm.running_mean is not None
+        and norm.running_var is not None
+    )
 
 
 @torch.no_grad()

@@ -227,6 +227,11 @@ def _address(name: str, tensor: Tensor, dtype: torch.dtype) -> tuple[int, int]:
             f"The native EEGNet needs {name} as a contiguous {dtype} tensor on the CPU, found "
             f"{tensor.dtype} on {tensor.device} with the strides {tensor.stride()}."
         )
+    if tensor.is_neg():
+        raise ValueError(
+            f"The native EEGNet cannot read {name}: its memory holds the negated values. "
+            "Give it tensor.resolve_neg()."
+        )
     elements = tensor.numel()
     if (tensor.storage_offset() + elements) * tensor.itemsize > tensor.untyped_storage().nbytes():
         raise ValueError(

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 from torch.nn import functional as F
 
 from afor.bench.models.layers.spatial_first import filtered_moments
@@ -64,11 +65,21 @@ def evaluated_features(
     return features.view(sizes.batch, -1)
 
 
+def has_tangent(tensor: Tensor) -> bool:
+    """Return True if a tensor carries a derivative of forward mode, which detaching drops."""
+    return unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
+
+
 def _named(signal: Tensor, parameters: Sequence[Tensor]) -> dict[str, Tensor | None]:
-    arrays: dict[str, Tensor | None] = {"signal": signal.detach().contiguous()}
+    arrays: dict[str, Tensor | None] = {"signal": _in_order(signal)}
     for name, value in zip(PARAMETERS, parameters, strict=True):
-        arrays[name] = value.detach().contiguous()
+        arrays[name] = _in_order(value)
     return arrays
+
+
+def _in_order(tensor: Tensor) -> Tensor:
+    """Return the values as they are to lie in memory, copied if they do not."""
+    return tensor.detach().resolve_neg().contiguous()
 
 
 class _Features(torch.autograd.Function):
@@ -105,16 +116,27 @@ class _Features(torch.autograd.Function):
         if grad is None:
             return (None,) * (4 + len(parameters))
         needed = ctx.needs_input_grad[4:]
-        if torch.is_grad_enabled():  # a second derivative needs a graph of this one
-            features = plain_features(blocks, signal, parameters, (mask, second_mask))
-            inputs = [p for p, needs in zip(parameters, needed, strict=True) if needs]
-            found = iter(torch.autograd.grad(features, inputs, grad, create_graph=True))
+        try:
+            grad.untyped_storage()
+        except NotImplementedError as error:
+            raise RuntimeError(
+                "The native EEGNet computes one gradient at a time, found a batch of them "
+                '(is_grads_batched, vectorize); use the model with form="plain".'
+            ) from error
+        if torch.is_grad_enabled() or has_tangent(grad):  # needs a graph of this derivative
+            with torch.enable_grad():
+                # Views: a parameter in two places has a gradient in each.
+                places = [p.view_as(p) for p in parameters]
+                features = plain_features(blocks, signal, places, (mask, second_mask))
+            inputs = [p for p, needs in zip(places, needed, strict=True) if needs]
+            keep = torch.is_grad_enabled()
+            found = iter(torch.autograd.grad(features, inputs, grad, create_graph=keep))
             return None, None, None, None, *(next(found) if needs else None for needs in needed)
         sizes = blocks.sizes
         results = [torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters]
         arrays = _named(signal, parameters)
         arrays |= {"keep": mask, "second_keep": second_mask, "moments": moments, "saved": saved}
-        arrays |= {"statistics": statistics, "grad_features": grad.contiguous()}
+        arrays |= {"statistics": statistics, "grad_features": _in_order(grad)}
         arrays |= {f"grad_{name}": value for name, value in zip(PARAMETERS, results, strict=True)}
         arrays["scratch"] = sizes.empty(Task.BACKWARD, "scratch")
         run(Task.BACKWARD, sizes, arrays, blocks.eps, blocks.keep_factor)
