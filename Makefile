@@ -116,6 +116,7 @@ bursts-study: $(VENV)/.ready-bench
 	@$(RUN) studies/bursts/choose-bursts.toml
 	@$(RUN) studies/bursts/judge-clean.toml
 	@$(RUN) studies/bursts/judge-bursts.toml
+	@$(RUN) studies/bursts/rate.toml
 	@$(BIN)/python studies/beta2/results.py results $(BETA2)
 
 stream-study: $(VENV)/.ready-bench

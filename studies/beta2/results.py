@@ -47,6 +47,7 @@ FOLDER = Path(__file__).parents[1]
 STUDIES = {
     "bursts-clean": "bursts/judge-clean",
     "bursts": "bursts/judge-bursts",
+    "bursts-rate": "bursts/rate",
     "stream": "stream/judge",
     "stream-rate": "stream/rate",
     "adaptation": "adaptation/judge",
@@ -86,12 +87,15 @@ class Regime:
 
 CLEAN = Regime("clean, shuffled", "bursts-clean")
 STREAM = Regime("stream, next person", "stream", NEXT)
-ONE_RATE = Regime("stream at one learning rate, next person", "stream-rate", NEXT)
+STREAM_ONE_RATE = Regime("stream at one learning rate, next person", "stream-rate", NEXT)
 HELD_OUT = Regime("stream, held-out people at the end", "stream")
 BURSTS = Regime("bursts of wrong labels", "bursts")
 CLIPPED = Regime("bursts, clipped at 0.5", "bursts", suffix="_clip")
+BURSTS_ONE_RATE = Regime("bursts at one learning rate", "bursts-rate")
 NEW_PERSON = Regime("new person, state kept", "adaptation")
-REGIMES = (CLEAN, STREAM, ONE_RATE, HELD_OUT, BURSTS, CLIPPED, NEW_PERSON)
+REGIMES = (
+    CLEAN, STREAM, STREAM_ONE_RATE, HELD_OUT, BURSTS, BURSTS_ONE_RATE, CLIPPED, NEW_PERSON,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
