@@ -68,6 +68,9 @@ class EEGNet(nn.Module):
         torch.Size([4, 2])
     """
 
+    pools = (_FIRST_POOL, _SECOND_POOL)
+    largest_spatial_weight: float | None = None  # enforced at the start of every forward pass
+
     def __init__(
         self,
         shape: InputShape,
@@ -103,6 +106,8 @@ class EEGNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         pooled = shape.samples // _FIRST_POOL // _SECOND_POOL
         self.classifier = nn.Linear(separable_filters * pooled, shape.classes)
+        # Several runs can be one network in the fast form; see `stacked_eegnet`.
+        self.can_stack = form != "plain" and kernel <= shape.samples
         for layer in (self.temporal, self.spatial, self.depthwise, self.pointwise, self.classifier):
             nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(self.classifier.bias)

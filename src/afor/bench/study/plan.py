@@ -165,6 +165,7 @@ def make_plan(
             "window_samples": source.window_samples,
             "stride_samples": source.stride_samples,
         }
+        bundled = {b.name: _is_bundled(study, b, source, device) for b in study.backbones}
         selected = _selected(study, manifest)
         _check_size(study, len(runs), dataset.name, len(selected))
         for split in selected:
@@ -174,6 +175,8 @@ def make_plan(
                         spec = _spec(study, dataset, split, optimizer, rate)
                         spec |= {"data": data, "backbone": backbones[backbone.name]}
                         spec |= {"device": device}
+                        if bundled[backbone.name]:
+                            spec["training"]["bundled"] = True
                         spec |= {"trainer": trainer} if trainer else {}
                         spec = json.loads(canonical(spec))  # exactly as the store returns it
                         runs.append(
@@ -382,6 +385,31 @@ def _device(study: Study) -> str:
         return study.device
 
     return pick_device(study.device).type
+
+
+def _is_bundled(study: Study, entry: BackboneEntry, source: "Source", device: str) -> bool:
+    """Tell whether the runs of a network are trained in bundles, whatever their number."""
+    if (
+        study.bundle == 1
+        or study.trainer != DEFAULT_TRAINER
+        or study.training.precision
+        in (
+            "bfloat16",
+            "float16",
+        )
+    ):
+        return False
+    if study.bundle == "auto" and device != "cpu":
+        return False  # not measured elsewhere
+    import torch
+
+    from afor.bench.models.registry import BACKBONES, build_backbone
+    from afor.bench.models.stacked_eegnet import can_stack
+
+    if entry.use not in BACKBONES:
+        return False
+    with torch.device("meta"):
+        return can_stack(build_backbone(entry.use, input_shape(source), **entry.settings))
 
 
 def _check_protocol(study: Study, optimizer: OptimizerEntry) -> None:

@@ -91,7 +91,7 @@ class LossSurface:
     @cached_property
     def _batches(self) -> "list[Batch]":
         from afor.bench.training.batches import Side, make_normalize
-        from afor.bench.training.loop import EVALUATION_BATCH
+        from afor.bench.training.serving import EVALUATION_BATCH
 
         settings, source, cpu = self.run.settings, self.run.source, pick_device("cpu")
         train = settings.split.train

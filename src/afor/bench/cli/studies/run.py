@@ -14,6 +14,7 @@ import typer
 from afor.bench.cli.options import (
     Available,
     Backbone,
+    Bundled,
     CacheDir,
     DataOption,
     Dataset,
@@ -36,12 +37,14 @@ from afor.bench.cli.studies.selection import (
     cores,
     overrides,
     rates_for,
+    with_bundle,
     with_device,
     with_roots,
 )
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.devices import gpus_for
 from afor.bench.common.errors import ConfigError
+from afor.bench.execution.bundles import AUTO_BUNDLE, bundle_size
 from afor.bench.execution.engines.dask import DaskEngine
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Engine
@@ -99,6 +102,7 @@ def run(
     available: Available = False,
     device: Device = "",
     jobs_per_device: JobsPerDevice = 1,
+    bundle: Bundled = "",
 ) -> None:
     """Train the missing runs of a study; safe to stop at any time.
 
@@ -109,7 +113,7 @@ def run(
     """
     changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     toml, where = changed_text(name, changes, store, trust=trust)
-    toml = with_device(toml, where, device)
+    toml = with_bundle(with_device(toml, where, device), where, bundle)
     study = with_roots(parse_study(toml, where), root)
     if available:
         study = available_part(study)
@@ -125,7 +129,9 @@ def run(
     if changes.words():
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
     with stopped_in_run(f"afor run {shlex.join([name, *changes.words()])}", path):
-        workers_engine = make_engine(engine, scheduler, workers, study.threads, time_limit, gpus)
+        workers_engine = make_engine(
+            engine, scheduler, workers, study.threads, time_limit, gpus, bundle_size(study)
+        )
         find_rate = (
             _search_rates(study, toml, path, workers_engine, workers, cache_dir)
             if lr_per_optimizer
@@ -216,6 +222,7 @@ def make_engine(
     threads: int,
     time_limit: float | None = None,
     gpus: Sequence[str] = (),
+    bundle: int = AUTO_BUNDLE,
 ) -> Engine:
     """Return the engine that the options name.
 
@@ -226,6 +233,7 @@ def make_engine(
         threads: torch threads of each worker.
         time_limit: Minutes a run may take on the local engine.
         gpus: GPUs of this machine over which local workers are spread.
+        bundle: Maximum number of runs that a local worker trains as one network.
 
     Returns:
         The engine.
@@ -248,7 +256,7 @@ def make_engine(
             f"Accepted: --engine local, or --engine dask --scheduler tcp://HOST:PORT."
         )
     limits = TimeLimits(None if time_limit is None else 60.0 * time_limit)
-    return LocalEngine(workers, threads, limits, gpus)
+    return LocalEngine(workers, threads, limits, gpus, bundle)
 
 
 def describe_summary(name: str, path: Path, summary: Summary) -> str:

@@ -10,6 +10,7 @@ import typer
 from afor.bench.cli.options import (
     Available,
     Backbone,
+    Bundled,
     CacheDir,
     DataOption,
     Dataset,
@@ -35,6 +36,7 @@ from afor.bench.cli.studies.selection import (
     overrides,
     rates_for,
     run_command,
+    with_bundle,
     with_device,
     with_roots,
 )
@@ -131,6 +133,7 @@ def plan(
     trust: Trust = False,
     available: Available = False,
     device: Device = "",
+    bundle: Bundled = "",
     timing: Annotated[
         bool,
         typer.Option(
@@ -159,7 +162,8 @@ def plan(
     """
     changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
     toml, where = changed_text(name, changes, store, trust=trust)
-    planned = with_roots(parse_study(with_device(toml, where, device), where), root)
+    toml = with_bundle(with_device(toml, where, device), where, bundle)
+    planned = with_roots(parse_study(toml, where), root)
     if available:
         planned = available_part(planned)
     path = store_path(planned.name, store)
