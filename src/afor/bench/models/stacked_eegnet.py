@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.layers.run_stack import RunStack
-from afor.bench.models.layers.spatial_first import filtered_moments
+from afor.bench.models.layers.spatial_first import stacked_moments
 from afor.bench.models.layers.toeplitz import same_filter
 
 
@@ -26,7 +26,7 @@ class StackedEEGNet(RunStack):
     first: EEGNet
 
     def __call__(self, signal: Tensor, *, training: bool) -> Tensor:
-        """Return logits (runs, batch, classes) for a signal (batch, channels, samples)."""
+        """Return logits (width, batch, classes) for a signal (batch, channels, samples)."""
         signal = signal.to(self.parameter("temporal.weight").dtype)
         first_pool, second_pool = self.first.pools
         self._bound_spatial_weights()
@@ -37,7 +37,7 @@ class StackedEEGNet(RunStack):
         maps = self._mix("pointwise.weight", same_filter(maps, depthwise))
         maps = self._norm_elu_pool("separable_norm", maps, second_pool, training=training)
         maps = self._dropout(maps, training=training)
-        runs, batch = len(self.models), len(signal)
+        runs, batch = self.width, len(signal)
         features = maps.view(runs, -1, batch, maps.shape[-1]).transpose(1, 2).flatten(2)
         weight, bias = self.parameter("classifier.weight"), self.parameter("classifier.bias")
         return torch.baddbmm(bias.unsqueeze(1), features, weight.transpose(1, 2))
@@ -53,8 +53,7 @@ class StackedEEGNet(RunStack):
         temporal = self.parameter("temporal.weight").flatten(2)  # (runs, filters, kernel)
         spatial = self.parameter("spatial.weight").flatten(2)  # (runs, maps, channels)
         if training:
-            moments = filtered_moments(signal, temporal.flatten(0, 1))
-            mean, variance = (moment.view(temporal.shape[:2]) for moment in moments)
+            mean, variance = stacked_moments(signal, temporal)
             self._update_running("temporal_norm", mean, variance, signal.numel())
         else:
             mean = self.buffer("temporal_norm.running_mean")
@@ -101,7 +100,7 @@ class StackedEEGNet(RunStack):
         share = self.first.dropout.p
         if not training or share == 0:
             return maps
-        runs, (_, batch, samples) = len(self.models), maps.shape
+        runs, (_, batch, samples) = self.width, maps.shape
         # Drawn batch first, as a run alone does.
         mask = F.dropout(maps.new_ones(batch, len(maps) // runs, samples), share)
         return (maps.view(runs, -1, batch, samples) * mask.transpose(0, 1)).view(maps.shape)

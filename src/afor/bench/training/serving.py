@@ -121,11 +121,11 @@ class StackServer:
         """Set the gradients of all runs and return their losses, (runs,)."""
         stack = self._stack(fits)
         logits = stack(batch.inputs, training=True)
-        labels = batch.labels.expand(len(fits), -1).flatten()
+        labels = batch.labels.expand(stack.width, -1).flatten()
         losses = cross_entropy(logits.flatten(0, 1), labels, reduction="none")
-        losses = losses.view(len(fits), -1).mean(dim=1)
+        losses = losses.view(stack.width, -1).mean(dim=1)
         stack.backward(losses)
-        return losses.detach()
+        return losses.detach()[: len(fits)]
 
     def _predict(self, fits: "Sequence[Fit]", side: Side) -> list[Any]:
         for fit in fits:
@@ -136,7 +136,7 @@ class StackServer:
                 [stack(batch.inputs, training=False) for batch in side.in_order(EVALUATION_BATCH)],
                 dim=1,
             )
-        return list(logits.cpu().numpy())
+        return list(logits.cpu().numpy()[: len(fits)])
 
     def _stack(self, fits: "Sequence[Fit]") -> RunStack:
         """Return the stack of exactly these networks, a new one if the runs have changed."""

@@ -9,11 +9,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+LEAST_WIDTH = 2
+
 
 class RunStack:
     """The parameters and buffers of several networks, stacked along a leading run dimension.
 
     A network belongs to the stack that was made last of it; an earlier stack must not be used then.
+    Batched operations treat every run alike, whatever their number; only a batch of one takes other
+    paths in torch. A single network is therefore stacked with a copy of itself, and its bits are
+    those it has in any bundle.
 
     Args:
         models: Networks of one class and one shape, on one device.
@@ -21,14 +26,15 @@ class RunStack:
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         self.models = tuple(models)
+        self.width = max(LEAST_WIDTH, len(models))  # of the run dimension
         self.first = models[0]
         # Each tensor that is trained, with the parameters of the networks.
         self._trained: list[tuple[Tensor, list[nn.Parameter]]] = []
         self._stacked: dict[str, Tensor] = {}
         for name, _ in self.first.named_parameters():
             owners = [model.get_parameter(name) for model in models]
-            stacked = torch.stack([parameter.detach() for parameter in owners])
-            for parameter, piece in zip(owners, stacked.unbind(0), strict=True):
+            stacked = self._stack(owners)
+            for parameter, piece in zip(owners, stacked, strict=False):
                 parameter.data = piece
             self._stacked[name] = stacked
             if owners[0].requires_grad:
@@ -37,27 +43,31 @@ class RunStack:
         for name, _ in self.first.named_buffers():
             path, _, attribute = name.rpartition(".")
             modules = [model.get_submodule(path) for model in models]
-            stacked = torch.stack([module.get_buffer(attribute) for module in modules])
-            for module, piece in zip(modules, stacked.unbind(0), strict=True):
+            stacked = self._stack([module.get_buffer(attribute) for module in modules])
+            for module, piece in zip(modules, stacked, strict=False):
                 setattr(module, attribute, piece)
             self._buffers[name] = stacked
 
+    def _stack(self, tensors: Sequence[Tensor]) -> Tensor:
+        copies = [*tensors, *[tensors[-1]] * (self.width - len(tensors))]
+        return torch.stack([tensor.detach() for tensor in copies])
+
     def __call__(self, signal: Tensor, *, training: bool) -> Tensor:
-        """Return logits (runs, batch, classes) for a signal (batch, channels, samples)."""
+        """Return logits (width, batch, classes) for a signal (batch, channels, samples)."""
         raise NotImplementedError
 
     def parameter(self, name: str) -> Tensor:
-        """Return a stacked parameter, (runs, *shape)."""
+        """Return a stacked parameter, (width, *shape)."""
         return self._stacked[name]
 
     def buffer(self, name: str) -> Tensor:
-        """Return a stacked buffer, (runs, *shape)."""
+        """Return a stacked buffer, (width, *shape)."""
         return self._buffers[name]
 
     def backward(self, losses: Tensor) -> None:
-        """Set the gradients of every network from the losses of the runs, (runs,)."""
+        """Set the gradients of every network from the losses, (width,)."""
         # No run's loss depends on another's parameters: one backward pass serves all.
         grads = torch.autograd.grad(losses.sum(), [stacked for stacked, _ in self._trained])
         for (_, owners), grad in zip(self._trained, grads, strict=True):
-            for parameter, piece in zip(owners, grad.unbind(0), strict=True):
+            for parameter, piece in zip(owners, grad.unbind(0), strict=False):
                 parameter.grad = piece
