@@ -118,7 +118,7 @@ def authors() -> DoubleAuthors:
 
 
 def original() -> Double:
-    return Double(SHAPE, temporal_filters=2, separable_filters=4)
+    return Double(SHAPE)
 
 
 PROTOCOLS = {

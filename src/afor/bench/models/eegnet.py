@@ -22,6 +22,7 @@ EEGNetForm = Literal["auto", "fast", "plain"]
 
 _FIRST_POOL, _SECOND_POOL = 4, 8  # Table 2: at 128 Hz down to 32 Hz, then to 4 Hz
 _SEPARABLE_KERNEL = 16  # Table 2: 500 ms at 32 Hz
+_VECTOR = 16  # float32 numbers that torch's vector loops take at a time with AVX2
 _SPATIAL_MAX_NORM, _CLASS_MAX_NORM = 1.0, 0.25  # Table 2
 
 
@@ -106,8 +107,10 @@ class EEGNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         pooled = shape.samples // _FIRST_POOL // _SECOND_POOL
         self.classifier = nn.Linear(separable_filters * pooled, shape.classes)
-        # Several runs can be one network in the fast form; see `stacked_eegnet`.
-        self.can_stack = form != "plain" and kernel <= shape.samples
+        # Several runs can be one network in the fast form; see `stacked_eegnet`. Whole vectors
+        # of maps: the rest of a vector loop would have other bits in the last run of a bundle.
+        whole = maps % _VECTOR == 0 and separable_filters % _VECTOR == 0
+        self.can_stack = form != "plain" and kernel <= shape.samples and whole
         for layer in (self.temporal, self.spatial, self.depthwise, self.pointwise, self.classifier):
             nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(self.classifier.bias)

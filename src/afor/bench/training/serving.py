@@ -175,5 +175,5 @@ def check_stackable(model: nn.Module) -> None:
     if not can_stack(model):
         raise TrainingError(
             f"{type(model).__name__} cannot be trained in a bundle: only EEGNets in their fast "
-            f"form can. Set bundle = 1."
+            f"form can, with numbers of filters that are multiples of 16. Set bundle = 1."
         )
