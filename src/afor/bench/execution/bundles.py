@@ -4,12 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from afor.bench.execution.jobs import Job
-from afor.bench.study.plan import Spec, canonical
-from afor.bench.study.schema import Study
-
-# Runs of one bundle unless the study says otherwise; more are hardly faster, see
-# docs/explanation/speed.md.
-AUTO_BUNDLE = 8
+from afor.bench.study.bundling import companion_key, is_bundled
 
 Bundle = tuple[Job, ...]
 
@@ -39,28 +34,10 @@ def make_bundles(jobs: Sequence[Job], size: int, workers: int) -> list[Bundle]:
     return bundles
 
 
-def bundle_size(study: Study) -> int:
-    """Return the maximum number of runs of a bundle of a study."""
-    return AUTO_BUNDLE if study.bundle == "auto" else study.bundle
-
-
 def halves(bundle: Bundle) -> list[Bundle]:
     """Return the two halves of a bundle."""
     middle = (len(bundle) + 1) // 2
     return [bundle[:middle], bundle[middle:]]
-
-
-def is_bundled(spec: Spec) -> bool:
-    """Tell whether a run is trained in the arithmetic of bundles."""
-    return bool(spec.get("training", {}).get("bundled", False))
-
-
-def companion_key(spec: Spec) -> str:
-    """Return a text that is equal for runs that can be one network."""
-    training = {key: value for key, value in spec["training"].items() if key != "clip_norm"}
-    if "adaptation" in training:
-        training["adaptation"] = {**training["adaptation"], "state": ""}
-    return canonical({**spec, "optimizer": "", "training": training})
 
 
 def _cut(group: Sequence[Job], size: int) -> list[Bundle]:

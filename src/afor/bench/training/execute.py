@@ -72,9 +72,9 @@ def execute_bundle(
         source: The windows of their data set.
         finished: Called with the key and the bytes of each run as soon as it has ended.
     """
-    if len(jobs) == 1:
-        key, spec = jobs[0]
-        finished(key, execute(key, spec, source))
+    if len(jobs) == 1 or any("trainer" in spec for _, spec in jobs):
+        for key, spec in jobs:
+            finished(key, execute(key, spec, source))
         return
     from afor.bench.training.loop import train_bundle
 

@@ -6,9 +6,9 @@ it for all of them. A run that asks for something else, because it stopped early
 itself; a run whose own code raises leaves the others alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -56,6 +56,7 @@ class PredictRequest:
 
 
 Request = TrainRequest | PredictRequest
+Result = TypeVar("Result")
 
 
 def serve_alone(request: Request) -> Any:
@@ -63,6 +64,17 @@ def serve_alone(request: Request) -> Any:
     if isinstance(request, PredictRequest):
         return predict(request.fit.model, request.side, request.fit.n_classes)
     return request.fit.train_batches(request.batches, request.dropout_seed)
+
+
+def answered_alone(program: Generator[Request, Any, Result]) -> Result:
+    """Run a program to its end, each request served by itself, and return its result."""
+    answer = None
+    while True:
+        try:
+            request = program.send(answer)
+        except StopIteration as end:
+            return cast("Result", end.value)
+        answer = serve_alone(request)
 
 
 def predict(model: nn.Module, side: Side, n_classes: int) -> NDArray[np.float32]:

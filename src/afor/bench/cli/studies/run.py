@@ -44,7 +44,6 @@ from afor.bench.cli.studies.selection import (
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.devices import gpus_for
 from afor.bench.common.errors import ConfigError
-from afor.bench.execution.bundles import AUTO_BUNDLE, bundle_size
 from afor.bench.execution.engines.dask import DaskEngine
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Engine
@@ -55,6 +54,7 @@ from afor.bench.execution.timing.limits import TimeLimits
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
 from afor.bench.store.locations import parse_part, store_path
+from afor.bench.study.bundling import AUTO_BUNDLE, bundle_size
 from afor.bench.study.plan import FindRate
 from afor.bench.study.schema import Study, parse_study
 from afor.bench.training.execute import DEFAULT_TRAINER

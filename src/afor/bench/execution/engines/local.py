@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from afor.bench.common.devices import VISIBLE_GPUS
 from afor.bench.common.errors import ConfigError, EngineError, StoreError
 from afor.bench.common.module_search import BOOTSTRAP, search_folders
-from afor.bench.execution.bundles import AUTO_BUNDLE, Bundle, halves, make_bundles
+from afor.bench.execution.bundles import Bundle, halves, make_bundles
 from afor.bench.execution.engines.worker import receive, send
 from afor.bench.execution.engines.worker_starts import WorkerStarts
 from afor.bench.execution.jobs import MAX_DEATHS, Died, Ended, Job, Started
 from afor.bench.execution.timing.limits import SimilarityKey, TimeLimits, similarity_key
 from afor.bench.execution.timing.pace import clock
 from afor.bench.store.spool import SUFFIX, read_spool
+from afor.bench.study.bundling import AUTO_BUNDLE
 from afor.bench.training.execute import failed_run
 from afor.bench.training.record import decode
 

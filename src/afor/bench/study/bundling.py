@@ -1,0 +1,66 @@
+"""Decide which runs are trained in bundles, and which of them belong together.
+
+Runs that share data, network, split and seeds start from the same weights and see the same
+batches. Those of a network with a stacked form can be trained as one network; they are then
+*bundled*, in whatever number: the arithmetic is the same for one run and for many.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from afor.bench.study.schema import BackboneEntry, Study
+from afor.bench.training.execute import DEFAULT_TRAINER, input_shape
+
+if TYPE_CHECKING:
+    from afor.bench.data.expected_windows import ExpectedWindows
+    from afor.bench.data.window_source import WindowSource
+
+# Runs of one bundle for bundle = "auto"; more are hardly faster, see docs/explanation/speed.md.
+AUTO_BUNDLE = 8
+HALF_PRECISIONS = ("bfloat16", "float16")
+
+
+def plans_bundles(
+    study: Study, entry: BackboneEntry, source: "WindowSource | ExpectedWindows", device: str
+) -> bool:
+    """Tell whether the runs of a network are bundled in a study.
+
+    Args:
+        study: The study.
+        entry: The network.
+        source: The windows.
+        device: The kind of device.
+    """
+    if study.bundle == 1 or study.trainer != DEFAULT_TRAINER:
+        return False
+    if study.training.precision in HALF_PRECISIONS:
+        return False
+    if study.bundle == "auto" and device != "cpu":
+        return False  # nobody has measured it there
+    import torch
+
+    from afor.bench.models.registry import BACKBONES, build_backbone
+    from afor.bench.models.stacked_eegnet import can_stack
+
+    if entry.use not in BACKBONES:
+        return False
+    with torch.device("meta"):
+        return can_stack(build_backbone(entry.use, input_shape(source), **entry.settings))
+
+
+def bundle_size(study: Study) -> int:
+    """Return the maximum number of runs of a bundle of a study."""
+    return AUTO_BUNDLE if study.bundle == "auto" else study.bundle
+
+
+def is_bundled(spec: dict[str, Any]) -> bool:
+    """Tell whether a run is trained in the arithmetic of bundles."""
+    return bool(spec.get("training", {}).get("bundled", False))
+
+
+def companion_key(spec: dict[str, Any]) -> str:
+    """Return a text that is equal for bundled runs that can be one network."""
+    training = {key: value for key, value in spec["training"].items() if key != "clip_norm"}
+    if "adaptation" in training:
+        training["adaptation"] = {**training["adaptation"], "state": ""}
+    return json.dumps({**spec, "optimizer": "", "training": training}, sort_keys=True)
