@@ -10,6 +10,7 @@ from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Died, Ended, Job
 from afor.bench.execution.runner import open_jobs, run_study
 from afor.bench.execution.sources import open_sources
+from afor.bench.execution.timing.limits import UNKNOWN_S, TimeLimits
 from afor.bench.store.database import open_store
 from afor.bench.study.plan import make_plan, shard
 from afor.bench.study.schema import load_study, parse_study
@@ -43,6 +44,15 @@ def test_bundles_are_of_nearly_equal_size_and_give_every_worker_something_to_do(
     assert keys(make_bundles(jobs, 9, 2)) == ["abcde", "fghi"]
     assert keys(make_bundles(jobs[:2], 8, 5)) == ["a", "b"]
     assert make_bundles([], 8, 2) == []
+
+
+def test_a_bundle_may_take_the_time_of_all_its_runs_once_that_is_known() -> None:
+    adam, afor = ("eyes", "eegnet", "adam"), ("eyes", "eegnet", "afor")
+    assert TimeLimits(30.0).bundle_limit_s([adam, afor]) == 60.0
+    limits = TimeLimits()
+    assert limits.bundle_limit_s([adam, afor]) == UNKNOWN_S
+    limits.add(adam, 100.0)
+    assert limits.bundle_limit_s([adam, adam]) == 2 * limits.limit_s(adam)
 
 
 @pytest.fixture

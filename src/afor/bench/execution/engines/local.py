@@ -121,7 +121,7 @@ class LocalEngine:
                 elif message is not None and message[0] == "started":
                     worker.has_started = worker.has_worked = True
                     starts.began_run()
-                    yield Started(message[1], worker.name)
+                    yield Started(message[1], worker.name, len(worker.kinds))
                 elif message is not None and message[0] == "unwritable":
                     raise StoreError(
                         f"{spool}: a finished run cannot be written ({message[2]}). Free some "

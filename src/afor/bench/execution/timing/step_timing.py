@@ -9,6 +9,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from afor.bench.common.files import write_atomically
 from afor.bench.common.seeding import isolated
 from afor.bench.data.preparation.cache import open_cache
 from afor.bench.models.input_shape import InputShape
+from afor.bench.study.bundling import AUTO_BUNDLE, is_bundled
 from afor.bench.study.plan import canonical
 
 if TYPE_CHECKING:
@@ -72,7 +74,8 @@ class StepTimer:
         """
         key = _key(spec, shape)
         if key not in self._times:
-            network = canonical([spec["backbone"], spec["training"]["batch_size"], asdict(shape)])
+            batch_size, runs = spec["training"]["batch_size"], _together(spec)
+            network = canonical([spec["backbone"], batch_size, asdict(shape), runs])
             self._announce(f"{spec['backbone']['name']} with {spec['optimizer']['name']}")
             measured = _measure(spec, shape, self._networks.get(network))
             self._networks[network] = (measured.gradient_s, measured.window_s)
@@ -102,18 +105,29 @@ def _key(spec: Mapping[str, Any], shape: InputShape) -> str:
             "shape": [shape.channels, shape.samples, shape.classes],
             "threads": spec["threads"],
             "device": spec["device"],
+            **({"together": _together(spec)} if is_bundled(spec) else {}),
             "machine": [platform.node(), platform.machine(), torch.__version__, __version__],
         }
     )
 
 
+def _together(spec: Mapping[str, Any]) -> int:
+    """Return the number of runs that are timed as one network."""
+    return AUTO_BUNDLE if is_bundled(spec) else 1
+
+
 def _measure(
     spec: Mapping[str, Any], shape: InputShape, network: tuple[float, float] | None
 ) -> StepTimes:
-    """Time steps with random windows; `network` holds times of the same network, if known."""
+    """Time steps with random windows; `network` holds times of the same network, if known.
+
+    For a bundled run, the gradient and the evaluation are its share of those of a bundle.
+    """
     import torch
+    from torch.nn.functional import cross_entropy
 
     from afor.bench.models.registry import build_backbone
+    from afor.bench.models.stacked_eegnet import StackedEEGNet
     from afor.bench.optimizers.build import AfterStep, BeforeStep, build_optimizer
 
     device = pick_device(spec["device"])
@@ -131,11 +145,24 @@ def _measure(
         )
         inputs = torch.randn(batch_size, shape.channels, shape.samples, device=device)
         labels = torch.randint(shape.classes, (batch_size,), device=device)
+        windows = torch.randn(EVALUATION_WINDOWS, shape.channels, shape.samples, device=device)
+
+        together = _together(spec)
+        models = [model, *(deepcopy(model) for _ in range(together - 1))]
+        stack = StackedEEGNet(models) if together > 1 else None
 
         def gradient() -> None:
+            if stack is not None:
+                logits = stack(inputs, training=True).flatten(0, 1)
+                losses = cross_entropy(logits, labels.repeat(together), reduction="none")
+                stack.backward(losses.view(together, -1).mean(dim=1))
+                return
             optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+            loss = cross_entropy(model(inputs), labels)
             loss.backward()  # type: ignore[no-untyped-call]
+
+        def evaluation() -> None:
+            model(windows) if stack is None else stack(windows, training=False)
 
         def step() -> None:
             if isinstance(optimizer, BeforeStep):
@@ -149,12 +176,12 @@ def _measure(
         step()
         if network is None:
             gradient_s = statistics.median(_seconds(gradient, device) for _ in range(STEPS))
-            windows = torch.randn(EVALUATION_WINDOWS, shape.channels, shape.samples, device=device)
             model.eval()
             with torch.inference_mode():
-                model(windows)
-                window_s = _seconds(lambda: model(windows), device) / EVALUATION_WINDOWS
+                evaluation()
+                window_s = _seconds(evaluation, device) / EVALUATION_WINDOWS
             model.train()
+            gradient_s, window_s = gradient_s / together, window_s / together
         else:
             gradient_s, window_s = network
         optimizer_s = sum(_seconds(step, device) for _ in range(OPTIMIZER_STEPS)) / OPTIMIZER_STEPS
