@@ -56,7 +56,7 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     (
         "afor.bench.analyses.landscape.loss_surface",
         WITHOUT_TORCH,
-        ["afor.bench.training.batches", "afor.bench.training.loop"],
+        ["afor.bench.training.batches", "afor.bench.training.serving"],
     ),
     ("afor.bench.analyses.landscape.trajectories", WITHOUT_TORCH, ["afor.bench.training.loop"]),
     (
@@ -75,7 +75,11 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     (
         "afor.bench.execution.timing.step_timing",
         WITHOUT_TORCH,
-        ["afor.bench.models.registry", "afor.bench.optimizers.build"],
+        [
+            "afor.bench.models.registry",
+            "afor.bench.models.stacked_eegnet",
+            "afor.bench.optimizers.build",
+        ],
     ),
     (
         "afor.bench.execution.engines.worker",
@@ -83,6 +87,11 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
         ["afor.bench.store.spool", "afor.bench.training.execute"],
     ),
     ("afor.bench.store.locations", WITHOUT_PYDANTIC, ["afor.bench.study.schema"]),
+    (
+        "afor.bench.study.bundling",
+        WITHOUT_TORCH,
+        ["afor.bench.models.registry", "afor.bench.models.stacked_eegnet"],
+    ),
     ("afor.bench.study.plan", WITHOUT_TORCH, ["afor.bench.models.registry"]),
     (
         "afor.bench.training.execute",

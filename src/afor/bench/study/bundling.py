@@ -6,6 +6,7 @@ batches. Those of a network with a stacked form can be trained as one network; t
 """
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from afor.bench.study.schema import BackboneEntry, Study
@@ -53,12 +54,12 @@ def bundle_size(study: Study) -> int:
     return AUTO_BUNDLE if study.bundle == "auto" else study.bundle
 
 
-def is_bundled(spec: dict[str, Any]) -> bool:
+def is_bundled(spec: Mapping[str, Any]) -> bool:
     """Tell whether a run is trained in the arithmetic of bundles."""
     return bool(spec.get("training", {}).get("bundled", False))
 
 
-def companion_key(spec: dict[str, Any]) -> str:
+def companion_key(spec: Mapping[str, Any]) -> str:
     """Return a text that is equal for bundled runs that can be one network."""
     training = {key: value for key, value in spec["training"].items() if key != "clip_norm"}
     if "adaptation" in training:
