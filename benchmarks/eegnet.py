@@ -17,7 +17,8 @@ import torch
 from interleave import evaluation, medians_ms, table, training_step
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 
 BATCHES = {"DEAP": 256, "BCI IV 2a": 64, "ISRUC": 64, "PhysioNet MI": 64}

@@ -37,7 +37,7 @@ MACHINE = {
         # The optimizer: every implementation against the equations.
         "native", "test_checkpoint.py", "test_contract_compile.py",
         "test_contract_differentiable.py", "test_contract_dtypes.py", "test_contract_scaler.py",
-        "test_contract_schedulers.py", "test_contract_tensors.py", "test_contract_training.py",
+        "test_contract_tensors.py", "test_contract_training.py",
         "test_control.py", "test_monitor.py", "test_operators.py", "test_optimizer.py",
         "test_properties.py", "test_reference.py", "test_released.py", "test_update.py",
         # Networks, optimizers and training of the benchmark.

@@ -29,6 +29,14 @@ def feed(params, step: int) -> None:
         p.grad = values.to(p.dtype)
 
 
+def stepped_once(implementation) -> AFOR:
+    params = parameters()
+    optimizer = AFOR(params, **implementation)
+    feed(params, 0)
+    optimizer.step()
+    return optimizer
+
+
 def through_a_file(state_dict):
     """Save and load as a careful user does."""
     buffer = io.BytesIO()
@@ -123,10 +131,7 @@ def test_a_state_dict_moves_between_implementations(implementation):
 
 
 def test_loading_does_not_share_memory_with_the_dict_or_change_it(implementation):
-    params = parameters()
-    optimizer = AFOR(params, **implementation)
-    feed(params, 0)
-    optimizer.step()
+    optimizer = stepped_once(implementation)
     saved = optimizer.state_dict()
     frozen = copy.deepcopy(saved)
     a, b = (AFOR(parameters(), **implementation) for _ in range(2))
@@ -275,10 +280,7 @@ def test_a_state_dict_of_another_network_is_refused_as_by_torch(change):
 
 
 def test_hooks_of_the_user_still_run_and_see_what_they_expect(implementation):
-    params = parameters()
-    optimizer = AFOR(params, **implementation)
-    feed(params, 0)
-    optimizer.step()
+    optimizer = stepped_once(implementation)
     seen = []
     optimizer.register_state_dict_pre_hook(lambda _: seen.append("save pre"))
     optimizer.register_state_dict_post_hook(lambda _, __: seen.append("save post"))
@@ -305,10 +307,7 @@ def test_hooks_of_the_user_still_run_and_see_what_they_expect(implementation):
 
 
 def test_the_state_dict_holds_only_tensors_and_plain_values(implementation):
-    params = parameters()
-    optimizer = AFOR(params, **implementation)
-    feed(params, 0)
-    optimizer.step()
+    optimizer = stepped_once(implementation)
     saved = optimizer.state_dict()
     assert set(saved) == {"state", "param_groups"}
     for state in saved["state"].values():

@@ -15,7 +15,7 @@ from afor.bench.cli.studies.run import run
 from afor.bench.data.rehearsal.writers import write_edf
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended
-from afor.bench.models.input_shape import PHYSIONET_MI
+from afor.bench.models.dataset_shapes import PHYSIONET_MI
 from afor.bench.report.tables.main import main_table
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.store.database import open_store

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch
 
-from afor.bench.models.input_shape import DATASET_SHAPES
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.models.regions import canonical_name, electrode_positions, region_indices
 
 IMAGES = Path(__file__).resolve().parents[1] / "images"

@@ -37,16 +37,27 @@ QUANTITIES = ("beta2", "score", "noise", "agreement", "zscore", "score_std")
 
 @dataclass(frozen=True)
 class Reading:
-    """The state of the controller of one tensor after one step."""
+    """The state of the controller of one tensor after one step.
 
-    step: int  # of the monitor, or of the tensor when read directly
+    Attributes:
+        step: Step of the monitor, or of the tensor when read directly.
+        name: Name of the tensor.
+        beta2: Its decay rate of the second moment.
+        score: The score ρ.
+        noise: The larger of the two noise averages.
+        agreement: The averaged cosine of gradient and momentum.
+        zscore: The standardised score ζ.
+        score_std: The standard deviation σ of the score.
+    """
+
+    step: int
     name: str
     beta2: float
-    score: float  # rho
-    noise: float  # the larger of the two noise averages
-    agreement: float  # c-bar
-    zscore: float  # zeta
-    score_std: float  # sigma
+    score: float
+    noise: float
+    agreement: float
+    zscore: float
+    score_std: float
 
     @property
     def is_awake(self) -> bool:
@@ -111,6 +122,14 @@ def read(optimizer: AFOR, model: torch.nn.Module | None = None) -> Readings:
         optimizer: The optimizer to read.
         model: The source of the names. Without it, names are those of the named parameters the
             optimizer was built from, or ``group.index``.
+
+    Example:
+        >>> layer = torch.nn.Linear(2, 1)
+        >>> optimizer = AFOR(layer.parameters())
+        >>> layer(torch.ones(1, 2)).sum().backward()
+        >>> optimizer.step()
+        >>> sorted(read(optimizer, layer))
+        ['bias', 'weight']
     """
     names, tensors = _named_states(optimizer, model)
     controls = [state["control"] for state in tensors]
@@ -129,6 +148,9 @@ class Monitor:
         optimizer: The optimizer to record.
         model: The source of the names, see `read`.
         every: Record every n-th call of `record` only.
+
+    Raises:
+        ValueError: `every` is below 1.
     """
 
     def __init__(

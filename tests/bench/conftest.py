@@ -19,9 +19,9 @@ import afor.bench
 from afor.bench.cli.app import main
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended, Started
-from afor.bench.execution.runner import run_study, spool_folder
+from afor.bench.execution.runner import run_study
 from afor.bench.store.database import open_store
-from afor.bench.store.spool import unwrap
+from afor.bench.store.spool import spool_folder, unwrap
 from afor.bench.study.schema import load_study, study_text
 from afor.bench.training.execute import execute
 
@@ -311,7 +311,7 @@ def trained_paths(tmp_path_factory, small_study):
 @pytest.fixture
 def bowl():
     """Give a landscape by hand: the loss 1 + x² + y², and two paths that know it."""
-    from afor.bench.analyses.landscape.compute import Landscape, PathInPlane
+    from afor.bench.analyses.landscape.record import Landscape, PathInPlane
 
     axis = [-2.0, -1.0, 0.0, 1.0, 2.0]
 

@@ -97,17 +97,6 @@ def test_the_help_imports_the_module_of_no_command():
     modules = modules_after("--help")
     names = {f"afor.bench.cli.{target.partition(':')[0]}" for target, _ in Commands.table.values()}
     assert names & modules == set()
-    assert modules & {"torch", "numpy", "scipy", "pydantic", "matplotlib"} == set()
-
-
-def test_status_imports_only_what_it_needs(tiny, monkeypatch):
-    monkeypatch.chdir(tiny.folder)
-    tiny.write(subjects=3, draws=1)
-    tiny.run_inline()
-    modules = modules_after("status", "tiny")
-    assert "afor.bench.cli.studies.study" in modules
-    heavy = {"torch", "scipy", "matplotlib", "mne", "distributed", "afor.bench.cli.results.tables"}
-    assert modules & heavy == set()
 
 
 def test_an_unknown_command_is_answered_with_the_nearest():

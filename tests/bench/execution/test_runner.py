@@ -6,9 +6,8 @@ import pytest
 from afor.bench.common.errors import EngineError
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended
-from afor.bench.execution.runner import spool_folder
 from afor.bench.store.database import open_or_create, open_store
-from afor.bench.store.spool import wrap, write_spool
+from afor.bench.store.spool import spool_folder, wrap, write_spool
 
 
 class Shuffled:

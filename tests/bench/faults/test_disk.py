@@ -5,9 +5,9 @@ import sqlite3
 import pytest
 
 from afor.bench.common.errors import StoreError
-from afor.bench.execution.runner import spool_folder, take_leftovers
+from afor.bench.execution.runner import take_leftovers
 from afor.bench.store.database import open_or_create, open_store
-from afor.bench.store.spool import QUARANTINE, wrap
+from afor.bench.store.spool import QUARANTINE, spool_folder, wrap
 
 
 def limit_files(size):

@@ -9,12 +9,12 @@ import pytest
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Died, Ended, Started
-from afor.bench.execution.runner import spool_folder
 from afor.bench.execution.running import read_running
 from afor.bench.execution.status import print_status, status_of
 from afor.bench.execution.timing.limits import LEAST_S, UNKNOWN_S, TimeLimits
 from afor.bench.store.database import open_store
 from afor.bench.store.lock import driver_of
+from afor.bench.store.spool import spool_folder
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals and open files")
 

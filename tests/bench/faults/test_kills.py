@@ -114,6 +114,16 @@ def test_a_run_that_kills_its_worker_three_times_fails_and_the_rest_goes_on(tiny
     assert len(tiny.trainings()) == 2 * (3 * 3 + 3) + 6
 
 
+def stop(driver, sign) -> str:
+    """Send a signal to a driver; return what it says when it has ended in good order."""
+    driver.send_signal(sign)
+    out, err = driver.communicate(timeout=5)
+    assert driver.returncode == 130, out + err
+    assert "Next:" in err
+    assert "Traceback" not in err
+    return err
+
+
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_sigterm_stop_in_seconds_say_how_to_go_on_and_lose_nothing(
     tiny, workers_of, assert_gone, sign
@@ -123,12 +133,7 @@ def test_ctrl_c_and_sigterm_stop_in_seconds_say_how_to_go_on_and_lose_nothing(
     workers = workers_of(driver, at_least=2)
     while not tiny.trainings():
         time.sleep(0.02)
-    driver.send_signal(sign)
-    out, err = driver.communicate(timeout=5)
-    assert driver.returncode == 130, out + err
-    assert "Stopped." in err
-    assert "Next:" in err
-    assert "Traceback" not in err
+    assert "Stopped." in stop(driver, sign)
     assert_gone(workers)
 
 
@@ -147,12 +152,9 @@ def test_verify_stopped_in_its_trainings_exits_in_seconds_and_leaves_the_store_a
     workers = workers_of(driver, at_least=2)
     while len(tiny.trainings()) == seen:
         time.sleep(0.02)
-    driver.send_signal(sign)
-    out, err = driver.communicate(timeout=5)
-    assert driver.returncode == 130, out + err
-    assert "was only read" in err
-    assert "Next: afor verify" in err
-    assert "Traceback" not in err
+    told = stop(driver, sign)
+    assert "was only read" in told
+    assert "Next: afor verify" in told
     assert_gone(workers)
     assert tiny.store.read_bytes() == store
     log = tiny.store.with_name("tiny.db-wal")  # every reader of SQLite makes one

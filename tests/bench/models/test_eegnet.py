@@ -7,8 +7,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.models.eegnet import EEGNet
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.input_shape import InputShape
 
 ODD_SHAPES = {
     "one channel": InputShape.unnamed(1, samples=77, rate_hz=50, classes=2),

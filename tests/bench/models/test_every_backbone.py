@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import BACKBONES
 from afor.bench.models.registry import build_backbone as build_by_name
 

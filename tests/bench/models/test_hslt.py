@@ -2,8 +2,9 @@ import pytest
 import torch
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.models.hslt import HSLT
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.input_shape import InputShape
 
 
 @pytest.mark.parametrize("tokenizer", ["conv", "de", "linear"])

@@ -1,7 +1,8 @@
 import pytest
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 
 
 def test_a_shape_counts_its_channels():

@@ -3,7 +3,8 @@ import torch
 from torch.nn import functional as F
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.nsal_dgat import NSALDGAT, DynamicAdjacency
 
 

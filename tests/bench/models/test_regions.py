@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.models.input_shape import BCI2A, DEAP, ISRUC, PHYSIONET_MI
+from afor.bench.models.dataset_shapes import BCI2A, DEAP, ISRUC, PHYSIONET_MI
 from afor.bench.models.regions import canonical_name, derive_regions, region_indices
 
 GUIDE = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from afor.bench.common.errors import ConfigError
 from afor.bench.stats.groups import collect_conditions, mean_sd, paired_fold_values
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import ExpectedRuns
+from afor.bench.study.planned_runs import ExpectedRuns
 
 
 def run(optimizer="adam", fold=0, draw=0, accuracy=0.5, **changes):

@@ -8,7 +8,7 @@ import pytest
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.store.files import load_records, load_results, write_results
-from afor.bench.study.plan import ExpectedRuns
+from afor.bench.study.planned_runs import ExpectedRuns
 
 ROW = '[{"dataset": "d", "backbone": "b", "optimizer": "o", "draw": 0, %s}]'
 

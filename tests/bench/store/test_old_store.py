@@ -8,9 +8,10 @@ import pytest
 
 from afor.bench.execution.sources import open_sources
 from afor.bench.store.database import open_store
-from afor.bench.study.plan import make_plan, run_key
+from afor.bench.study.plan import make_plan
+from afor.bench.study.planned_runs import run_key
 from afor.bench.study.schema import parse_study
-from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 BEFORE = Path(__file__).with_name("before_packages.db")
 

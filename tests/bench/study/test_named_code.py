@@ -287,7 +287,7 @@ def test_verify_lists_the_code_of_a_store_and_trains_it_only_on_trust(stored):
 
 
 def test_verify_imports_nothing_that_a_store_names(stored, tmp_path):
-    from afor.bench.study.plan import run_key
+    from afor.bench.study.planned_runs import run_key
 
     plant(tmp_path, "stranger")
     parts = (("trainer", "source"), ("backbone", "name"), ("optimizer", "name"))
@@ -305,7 +305,7 @@ def test_verify_imports_nothing_that_a_store_names(stored, tmp_path):
 
 
 def test_runs_without_code_are_verified_beside_those_with_code(stored, monkeypatch):
-    from afor.bench.study.plan import run_key
+    from afor.bench.study.planned_runs import run_key
 
     key = change_spec(stored.store, lambda spec: spec.pop("trainer"), run_key)
     trained = []

@@ -5,7 +5,8 @@ import pytest
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.preparation.loading import open_windows
 from afor.bench.execution.sources import open_sources
-from afor.bench.study.plan import canonical, make_plan, run_key, shard
+from afor.bench.study.plan import make_plan, shard
+from afor.bench.study.planned_runs import canonical, run_key
 from afor.bench.study.schema import parse_study
 
 MARKED = """margins = { accuracy = 2.5 }

@@ -235,7 +235,6 @@ def trace(
 
     Returns:
         The controller's values after each step.
-
     """
     rng = np.random.default_rng(seed)
     bursts = rng.random(steps) < burst_share

@@ -9,22 +9,21 @@ Weights, batches and dropout are those of the study, so the observed training is
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from torch import nn
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.suggest import did_you_mean
+from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.sources import open_sources
-from afor.bench.study.plan import PlannedRun, make_plan
+from afor.bench.models.registry import build_backbone
+from afor.bench.study.plan import make_plan
+from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.study.schema import Study
 from afor.bench.training.execute import input_shape, run_settings
+from afor.bench.training.loop import Watch, WatchStep, train
 from afor.bench.training.record import RunRecord
 from afor.bench.training.run_spec import RunSettings
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from afor.bench.data.window_source import WindowSource
-    from afor.bench.training.loop import Watch, WatchStep
 
 
 @dataclass(frozen=True)
@@ -32,17 +31,15 @@ class ChosenRun:
     """A run of a study with the windows it needs, ready to be trained again."""
 
     planned: PlannedRun
-    source: "WindowSource"
+    source: WindowSource
 
     @property
     def settings(self) -> RunSettings:
         """Return the settings for `train`."""
         return run_settings(self.planned.spec)
 
-    def make_model(self) -> "nn.Module":
+    def make_model(self) -> nn.Module:
         """Build the network; its weights come from torch's global generator."""
-        from afor.bench.models.registry import build_backbone
-
         backbone = self.planned.spec["backbone"]
         return build_backbone(backbone["name"], input_shape(self.source), **backbone["settings"])
 
@@ -79,7 +76,6 @@ def find_run(
 
     Raises:
         ConfigError: The study has no such entry, fold or draw.
-
     """
     dataset = _one_of("data set", dataset, [entry.name for entry in study.datasets])
     backbone = _one_of("backbone", backbone, [entry.name for entry in study.backbones])
@@ -106,8 +102,8 @@ def find_run(
 
 def replay(
     run: ChosenRun,
-    watch: "Watch | None" = None,
-    watch_step: "WatchStep | None" = None,
+    watch: Watch | None = None,
+    watch_step: WatchStep | None = None,
 ) -> RunRecord:
     """Train the run completely; the record equals that of the study bit for bit.
 
@@ -118,10 +114,7 @@ def replay(
 
     Returns:
         What the run leaves: metrics, history and status.
-
     """
-    from afor.bench.training.loop import train
-
     return train(run.settings, run.source, run.make_model, watch, watch_step)
 
 

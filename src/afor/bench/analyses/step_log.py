@@ -8,22 +8,18 @@ steps["beta2"]        # (steps, tensors)
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.optim import Optimizer
 
 from afor import AFOR
 from afor.bench.common.errors import ConfigError
+from afor.bench.training.batches import Batch
 from afor.bench.training.controller_trace import layer_group
+from afor.bench.training.loop import Fit
 from afor.control import FIELDS, ControlSettings, control_settings
-
-if TYPE_CHECKING:
-    import torch
-    from torch.optim import Optimizer
-
-    from afor.bench.training.batches import Batch
-    from afor.bench.training.loop import Fit
 
 FloatArray = NDArray[np.float64]
 CHUNK_STEPS = 1024  # control states on the device before they are read back together
@@ -80,20 +76,18 @@ class StepLog:
         self._loss_chunks: list[NDArray[np.float32]] = []
         self._epochs: list[int] = []
 
-    def watch(self, fit: "Fit", _batch: "Batch", loss: "torch.Tensor") -> None:
+    def watch(self, fit: Fit, _batch: Batch, loss: torch.Tensor) -> None:
         """Record a step of `train`."""
         self.record(fit.optimizer, fit.model.named_parameters(), loss, len(fit.history))
 
     def record(
         self,
-        optimizer: "Optimizer",
+        optimizer: Optimizer,
         named: "Iterable[tuple[str, torch.nn.Parameter]]",
-        loss: "torch.Tensor",
+        loss: torch.Tensor,
         epoch: int = 0,
     ) -> None:
         """Record the current control states; raise ConfigError for other optimizers than AFOR."""
-        import torch
-
         if self._buffer is None or self._losses is None:
             self._find(optimizer, named)
             now = torch.stack(self._controls)
@@ -139,7 +133,7 @@ class StepLog:
         )
 
     def _find(
-        self, optimizer: "Optimizer", named: "Iterable[tuple[str, torch.nn.Parameter]]"
+        self, optimizer: Optimizer, named: "Iterable[tuple[str, torch.nn.Parameter]]"
     ) -> None:
         if not isinstance(optimizer, AFOR):
             raise ConfigError(

@@ -30,7 +30,7 @@ class Commands(LazyGroup):
             "Show the runs of a study, which are done, and the time left.",
         ),
         "run": ("studies.run:run", "Train the missing runs of a study; safe to stop at any time."),
-        "status": ("studies.study:status", "Show the progress of a study, also while it runs."),
+        "status": ("studies.status:status", "Show the progress of a study, also while it runs."),
         "failures": (
             "results.runs:failures",
             "List the runs that failed or diverged, with the reasons.",

@@ -6,8 +6,10 @@ each command, which is all that `afor --help` and shell completion show of them.
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import wraps
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import typer
 import typer.core
@@ -53,4 +55,37 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     """Add a function as a command; the help ends with the example of its docstring."""
     text, _, example = (inspect.getdoc(function) or "").partition(EXAMPLE)
     epilog = f"Example: {example.strip()}" if example else None
-    app.command(name, help=text, epilog=epilog)(function)
+    app.command(name, help=text, epilog=epilog)(with_single_options(function))
+
+
+def with_single_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function with one option per field of each group of options.
+
+    Args:
+        function: A command. A parameter of a dataclass is a group of options.
+
+    Returns:
+        The command with the signature that typer reads.
+    """
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, type[Any]] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        single = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        if is_dataclass(parameter.annotation):
+            groups[parameter.name] = group = cast("type[Any]", parameter.annotation)
+            parameters += [
+                single.replace(name=field.name, default=field.default, annotation=field.type)
+                for field in fields(group)
+            ]
+        else:
+            parameters.append(single)
+
+    @wraps(function)
+    def command(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        function(**values)
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command

@@ -1,5 +1,9 @@
-"""The types of arguments and options that several commands share, with their help texts."""
+"""The arguments and options that several commands share, with their help texts.
 
+A dataclass is a group: a command that takes one has an option per field, see `lazy`.
+"""
+
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -125,19 +129,25 @@ TableFormat = Annotated[
         show_default="by the suffix of --output",
     ),
 ]
-
-# Which run of a study an analysis trains again.
-OfDataset = Annotated[
-    str, typer.Option("--dataset", help="Data set of the study.", show_default="its first")
-]
-OfBackbone = Annotated[
-    str, typer.Option("--backbone", help="Backbone of the study.", show_default="its first")
-]
 AforVariant = Annotated[str, typer.Option("--optimizer", help="AFOR or one of its variants.")]
-Fold = Annotated[int, typer.Option("--fold", min=0, help="Fold of the run, from 0.")]
-Draw = Annotated[
-    int, typer.Option("--draw", min=0, help="Draw of the validation subjects, from 0.")
-]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Which run of a study an analysis trains again."""
+
+    dataset: Annotated[
+        str, typer.Option("--dataset", help="Data set of the study.", show_default="its first")
+    ] = ""
+    backbone: Annotated[
+        str, typer.Option("--backbone", help="Backbone of the study.", show_default="its first")
+    ] = ""
+    fold: Annotated[int, typer.Option("--fold", min=0, help="Fold of the run, from 0.")] = 0
+    draw: Annotated[
+        int, typer.Option("--draw", min=0, help="Draw of the validation subjects, from 0.")
+    ] = 0
+    root: Roots = None
+    cache_dir: CacheDir = None
 
 
 def _change(option: str, help_text: str) -> Any:
@@ -145,39 +155,60 @@ def _change(option: str, help_text: str) -> Any:
     return typer.Option(option, help=help_text, rich_help_panel=CHANGES_PANEL)
 
 
-# Changes of a study, shared by `study`, `plan` and `run`.
-Dataset = Annotated[
-    list[str] | None,
-    _change(
-        "--dataset",
-        "Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable.",
-    ),
-]
-DataOption = Annotated[
-    list[str] | None,
-    _change(
-        "--data-option",
-        "Set an option of the data: KEY=VALUE or DATASET.KEY=VALUE, such as shift=2.0; repeatable.",
-    ),
-]
-Backbone = Annotated[
-    list[str] | None,
-    _change("--backbone", "Use this backbone instead of the study's; repeatable."),
-]
-Optimizer = Annotated[
-    list[str] | None,
-    _change(
-        "--optimizer",
-        "Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1; repeatable.",
-    ),
-]
-Epochs = Annotated[int | None, _change("--epochs", "Maximum number of epochs.")]
-Draws = Annotated[int | None, _change("--draws", "Number of draws of the validation subjects.")]
-Setting = Annotated[
-    list[str] | None,
-    _change(
-        "--set",
-        "Set any other key of the study: KEY=VALUE, such as training.lr=1e-3 or "
-        "datasets.deap.complete=false; repeatable.",
-    ),
-]
+@dataclass(frozen=True)
+class ChangeOptions:
+    """Changes of a study, shared by `study`, `plan` and `run`."""
+
+    dataset: Annotated[
+        list[str] | None,
+        _change(
+            "--dataset",
+            "Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable.",
+        ),
+    ] = None
+    data_option: Annotated[
+        list[str] | None,
+        _change(
+            "--data-option",
+            "Set an option of the data: KEY=VALUE or DATASET.KEY=VALUE, such as shift=2.0; "
+            "repeatable.",
+        ),
+    ] = None
+    backbone: Annotated[
+        list[str] | None,
+        _change("--backbone", "Use this backbone instead of the study's; repeatable."),
+    ] = None
+    optimizer: Annotated[
+        list[str] | None,
+        _change(
+            "--optimizer",
+            "Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1; "
+            "repeatable.",
+        ),
+    ] = None
+    epochs: Annotated[int | None, _change("--epochs", "Maximum number of epochs.")] = None
+    draws: Annotated[
+        int | None, _change("--draws", "Number of draws of the validation subjects.")
+    ] = None
+    setting: Annotated[
+        list[str] | None,
+        _change(
+            "--set",
+            "Set any other key of the study: KEY=VALUE, such as training.lr=1e-3 or "
+            "datasets.deap.complete=false; repeatable.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class StudyOptions(ChangeOptions):
+    """What `plan` and `run` know of the study and of this machine."""
+
+    store: StorePath = None
+    cache_dir: CacheDir = None
+    root: Roots = None
+    lr_from: LrFrom = ""
+    trust: Trust = False
+    available: Available = False
+    device: Device = ""
+    bundle: Bundled = ""

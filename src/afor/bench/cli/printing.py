@@ -1,14 +1,20 @@
-"""How commands print a table: in which format, and how wide."""
+"""How commands print and write a table: in which format, and how wide."""
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.files import check_output, write_output
 from afor.bench.common.suggest import did_you_mean
+from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
+from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import formats
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
@@ -61,6 +67,48 @@ def render(table: formats.Table, form: str, *, standalone: bool, to_file: bool =
 def by_suffix(output: Path | None) -> str:
     """Return the format for a file name; terminal for unknown suffixes and without a file."""
     return SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal"
+
+
+def check_figures(targets: Iterable[Path | None], others: tuple[str, ...] = ()) -> None:
+    """Check the files that a command is to write, before the work.
+
+    Args:
+        targets: The files; None stands for no file.
+        others: Suffixes that the command writes besides those of figures.
+
+    Raises:
+        ConfigError: A suffix is not accepted, or a file cannot be written there.
+    """
+    for target in targets:
+        if target is None:
+            continue
+        if target.suffix.lower() not in (*others, *FIGURE_FORMATS):
+            accepted = ", ".join((*others, *FIGURE_FORMATS))
+            raise ConfigError(f"{target}: this command writes {accepted} files.")
+        check_output(target)
+
+
+def write_outputs(
+    targets: Sequence[Path], table: formats.Table, values: str, draw: Callable[[], Any]
+) -> None:
+    """Write a result to files, each as its suffix says, and name them on standard error.
+
+    Args:
+        targets: The files.
+        table: The result as a table.
+        values: The result as JSON.
+        draw: Draws the figure; called if a file wants one.
+    """
+    drawn: Any = None
+    for target in targets:
+        if target.suffix.lower() in FIGURE_FORMATS:
+            drawn = drawn or draw()
+            save_figure(drawn, target)
+        elif by_suffix(target) == "json":
+            write_output(target, f"{values}\n")
+        else:
+            write_output(target, render(table, by_suffix(target), standalone=False, to_file=True))
+        typer.echo(str(target), err=True)
 
 
 def choose(value: str, accepted: tuple[str, ...], what: str) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from pathlib import Path
 from typing import Any, TextIO
 
 import typer
@@ -47,3 +48,18 @@ def guard_terminals() -> None:
 def print_next(command: str) -> None:
     """Print the command that usually follows to standard error."""
     typer.echo(f"\nNext: {command}", err=True)
+
+
+def run_command(results: str, path: Path, study: str) -> str:
+    """Return the `afor run` command that continues a study.
+
+    Args:
+        results: What the user named: a study, its TOML file or a store file.
+        path: The store that was found.
+        study: The name of a study in the store.
+
+    Returns:
+        The command, with `--store` where the user named the store file itself.
+    """
+    is_store_file = Path(results) == path
+    return f"afor run {study} --store {path}" if is_store_file else f"afor run {results}"

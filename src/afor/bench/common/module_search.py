@@ -77,7 +77,6 @@ def returns_instance(function: object, expected: type, names: Iterable[str]) -> 
         expected: The class.
         names: Accepted spellings of a string annotation that is not defined in the function's
             module, because it is imported for type checkers only.
-
     """
     if not isinstance(function, FunctionType):
         return False

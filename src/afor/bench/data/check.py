@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.catalog import STAND_IN_NOTE, get_dataset
+from afor.bench.data.catalog import get_dataset
+from afor.bench.data.dataset import STAND_IN_NOTE
 from afor.bench.data.inspection.quality import (
     balance_warning,
     channel_spread,

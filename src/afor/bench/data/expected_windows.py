@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from afor.bench.data.catalog import TrialShape, get_dataset
+from afor.bench.data.catalog import get_dataset
+from afor.bench.data.dataset import TrialShape
 from afor.bench.data.preparation.preprocessing import window_starts
 from afor.bench.data.settings import DataSettings
 

@@ -37,9 +37,16 @@ class SourceFile:
 class Recording:
     """The trials of one subject.
 
-    ``trials`` is float32 of shape (trials, channels, samples), in microvolts; ``labels`` are
-    indices of ``class_names``; ``trial_ids`` number the trials in the source and are unique.
-    ``notes`` describe what is unusual (a substituted channel, a dropped epoch).
+    Attributes:
+        dataset: Name of the data set.
+        subject: Name of the subject.
+        trials: The samples as float32 of shape (trials, channels, samples), in microvolts.
+        labels: The class of each trial, an index of ``class_names``.
+        trial_ids: Unique numbers of the trials in the source.
+        channel_names: Names of the channels.
+        rate_hz: Sampling rate in hertz.
+        class_names: Names of the classes.
+        notes: What is unusual, such as a substituted channel or a dropped epoch.
 
     Example:
         >>> recording = Recording.of_trials("anna", np.zeros((2, 1, 8)), ["b", "a"], ["Cz"], 100)
@@ -83,7 +90,6 @@ class Recording:
 
         Raises:
             DataError: A label is not one of the classes.
-
         """
         where = f"{dataset} subject {subject}"
         words = np.asarray(labels).reshape(-1)

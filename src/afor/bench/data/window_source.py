@@ -227,7 +227,11 @@ class ArrayWindows:
     def channel_statistics(
         self, subjects: Iterable[str]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return each channel's mean and standard deviation over these subjects."""
+        """Return each channel's mean and standard deviation.
+
+        Args:
+            subjects: The subjects whose windows count.
+        """
         codes = [self.subjects.index(name) for name in subjects]
         selected = self._windows[np.isin(self.subject_codes, codes)]
         return (
@@ -236,5 +240,9 @@ class ArrayWindows:
         )
 
     def gather(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return windows as (n, channels, samples), a new array in the order of ``indices``."""
+        """Return windows as a new array of shape (n, channels, samples).
+
+        Args:
+            indices: Numbers of the windows, in the order to return.
+        """
         return self._windows[indices]

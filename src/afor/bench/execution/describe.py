@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 
 from afor.bench.common.text import printable
-from afor.bench.execution.progress import describe
 from afor.bench.store.database import StoredRun
+from afor.bench.study.planned_runs import describe
 from afor.bench.training.metrics import METRICS, Metrics
 from afor.bench.training.record import FinishedRun
 

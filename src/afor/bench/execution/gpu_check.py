@@ -19,7 +19,8 @@ from afor.bench.common.doctor import Finding, Verdict
 from afor.bench.common.seeding import isolated
 from afor.bench.data.splits import Split
 from afor.bench.data.window_source import ArrayWindows
-from afor.bench.models.input_shape import DEAP, InputShape
+from afor.bench.models.dataset_shapes import DEAP
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.training.loop import train
 from afor.bench.training.run_spec import RunSettings
@@ -173,9 +174,9 @@ def _same_numbers_twice(device: torch.device) -> str:
 
 def _throughput(device: torch.device) -> str:
     """Compare the steps per second of EEGNet on the device with those on the CPU."""
-    rates = {kind: _steps_per_second(torch.device(kind)) for kind in ("cpu", device.type)}
+    rates = {name: _steps_per_second(torch.device(name)) for name in ("cpu", device.type)}
     ratio = rates[device.type] / rates["cpu"]
-    each = ", ".join(f"{kind} {rate:.1f}" for kind, rate in rates.items())
+    each = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
     return f"EEGNet, 32 × 128, batch {BATCH}: {each} steps/s, {ratio:.1f} times the CPU"
 
 

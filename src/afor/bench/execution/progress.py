@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from afor.bench.common.text import printable
 from afor.bench.execution.timing.pace import Pace, clock
-from afor.bench.study.plan import PlannedRun
+from afor.bench.study.planned_runs import PlannedRun, describe
 from afor.bench.training.record import FinishedRun
 
 if TYPE_CHECKING:
@@ -200,14 +200,3 @@ class Progress:
         if not style and any(key in self._running for key in keys):
             style = "bold"
         return Text(f"{ended}/{len(keys)}" if keys else "–", style=style)
-
-
-def describe(run: Any) -> str:
-    """Return the name of a planned or stored run for messages.
-
-    >>> from types import SimpleNamespace
-    >>> describe(SimpleNamespace(dataset="deap", backbone="hslt", optimizer="adam", fold=3, draw=0))
-    'deap × hslt × adam, fold 3, draw 0'
-    """
-    condition = f"{run.dataset} × {run.backbone} × {run.optimizer}"
-    return f"{condition}, fold {run.fold}, draw {run.draw}"

@@ -21,8 +21,9 @@ from afor.bench.execution.timing.limits import TimeLimits, similarity_key
 from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.lock import locked
 from afor.bench.store.schema import explain
-from afor.bench.store.spool import leftovers, quarantine, read_spool
-from afor.bench.study.plan import FindRate, PlannedRun, StudyPlan, make_plan, shard
+from afor.bench.store.spool import leftovers, quarantine, read_spool, spool_folder
+from afor.bench.study.plan import make_plan, shard
+from afor.bench.study.planned_runs import FindRate, PlannedRun, StudyPlan
 from afor.bench.study.schema import Study
 from afor.bench.training.record import FinishedRun, decode
 
@@ -106,7 +107,6 @@ def run_study(
         >>> store = folder / "small.db"
         >>> run_study(parse_study(text), text, store, LocalEngine(1), cache_dir=folder).done
         1
-
     """
     sources = open_sources(study, cache_dir, watch)
     plan = make_plan(study, sources, find_rate)
@@ -120,11 +120,6 @@ def run_study(
             return _complete(plan, sources, store, engine, watch)
     except OSError as error:  # a full disk can fail any write
         raise explain(path, error) from error
-
-
-def spool_folder(store: Path) -> Path:
-    """Return the folder where the workers of a store write their results."""
-    return store.with_name(f"{store.name}.spool")
 
 
 def take_leftovers(store: Store) -> int:

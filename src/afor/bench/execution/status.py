@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from afor.bench.common.text import printable
-from afor.bench.execution.progress import describe
-from afor.bench.execution.runner import spool_folder
 from afor.bench.execution.running import read_running
 from afor.bench.execution.timing.limits import TimeLimits
 from afor.bench.execution.timing.pace import Pace, clock
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.store.lock import driver_of
-from afor.bench.study.plan import PlannedRun
+from afor.bench.store.spool import spool_folder
+from afor.bench.study.planned_runs import PlannedRun, describe
 
 STATUSES = ("done", "diverged", "failed", "open")
 

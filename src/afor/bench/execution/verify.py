@@ -12,7 +12,7 @@ from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended, Job
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.named_code import list_names, names_in_spec
-from afor.bench.study.plan import run_key
+from afor.bench.study.planned_runs import run_key
 from afor.bench.training.execute import environment
 from afor.bench.training.record import FinishedRun, decode
 
@@ -41,7 +41,6 @@ def sample_runs(
         count: Number of runs; 0 returns all.
         seed: Seed of the draw.
         leave_out: Keys of runs that are not drawn.
-
     """
     stored_runs = {run.key: run for run in store.runs(study) if run.status in ("done", "diverged")}
     stored_runs = {key: stored for key, stored in stored_runs.items() if key not in leave_out}
@@ -105,7 +104,6 @@ def verify_runs(
         ConfigError: A run names custom code and `trust` is not set.
         DataError: The data differ from those of a run.
         StoreError: The spec of a run was altered.
-
     """
     by_key = {stored.key: stored for stored in stored_runs}
     finished: dict[str, FinishedRun] = {}

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.data.datasets import bci2a, deap, isruc, physionet_mi
 
 
 @dataclass(frozen=True)
@@ -50,33 +49,30 @@ class InputShape:
 
     @classmethod
     def unnamed(cls, channels: int, samples: int, rate_hz: float, classes: int) -> "InputShape":
-        """Return the shape of an input whose channels have no electrode names."""
+        """Return the shape of an input whose channels have no electrode names.
+
+        Args:
+            channels: Number of channels.
+            samples: Number of samples of a window.
+            rate_hz: Sampling rate.
+            classes: Number of classes.
+        """
         names = tuple(f"channel {index}" for index in range(channels))
         return cls(names, samples, rate_hz, classes)
 
-    def require(self, backbone: str, *, samples: int = 1, rate_hz: float = 0.0) -> None:
-        """Raise ConfigError if the window is shorter, or the rate lower, than a backbone needs."""
+    def require(self, backbone: str, *, samples: int) -> None:
+        """Check that the window is long enough for a backbone.
+
+        Args:
+            backbone: Name of the backbone, for the message.
+            samples: Number of samples that it needs.
+
+        Raises:
+            ConfigError: The window is shorter.
+        """
         if self.samples < samples:
             raise ConfigError(
                 f"{backbone} needs windows of at least {samples} samples, found {self.samples} "
                 f"({self.samples / self.rate_hz:g} s at {self.rate_hz:g} Hz). "
                 f"Use windows of {samples / self.rate_hz:.3g} s or longer."
             )
-        if self.rate_hz < rate_hz:
-            raise ConfigError(
-                f"{backbone} needs a sampling rate of at least {rate_hz:g} Hz, "
-                f"found {self.rate_hz:g} Hz."
-            )
-
-
-# Rates, windows and classes: paper, Sec. IV-A.
-DEAP = InputShape(deap.CHANNELS, samples=128, rate_hz=128, classes=2)
-BCI2A = InputShape(bci2a.CHANNELS, samples=250, rate_hz=250, classes=4)
-ISRUC = InputShape(isruc.CHANNELS, samples=600, rate_hz=200, classes=5)
-PHYSIONET_MI = InputShape(physionet_mi.CHANNELS, samples=160, rate_hz=160, classes=4)
-DATASET_SHAPES: dict[str, InputShape] = {
-    "DEAP": DEAP,
-    "BCI IV 2a": BCI2A,
-    "ISRUC": ISRUC,
-    "PhysioNet MI": PHYSIONET_MI,
-}

@@ -86,7 +86,8 @@ def compare(
         The results. A notebook shows them as verdict and table.
 
     Raises:
-        AforError: The data or a setting cannot be used, or runs failed.
+        ConfigError: A setting cannot be used, such as a baseline that is none of the optimizers.
+        AforError: The data cannot be used, or runs failed.
 
     Example:
         >>> import tempfile

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from afor.bench.study.plan import PlannedRun
+from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.training.record import FinishedRun
 
 
@@ -28,7 +28,7 @@ class ProgressBar:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:

@@ -6,17 +6,15 @@ that points along the weight: only the direction is trained.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn.functional import cosine_similarity
-from torch.optim import Optimizer
 
-from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
+from afor.bench.optimizers.stepwise import StepwiseOptimizer, require_at_least
 
 
-class AdamP(Optimizer):
+class AdamP(StepwiseOptimizer):
     """Adam with the radial part of the update removed, and decoupled weight decay.
 
     Args:
@@ -41,10 +39,6 @@ class AdamP(Optimizer):
         delta: float = 0.1,
         wd_ratio: float = 0.1,
     ) -> None:
-        require_at_least("lr", lr, 0.0)
-        require_betas("betas", betas)
-        for name, value in [("eps", eps), ("weight_decay", weight_decay)]:
-            require_at_least(name, value, 0.0)
         require_at_least("delta", delta, 0.0)
         require_at_least("wd_ratio", wd_ratio, 0.0)
         defaults = {
@@ -57,34 +51,25 @@ class AdamP(Optimizer):
         }
         super().__init__(params, defaults)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step; `closure` computes the loss and its gradients first, if given."""
-        loss = call_closure(closure)
-        for group in self.param_groups:
-            lr, eps = group["lr"], group["eps"]
-            beta1, beta2 = group["betas"]
-            for param, grad in trainable(group, "AdamP"):
-                state = self.state[param]
-                if not state:
-                    state["step"] = 0
-                    state["exp_avg"] = torch.zeros_like(param)
-                    state["exp_avg_sq"] = torch.zeros_like(param)
-                state["step"] += 1
-                first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)  # m_t
-                second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-                correction1 = 1 - beta1 ** state["step"]
-                correction2 = 1 - beta2 ** state["step"]
-                update = first / (second.sqrt() / math.sqrt(correction2)).add_(eps)
+    def update(
+        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Take one step on one tensor."""
+        lr, eps = group["lr"], group["eps"]
+        beta1, beta2 = group["betas"]
+        first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)  # m_t
+        second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        correction1 = 1 - beta1 ** state["step"]
+        correction2 = 1 - beta2 ** state["step"]
+        update = first / (second.sqrt() / math.sqrt(correction2)).add_(eps)
 
-                decay_scale = 1.0
-                if param.dim() > 1 and param.numel() > 0:
-                    update, decay_scale = without_radial_part(
-                        update, param, grad, group["delta"], group["wd_ratio"], eps
-                    )
-                param.mul_(1 - lr * group["weight_decay"] * decay_scale)
-                param.add_(update, alpha=-lr / correction1)
-        return loss
+        decay_scale = 1.0
+        if param.dim() > 1 and param.numel() > 0:
+            update, decay_scale = without_radial_part(
+                update, param, grad, group["delta"], group["wd_ratio"], eps
+            )
+        param.mul_(1 - lr * group["weight_decay"] * decay_scale)
+        param.add_(update, alpha=-lr / correction1)
 
 
 def without_radial_part(

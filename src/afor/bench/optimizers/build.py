@@ -116,7 +116,6 @@ def check_optimizer(
 
     Raises:
         ConfigError: The name, a setting or a value is not valid.
-
     """
     import torch
 

@@ -20,19 +20,17 @@ does not move gets beta2_max.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
-from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
+from afor.bench.optimizers.stepwise import StepwiseOptimizer, require_at_least
 
 SMALLEST = 1e-38  # of the mean squared gradient, so that its logarithm exists
 STANDARD_ERRORS = 2.0  # by which the level must be seen to move
 
 
-class KalmanAdamW(Optimizer):
+class KalmanAdamW(StepwiseOptimizer):
     """AdamW with one beta2 per tensor, from a Kalman gain.
 
     Args:
@@ -65,9 +63,6 @@ class KalmanAdamW(Optimizer):
         lag: int = 32,
         memory: float = 0.999,
     ) -> None:
-        for name, value in [("lr", lr), ("eps", eps), ("weight_decay", weight_decay)]:
-            require_at_least(name, value, 0.0)
-        require_betas("betas", betas)
         require_at_least("lag", lag, 2)
         if not 0.0 <= beta2_min <= beta2_max < 1.0:
             raise ValueError(
@@ -87,32 +82,28 @@ class KalmanAdamW(Optimizer):
         }
         super().__init__(params, defaults)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step; `closure` computes the loss and its gradients first, if given."""
-        loss = call_closure(closure)
-        for group in self.param_groups:
-            for param, grad in trainable(group, "KalmanAdamW"):
-                state = self.state[param]
-                if not state:
-                    state["step"] = 0
-                    state["exp_avg"] = torch.zeros_like(param)
-                    state["exp_avg_sq"] = torch.zeros_like(param)
-                    state["correction2"] = 0.0  # sum of the weights in exp_avg_sq
-                    state["levels"] = []  # the last lag + 1 values of y
-                    state["variances"] = [0.0, 0.0]  # V_1 and V_L, biased towards zero
-                    state["compared"] = 0  # number of differences in V_L
-                state["step"] += 1
-                beta1, beta2 = group["betas"][0], _next_beta2(state, grad, group)
-                state["beta2"] = beta2
-                state["correction2"] = beta2 * state["correction2"] + (1 - beta2)
-                first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
-                second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-                correction1 = 1 - beta1 ** state["step"]
-                scale = (second.sqrt() / math.sqrt(state["correction2"])).add_(group["eps"])
-                param.mul_(1 - group["lr"] * group["weight_decay"])
-                param.addcdiv_(first, scale, value=-group["lr"] / correction1)
-        return loss
+    def new_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """Return the state of a tensor before its first step."""
+        return super().new_state(param, group) | {
+            "correction2": 0.0,  # sum of the weights in exp_avg_sq
+            "levels": [],  # the last lag + 1 values of y
+            "variances": [0.0, 0.0],  # V_1 and V_L, biased towards zero
+            "compared": 0,  # number of differences in V_L
+        }
+
+    def update(
+        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Take one step on one tensor."""
+        beta1, beta2 = group["betas"][0], _next_beta2(state, grad, group)
+        state["beta2"] = beta2
+        state["correction2"] = beta2 * state["correction2"] + (1 - beta2)
+        first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
+        second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        correction1 = 1 - beta1 ** state["step"]
+        scale = (second.sqrt() / math.sqrt(state["correction2"])).add_(group["eps"])
+        param.mul_(1 - group["lr"] * group["weight_decay"])
+        param.addcdiv_(first, scale, value=-group["lr"] / correction1)
 
 
 def kalman_gain(level_variance: float, noise_variance: float) -> float:

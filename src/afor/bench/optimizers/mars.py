@@ -6,16 +6,14 @@ a copy of the gradient.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
-from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
+from afor.bench.optimizers.stepwise import StepwiseOptimizer, require_at_least, require_betas
 
 
-class MARS(Optimizer):
+class MARS(StepwiseOptimizer):
     """MARS-AdamW with decoupled weight decay, on every tensor.
 
     Args:
@@ -46,12 +44,9 @@ class MARS(Optimizer):
         betas_rest: tuple[float, float] = (0.9, 0.95),
         weight_decay_rest: float = 0.1,
     ) -> None:
-        require_at_least("lr", lr, 0.0)
-        require_betas("betas", betas)
         require_betas("betas_rest", betas_rest)
-        for name, value in [("eps", eps), ("weight_decay", weight_decay), ("gamma", gamma)]:
-            require_at_least(name, value, 0.0)
-        for name, value in [("lr_rest", lr_rest), ("weight_decay_rest", weight_decay_rest)]:
+        rest = {"lr_rest": lr_rest, "weight_decay_rest": weight_decay_rest}
+        for name, value in {"gamma": gamma, **rest}.items():
             require_at_least(name, value, 0.0)
         if matrices_only and lr == 0.0:
             raise ValueError("lr must be above 0 with matrices_only: lr_rest is kept as a ratio")
@@ -68,42 +63,42 @@ class MARS(Optimizer):
         }
         super().__init__(params, defaults)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step; `closure` computes the loss and its gradients first, if given."""
-        loss = call_closure(closure)
-        for group in self.param_groups:
-            for param, grad in trainable(group, "MARS"):
-                corrects = param.dim() == 2 or not group["matrices_only"]
-                state = self.state[param]
-                if not state:
-                    state["step"] = 0
-                    state["exp_avg"] = torch.zeros_like(param)
-                    state["exp_avg_sq"] = torch.zeros_like(param)
-                    if corrects:
-                        # Paper: x_1 = x_0, so the first correction is zero. Here: the previous
-                        # gradient starts at zero because the authors' code does so.
-                        state["previous_grad"] = torch.zeros_like(param)
-                state["step"] += 1
-                if corrects:
-                    beta1, beta2 = group["betas"]
-                    lr, weight_decay = group["lr"], group["weight_decay"]
-                    direction = corrected(grad, state["previous_grad"], beta1, group["gamma"])
-                    state["previous_grad"].copy_(grad)  # the cost of MARS: a copy, not a reference
-                else:
-                    beta1, beta2 = group["betas_rest"]
-                    lr = group["lr"] * group["lr_rest_ratio"]
-                    weight_decay, direction = group["weight_decay_rest"], grad
+    def new_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """Return the state of a tensor before its first step."""
+        state = super().new_state(param, group)
+        if _corrects(param, group):
+            # Paper: x_1 = x_0, so the first correction is zero. Here: the previous
+            # gradient starts at zero because the authors' code does so.
+            state["previous_grad"] = torch.zeros_like(param)
+        return state
 
-                first = state["exp_avg"].mul_(beta1).add_(direction, alpha=1 - beta1)  # m_t
-                second = state["exp_avg_sq"].mul_(beta2)  # v_t
-                second.addcmul_(direction, direction, value=1 - beta2)
-                correction1 = 1 - beta1 ** state["step"]
-                correction2 = 1 - beta2 ** state["step"]
-                scale = (second.sqrt() / math.sqrt(correction2)).add_(group["eps"])
-                param.mul_(1 - lr * weight_decay)
-                param.addcdiv_(first, scale, value=-lr / correction1)
-        return loss
+    def update(
+        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Take one step on one tensor."""
+        if _corrects(param, group):
+            beta1, beta2 = group["betas"]
+            lr, weight_decay = group["lr"], group["weight_decay"]
+            direction = corrected(grad, state["previous_grad"], beta1, group["gamma"])
+            state["previous_grad"].copy_(grad)  # the cost of MARS: a copy, not a reference
+        else:
+            beta1, beta2 = group["betas_rest"]
+            lr = group["lr"] * group["lr_rest_ratio"]
+            weight_decay, direction = group["weight_decay_rest"], grad
+
+        first = state["exp_avg"].mul_(beta1).add_(direction, alpha=1 - beta1)  # m_t
+        second = state["exp_avg_sq"].mul_(beta2)  # v_t
+        second.addcmul_(direction, direction, value=1 - beta2)
+        correction1 = 1 - beta1 ** state["step"]
+        correction2 = 1 - beta2 ** state["step"]
+        scale = (second.sqrt() / math.sqrt(correction2)).add_(group["eps"])
+        param.mul_(1 - lr * weight_decay)
+        param.addcdiv_(first, scale, value=-lr / correction1)
+
+
+def _corrects(param: torch.Tensor, group: dict[str, Any]) -> bool:
+    """Return whether MARS trains a tensor; AdamW trains the others."""
+    return param.dim() == 2 or not group["matrices_only"]
 
 
 def corrected(

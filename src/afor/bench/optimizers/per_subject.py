@@ -5,16 +5,14 @@ so, and keeps the squared gradients of different subjects apart. It is no method
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
-from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
+from afor.bench.optimizers.stepwise import StepwiseOptimizer, require_at_least
 
 
-class PerSubjectAdamW(Optimizer):
+class PerSubjectAdamW(StepwiseOptimizer):
     """AdamW whose second moment belongs to the subject of the batch; the first is shared.
 
     The moment of a new subject starts at the one in use before, with the weight of `prior_steps`
@@ -39,10 +37,7 @@ class PerSubjectAdamW(Optimizer):
         *,
         prior_steps: int = 10,
     ) -> None:
-        for name, value in [("lr", lr), ("eps", eps), ("weight_decay", weight_decay)]:
-            require_at_least(name, value, 0.0)
         require_at_least("prior_steps", prior_steps, 0)
-        require_betas("betas", betas)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -57,34 +52,33 @@ class PerSubjectAdamW(Optimizer):
         """Take the next step on windows of this subject."""
         self._subject = subject
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step; `closure` computes the loss and its gradients first, if given."""
-        loss = call_closure(closure)
-        for group in self.param_groups:
-            beta1, beta2 = group["betas"]
-            for param, grad in trainable(group, "PerSubjectAdamW"):
-                state = self.state[param]
-                if not state:
-                    state["step"] = 0
-                    state["exp_avg"] = torch.zeros_like(param)
-                    state["second"] = {}  # by subject
-                    state["steps"] = {}  # by subject, those of the prior included
-                    state["before"] = self._subject
-                if self._subject not in state["second"]:
-                    self._begin_subject(state, param, beta2, group["prior_steps"])
-                state["before"] = self._subject
-                state["step"] += 1
-                state["steps"][self._subject] += 1
-                first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
-                second = state["second"][self._subject]
-                second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-                correction1 = 1 - beta1 ** state["step"]
-                correction2 = 1 - beta2 ** state["steps"][self._subject]
-                scale = (second.sqrt() / math.sqrt(correction2)).add_(group["eps"])
-                param.mul_(1 - group["lr"] * group["weight_decay"])
-                param.addcdiv_(first, scale, value=-group["lr"] / correction1)
-        return loss
+    def new_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Return the state of a tensor before its first step."""
+        return {
+            "step": 0,
+            "exp_avg": torch.zeros_like(param),
+            "second": {},  # by subject
+            "steps": {},  # by subject, those of the prior included
+            "before": self._subject,
+        }
+
+    def update(
+        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Take one step on one tensor."""
+        beta1, beta2 = group["betas"]
+        if self._subject not in state["second"]:
+            self._begin_subject(state, param, beta2, group["prior_steps"])
+        state["before"] = self._subject
+        state["steps"][self._subject] += 1
+        first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
+        second = state["second"][self._subject]
+        second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        correction1 = 1 - beta1 ** state["step"]
+        correction2 = 1 - beta2 ** state["steps"][self._subject]
+        scale = (second.sqrt() / math.sqrt(correction2)).add_(group["eps"])
+        param.mul_(1 - group["lr"] * group["weight_decay"])
+        param.addcdiv_(first, scale, value=-group["lr"] / correction1)
 
     def _begin_subject(
         self, state: dict[str, Any], param: torch.Tensor, beta2: float, prior_steps: int

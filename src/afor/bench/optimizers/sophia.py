@@ -6,15 +6,13 @@ size, estimates the diagonal of the Gauss-Newton matrix. The training loop does 
 by calling `after_step`, or `before_step` with `hessian_batch="next"`.
 """
 
-from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import torch
 from torch.nn.functional import cross_entropy
-from torch.optim import Optimizer
 
 from afor.bench.common.seeding import derive_substep, isolated
-from afor.bench.optimizers.checks import call_closure, require_at_least, require_betas, trainable
+from afor.bench.optimizers.stepwise import StepwiseOptimizer, require_at_least
 
 # Avoids division by zero before the first estimate; clipping makes its size irrelevant.
 TINY = 1e-15
@@ -22,7 +20,7 @@ TINY = 1e-15
 HessianBatch = Literal["same", "next"]
 
 
-class Sophia(Optimizer):
+class Sophia(StepwiseOptimizer):
     """Sophia-G for classification, with decoupled weight decay and no bias correction.
 
     The training loop must call `before_step(model, inputs)` before the forward pass of each batch
@@ -57,10 +55,7 @@ class Sophia(Optimizer):
         hessian_clip: float | None = None,
         bs: int | None = None,
     ) -> None:
-        require_at_least("lr", lr, 0.0)
-        require_betas("betas", betas)
-        for name, value in [("rho", rho), ("weight_decay", weight_decay)]:
-            require_at_least(name, value, 0.0)
+        require_at_least("rho", rho, 0.0)
         require_at_least("interval", interval, 1)
         if hessian_batch not in get_args(HessianBatch):
             raise ValueError(f"hessian_batch must be same or next, found {hessian_batch!r}.")
@@ -88,24 +83,20 @@ class Sophia(Optimizer):
             for name, value in [("hessian_batch", "same"), ("hessian_clip", None), ("bs", None)]:
                 group.setdefault(name, value)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step; `closure` computes the loss and its gradients first, if given."""
-        loss = call_closure(closure)
-        for group in self.param_groups:
-            beta1, _ = group["betas"]
-            for param, grad in trainable(group, "Sophia"):
-                state = self.state[param]
-                if not state:
-                    state["step"] = 0
-                    state["exp_avg"] = torch.zeros_like(param)
-                    state["hessian"] = torch.zeros_like(param)
-                state["step"] += 1
-                first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)  # m_t
-                ratio = first.abs().div_((state["hessian"] * group["rho"]).add_(TINY))
-                param.mul_(1 - group["lr"] * group["weight_decay"])
-                param.addcmul_(first.sign(), ratio.clamp_max_(1.0), value=-group["lr"])
-        return loss
+    def new_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Return the state of a tensor before its first step."""
+        zeros = torch.zeros_like
+        return {"step": 0, "exp_avg": zeros(param), "hessian": zeros(param)}
+
+    def update(
+        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Take one step on one tensor."""
+        beta1, _ = group["betas"]
+        first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)  # m_t
+        ratio = first.abs().div_((state["hessian"] * group["rho"]).add_(TINY))
+        param.mul_(1 - group["lr"] * group["weight_decay"])
+        param.addcmul_(first.sign(), ratio.clamp_max_(1.0), value=-group["lr"])
 
     def before_step(self, model: torch.nn.Module, inputs: torch.Tensor) -> None:
         """Estimate the curvature on the next batch, if due and `hessian_batch` is `"next"`."""

@@ -58,6 +58,13 @@ class Section:
 class ReportInput:
     """The input of a report besides the conditions.
 
+    Attributes:
+        results: The finished runs.
+        sources: Names of the stores.
+        records: Histories and traces, where a store has them.
+        studies: The TOML of each study by its name.
+        sections: Further sections, such as those of analyses.
+
     Example:
         >>> ReportInput(results=[], sources=["results/demo.db"]).sections
         ()
@@ -65,9 +72,9 @@ class ReportInput:
     """
 
     results: Sequence[RunResult]
-    sources: Sequence[str]  # names of the stores
-    records: Records = ()  # histories and traces, where a store has them
-    studies: Mapping[str, str] | None = None  # name: TOML
+    sources: Sequence[str]
+    records: Records = ()
+    studies: Mapping[str, str] | None = None
     sections: Sequence[Section] = ()
 
 

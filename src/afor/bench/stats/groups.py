@@ -21,7 +21,7 @@ from afor.bench.stats.labels import (
     order_optimizers,
 )
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import ExpectedRuns
+from afor.bench.study.planned_runs import ExpectedRuns
 from afor.bench.study.roles import Role, role_from_name
 
 ConditionKey = tuple[str, str, str]  # dataset, backbone, optimizer

@@ -33,7 +33,7 @@ from afor.bench.store.rows import (
     run_row,
 )
 from afor.bench.store.schema import SCHEMA_VERSION, connect, create, damaged, explain, make_tables
-from afor.bench.study.plan import ExpectedRuns, PlannedRun, StudyPlan, count_expected
+from afor.bench.study.planned_runs import ExpectedRuns, PlannedRun, StudyPlan, count_expected
 from afor.bench.study.roles import Role, roles_of, run_role
 from afor.bench.study.schema import parse_study
 from afor.bench.training.record import FinishedRun, decode
@@ -96,7 +96,6 @@ class Store:
 
         Raises:
             StoreError: The file cannot be written.
-
         """
         row = run_row(content)
         with self._writing():
@@ -269,7 +268,6 @@ class Store:
 
         Returns:
             The numbers of new runs, of runs that were here already, and of those that differ.
-
         """
         new = present = differing = 0
         for content in other.contents():
@@ -377,7 +375,6 @@ def open_store(path: Path, *, write: bool = False) -> Store:
         >>> with open_store(path) as store:
         ...     print(store.results())
         []
-
     """
     store = Store(path, connect(path, write=write))
     if write:

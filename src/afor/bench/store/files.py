@@ -24,7 +24,7 @@ from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.text import escape_cell, unescape_cell, without_nan
 from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import ExpectedRuns, count_expected
+from afor.bench.study.planned_runs import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
 from afor.bench.study.schema import parse_study
 from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
@@ -77,7 +77,6 @@ def load_results(
         >>> results, expected = load_results([path])
         >>> len(results), expected[0].folds, expected[0].draws
         (45, 9, 5)
-
     """
     results: list[RunResult] = []
     expected: list[ExpectedRuns] = []
@@ -239,7 +238,6 @@ def write_export(store: Store, target: Path, file_format: Format) -> int:
 
     Raises:
         ConfigError: The file cannot be written, or Parquet needs pyarrow.
-
     """
     encode = _parquet_encoder() if file_format == "parquet" else None
     rows = export_rows(store)
@@ -346,7 +344,6 @@ def load_margins(
 
     Raises:
         ConfigError: Two studies state different margins for one metric.
-
     """
     margins: dict[str, float] = {}
     for name, toml in load_studies(filter(is_store, paths), studies).items():

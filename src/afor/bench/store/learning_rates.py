@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import Store, StoredRun
-from afor.bench.study.plan import FindRate
+from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import OptimizerEntry, Search, Study
 from afor.bench.training.record import FinishedRun
 

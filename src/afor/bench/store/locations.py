@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.study.schema import load_study
 
 FOLDER = Path("results")
 FILE_SUFFIXES = (".db", ".csv", ".json", ".parquet")  # of stores and files of results
@@ -49,8 +50,6 @@ def find_store(study_or_path: str, store: Path | None = None) -> Path:
     if path.suffix.lower() in FILE_SUFFIXES:
         return path
     if path.suffix == ".toml":
-        from afor.bench.study.schema import load_study
-
         return store_path(load_study(study_or_path).name)
     expected = store_path(study_or_path)
     if expected.exists():

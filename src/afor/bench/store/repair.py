@@ -61,7 +61,6 @@ def repair(source: Path, target: Path) -> Repaired:
     Raises:
         ConfigError: The target exists.
         StoreError: The source is missing, or nothing in it can be read.
-
     """
     if target.exists():
         raise ConfigError(f"{target} exists already. Name a new file with --output.")

@@ -18,6 +18,11 @@ SUFFIX = ".run"
 QUARANTINE = "quarantine"
 
 
+def spool_folder(store: Path) -> Path:
+    """Return the folder where the workers of a store write their results."""
+    return store.with_name(f"{store.name}.spool")
+
+
 def write_spool(folder: Path, key: str, content: bytes) -> Path:
     """Write a finished run atomically; raise OSError if that fails."""
     target = folder / f"{key}{SUFFIX}"

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from afor.bench.study.schema import BackboneEntry, Study
-from afor.bench.training.execute import DEFAULT_TRAINER, input_shape
+from afor.bench.training.execute import input_shape
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 if TYPE_CHECKING:
     from afor.bench.data.expected_windows import ExpectedWindows

@@ -6,7 +6,7 @@ from typing import Any
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.catalog import is_own_code
 from afor.bench.study.schema import Study
-from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 
 def names_in_study(study: Study) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from afor.bench.study.schema import (
     read_toml,
 )
 from afor.bench.study.toml_io import updated_toml
-from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 # Presets from which a data set that is new to a study takes its options, rates and batch size.
 CATALOGUE = ("paper", "physionet", "demo", "demo-synthetic")

@@ -9,10 +9,9 @@ of the study and its entries are not part of it: a run that two studies share is
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
@@ -20,7 +19,15 @@ from afor.bench.common.module_search import import_named
 from afor.bench.data.splits import Manifest, Split, make_splits
 from afor.bench.optimizers.build import check_optimizer, full_settings, load_class
 from afor.bench.study.bundling import companion_key, is_bundled, plans_bundles
-from afor.bench.study.roles import Role, roles_of, run_role
+from afor.bench.study.planned_runs import (
+    FindRate,
+    PlannedRun,
+    Spec,
+    StudyPlan,
+    canonical,
+    run_key,
+)
+from afor.bench.study.roles import roles_of, run_role
 from afor.bench.study.schema import (
     BackboneEntry,
     DatasetEntry,
@@ -29,82 +36,17 @@ from afor.bench.study.schema import (
     Training,
     paper_backbone,
 )
-from afor.bench.training.execute import DEFAULT_TRAINER, input_shape, resolve_trainer
+from afor.bench.training.execute import input_shape, resolve_trainer
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 if TYPE_CHECKING:
-    from afor.bench.data.expected_windows import ExpectedWindows
-    from afor.bench.data.window_source import WindowSource
-
-    Source = WindowSource | ExpectedWindows
+    from afor.bench.study.planned_runs import Source
 
 # Increase it when the training code gives other numbers for the same spec.
 NUMERICS = 1
 
 # A plan holds all its runs with the names of their subjects in memory.
 MAX_RUNS = 200_000
-
-Spec = dict[str, Any]
-# The learning rate found by a search for (data set, backbone, optimizer entry).
-FindRate = Callable[[str, str, OptimizerEntry], float]
-
-
-class _GridRun(Protocol):
-    """Anything that is one run of one condition: planned, stored or finished."""
-
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def backbone(self) -> str: ...
-    @property
-    def optimizer(self) -> str: ...
-    @property
-    def fold(self) -> int: ...
-    @property
-    def draw(self) -> int: ...
-    @property
-    def role(self) -> Role | None: ...
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run of a study: its condition, fold and draw, its spec and its key."""
-
-    dataset: str
-    backbone: str
-    optimizer: str  # name of the entry; in a search followed by the learning rate
-    fold: int
-    draw: int
-    key: str
-    spec: Spec
-    entry: str  # the optimizer entry without the learning rate
-    rate: float
-    role: Role | None  # of its optimizer entry
-
-
-@dataclass(frozen=True)
-class ExpectedRuns:
-    """The number of folds and draws that a study plans for one condition."""
-
-    dataset: str
-    backbone: str
-    optimizer: str
-    folds: int
-    draws: int
-    role: Role | None = None  # of its optimizer entry; None in files that do not tell
-
-
-@dataclass(frozen=True)
-class StudyPlan:
-    """All runs of a study in the order of execution, with their splits and windows."""
-
-    study: Study
-    runs: tuple[PlannedRun, ...]
-    manifests: Mapping[str, Manifest]
-    sources: Mapping[str, "Source"]
-
-    def expected(self) -> list[ExpectedRuns]:
-        """Count the folds and draws of each condition."""
-        return count_expected(self.runs)
 
 
 def make_plan(
@@ -138,7 +80,6 @@ def make_plan(
         >>> plan = make_plan(study, {"physionet_small": windows})
         >>> plan.runs[0].optimizer, plan.runs[0].fold
         ('adam', 0)
-
     """
     _check_parts(study, sources)
     trainer = _user_code(study.trainer, "trainer", DEFAULT_TRAINER)
@@ -198,22 +139,6 @@ def make_plan(
     return StudyPlan(study, tuple(runs), manifests, dict(sources))
 
 
-def run_key(spec: Spec) -> str:
-    """Return the SHA-256 of a spec's canonical JSON.
-
-    >>> run_key({"b": 1, "a": [0.1]}) == run_key({"a": [0.1], "b": 1})
-    True
-    """
-    return hashlib.sha256(canonical(spec).encode()).hexdigest()
-
-
-def canonical(value: Any) -> str:
-    """Return the canonical JSON of a value: sorted keys, no spaces, no NaN."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-
-
 def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRun, ...]:
     """Return every `of`-th run, starting with the `number`-th, counted from 1.
 
@@ -226,22 +151,6 @@ def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRu
         key = companion_key(run.spec) if is_bundled(run.spec) else position
         together.setdefault(key, []).append(run)
     return tuple(run for group in list(together.values())[number - 1 :: of] for run in group)
-
-
-def count_expected(runs: Iterable[_GridRun]) -> list[ExpectedRuns]:
-    """Count folds and draws per condition, in the order in which conditions first appear."""
-    by_condition: dict[tuple[str, str, str], list[_GridRun]] = {}
-    for run in runs:
-        by_condition.setdefault((run.dataset, run.backbone, run.optimizer), []).append(run)
-    return [
-        ExpectedRuns(
-            *condition,
-            folds=len({run.fold for run in members}),
-            draws=len({run.draw for run in members}),
-            role=members[0].role,
-        )
-        for condition, members in by_condition.items()
-    ]
 
 
 def _spec(

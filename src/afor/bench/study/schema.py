@@ -29,8 +29,8 @@ from afor.bench.common.module_search import look_beside
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.study.toml_lines import line_of
-from afor.bench.training.execute import DEFAULT_TRAINER
 from afor.bench.training.run_spec import (
+    DEFAULT_TRAINER,
     Contamination,
     ContaminationKind,
     Order,
@@ -289,7 +289,6 @@ def load_study(name_or_path: str) -> Study:
     Example:
         >>> load_study("demo").name
         'demo'
-
     """
     return parse_study(*study_text(name_or_path))
 
@@ -314,7 +313,6 @@ def parse_study(text: str | Mapping[str, Any], where: str = "study") -> Study:
         >>> parts = {"datasets": ["synthetic"], "backbones": ["eegnet"], "optimizers": ["afor"]}
         >>> parse_study({"name": "x", **parts}).optimizers[0].use
         'afor'
-
     """
     if isinstance(text, str):
         return check_study(read_toml(text, where), where, text)

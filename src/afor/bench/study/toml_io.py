@@ -20,7 +20,6 @@ def toml_text(content: Mapping[str, Any]) -> str:
 
     Raises:
         ConfigError: TOML cannot hold a value.
-
     """
     try:
         return tomlkit.dumps(content)

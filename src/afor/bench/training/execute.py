@@ -19,16 +19,13 @@ from afor.bench.common.module_search import import_named, is_trainer
 from afor.bench.data.splits import Split
 from afor.bench.models.input_shape import InputShape
 from afor.bench.training.record import FinishedRun, RunRecord, decode, encode
-from afor.bench.training.run_spec import Adaptation, Contamination, RunSettings
+from afor.bench.training.run_spec import DEFAULT_TRAINER, Adaptation, Contamination, RunSettings
 
 if TYPE_CHECKING:
     from torch import nn
 
     from afor.bench.data.expected_windows import ExpectedWindows
     from afor.bench.data.window_source import WindowSource
-
-# Part of stored studies: the name stays although the module has moved.
-DEFAULT_TRAINER = "afor.bench.execute:train_run"
 
 Trainer = Callable[[Mapping[str, Any], "WindowSource"], RunRecord]
 

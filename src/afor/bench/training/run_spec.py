@@ -10,6 +10,9 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import Purpose, derive_seed
 from afor.bench.data.splits import Split
 
+# Part of stored studies: the name stays although the module has moved.
+DEFAULT_TRAINER = "afor.bench.execute:train_run"
+
 Normalization = Literal["zscore", "window", "none"]
 Order = Literal["shuffled", "blocks", "stream"]
 ContaminationKind = Literal["label_burst", "amplitude_burst", "label_noise", "amplitude"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from afor.bench.analyses.headroom.compute import Candidate, Headroom, headroom_of, measure_headroom
+from afor.bench.analyses.headroom.compute import Candidate, headroom_of, measure_headroom
 from afor.bench.analyses.headroom.figure import headroom_figure
 from afor.bench.analyses.headroom.table import headroom_table
 from afor.bench.cli.app import app
@@ -45,24 +45,24 @@ LEVELS = {
 
 
 def test_every_method_has_its_best_rate_and_rules_stand_between() -> None:
-    units, count, best, constants, (rule,) = headroom_of(candidates(LEVELS), "accuracy")
-    assert (units, count) == ("folds", 10)
+    result = headroom_of(candidates(LEVELS), "accuracy")
+    best, constants, (rule,) = result.best_constant, result.constants, result.rules
+    assert (result.units, result.count) == ("folds", 10)
     assert best.over_reference.gain == pytest.approx(0.05)
-    assert best.chosen == ("β₂ = 0.9, lr 0.001",)
+    assert best.choices == ("β₂ = 0.9, lr 0.001",)
     assert [constant.beta2 for constant in constants] == [0.9, 0.999]
     assert constants[1].over_reference.gain == 0
-    assert constants[1].chosen == ("lr 0.01",)
+    assert constants[1].choices == ("lr 0.01",)
     assert rule.over_reference.gain == pytest.approx(0.03)
     assert rule.over_best_constant.gain == pytest.approx(-0.02)
-    result = Headroom("s", "d", "b", "accuracy", 0.999, units, count, best, constants, (rule,), ())
     assert result.recovered(rule) == pytest.approx(0.6)
 
 
 def test_less_is_better_for_the_likelihood() -> None:
     mirrored = {key: -level for key, level in LEVELS.items()}
-    _, _, best, _, (rule,) = headroom_of(candidates(mirrored), "nll")
-    assert best.over_reference.gain == pytest.approx(0.05)
-    assert rule.over_best_constant.gain == pytest.approx(-0.02)
+    result = headroom_of(candidates(mirrored), "nll")
+    assert result.best_constant.over_reference.gain == pytest.approx(0.05)
+    assert result.rules[0].over_best_constant.gain == pytest.approx(-0.02)
 
 
 def test_the_best_of_many_equal_settings_gains_nothing_on_the_other_half() -> None:
@@ -71,14 +71,14 @@ def test_the_best_of_many_equal_settings_gains_nothing_on_the_other_half() -> No
     gains = []
     for seed in range(20):
         noisy = candidates(levels, folds=8, noise=1.0, seed=seed)
-        _, _, best, _, _ = headroom_of(noisy, "accuracy")
+        best = headroom_of(noisy, "accuracy").best_constant
         gains.append(best.over_reference.gain)
     assert abs(np.mean(gains)) < 3 * np.std(gains) / np.sqrt(len(gains))
 
 
 def test_draws_are_halved_where_folds_are_few() -> None:
-    units, count, *_ = headroom_of(candidates(LEVELS, folds=2, draws=6), "accuracy")
-    assert (units, count) == ("draws", 6)
+    result = headroom_of(candidates(LEVELS, folds=2, draws=6), "accuracy")
+    assert (result.units, result.count) == ("draws", 6)
     with pytest.raises(ConfigError, match="2 folds and 2 draws"):
         headroom_of(candidates(LEVELS, folds=2, draws=2), "accuracy")
     with pytest.raises(ConfigError, match="Accepted: folds, draws"):

@@ -4,17 +4,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from afor.bench.analyses.landscape.compute import (
-    Points,
+from afor.bench.analyses.landscape.compute import Points, landscape, measure_path
+from afor.bench.analyses.landscape.loss_grid import evaluate, grid_axis, grid_coordinates
+from afor.bench.analyses.landscape.plane import Plane, random_plane
+from afor.bench.analyses.landscape.record import (
     content_of,
-    landscape,
     landscape_json,
-    measure_path,
     read_landscape,
     write_landscape,
 )
-from afor.bench.analyses.landscape.loss_grid import evaluate, grid_axis, grid_coordinates
-from afor.bench.analyses.landscape.plane import Plane, random_plane
 from afor.bench.analyses.landscape.trajectories import Trajectory
 from afor.bench.common.errors import ConfigError
 

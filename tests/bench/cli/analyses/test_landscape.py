@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from afor.bench.analyses.landscape.compute import landscape_json, write_landscape
+from afor.bench.analyses.landscape.record import landscape_json, write_landscape
 from afor.bench.analyses.landscape.trajectories import save_trajectories
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError

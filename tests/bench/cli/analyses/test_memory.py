@@ -40,8 +40,8 @@ def test_a_program_reads_the_numbers(study) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-o", "wake.txt"], "a figure is written as"),
-        (["--forgetting", "f.doc"], "a figure is written as"),
+        (["-o", "wake.txt"], "this command writes .pdf, .svg, .png files"),
+        (["--forgetting", "f.doc"], "this command writes .pdf, .svg, .png files"),
         (["--optimizer", "afro"], "Did you mean"),
         (["--optimizer", "adamw"], "AdamW has no controller"),
         (["--fold", "7"], "Folds: 0 to 3"),

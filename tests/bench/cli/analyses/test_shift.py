@@ -35,7 +35,7 @@ def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-o", "shift.txt"], "a figure is written as"),
+        (["-o", "shift.txt"], "this command writes .pdf, .svg, .png files"),
         (["--statistics", "robust"], "Accepted: paper, calibrated"),
         (["--subjects-per-block", "2"], "at most 1 fit"),
         (["--epochs", "1", "--batches-per-block", "1"], "Raise --epochs"),

@@ -7,10 +7,9 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.execution.runner import spool_folder
 from afor.bench.store.database import open_or_create, open_store
 from afor.bench.store.lock import locked
-from afor.bench.store.spool import write_spool
+from afor.bench.store.spool import spool_folder, write_spool
 from afor.bench.training.record import decode
 
 runner = CliRunner()

@@ -127,7 +127,7 @@ def test_power_of_a_pilot_with_one_draw_plans_one_draw(tmp_path):
         (["--baseline", "adm"], "--baseline cannot be 'adm'."),
         (["--metric", "accurate"], "--metric cannot be 'accurate'."),
         (["--dataset", "deap"], "No comparison of an optimizer with 'adam' on deap/*"),
-        (["--output", "p.doc"], "--output p.doc: a figure is written as .pdf, .svg, .png."),
+        (["--output", "p.doc"], "p.doc: this command writes .pdf, .svg, .png files."),
     ],
 )
 def test_power_refuses_bad_input_in_one_sentence(results, arguments, reason):

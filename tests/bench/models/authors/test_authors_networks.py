@@ -15,7 +15,8 @@ from torch.nn import functional as F
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.models.authors.nsal_dgat import PublishedAdjacency, PublishedNSALDGAT
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 
 ORACLES = json.loads(Path(__file__).with_name("authors_oracles.json").read_text())

@@ -45,7 +45,6 @@ def blocked(
 
     Raises:
         ConfigError: A number is too small, or there are too few subjects to change.
-
     """
     rng = np.random.default_rng(seed)
     codes = np.unique(side.subject_codes)

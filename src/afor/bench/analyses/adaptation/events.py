@@ -52,7 +52,6 @@ def event_windows(
 
     Raises:
         ConfigError: No event has a complete window.
-
     """
     complete = [event for event in events if event - before >= 0 and event + after <= len(series)]
     if not complete or before < 1 or after < 1:

@@ -103,7 +103,6 @@ def matched_study(
 
     Raises:
         ConfigError: The choice is not unique, no run is done, or the runs hold no averages.
-
     """
     stored_runs = _runs_of_optimizer(store, study, dataset, backbone, optimizer)
     records = [

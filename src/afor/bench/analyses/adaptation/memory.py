@@ -10,9 +10,10 @@ still, and with three AdamWs; all start from the same weights and see the same b
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from afor.bench.analyses.replay import ChosenRun, replay
@@ -20,14 +21,10 @@ from afor.bench.analyses.step_log import FloatArray, StepLog, Steps
 from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import isolated
+from afor.bench.training.batches import Batch
+from afor.bench.training.loop import Fit
+from afor.bench.training.record import RunRecord
 from afor.monitor import AWAKE
-
-if TYPE_CHECKING:
-    import torch
-
-    from afor.bench.training.batches import Batch
-    from afor.bench.training.loop import Fit
-    from afor.bench.training.record import RunRecord
 
 MARKS_PER_DECADE = 24  # steps per factor of ten at which parameters are compared
 HALF = 0.5  # share of awake tensors from which on the controller counts as awake
@@ -78,7 +75,6 @@ def watch_memory(run: ChosenRun, steps: int = 0, progress: Progress | None = Non
     Raises:
         ConfigError: The run is not one of AFOR.
         TrainingError: A training diverged.
-
     """
     notify = progress or (lambda _: None)
     if steps < 0:
@@ -127,7 +123,7 @@ def watch_memory(run: ChosenRun, steps: int = 0, progress: Progress | None = Non
 def _train_watched(run: ChosenRun) -> "tuple[Steps, Snapshots]":
     log, snapshots = StepLog(), Snapshots()
 
-    def watch(fit: "Fit", batch: "Batch", loss: "torch.Tensor") -> None:
+    def watch(fit: Fit, batch: Batch, loss: torch.Tensor) -> None:
         log.watch(fit, batch, loss)
         snapshots.watch(fit, batch, loss)
 
@@ -136,15 +132,13 @@ def _train_watched(run: ChosenRun) -> "tuple[Steps, Snapshots]":
 
 
 def _relative_distance(
-    parameters: "torch.Tensor", reference: "torch.Tensor", start: "torch.Tensor"
+    parameters: torch.Tensor, reference: torch.Tensor, start: torch.Tensor
 ) -> float:
     """Return the distance from the reference, relative to how far that is from its start."""
     return float((parameters - reference).norm() / (reference - start).norm())
 
 
-def train_to_end(
-    run: ChosenRun, watch: "Callable[[Fit, Batch, torch.Tensor], None]"
-) -> "RunRecord":
+def train_to_end(run: ChosenRun, watch: "Callable[[Fit, Batch, torch.Tensor], None]") -> RunRecord:
     """Train a run to its end; raise TrainingError if it diverges, since its trace is incomplete."""
     record = replay(run, watch_step=watch)
     if record.status != "done":
@@ -175,7 +169,7 @@ def _changed(run: ChosenRun, changes: Mapping[str, Any]) -> ChosenRun:
     return ChosenRun(replace(run.planned, spec={**run.planned.spec, **changes}), run.source)
 
 
-def initial_parameters(run: ChosenRun) -> "torch.Tensor":
+def initial_parameters(run: ChosenRun) -> torch.Tensor:
     """Return the parameters before the first step, as one vector."""
     settings = run.settings
     device = pick_device(settings.device)
@@ -200,15 +194,13 @@ class Snapshots:
     def __init__(self) -> None:
         self.parameters: dict[int, torch.Tensor] = {}  # by step, as one vector
 
-    def watch(self, fit: "Fit", _batch: "Batch", _loss: "torch.Tensor") -> None:
+    def watch(self, fit: Fit, _batch: Batch, _loss: torch.Tensor) -> None:
         """Keep the parameters if this step is one to compare at."""
         if is_mark(fit.steps + 1):
             self.parameters[fit.steps + 1] = _flat(fit.model)
 
 
-def _flat(model: "torch.nn.Module") -> "torch.Tensor":
-    import torch
-
+def _flat(model: torch.nn.Module) -> torch.Tensor:
     flat = [p.detach().reshape(-1).float().cpu() for p in model.parameters()]
     return torch.cat(flat).clone()
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
 
 from afor.bench.analyses.adaptation.blocks import Schedule, blocked, shuffled
 from afor.bench.analyses.adaptation.events import Response, event_windows, mean_interval, respond
@@ -141,7 +143,6 @@ def measure_shift(
     Raises:
         ConfigError: The blocks do not fit the subjects, or too few changes follow the warm-up.
         TrainingError: A training diverged.
-
     """
     notify = progress or (lambda _: None)
     settings = run.settings
@@ -196,9 +197,6 @@ def train_schedule(
     run: ChosenRun, schedule: Schedule, optimizer_settings: Mapping[str, Any]
 ) -> Steps:
     """Train the run's network on given batches and return every step of its controllers."""
-    import torch
-    from torch.nn.functional import cross_entropy
-
     settings = run.settings
     device = pick_device(settings.device)
     log = StepLog()

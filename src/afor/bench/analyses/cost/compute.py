@@ -22,7 +22,8 @@ from afor.bench.analyses.cost.latency import (
 )
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import isolated
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.optimizers.build import find_entry
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
@@ -131,7 +132,6 @@ def measure_cost(
 
     Raises:
         ConfigError: A name is not known or a number is out of range.
-
     """
     shape = shape_of(dataset)
     batch = batch or BATCHES.get(dataset, OTHER_BATCH)
@@ -184,7 +184,6 @@ def measure_growth(
 
     Returns:
         One row per size and optimizer: its time, and time and operations relative to Adam's.
-
     """
     entrants = entrants_of(optimizers)
     rows: list[dict[str, object]] = []

@@ -90,7 +90,6 @@ def measure_latency(
 
     Raises:
         ConfigError: Adam is not among the entrants.
-
     """
     baseline = next((e.name for e in entrants if e.optimizer == "adam" and not e.settings), None)
     if baseline is None:

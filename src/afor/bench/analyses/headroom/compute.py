@@ -8,7 +8,7 @@ scored once, with settings it had no part in choosing.
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -62,16 +62,13 @@ class MethodGap:
     score: float  # mean over the units, each scored with the settings of the other half
     over_reference: Gap
     over_best_constant: Gap
-    chosen: tuple[str, ...]  # what each half chose
+    choices: tuple[str, ...]  # of each half
 
 
 @dataclass(frozen=True)
 class Headroom:
     """The headroom of one data set and backbone in one metric."""
 
-    study: str
-    dataset: str
-    backbone: str
     metric: str
     reference: float
     units: str  # "folds" or "draws"
@@ -79,7 +76,10 @@ class Headroom:
     best_constant: MethodGap
     constants: tuple[MethodGap, ...]  # by beta2
     rules: tuple[MethodGap, ...]
-    left_out: tuple[str, ...]  # candidates with runs that diverged or failed
+    study: str = ""
+    dataset: str = ""
+    backbone: str = ""
+    left_out: tuple[str, ...] = ()  # candidates with runs that diverged or failed
 
     def recovered(self, rule: MethodGap) -> float:
         """Return the share of the headroom that a rule recovers; NaN if there is none."""
@@ -134,21 +134,12 @@ def measure_headroom(
                         f"It has: {', '.join(sorted(shared_metrics))}."
                     )
                 candidates = _candidates(block, entries, values, metric, left_out)
-                units_used, count, best, constants, rules = headroom_of(
-                    candidates, metric, reference, units, where
-                )
                 results.append(
-                    Headroom(
+                    replace(
+                        headroom_of(candidates, metric, reference, units, where),
                         study=name,
                         dataset=dataset,
                         backbone=backbone,
-                        metric=metric,
-                        reference=reference,
-                        units=units_used,
-                        count=count,
-                        best_constant=best,
-                        constants=constants,
-                        rules=rules,
                         left_out=tuple(sorted(left_out)),
                     )
                 )
@@ -161,11 +152,8 @@ def headroom_of(
     reference: float = REFERENCE,
     units: str | None = None,
     where: str = "the study",
-) -> tuple[str, int, MethodGap, tuple[MethodGap, ...], tuple[MethodGap, ...]]:
-    """Compare the candidates of one block.
-
-    Returns:
-        What was halved, the number of units, the best constant, all constants by beta2, the rules.
+) -> Headroom:
+    """Compare the candidates of one data set and backbone.
 
     Raises:
         ConfigError: There is no grid of constants with the reference, or there are too few units.
@@ -183,7 +171,7 @@ def headroom_of(
 
     def outcome(
         belongs: Callable[[Candidate], bool],
-    ) -> tuple[NDArray[np.float64], list[Candidate]]:
+    ) -> Outcome:
         """Return the score of each unit with what the other half chose, and the choices."""
         members = [i for i, candidate in enumerate(candidates) if belongs(candidate)]
         out, choices = np.empty(count), []
@@ -200,15 +188,19 @@ def headroom_of(
     def gap_of(
         method: str, beta2: float | None, out: NDArray[np.float64], choices: list[Candidate]
     ) -> MethodGap:
-        texts = [
-            f"lr {c.lr:g}" if c.method == method else f"{c.method}, lr {c.lr:g}" for c in choices
-        ]
+        texts = tuple(
+            dict.fromkeys(
+                f"lr {c.lr:g}" if c.method == method else f"{c.method}, lr {c.lr:g}"
+                for c in choices
+            )
+        )
         score = better_sign(metric) * float(out.mean())
-        chosen = tuple(dict.fromkeys(texts))
-        return MethodGap(method, beta2, score, _gap(out - base), _gap(out - best), chosen)
+        return MethodGap(method, beta2, score, _gap(out - base), _gap(out - best), texts)
 
     rules = dict.fromkeys(c.method for c in candidates if c.beta2 is None)
-    return (
+    return Headroom(
+        metric,
+        reference,
         units,
         count,
         gap_of("best constant", None, best, best_choices),

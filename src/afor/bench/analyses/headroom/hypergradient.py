@@ -78,12 +78,12 @@ def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -
             f"1; got {run.planned.optimizer}, {len(starts)} starts and a horizon of {horizon}. "
             f"Choose an AdamW entry of the study with --optimizer."
         )
-    found: dict[int, tuple[float, float]] = {}
+    measured: dict[int, tuple[float, float]] = {}
     settings = run.settings
 
     def watch(fit: Fit, _batch: Batch, _loss: torch.Tensor) -> None:
         if fit.steps + 1 in starts:
-            found[fit.steps + 1] = _unroll(fit, horizon)
+            measured[fit.steps + 1] = _unroll(fit, horizon)
 
     steps_per_epoch = math.ceil(
         np.isin(run.source.subject_codes, _codes(run)).sum() / settings.batch_size
@@ -95,14 +95,14 @@ def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -
         run.make_model,
         watch_step=watch,
     )
-    missing = [start for start in starts if start not in found]
+    missing = [start for start in starts if start not in measured]
     if missing:
         raise ConfigError(
             f"{run.label} has fewer than {max(starts)} steps. Lower --last, or train longer with "
             f"another study."
         )
     beta2 = settings.optimizer_settings["betas"][1]  # type: ignore[index]
-    losses, derivatives = zip(*(found[start] for start in starts), strict=True)
+    losses, derivatives = zip(*(measured[start] for start in starts), strict=True)
     return Hypergradient(run.label, float(beta2), horizon, tuple(starts), losses, derivatives)
 
 

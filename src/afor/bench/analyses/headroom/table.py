@@ -59,7 +59,7 @@ def headroom_records(result: Headroom) -> list[dict[str, object]]:
         *(("rule", method) for method in result.rules),
     ]
     records = []
-    for kind, method in methods:
+    for category, method in methods:
         recovered = result.recovered(method)
         records.append(
             {
@@ -70,7 +70,7 @@ def headroom_records(result: Headroom) -> list[dict[str, object]]:
                 "reference": result.reference,
                 "units": result.units,
                 "count": result.count,
-                "kind": kind,
+                "kind": category,
                 "method": method.method,
                 "beta2": method.beta2,
                 "score": method.score,
@@ -80,7 +80,7 @@ def headroom_records(result: Headroom) -> list[dict[str, object]]:
                     for k, v in asdict(method.over_best_constant).items()
                 },
                 "recovered": None if math.isnan(recovered) else recovered,
-                "chosen": "; ".join(method.chosen),
+                "chosen": "; ".join(method.choices),
             }
         )
     return records
@@ -95,7 +95,7 @@ def _row(result: Headroom, method: MethodGap, *, rule: bool = False) -> Row:
         *_gap_cells(method.over_reference, scale, blank=method.beta2 == result.reference),
         *_gap_cells(method.over_best_constant, scale, blank=method is result.best_constant),
         TableCell("–" if math.isnan(recovered) or is_constant else f"{100 * recovered:.0f} %"),
-        TableCell(" / ".join(text.removeprefix("lr ") for text in method.chosen)),
+        TableCell(" / ".join(text.removeprefix("lr ") for text in method.choices)),
     ]
     return Row(method.method, tuple(cells), rule=rule)
 

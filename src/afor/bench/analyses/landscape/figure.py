@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.analyses.landscape.compute import Landscape, PathInPlane
+from afor.bench.analyses.landscape.record import Landscape, PathInPlane
 from afor.bench.report.figures.style import color_of, house_style, marker_of, new_figure, plain
 from afor.bench.stats.labels import backbone_label, dataset_label, optimizer_label, share_text
 

@@ -5,12 +5,16 @@
 Each point is one call on one thread, so the values do not depend on the number of workers.
 """
 
+import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from afor.bench.common.devices import repeatable
@@ -63,7 +67,6 @@ def evaluate(
     Raises:
         ConfigError: There is no worker.
         EngineError: A worker died.
-
     """
     if workers < 1:
         raise ConfigError(f"-j {workers}: at least one worker is needed.")
@@ -90,9 +93,6 @@ def evaluate(
 
 @contextmanager
 def _pool(workers: int, function: Function) -> Iterator[ProcessPoolExecutor]:
-    import multiprocessing
-    import os
-
     with safe_start():  # the pool and its first piece of work start processes
         pool = ProcessPoolExecutor(
             workers,
@@ -115,10 +115,6 @@ _function: Function  # in a worker: the function it evaluates
 
 
 def _start(parent: int, function: Function) -> None:
-    import signal
-
-    import torch
-
     global _function
     die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends us

@@ -7,25 +7,23 @@ A surface can be sent to another process, which reads the windows by itself, onc
 """
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
+from torch.nn.functional import cross_entropy
 
+from afor.bench.analyses.landscape.record import BatchNorm
 from afor.bench.analyses.landscape.trajectories import unflatten
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import derive_substep, isolated
+from afor.bench.training.batches import Batch, Side, make_normalize
+from afor.bench.training.serving import EVALUATION_BATCH
 
-if TYPE_CHECKING:
-    from torch import nn
-
-    from afor.bench.training.batches import Batch
-
-# Statistics that batch norm uses: "fixed" are the given buffers, "recomputed" those of the windows
-# at the weights that are evaluated.
-BatchNorm = Literal["fixed", "recomputed"]
 WINDOWS = 512  # a grid of 51 x 51 then takes EEGNet a minute or two
 
 
@@ -59,9 +57,6 @@ class LossSurface:
         self, weights: NDArray[np.floating], buffers: NDArray[np.floating] | None = None
     ) -> float:
         """Return the loss at these weights; without `buffers` batch norm keeps its present ones."""
-        import torch
-        from torch.nn.functional import cross_entropy
-
         unflatten(self._model, weights, buffers)
         with torch.no_grad():
             if self.batch_norm == "recomputed":
@@ -83,16 +78,13 @@ class LossSurface:
         return len(_norms(self._model))
 
     @cached_property
-    def _model(self) -> "nn.Module":
+    def _model(self) -> nn.Module:
         settings = self.run.settings
         with isolated(settings.seed("weights"), pick_device("cpu")):
             return self.run.make_model().eval()
 
     @cached_property
-    def _batches(self) -> "list[Batch]":
-        from afor.bench.training.batches import Side, make_normalize
-        from afor.bench.training.serving import EVALUATION_BATCH
-
+    def _batches(self) -> list[Batch]:
         settings, source, cpu = self.run.settings, self.run.source, pick_device("cpu")
         train = settings.split.train
         normalize = make_normalize(settings.normalization, source, train, cpu)
@@ -126,9 +118,7 @@ def check_loss(windows: int, batch_norm: str) -> BatchNorm:
 
 
 def _norms(
-    model: "nn.Module",
-) -> "list[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm]":
-    from torch import nn
-
+    model: nn.Module,
+) -> list[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm]:
     norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
     return [m for m in model.modules() if isinstance(m, norms) and m.track_running_stats]

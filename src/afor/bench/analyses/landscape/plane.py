@@ -81,7 +81,6 @@ def make_plane(
 
     Raises:
         ConfigError: The directions are not known, or span no plane.
-
     """
     check_directions(directions)
     if directions == "pca":

@@ -1,7 +1,7 @@
 """The section of a report that shows a loss landscape."""
 
-from afor.bench.analyses.landscape.compute import Landscape, content_of
 from afor.bench.analyses.landscape.figure import landscape_figure
+from afor.bench.analyses.landscape.record import Landscape, content_of
 from afor.bench.analyses.landscape.table import landscape_table
 from afor.bench.analyses.landscape.text import findings
 from afor.bench.report.page import Section

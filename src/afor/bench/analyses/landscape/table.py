@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from afor.bench.analyses.landscape.compute import Landscape, read_landscape
+from afor.bench.analyses.landscape.record import Landscape, read_landscape
 from afor.bench.report.tables.formats import Table
 from afor.bench.report.tables.paper import measured_table
 from afor.bench.stats.labels import optimizer_label
@@ -28,7 +28,6 @@ def landscape_table(ours: Mapping[str, Any] | None = None) -> Table:
 
     Returns:
         The table.
-
     """
     paper = published()["landscape"]["cells"]
     measures, notes = dict(ours or {}), tuple[str, ...]()

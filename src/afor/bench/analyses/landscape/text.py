@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from afor.bench.analyses.landscape.compute import Landscape
 from afor.bench.analyses.landscape.plane import PLANES
+from afor.bench.analyses.landscape.record import Landscape
 from afor.bench.stats.labels import optimizer_label, share_text
 
 

@@ -9,22 +9,18 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.files import write_output
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from afor.bench.training.batches import Batch
-    from afor.bench.training.loop import Fit
-    from afor.bench.training.record import Epoch
+from afor.bench.training.batches import Batch
+from afor.bench.training.loop import Fit, train
+from afor.bench.training.record import Epoch
 
 FORMAT = 1
 FIELDS = ("weights", "buffers", "steps", "solution", "epochs")
@@ -64,28 +60,25 @@ def record_trajectory(
     Raises:
         ConfigError: `every_steps` is negative.
         TrainingError: The run diverged.
-
     """
-    from afor.bench.training.loop import train
-
     if every_steps < 0:
         raise ConfigError(f"every_steps = {every_steps}: 0 keeps epochs alone, 1 every step.")
     points_by_step: dict[int, tuple[NDArray[np.float32], NDArray[np.float64]]] = {}
     steps = 0
     at_epochs: list[int] = []
 
-    def make_model() -> "nn.Module":
+    def make_model() -> nn.Module:
         model = run.make_model()
         points_by_step[0] = flatten(model)
         return model
 
-    def after_step(fit: "Fit", batch: "Batch", loss: "torch.Tensor") -> None:  # noqa: ARG001
+    def after_step(fit: Fit, batch: Batch, loss: torch.Tensor) -> None:  # noqa: ARG001
         nonlocal steps
         steps += 1
         if every_steps and steps % every_steps == 0:
             points_by_step[steps] = flatten(fit.model)
 
-    def after_epoch(epoch: "Epoch", model: "nn.Module") -> None:  # noqa: ARG001
+    def after_epoch(epoch: Epoch, model: nn.Module) -> None:  # noqa: ARG001
         points_by_step[steps] = flatten(
             model
         )  # the weights that a run restores if this epoch is its best
@@ -110,7 +103,7 @@ def record_trajectory(
     )
 
 
-def flatten(model: "nn.Module") -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+def flatten(model: nn.Module) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Return copies of all parameters and of all buffers, each as one vector."""
     weights = [p.detach().cpu().numpy().ravel() for p in model.parameters()]
     buffers = [b.detach().cpu().numpy().ravel().astype(np.float64) for b in model.buffers()]
@@ -118,20 +111,16 @@ def flatten(model: "nn.Module") -> tuple[NDArray[np.float32], NDArray[np.float64
 
 
 def unflatten(
-    model: "nn.Module", weights: NDArray[np.floating], buffers: NDArray[np.floating] | None = None
+    model: nn.Module, weights: NDArray[np.floating], buffers: NDArray[np.floating] | None = None
 ) -> None:
     """Put flat weights, and buffers if given, back into a network."""
-    import torch
-
     with torch.no_grad():
         _fill(list(model.parameters()), weights)
         if buffers is not None:
             _fill(list(model.buffers()), buffers)
 
 
-def _fill(tensors: Sequence["torch.Tensor"], values: NDArray[np.floating]) -> None:
-    import torch
-
+def _fill(tensors: Sequence[torch.Tensor], values: NDArray[np.floating]) -> None:
     start = 0
     for tensor in tensors:
         part = torch.from_numpy(np.ascontiguousarray(values[start : start + tensor.numel()]))
@@ -148,7 +137,6 @@ def save_trajectories(path: Path, trajectories: Sequence[Trajectory], every_step
         path: The file to write.
         trajectories: The trajectories.
         every_steps: Steps between two points, as given to `record_trajectory`.
-
     """
     content: dict[str, NDArray[np.generic]] = {
         "format": np.array(FORMAT),

@@ -36,7 +36,6 @@ def toy_figure(sweeps: Mapping[float, Sequence["ToyVerdict"]]) -> Any:
 
     Returns:
         The matplotlib figure.
-
     """
     with house_style():
         figure, axes = new_figure(108, rows=2, sharex=True)
@@ -86,7 +85,6 @@ def memory_figure(beta2: "NDArray[np.float64]", tensors: Sequence[str], title: s
 
     Returns:
         The matplotlib figure.
-
     """
     import numpy as np
 

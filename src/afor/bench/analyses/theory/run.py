@@ -70,7 +70,6 @@ def estimate_run(run: ChosenRun) -> RunEstimates:
     Raises:
         ConfigError: The optimizer is not AFOR in the paper's form.
         TrainingError: No epoch was finished.
-
     """
     observer = _Observer(run.label)
     record = replay(run, observer.watch, observer.watch_step)

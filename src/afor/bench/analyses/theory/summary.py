@@ -57,7 +57,6 @@ def report(
 
     Returns:
         All values by name, ready for JSON and for `theory_table`.
-
     """
     constants = derive_constants(assumptions)
     needed = steps_to_inform(assumptions, constants)

@@ -117,7 +117,6 @@ def finite_bound(assumptions: Assumptions, constants: Constants, lr: ArrayLike) 
 
     Returns:
         The bound on the mean squared gradient, term by term.
-
     """
     rates = np.broadcast_to(np.asarray(lr, dtype=np.float64), constants.residual.shape)
     total = float(rates.sum())

@@ -105,7 +105,6 @@ def run_toy(
 
     Raises:
         ConfigError: A number is out of range.
-
     """
     if steps < 1 or not lr > 0 or not eps > 0 or weight_decay < 0:
         raise ConfigError("steps, lr and eps must be above 0, weight_decay 0 or above.")
@@ -161,7 +160,6 @@ def judge_toy(
 
     Returns:
         The bound and the training.
-
     """
     assumptions = assumptions_of(toy, np.zeros(steps), eps=eps, weight_decay=weight_decay)
     rate = lr or derive_constants(assumptions).largest_lr

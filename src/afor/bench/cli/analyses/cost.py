@@ -14,13 +14,11 @@ from afor.bench.analyses.cost.figure import growth_figure
 from afor.bench.analyses.cost.flops import OPERATIONS, formula
 from afor.bench.analyses.cost.table import cost_table
 from afor.bench.cli.options import Json, TableFormat
-from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
+from afor.bench.cli.printing import FORMATS, choose, render, write_outputs
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.files import write_output
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
-from afor.bench.report.figures.style import save_figure
 
 
 def cost(
@@ -79,7 +77,6 @@ def cost(
     targets = output or []
     names = tuple(optimizer or PAPER_OPTIMIZERS)
     pictures = [target for target in targets if target.suffix.lower() in FIGURE_FORMATS]
-    files = [target for target in targets if target not in pictures]
     typer.echo(f"Measuring {len(names)} optimizers on {backbone}, {dataset} ...", err=True)
     costs = compute.measure_cost(
         backbone,
@@ -97,21 +94,9 @@ def cost(
     text = json.dumps(costs, indent=1, ensure_ascii=False)
     if as_json:
         typer.echo(text)
-    elif not files or form:
+    elif form or len(pictures) == len(targets):
         typer.echo(render(table, form or "terminal", standalone=False).rstrip("\n"))
-    for target in files:
-        file_form = by_suffix(target)
-        is_json = file_form == "json"
-        content = (
-            f"{text}\n" if is_json else render(table, file_form, standalone=False, to_file=True)
-        )
-        write_output(target, content)
-        typer.echo(str(target), err=True)
-    if pictures:
-        drawn = growth_figure(costs["growth"])  # type: ignore[arg-type]
-        for target in pictures:
-            save_figure(drawn, target)
-            typer.echo(str(target), err=True)
+    write_outputs(targets, table, text, lambda: growth_figure(costs["growth"]))  # type: ignore[arg-type]
     print_next("afor cost --lines afor, afor theory")
 
 

@@ -8,38 +8,27 @@ import numpy as np
 import typer
 
 from afor.bench.analyses.headroom.hypergradient import measure_hypergradient
-from afor.bench.analyses.replay import find_run
+from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import (
-    CacheDir,
-    Draw,
-    Fold,
     Json,
-    OfBackbone,
-    OfDataset,
-    Roots,
+    RunOptions,
     StudyName,
 )
-from afor.bench.cli.studies.selection import with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.study.schema import load_study
 
 
 def hypergradient(
+    options: RunOptions,
     name: StudyName,
-    dataset: OfDataset = "",
-    backbone: OfBackbone = "",
     optimizer: Annotated[
         str, typer.Option("--optimizer", help="An entry of AdamW of the study.")
     ] = "adamw",
-    fold: Fold = 0,
-    draw: Draw = 0,
     horizon: Annotated[int, typer.Option(min=1, help="Number of steps to unroll.")] = 20,
     starts: Annotated[
         int, typer.Option(min=1, help="Number of steps of the run at which to unroll.")
     ] = 8,
     last: Annotated[int, typer.Option(min=1, help="Last of these steps.")] = 200,
-    root: Roots = None,
-    cache_dir: CacheDir = None,
     as_json: Json = False,
 ) -> None:
     """Differentiate the validation loss with respect to beta2.
@@ -51,15 +40,7 @@ def hypergradient(
     Example:
         afor hypergradient demo --horizon 10 --starts 4 --last 60
     """
-    run = find_run(
-        with_roots(load_study(name), root),
-        dataset=dataset,
-        backbone=backbone,
-        optimizer=optimizer,
-        fold=fold,
-        draw=draw,
-        cache_dir=cache_dir,
-    )
+    run = select_run(load_study(name), options, optimizer)
     steps = np.unique(np.linspace(last / starts, last, starts).round().astype(int))
     measured = measure_hypergradient(run, [max(1, int(step)) for step in steps], horizon)
     low, high = measured.interval

@@ -18,6 +18,7 @@ from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.loss_grid import grid_axis
 from afor.bench.analyses.landscape.loss_surface import check_loss
 from afor.bench.analyses.landscape.plane import check_directions
+from afor.bench.analyses.landscape.record import landscape_json, write_landscape
 from afor.bench.analyses.landscape.text import describe
 from afor.bench.analyses.landscape.trajectories import (
     Trajectory,
@@ -25,22 +26,17 @@ from afor.bench.analyses.landscape.trajectories import (
     record_trajectory,
     save_trajectories,
 )
-from afor.bench.analyses.replay import ChosenRun, find_run
+from afor.bench.analyses.replay import ChosenRun
+from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import (
-    CacheDir,
-    Draw,
-    Fold,
     Jobs,
     Json,
-    OfBackbone,
-    OfDataset,
-    Roots,
+    RunOptions,
     StudyName,
 )
-from afor.bench.cli.studies.selection import cores, with_roots
+from afor.bench.cli.printing import check_figures
+from afor.bench.cli.studies.selection import cores
 from afor.bench.cli.terminal import print_next
-from afor.bench.common.errors import ConfigError
-from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import load_study
 
@@ -51,9 +47,8 @@ ShowProgress = Callable[[str, int, int], None]  # name of the task, items done, 
 
 
 def landscape(
+    options: RunOptions,
     name: StudyName,
-    dataset: OfDataset = "",
-    backbone: OfBackbone = "",
     optimizer: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,8 +62,6 @@ def landscape(
             show_default="afor, else the last",
         ),
     ] = "",
-    fold: Fold = 0,
-    draw: Draw = 0,
     grid: Annotated[
         int, typer.Option(max=1001, help="Number of grid points along each direction.")
     ] = 51,
@@ -119,8 +112,6 @@ def landscape(
         ),
     ] = None,
     jobs: Jobs = 0,
-    cache_dir: CacheDir = None,
-    root: Roots = None,
     as_json: Json = False,
 ) -> None:
     """Draw the loss around a trained solution.
@@ -132,22 +123,13 @@ def landscape(
         afor landscape demo --directions pca --output landscape.json
     """
     targets = output or [Path("landscape.json")]
-    for target in targets:  # before the work
-        if target.suffix.lower() not in (DATA_SUFFIX, *FIGURE_FORMATS):
-            accepted = ", ".join((DATA_SUFFIX, *FIGURE_FORMATS))
-            raise ConfigError(f"--output {target}: a landscape is written as {accepted}.")
+    check_figures(targets, (DATA_SUFFIX,))
     names = optimizer or ["adam", "afor"]
     center = analysis.choose_center(names, center)
     grid_axis(grid, 1.0 if span is None else span)
     plane, norm = check_directions(directions), check_loss(windows, batch_norm)
-    study = with_roots(load_study(name), root)
-    runs = [
-        find_run(
-            study, dataset=dataset, backbone=backbone, optimizer=optimizer_name, fold=fold,
-            draw=draw, cache_dir=cache_dir,
-        )
-        for optimizer_name in names
-    ]  # fmt: skip
+    study = load_study(name)
+    runs = [select_run(study, options, optimizer_name) for optimizer_name in names]
     with _progress() as show:
         trajectories = _trajectories(runs, paths, every_steps, show)
         measured = analysis.landscape(
@@ -167,11 +149,11 @@ def landscape(
         )
     for target in targets:
         if target.suffix.lower() == DATA_SUFFIX:
-            analysis.write_landscape(measured, target)
+            write_landscape(measured, target)
         else:
             save_figure(landscape_figure(measured), target)
     if as_json:
-        typer.echo(analysis.landscape_json(measured), nl=False)
+        typer.echo(landscape_json(measured), nl=False)
         return
     typer.echo(describe(measured) + "\n")
     for target in targets:

@@ -8,32 +8,23 @@ import typer
 
 from afor.bench.analyses.adaptation.memory import COMPARED, Memory, describe, watch_memory
 from afor.bench.analyses.adaptation.memory_figures import policy_figure, wake_figure
-from afor.bench.analyses.replay import find_run
+from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import (
     AforVariant,
-    CacheDir,
-    Draw,
-    Fold,
     Json,
-    OfBackbone,
-    OfDataset,
-    Roots,
+    RunOptions,
     StudyName,
 )
-from afor.bench.cli.studies.selection import with_roots
+from afor.bench.cli.printing import check_figures
 from afor.bench.cli.terminal import print_next
-from afor.bench.common.errors import ConfigError
-from afor.bench.report.figures.style import FORMATS, save_figure
+from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import load_study
 
 
 def memory(
+    options: RunOptions,
     name: StudyName,
-    dataset: OfDataset = "",
-    backbone: OfBackbone = "",
     optimizer: AforVariant = "afor",
-    fold: Fold = 0,
-    draw: Draw = 0,
     steps: Annotated[
         int,
         typer.Option(
@@ -50,8 +41,6 @@ def memory(
         Path | None,
         typer.Option(help="Also write the paper's figure of forgetting by layer to this file."),
     ] = None,
-    root: Roots = None,
-    cache_dir: CacheDir = None,
     as_json: Json = False,
 ) -> None:
     """Show beta2 and z-scores of one run step by step.
@@ -61,17 +50,8 @@ def memory(
     Example:
         afor memory demo --output memory.pdf
     """
-    for target in (output, forgetting):
-        check_figure_path(target)
-    run = find_run(
-        with_roots(load_study(name), root),
-        dataset=dataset,
-        backbone=backbone,
-        optimizer=optimizer,
-        fold=fold,
-        draw=draw,
-        cache_dir=cache_dir,
-    )
+    check_figures([output, forgetting])
+    run = select_run(load_study(name), options, optimizer)
     watched = watch_memory(run, steps, lambda words: typer.echo(f"training: {words}", err=True))
     save_figure(wake_figure(watched), output)
     if forgetting is not None:
@@ -84,19 +64,6 @@ def memory(
         for path in written:
             typer.echo(path)
     print_next(f"afor shift {name}")
-
-
-def check_figure_path(path: Path | None) -> None:
-    """Refuse a file name that no figure can have, before the work.
-
-    Args:
-        path: The file to write, or None for no file.
-
-    Raises:
-        ConfigError: The suffix is not that of a figure.
-    """
-    if path is not None and path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{path}: a figure is written as {', '.join(FORMATS)}.")
 
 
 def _print(watched: Memory) -> None:

@@ -8,20 +8,14 @@ import typer
 
 from afor.bench.analyses.adaptation.shift import Shift, describe_shift, measure_shift
 from afor.bench.analyses.adaptation.shift_figure import shift_figure
-from afor.bench.analyses.replay import find_run
-from afor.bench.cli.analyses.memory import check_figure_path
+from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import (
     AforVariant,
-    CacheDir,
-    Draw,
-    Fold,
     Json,
-    OfBackbone,
-    OfDataset,
-    Roots,
+    RunOptions,
     StudyName,
 )
-from afor.bench.cli.studies.selection import with_roots
+from afor.bench.cli.printing import check_figures
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import save_figure
@@ -31,12 +25,9 @@ STATISTICS = ("paper", "calibrated")
 
 
 def shift(
+    options: RunOptions,
     name: StudyName,
-    dataset: OfDataset = "",
-    backbone: OfBackbone = "",
     optimizer: AforVariant = "afor",
-    fold: Fold = 0,
-    draw: Draw = 0,
     subjects_per_block: Annotated[
         int, typer.Option(help="Number of subjects that batches are drawn from at a time.")
     ] = 1,
@@ -57,8 +48,6 @@ def shift(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Figure to write: .pdf, .svg or .png.")
     ] = Path("shift.pdf"),
-    root: Roots = None,
-    cache_dir: CacheDir = None,
     as_json: Json = False,
 ) -> None:
     """Measure how AFOR responds to a change of subject.
@@ -69,23 +58,15 @@ def shift(
     Example:
         afor shift demo --statistics calibrated
     """
-    check_figure_path(output)
+    check_figures([output])
     if statistics and statistics not in STATISTICS:
         raise ConfigError(
             f"--statistics cannot be {statistics!r}. Accepted: {', '.join(STATISTICS)}."
         )
-    study = with_roots(load_study(name), root)
+    study = load_study(name)
     if subject_shift is not None:
-        study = _with_subject_shift(study, dataset, subject_shift)
-    run = find_run(
-        study,
-        dataset=dataset,
-        backbone=backbone,
-        optimizer=optimizer,
-        fold=fold,
-        draw=draw,
-        cache_dir=cache_dir,
-    )
+        study = _with_subject_shift(study, options.dataset, subject_shift)
+    run = select_run(study, options, optimizer)
     measured = measure_shift(
         run,
         subjects_per_block=subjects_per_block,

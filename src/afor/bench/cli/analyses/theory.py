@@ -7,32 +7,28 @@ from typing import Annotated, Any
 
 import typer
 
-from afor.bench.analyses.replay import find_run
+from afor.bench.analyses.replay import ChosenRun
 from afor.bench.analyses.theory.figure import memory_figure, toy_figure
 from afor.bench.analyses.theory.run import estimate_run
 from afor.bench.analyses.theory.summary import RUN_SOURCES, TOY_SOURCES, report
 from afor.bench.analyses.theory.table import theory_table
 from afor.bench.analyses.theory.toy import judge_toy, make_toy, sweep_eps
+from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import (
     AforVariant,
-    CacheDir,
-    Draw,
-    Fold,
     Json,
-    OfBackbone,
-    OfDataset,
+    RunOptions,
     TableFormat,
 )
-from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
+from afor.bench.cli.printing import FORMATS, choose, render, write_outputs
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.files import write_output
 from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
-from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import load_study
 
 
 def theory(
+    options: RunOptions,
     study: Annotated[
         str | None,
         typer.Argument(
@@ -40,11 +36,7 @@ def theory(
             show_default="a toy problem with known constants",
         ),
     ] = None,
-    dataset: OfDataset = "",
-    backbone: OfBackbone = "",
     optimizer: AforVariant = "afor",
-    fold: Fold = 0,
-    draw: Draw = 0,
     eps: Annotated[float, typer.Option(help="Toy problem: AFOR's ε.")] = 1e-8,
     weight_decay: Annotated[float, typer.Option(help="Toy problem: weight decay λ.")] = 1e-4,
     lr: Annotated[
@@ -65,7 +57,6 @@ def theory(
             "repeatable.",
         ),
     ] = None,
-    cache_dir: CacheDir = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate the constants and the bound of Theorem 1.
@@ -82,21 +73,14 @@ def theory(
     if study is None:
         values, draw_figure = _toy(eps, weight_decay, lr, steps, draws_figure=bool(pictures))
     else:
-        values, draw_figure = _run(study, dataset, backbone, optimizer, fold, draw, cache_dir)
+        values, draw_figure = _run(select_run(load_study(study), options, optimizer))
     table = theory_table(values)
     text = json.dumps(values, indent=1, ensure_ascii=False)
     if as_json:
         typer.echo(text)
     elif form or len(pictures) == len(targets):
         typer.echo(render(table, form or "terminal", standalone=False).rstrip("\n"))
-    for target in targets:
-        if target in pictures:
-            save_figure(draw_figure(), target)
-        elif by_suffix(target) == "json":
-            write_output(target, text + "\n")
-        else:
-            write_output(target, render(table, by_suffix(target), standalone=False, to_file=True))
-        typer.echo(str(target), err=True)
+    write_outputs(targets, table, text, draw_figure)
     print_next("afor theory demo" if study is None else "afor cost")
 
 
@@ -129,24 +113,7 @@ def _toy(
     return values, draw_figure
 
 
-def _run(
-    name: str,
-    dataset: str,
-    backbone: str,
-    optimizer: str,
-    fold: int,
-    draw: int,
-    cache_dir: Path | None,
-) -> tuple[dict[str, Any], Callable[[], Any]]:
-    run = find_run(
-        load_study(name),
-        dataset=dataset,
-        backbone=backbone,
-        optimizer=optimizer,
-        fold=fold,
-        draw=draw,
-        cache_dir=cache_dir,
-    )
+def _run(run: ChosenRun) -> tuple[dict[str, Any], Callable[[], Any]]:
     typer.echo(f"Training again: {run.label} ...", err=True)
     estimated = estimate_run(run)
     values = report(

@@ -17,8 +17,9 @@ from afor.bench.cli.lazy import add_command
 from afor.bench.cli.options import CacheDir, Json
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.data.catalog import NAMES, STAND_IN_MARK, get_dataset
+from afor.bench.data.catalog import NAMES, get_dataset
 from afor.bench.data.check import CheckReport, check_dataset
+from afor.bench.data.dataset import STAND_IN_MARK
 from afor.bench.data.inspection.survey import Survey, survey_folder
 from afor.bench.data.preparation.loading import default_root, open_windows
 from afor.bench.data.rehearsal.twins import write_twin

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from afor.bench.cli.options import Json
 from afor.bench.common.errors import ConfigError
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import BACKBONES, build_backbone
 from afor.bench.study.schema import paper_backbone
 
@@ -51,12 +52,12 @@ def model_table() -> list[dict[str, Any]]:
     with torch.device("meta"):
         for name in BACKBONES:
             sizes = {dataset: _size(name, shape) for dataset, shape in DATASET_SHAPES.items()}
-            kind, source = _SOURCES[paper_backbone(name)]
+            architecture, source = _SOURCES[paper_backbone(name)]
             released = paper_backbone(name) != name
             rows.append(
                 {
                     "name": name,
-                    "kind": kind,
+                    "kind": architecture,
                     "family": "authors" if released else "original",
                     "source": "AFOR authors" if released else source,
                     "sizes": sizes,

@@ -51,9 +51,9 @@ def _show_all(as_json: bool) -> None:
         return
     console = Console(highlight=False)
     width = min(console.width, MAX_WIDTH)
-    for kind, heading in HEADINGS.items():
+    for section, heading in HEADINGS.items():
         console.print(f"\n{heading}", style="bold cyan")
-        console.print(_section_table([e for e in OPTIMIZERS.values() if e.kind == kind], width))
+        console.print(_section_table([e for e in OPTIMIZERS.values() if e.kind == section], width))
     console.print(f"\n{NEXT}", style="dim")
 
 

@@ -27,7 +27,6 @@ def read_margins(
 
     Raises:
         ConfigError: A pair is not METRIC=POINTS, or two studies differ and no pair decides.
-
     """
     given = dict(map(_read_pair, pairs or ()))
     return {**load_margins(paths, studies or (), except_for=given), **given}

@@ -12,7 +12,7 @@ from afor.bench.stats.design.power import (
     smallest_margin,
 )
 from afor.bench.stats.inference.decisions import LEVEL
-from afor.bench.study.plan import StudyPlan
+from afor.bench.study.planned_runs import StudyPlan
 
 
 def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:
@@ -49,7 +49,7 @@ def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:
             )
             continue
         for made in same or assessments:
-            sd = math.sqrt(made.found.fold_variance(draws))
+            sd = math.sqrt(made.noise.fold_variance(draws))
             noise = "" if same else f", noise of {made.dataset} × {made.backbone}"
             sentences.append(
                 f"{dataset} × {backbone}, {made.optimizer} − {baseline}{noise}: {folds} folds × "

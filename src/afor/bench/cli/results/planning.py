@@ -3,21 +3,20 @@
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat
-from afor.bench.cli.printing import FORMATS, choose, render
+from afor.bench.cli.printing import FORMATS, check_figures, choose, render
 from afor.bench.cli.results.margins import Margins
-from afor.bench.cli.results.reading import find_all, load_conditions
+from afor.bench.cli.results.reading import find_all, joined, load_conditions
 from afor.bench.cli.results.tables import Baseline, Metrics
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.files import check_output
+from afor.bench.common.text import without_nan
 from afor.bench.execution.timing.pace import clock
 from afor.bench.report.figures.planning import calibration_figure, power_figure
-from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
 from afor.bench.report.tables.formats import Table, to_json
@@ -69,7 +68,7 @@ def calibrate(
     Example:
         afor calibrate demo --metric accuracy --output p-values.png
     """
-    _check_figure(output)
+    check_figures([output])
     paths = find_all(results)
     conditions = load_conditions(paths, study, margin)
     metrics = metric or default_metrics(conditions)
@@ -80,7 +79,7 @@ def calibrate(
     if output is not None:
         save_figure(calibration_figure(made), output)
         typer.echo(str(output), err=as_json or form is not None)
-    print_next(f"afor variance {_join(paths)}")
+    print_next(f"afor variance {joined(paths)}")
 
 
 def variance(
@@ -111,7 +110,7 @@ def variance(
     _check_optimizers(conditions, [baseline, *(optimizer or ())])
     table = tables.variance_table(conditions, metrics, baseline=baseline, optimizers=optimizer)
     _print([table], form, as_json)
-    print_next(f"afor power {_join(paths)}")
+    print_next(f"afor power {joined(paths)}")
 
 
 def power(
@@ -165,7 +164,7 @@ def power(
     Example:
         afor power demo --optimizer afor --effect 2 --output power.png
     """
-    _check_figure(output)
+    check_figures([output])
     if not 0.05 <= wanted <= 0.99:
         raise ConfigError(f"--power {wanted:g}: expected a number between 0.05 and 0.99.")
     if effect is not None and not 0 < effect < math.inf:
@@ -181,16 +180,16 @@ def power(
     assessments = assess(conditions, metric, baseline=baseline, optimizers=listed)
     made = _pick(assessments, conditions, optimizer, baseline, dataset, backbone)
     goals = _goals(made, conditions, effect, level)
-    folds = sorted({*GRID_FOLDS, made.found.folds})
-    draws = sorted({*GRID_DRAWS, made.found.draws}) if made.found.draws > 1 else [1]
-    grids = [power_grid(made.found, goal, folds, draws) for goal in goals]
+    folds = sorted({*GRID_FOLDS, made.noise.folds})
+    draws = sorted({*GRID_DRAWS, made.noise.draws}) if made.noise.draws > 1 else [1]
+    grids = [power_grid(made.noise, goal, folds, draws) for goal in goals]
     built = [tables.assessment_table(assessments, family=family, power=wanted)]
     built += [
         tables.power_table(made, goal, folds, draws, grid)
         for goal, grid in zip(goals, grids, strict=True)
     ]
     designs = [
-        cheapest_design(made.found, goal, seconds=made.seconds, power=wanted) for goal in goals
+        cheapest_design(made.noise, goal, seconds=made.seconds, power=wanted) for goal in goals
     ]
     sentences = [
         _design_sentence(made, goal, design, wanted)
@@ -221,18 +220,18 @@ def power(
                 )
             ],
         }
-        typer.echo(json.dumps(_finite(content), indent=1))
+        typer.echo(json.dumps(without_nan(content), indent=1))
     else:
         _print(built, form, as_json=False)
         typer.echo("\n".join(sentences))
-        if made.found.draws == 1:
+        if made.noise.draws == 1:
             typer.echo("The pilot has one draw per fold and cannot tell what further draws bring.")
     if output is not None:
         panels = {
             tables.goal_text(metric, goal): grid for goal, grid in zip(goals, grids, strict=True)
         }
         figure = power_figure(
-            panels, folds, draws, title=tables.comparison_text(made), pilot=made.found.folds
+            panels, folds, draws, title=tables.comparison_text(made), pilot=made.noise.folds
         )
         save_figure(figure, output)
         typer.echo(str(output), err=as_json or form is not None)
@@ -294,27 +293,18 @@ def _design_sentence(made: Assessment, goal: Goal, design: Design | None, power:
     )
 
 
-def _check_figure(output: Path | None) -> None:
-    if output is None:
-        return
-    if output.suffix.lower() not in FIGURE_FORMATS:
-        accepted = ", ".join(FIGURE_FORMATS)
-        raise ConfigError(f"--output {output}: a figure is written as {accepted}.")
-    check_output(output)
-
-
 def _check_metrics(conditions: Conditions, metrics: list[str]) -> None:
-    known = dict.fromkeys(
+    recorded = dict.fromkeys(
         m for c in conditions.values() for run in c.runs.values() for m in run.metrics
     )
     for metric in metrics:
-        choose(metric, tuple(known), "--metric")
+        choose(metric, tuple(recorded), "--metric")
 
 
 def _check_optimizers(conditions: Conditions, names: list[str]) -> None:
-    known = tuple(dict.fromkeys(o for _, _, o in conditions))
+    present = tuple(dict.fromkeys(o for _, _, o in conditions))
     for name, option in zip(names, ("--baseline", *["--optimizer"] * len(names)), strict=False):
-        choose(name, known, option)
+        choose(name, present, option)
 
 
 def _print(built: list[Table], form: str | None, as_json: bool) -> None:
@@ -322,18 +312,6 @@ def _print(built: list[Table], form: str | None, as_json: bool) -> None:
         content = [json.loads(to_json(table)) for table in built]
         typer.echo(json.dumps(content[0] if len(content) == 1 else content, indent=1))
         return
-    chosen = choose(form or "terminal", FORMATS, "--format")
+    table_format = choose(form or "terminal", FORMATS, "--format")
     for table in built:
-        typer.echo(render(table, chosen, standalone=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _join(paths: list[Path]) -> str:
-    return " ".join(map(str, paths))
+        typer.echo(render(table, table_format, standalone=False))

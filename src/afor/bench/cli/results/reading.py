@@ -1,7 +1,10 @@
 """Read the results that a command names, grouped into conditions."""
 
+import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -16,6 +19,19 @@ from afor.bench.store.locations import find_store
 def find_all(results: Sequence[str] | None) -> list[Path]:
     """Return the store or file of each name."""
     return [find_store(name) for name in results or ()]
+
+
+def joined(paths: Sequence[Path]) -> str:
+    """Return the words that name results in a command to copy."""
+    return shlex.join(map(str, paths)) or "RESULTS"
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file; raise ConfigError if it cannot be read."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read as JSON: {error}.") from None
 
 
 def load_conditions(

@@ -1,17 +1,16 @@
 """The command ``afor report``: one HTML file with all results of a store."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from afor.bench.analyses.landscape.compute import read_landscape
+from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.section import landscape_section
 from afor.bench.cli.options import OnlyStudies
 from afor.bench.cli.results.margins import Margins, read_margins
+from afor.bench.cli.results.reading import read_json
 from afor.bench.cli.terminal import print_next
-from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
 from afor.bench.report.page import ReportInput, Section, render_report
 from afor.bench.stats.groups import collect_conditions, default_metrics
@@ -88,8 +87,4 @@ def _sections(landscape: Path | None) -> list[Section]:
     """Return the sections of analyses whose files are given."""
     if landscape is None:
         return []
-    try:
-        content = json.loads(landscape.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--landscape {landscape} cannot be read as JSON: {error}.") from None
-    return [landscape_section(read_landscape(content, str(landscape)))]
+    return [landscape_section(read_landscape(read_json(landscape), str(landscape)))]

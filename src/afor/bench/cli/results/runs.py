@@ -13,18 +13,18 @@ import typer
 
 from afor.bench.cli.options import CacheDir, Jobs, Json, OldStore, Results, Roots, Trust
 from afor.bench.cli.studies.run import stopped_by_signals
-from afor.bench.cli.studies.selection import cores, run_command, with_roots
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.studies.selection import cores, with_roots
+from afor.bench.cli.terminal import print_next, run_command
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.text import printable
 from afor.bench.execution.describe import describe_run
-from afor.bench.execution.progress import describe
 from afor.bench.execution.sources import open_sources
 from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import FOLDER, find_store
 from afor.bench.store.lock import locked
 from afor.bench.study.named_code import list_names, names_in_spec, with_trusted_readers
+from afor.bench.study.planned_runs import describe
 from afor.bench.study.schema import parse_study
 
 

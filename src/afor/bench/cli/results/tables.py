@@ -8,20 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.analyses.cost import table as cost_table
-from afor.bench.analyses.landscape.compute import read_landscape
 from afor.bench.analyses.landscape.figure import landscape_figure
+from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.table import landscape_table
 from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat
-from afor.bench.cli.printing import FORMATS, by_suffix, choose, render
+from afor.bench.cli.printing import FORMATS, by_suffix, check_figures, choose, render
 from afor.bench.cli.results.margins import Margins
-from afor.bench.cli.results.reading import find_all, load_conditions
+from afor.bench.cli.results.reading import find_all, joined, load_conditions, read_json
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
 from afor.bench.report.figures import curves as curve_figures
 from afor.bench.report.figures import results as figures
 from afor.bench.report.figures.noise import noise_figure
-from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import main as main_tables
 from afor.bench.report.tables import paper as paper_tables
@@ -110,7 +109,7 @@ def stats(
         return
     for built in tables:
         typer.echo(render(built, "terminal", standalone=False))
-    print_next(f"afor table main {_join(paths)}")
+    print_next(f"afor table main {joined(paths)}")
 
 
 def table(
@@ -159,7 +158,7 @@ def table(
         typer.echo(str(output))
     if name in (*FROM_RESULTS, *FROM_STORES):
         drawn = name if name in (*RESULT_FIGURES, *CURVE_FIGURES) else "gain"
-        print_next(f"afor figure {drawn} {_join(paths)} --output {drawn}.pdf")
+        print_next(f"afor figure {drawn} {joined(paths)} --output {drawn}.pdf")
 
 
 def figure(
@@ -193,11 +192,7 @@ def figure(
     """
     name = choose(name, FIGURES, "the figure")
     targets = output or [Path(f"{name}.pdf")]
-    for target in targets:  # before the work
-        if target.suffix.lower() not in FIGURE_FORMATS:
-            accepted = ", ".join(FIGURE_FORMATS)
-            raise ConfigError(f"--output {target}: a figure is written as {accepted}.")
-        check_output(target)
+    check_figures(targets)
     paths = find_all(results)
     if name in FILE_FIGURES:
         drawn = _draw_landscape(data)
@@ -211,7 +206,7 @@ def figure(
     for target in targets:
         save_figure(drawn, target)
         typer.echo(str(target))
-    print_next(f"afor report {_join(paths)}")
+    print_next(f"afor report {joined(paths)}")
 
 
 def _build_table(
@@ -224,7 +219,7 @@ def _build_table(
     margin: list[str] | None,
     ours: Path | None,
 ) -> Table:
-    measured = _read_json(ours) if ours else None
+    measured = read_json(ours) if ours else None
     without_results: dict[str, Callable[[], Table]] = {
         "paper": lambda: paper_tables.published_table("results"),
         "paper-ablation": lambda: paper_tables.published_table("ablation"),
@@ -332,11 +327,11 @@ def _draw_landscape(data: Path | None) -> Any:
         raise ConfigError(
             "The figure 'landscape' needs --data FILE.json; `afor landscape STUDY` writes one."
         )
-    return landscape_figure(read_landscape(_read_json(data), str(data)))
+    return landscape_figure(read_landscape(read_json(data), str(data)))
 
 
 def _draw_file(name: str, data: Path) -> Any:
-    content = _read_json(data)
+    content = read_json(data)
     try:
         if name == "convergence":
             return curve_figures.convergence_figure(content)
@@ -355,14 +350,3 @@ def _has_copies(conditions: Conditions, metrics: list[str]) -> bool:
     return any(
         seed_noise(conditions, *block, m) for block in blocks_of(conditions) for m in metrics
     )
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read as JSON: {error}.") from None
-
-
-def _join(paths: list[Path]) -> str:
-    return " ".join(map(str, paths)) or "RESULTS"

@@ -8,9 +8,11 @@ import typer
 from afor.bench.cli.options import CacheDir, Jobs, StorePath
 from afor.bench.cli.results.report import report
 from afor.bench.cli.results.tables import table
-from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run, train_study
+from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run
 from afor.bench.cli.studies.selection import cores
 from afor.bench.data.catalog import get_dataset
+from afor.bench.execution.progress import Progress
+from afor.bench.execution.runner import run_study
 from afor.bench.store.files import load_records
 from afor.bench.store.locations import store_path
 from afor.bench.store.lock import locked
@@ -44,7 +46,8 @@ def demo(
     )
     with stopped_in_run("afor demo", path):
         engine = make_engine("local", "", workers, study.threads)
-        summary = train_study(study, toml, path, engine, workers, cache_dir=cache_dir)
+        with Progress(study.name, workers) as watch:
+            summary = run_study(study, toml, path, engine, cache_dir=cache_dir, watch=watch)
     typer.echo(describe_summary(study.name, path, summary) + "\n")
     table("main", [str(path)])
     typer.echo("\n" + _beta2_lines(path) + "\n")

@@ -12,34 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.cli.options import (
-    Available,
-    Backbone,
-    Bundled,
-    CacheDir,
-    DataOption,
-    Dataset,
-    Device,
-    Draws,
-    Epochs,
     Jobs,
     JobsPerDevice,
     Json,
-    LrFrom,
-    Optimizer,
-    Roots,
-    Setting,
-    StorePath,
     StudyName,
-    Trust,
+    StudyOptions,
 )
 from afor.bench.cli.studies.selection import (
-    changed_text,
     cores,
-    overrides,
     rates_for,
-    with_bundle,
-    with_device,
-    with_roots,
+    select_study,
 )
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.devices import gpus_for
@@ -49,21 +31,20 @@ from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Engine
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import Summary, run_study
-from afor.bench.execution.sources import available_part
 from afor.bench.execution.timing.limits import TimeLimits
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
 from afor.bench.store.locations import parse_part, store_path
 from afor.bench.study.bundling import AUTO_BUNDLE, bundle_size
-from afor.bench.study.plan import FindRate
-from afor.bench.study.schema import Study, parse_study
-from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.study.planned_runs import FindRate
+from afor.bench.study.schema import Study
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 
 def run(
+    options: StudyOptions,
     name: StudyName,
     jobs: Jobs = 0,
-    store: StorePath = None,
     shard: Annotated[
         str, typer.Option(help="Train only part i of n, such as 2/8, in a store of its own.")
     ] = "",
@@ -81,28 +62,14 @@ def run(
             "first has finished",
         ),
     ] = None,
-    lr_from: LrFrom = "",
     lr_per_optimizer: Annotated[
         bool,
         typer.Option(
             "--lr-per-optimizer", help="Search the learning rate of every optimizer first."
         ),
     ] = False,
-    root: Roots = None,
-    cache_dir: CacheDir = None,
     as_json: Json = False,
-    dataset: Dataset = None,
-    data_option: DataOption = None,
-    backbone: Backbone = None,
-    optimizer: Optimizer = None,
-    epochs: Epochs = None,
-    draws: Draws = None,
-    setting: Setting = None,
-    trust: Trust = False,
-    available: Available = False,
-    device: Device = "",
     jobs_per_device: JobsPerDevice = 1,
-    bundle: Bundled = "",
 ) -> None:
     """Train the missing runs of a study; safe to stop at any time.
 
@@ -111,42 +78,39 @@ def run(
     Example:
         afor run demo --jobs 4
     """
-    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
-    toml, where = changed_text(name, changes, store, trust=trust)
-    toml = with_bundle(with_device(toml, where, device), where, bundle)
-    study = with_roots(parse_study(toml, where), root)
-    if available:
-        study = available_part(study)
+    selected = select_study(name, options)
+    study, toml, cache_dir = selected.study, selected.toml, options.cache_dir
     part = parse_part(shard) if shard else None
-    path = store_path(study.name, store, part)
-    if lr_per_optimizer and (lr_from or part):
+    path = store_path(study.name, options.store, part)
+    if lr_per_optimizer and (options.lr_from or part):
         raise ConfigError(
             "--lr-per-optimizer makes its own search: leave out --lr-from. With --shard, run the "
             "search without --shard first and name it with --lr-from."
         )
     gpus = gpus_for(study.device) if study.trainer == DEFAULT_TRAINER else ()
     workers = jobs or jobs_per_device * len(gpus) or max(1, cores() // study.threads)
-    if changes.words():
+    if selected.words:
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
-    with stopped_in_run(f"afor run {shlex.join([name, *changes.words()])}", path):
+    with stopped_in_run(f"afor run {shlex.join([name, *selected.words])}", path):
         workers_engine = make_engine(
             engine, scheduler, workers, study.threads, time_limit, gpus, bundle_size(study)
         )
         find_rate = (
             _search_rates(study, toml, path, workers_engine, workers, cache_dir)
             if lr_per_optimizer
-            else rates_for(study, lr_from)
+            else rates_for(study, options.lr_from)
         )
-        summary = train_study(
-            study,
-            toml,
-            path,
-            workers_engine,
-            workers,
-            part=part,
-            find_rate=find_rate,
-            cache_dir=cache_dir,
-        )
+        with Progress(study.name, workers) as watch:
+            summary = run_study(
+                study,
+                toml,
+                path,
+                workers_engine,
+                part=part,
+                find_rate=find_rate,
+                cache_dir=cache_dir,
+                watch=watch,
+            )
     if as_json:
         typer.echo(json.dumps({"study": study.name, "store": str(path), **asdict(summary)}))
     else:
@@ -174,45 +138,6 @@ def _results_command(study: str, path: Path) -> str:
     }
     # The name of a changed preset starts with the preset's: ablation-synthetic.
     return commands.get(study.partition("-")[0], f"afor stats {path}")
-
-
-def train_study(
-    study: Study,
-    toml: str,
-    path: Path,
-    engine: Engine,
-    workers: int,
-    *,
-    part: tuple[int, int] | None = None,
-    find_rate: FindRate | None = None,
-    cache_dir: Path | None = None,
-) -> Summary:
-    """Run a study and show its progress on standard error.
-
-    Args:
-        study: The study.
-        toml: The study's text, which the store keeps.
-        path: The store.
-        engine: What runs the trainings.
-        workers: How many trainings run at the same time.
-        part: Train only this part: its number and the number of parts.
-        find_rate: Where learning rates come from; None for the study's own.
-        cache_dir: Folder of the prepared trials.
-
-    Returns:
-        The number of runs that are planned, done, diverged, failed and newly trained.
-    """
-    with Progress(study.name, workers) as progress:
-        return run_study(
-            study,
-            toml,
-            path,
-            engine,
-            part=part,
-            find_rate=find_rate,
-            cache_dir=cache_dir,
-            watch=progress,
-        )
 
 
 def make_engine(
@@ -304,7 +229,8 @@ def _search_rates(
 ) -> FindRate:
     """Run the search for every optimizer's learning rate and return the rates it finds."""
     search = search_study(study)
-    train_study(search, toml, path, engine, workers, cache_dir=cache_dir)
+    with Progress(search.name, workers) as watch:
+        run_study(search, toml, path, engine, cache_dir=cache_dir, watch=watch)
     return rate_finder(_print_rates(path, search.name, err=True))
 
 

@@ -1,38 +1,64 @@
 """Find the study that a command works on, with the changes its options make."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
+from afor.bench.cli.options import ChangeOptions, StudyOptions
 from afor.bench.common.devices import cores as cores
 from afor.bench.common.errors import ConfigError
+from afor.bench.execution.sources import available_part
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import best_rates, rate_finder
 from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
-from afor.bench.study.plan import FindRate
+from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import Study, parse_study, preset_names, read_toml, study_text
 from afor.bench.study.toml_io import updated_toml
 
 
-def overrides(
-    dataset: list[str] | None,
-    data_option: list[str] | None,
-    backbone: list[str] | None,
-    optimizer: list[str] | None,
-    epochs: int | None,
-    draws: int | None,
-    setting: list[str] | None,
-) -> Overrides:
-    """Collect the options that change a study in one value."""
+def overrides(options: ChangeOptions) -> Overrides:
+    """Return the changes of a study that the options of a command describe."""
     return Overrides(
-        datasets=dataset or (),
-        data_options=data_option or (),
-        backbones=backbone or (),
-        optimizers=optimizer or (),
-        epochs=epochs,
-        draws=draws,
-        settings=setting or (),
+        datasets=options.dataset or (),
+        data_options=options.data_option or (),
+        backbones=options.backbone or (),
+        optimizers=options.optimizer or (),
+        epochs=options.epochs,
+        draws=options.draws,
+        settings=options.setting or (),
     )
+
+
+@dataclass(frozen=True)
+class SelectedStudy:
+    """A study with the changes that a command makes."""
+
+    study: Study
+    toml: str
+    words: list[str]  # the options that change it
+
+
+def select_study(name: str, options: StudyOptions) -> SelectedStudy:
+    """Return the study that `plan` or `run` works on.
+
+    Args:
+        name: What the command names, see `changed_text`.
+        options: The options of the command.
+
+    Returns:
+        The study, its text and the options that change it.
+
+    Raises:
+        ConfigError: There is no such study, or an option does not fit it.
+    """
+    changes = overrides(options)
+    toml, where = changed_text(name, changes, options.store, trust=options.trust)
+    toml = with_bundle(with_device(toml, where, options.device), where, options.bundle)
+    study = with_roots(parse_study(toml, where), options.root)
+    if options.available:
+        study = available_part(study)
+    return SelectedStudy(study, toml, changes.words())
 
 
 def changed_text(
@@ -156,18 +182,3 @@ def rates_for(study: Study, lr_from: str) -> FindRate | None:
         return None
     with open_store(find_store(search)) as store:
         return rate_finder(best_rates(store))
-
-
-def run_command(results: str, path: Path, study: str) -> str:
-    """Return the `afor run` command that continues a study.
-
-    Args:
-        results: What the user named: a study, its TOML file or a store file.
-        path: The store that was found.
-        study: The name of a study in the store.
-
-    Returns:
-        The command, with `--store` where the user named the store file itself.
-    """
-    is_store_file = Path(results) == path
-    return f"afor run {study} --store {path}" if is_store_file else f"afor run {results}"

@@ -1,4 +1,4 @@
-"""The commands ``afor study | plan | status``: the content of a study, and its progress."""
+"""The commands ``afor study | plan``: the content of a study, and its runs."""
 
 import json
 import shlex
@@ -8,26 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.cli.options import (
-    Available,
-    Backbone,
-    Bundled,
-    CacheDir,
-    DataOption,
-    Dataset,
-    Device,
-    Draws,
-    Epochs,
+    ChangeOptions,
     Jobs,
     Json,
-    LrFrom,
-    OldStore,
-    Optimizer,
-    Results,
-    Roots,
-    Setting,
-    StorePath,
     StudyName,
-    Trust,
+    StudyOptions,
 )
 from afor.bench.cli.results.pilot import pilot_sentences
 from afor.bench.cli.studies.selection import (
@@ -35,15 +20,12 @@ from afor.bench.cli.studies.selection import (
     cores,
     overrides,
     rates_for,
-    run_command,
-    with_bundle,
-    with_device,
-    with_roots,
+    select_study,
 )
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.execution.sources import absent_datasets, available_part, expected_sources
-from afor.bench.execution.status import print_status, remaining_s, status_of
+from afor.bench.execution.sources import absent_datasets, expected_sources
+from afor.bench.execution.status import remaining_s
 from afor.bench.execution.timing.forecast import (
     Forecast,
     describe_bytes,
@@ -54,8 +36,9 @@ from afor.bench.execution.timing.pace import clock
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.stats.comparisons import BASELINE
 from afor.bench.store.database import open_store
-from afor.bench.store.locations import find_store, store_path
-from afor.bench.study.plan import StudyPlan, make_plan
+from afor.bench.store.locations import store_path
+from afor.bench.study.plan import make_plan
+from afor.bench.study.planned_runs import StudyPlan
 from afor.bench.study.schema import (
     Study,
     load_study,
@@ -64,20 +47,14 @@ from afor.bench.study.schema import (
     read_toml,
 )
 from afor.bench.study.toml_io import updated_toml
-from afor.bench.training.execute import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 
 def study(
+    options: ChangeOptions,
     name: Annotated[
         str | None, typer.Argument(help="A preset or a TOML file.", show_default="list the presets")
     ] = None,
-    dataset: Dataset = None,
-    data_option: DataOption = None,
-    backbone: Backbone = None,
-    optimizer: Optimizer = None,
-    epochs: Epochs = None,
-    draws: Draws = None,
-    setting: Setting = None,
     new_name: Annotated[
         str,
         typer.Option(
@@ -95,7 +72,7 @@ def study(
     Example:
         afor study demo > my-study.toml
     """
-    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
+    changes = overrides(options)
     if name is not None:
         text, where = changed_text(name, changes, trust=True)  # only printed
         is_preset = name in preset_names() and not changes.words()
@@ -116,24 +93,10 @@ def study(
 
 
 def plan(
+    options: StudyOptions,
     name: StudyName,
-    store: StorePath = None,
-    cache_dir: CacheDir = None,
-    lr_from: LrFrom = "",
-    root: Roots = None,
     as_json: Json = False,
     jobs: Jobs = 0,
-    dataset: Dataset = None,
-    data_option: DataOption = None,
-    backbone: Backbone = None,
-    optimizer: Optimizer = None,
-    epochs: Epochs = None,
-    draws: Draws = None,
-    setting: Setting = None,
-    trust: Trust = False,
-    available: Available = False,
-    device: Device = "",
-    bundle: Bundled = "",
     timing: Annotated[
         bool,
         typer.Option(
@@ -160,16 +123,12 @@ def plan(
     Example:
         afor plan demo --jobs 4
     """
-    changes = overrides(dataset, data_option, backbone, optimizer, epochs, draws, setting)
-    toml, where = changed_text(name, changes, store, trust=trust)
-    toml = with_bundle(with_device(toml, where, device), where, bundle)
-    planned = with_roots(parse_study(toml, where), root)
-    if available:
-        planned = available_part(planned)
-    path = store_path(planned.name, store)
+    selected = select_study(name, options)
+    planned, cache_dir = selected.study, options.cache_dir
+    path = store_path(planned.name, options.store)
     absent = absent_datasets(planned)
     sources = expected_sources(planned, cache_dir)
-    study_plan = make_plan(planned, sources, rates_for(planned, lr_from))
+    study_plan = make_plan(planned, sources, rates_for(planned, options.lr_from))
     statuses: dict[str, str] = {}
     seconds_left, needs = None, None
     if path.exists():
@@ -221,8 +180,8 @@ def plan(
         typer.echo(f"absent, planned as published: {name_of_dataset}. {reason}", err=True)
     for sentence in decisions:
         typer.echo(sentence)
-    trusted = ["--trust"] if trust else []
-    print_next(shlex.join(["afor", "run", name, *changes.words(), *trusted]))
+    trusted = ["--trust"] if options.trust else []
+    print_next(shlex.join(["afor", "run", name, *selected.words, *trusted]))
 
 
 def _json(needs: Forecast) -> dict[str, Any]:
@@ -273,33 +232,6 @@ def _print_plan(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> 
             f"{_count(row.folds, study_plan.manifests[row.dataset].blocks, 'fold')} × "
             f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}{time}"
         )
-
-
-def status(
-    results: Results,
-    store: OldStore = None,
-    as_json: Json = False,
-) -> None:
-    """Show the progress of a study, also while it runs.
-
-    Example:
-        afor status demo
-    """
-    path = find_store(results, store)
-    with open_store(path) as opened:
-        progress = status_of(opened)
-    if as_json:
-        typer.echo(json.dumps(progress, indent=1))
-        return
-    print_status(progress)
-    studies = progress["studies"]
-    unfinished = [row["study"] for row in studies if row["open"]]
-    if any(row["failed"] for row in studies):
-        print_next(f"afor failures {results}")
-    elif unfinished:
-        print_next(run_command(results, path, unfinished[0]))
-    else:
-        print_next(f"afor stats {path}")
 
 
 def _count(selected: int, total: int, noun: str) -> str:

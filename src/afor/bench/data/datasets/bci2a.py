@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo, TrialShape
+from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.gdf import read_gdf
 from afor.bench.data.formats.mat import read_mat
 from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, Band, cut_trials, filter_signal

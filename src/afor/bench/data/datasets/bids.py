@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.formats.continuous import (
     SUFFIXES,
     ContinuousSettings,
@@ -32,10 +32,10 @@ def all_paths(root: Path) -> list[Any]:
     Raises:
         ConfigError: mne-bids is not installed.
     """
-    found = _import_mne_bids().find_matching_paths(
+    paths = _import_mne_bids().find_matching_paths(
         root, datatypes="eeg", suffixes="eeg", extensions=list(SUFFIXES), check=True
     )
-    return sorted(found, key=lambda path: str(path.fpath))
+    return sorted(paths, key=lambda path: str(path.fpath))
 
 
 def bids_paths(root: Path, settings: BidsSettings) -> dict[str, list[Any]]:
@@ -45,10 +45,10 @@ def bids_paths(root: Path, settings: BidsSettings) -> dict[str, list[Any]]:
         ConfigError: mne-bids is not installed, there are several tasks and none is named, or the
             task or a session does not exist.
     """
-    found = all_paths(root)
+    paths = all_paths(root)
     for option, wanted, present in (
-        ("task", {settings.task} - {""}, {p.task for p in found}),
-        ("sessions", set(settings.sessions or ()), {p.session for p in found}),
+        ("task", {settings.task} - {""}, {p.task for p in paths}),
+        ("sessions", set(settings.sessions or ()), {p.session for p in paths}),
     ):
         names = sorted(str(name) for name in present if name)
         if missing := sorted(wanted.difference(names)):
@@ -60,13 +60,13 @@ def bids_paths(root: Path, settings: BidsSettings) -> dict[str, list[Any]]:
             raise ConfigError(
                 f"bids: {root} has the tasks {', '.join(names)}. Choose one with the option task."
             )
-    chosen: dict[str, list[Any]] = {}
-    for path in found:
+    by_subject: dict[str, list[Any]] = {}
+    for path in paths:
         if settings.task in ("", path.task) and (
             settings.sessions is None or path.session in settings.sessions
         ):
-            chosen.setdefault(f"sub-{path.subject}", []).append(path)
-    return dict(sorted(chosen.items()))
+            by_subject.setdefault(f"sub-{path.subject}", []).append(path)
+    return dict(sorted(by_subject.items()))
 
 
 def find_subjects(root: Path, settings: BidsSettings) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo, TrialShape
+from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.pickle import read_arrays
 from afor.bench.data.preparation.preprocessing import (
     PAPER_BAND_HZ,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.datasets.recordings import recordings_by_subject
 from afor.bench.data.preparation.preprocessing import filter_signal
 from afor.bench.data.recording import Recording, number_labels, require_finite
@@ -48,9 +48,9 @@ class FolderSettings(DataSettings):
 def find_subjects(root: Path, _settings: FolderSettings) -> tuple[str, ...]:
     """Return the subjects, from the names of the files; raise DataError for recordings instead."""
     subjects = tuple(sorted(_files_by_subject(root)))
-    if not subjects and (found := recordings_by_subject(root)):
-        count = sum(map(len, found.values()))
-        one = next(iter(found.values()))[0].relative_to(root)
+    if not subjects and (recordings := recordings_by_subject(root)):
+        count = sum(map(len, recordings.values()))
+        one = next(iter(recordings.values()))[0].relative_to(root)
         raise DataError(
             f"{root} has no {' or '.join(f'<subject>{s}' for s in SUFFIXES)}, but {count} "
             f'recordings such as {one}. Read them with use = "recordings" (or "bids"); '

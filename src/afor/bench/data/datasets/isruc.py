@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo, TrialShape
+from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import EdfFile, read_edf
 from afor.bench.data.formats.mat import read_mat
 from afor.bench.data.preparation.preprocessing import resample

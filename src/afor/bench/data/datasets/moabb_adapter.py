@@ -12,7 +12,7 @@ from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.recording import Recording
 from afor.bench.data.settings import DataSettings, Samples
 

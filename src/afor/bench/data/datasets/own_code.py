@@ -16,7 +16,7 @@ from pydantic import Field
 
 from afor.bench.common.errors import AforError, ConfigError, DataError
 from afor.bench.common.module_search import import_named, returns_instance
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.recording import Recording
 from afor.bench.data.settings import DataSettings, Samples
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo, TrialShape
+from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
 from afor.bench.data.montage import tidy_name
 from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, cut_trials, filter_signal

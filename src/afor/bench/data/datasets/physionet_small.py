@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.preparation.preprocessing import cut_trials, filter_signal
 from afor.bench.data.recording import Recording
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of

@@ -7,7 +7,7 @@ part of their name before the first ``_``: ``anna_1.edf`` and ``anna_2.edf`` are
 from pathlib import Path
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.formats.continuous import (
     SUFFIXES,
     ContinuousSettings,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from afor.bench.data.catalog import Dataset, DatasetInfo
+from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.datasets.synthetic_recipes import RECIPES, FloatArray, Kind, Recipe
 from afor.bench.data.montage import electrode_xy
 from afor.bench.data.recording import MAX_RATE_HZ, Recording

@@ -72,8 +72,8 @@ def events_table_of(path: Path) -> Path | None:
     """Return the table of events beside a recording, or that of its folder, or None."""
     stem = path.stem.removesuffix("_eeg")
     names = [f"{stem}_events", f"{path.stem}_events", FOLDER_TABLE]
-    places = [path.with_name(f"{name}{suffix}") for name in names for suffix in TABLE_SUFFIXES]
-    return next((place for place in places if place.is_file()), None)
+    candidates = [path.with_name(f"{name}{suffix}") for name in names for suffix in TABLE_SUFFIXES]
+    return next((table for table in candidates if table.is_file()), None)
 
 
 def read_raw(path: Path, where: str) -> tuple[Any, list[str]]:
@@ -235,8 +235,8 @@ def _signal(
             )
         names = tuple(settings.channels)
     else:
-        kinds = raw.get_channel_types()
-        names = tuple(n for n, kind in zip(raw.ch_names, kinds, strict=True) if kind == "eeg")
+        types = raw.get_channel_types()
+        names = tuple(n for n, type_ in zip(raw.ch_names, types, strict=True) if type_ == "eeg")
         if not names:
             raise DataError(
                 f"{part.where}: MNE finds no EEG channel among {', '.join(raw.ch_names)}. Name "

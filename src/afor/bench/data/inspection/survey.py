@@ -79,13 +79,13 @@ def survey_folder(root: Path) -> Survey:
 
 
 def _survey_bids(root: Path) -> Survey:
-    found = bids.all_paths(root)
-    if not found:
+    recordings = bids.all_paths(root)
+    if not recordings:
         raise DataError(f"{root}: a BIDS folder without an EEG recording ({', '.join(SUFFIXES)}).")
-    tasks = tuple(sorted({p.task for p in found if p.task}))
-    sessions = tuple(sorted({p.session for p in found if p.session}))
+    tasks = tuple(sorted({p.task for p in recordings if p.task}))
+    sessions = tuple(sorted({p.session for p in recordings if p.session}))
     paths: dict[str, list[Path]] = {}
-    for path in found:
+    for path in recordings:
         if path.task == (tasks[0] if tasks else None):
             paths.setdefault(f"sub-{path.subject}", []).append(path.fpath)
     counts = {subject: len(files) for subject, files in sorted(paths.items())}
@@ -97,8 +97,8 @@ def _with_first(survey: Survey, by_subject: Mapping[str, list[Path]]) -> Survey:
     """Add what the first recording holds."""
     path = sorted(next(iter(by_subject.values())))[0]
     raw, notes = read_raw(path, str(path))
-    kinds = dict(zip(raw.ch_names, raw.get_channel_types(), strict=True))
-    eeg = tuple(n for n, kind in kinds.items() if kind == "eeg" and is_eeg_name(n))
+    types = dict(zip(raw.ch_names, raw.get_channel_types(), strict=True))
+    eeg = tuple(n for n, type_ in types.items() if type_ == "eeg" and is_eeg_name(n))
     table = events_table_of(path)
     events = events_of(raw, path, table, "trial_type") if _is_usual(table) else []
     if not _is_usual(table):
@@ -108,7 +108,7 @@ def _with_first(survey: Survey, by_subject: Mapping[str, list[Path]]) -> Survey:
             **survey.__dict__,
             "first": str(path.relative_to(survey.root)),
             "channels": eeg,
-            "other_channels": tuple(n for n in kinds if n not in eeg),
+            "other_channels": tuple(n for n in types if n not in eeg),
             "rate_hz": float(raw.info["sfreq"]),
             "seconds": float(raw.n_times / raw.info["sfreq"]),
             "events_from": str(table.relative_to(survey.root)) if table else "its annotations",

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from afor.bench.common.errors import AbsentError, ConfigError, DataError, LeakageError
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.common.text import shorten
-from afor.bench.data.catalog import STAND_IN_MARK, STAND_IN_NOTE, Dataset, get_dataset
+from afor.bench.data.catalog import get_dataset
+from afor.bench.data.dataset import STAND_IN_MARK, STAND_IN_NOTE, Dataset
 from afor.bench.data.preparation.cache import (
     PreparedSubject,
     open_cache,
@@ -228,7 +229,6 @@ def prepare_subject(
 
     Raises:
         DataError: A file is missing, damaged or changed.
-
     """
     sources = ledger.check(
         dataset.files(root, subject, settings), accept_changed=accept_changed, rehash=verify

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.data.catalog import STAND_IN_MARK
+from afor.bench.data.dataset import STAND_IN_MARK
 from afor.bench.data.datasets import bci2a, deap, isruc
 from afor.bench.data.datasets.synthetic import SyntheticSettings, load_subject, subject_names
 from afor.bench.data.recording import Recording

@@ -31,7 +31,6 @@ def write_edf(
         signal_uv: Signal in microvolts, (channels, samples), a whole number of seconds long.
         rate_hz: Sampling rate.
         annotations: Onset and duration in seconds, and text, of each annotation.
-
     """
     n_records, left_over = divmod(signal_uv.shape[1], rate_hz)
     if left_over:
@@ -97,7 +96,6 @@ def write_gdf(
         signal_uv: Signal in microvolts, (channels, samples); NaN becomes the digital minimum.
         rate_hz: Sampling rate.
         events: Sample (from 0), code and duration in samples of each event.
-
     """
     n, samples = signal_uv.shape
     limit = float(np.ceil(np.nanmax(np.abs(signal_uv)) + 1))

@@ -63,7 +63,6 @@ class LocalEngine:
     Example:
         >>> LocalEngine(workers=2).workers
         2
-
     """
 
     def __init__(
@@ -85,7 +84,20 @@ class LocalEngine:
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
     ) -> Generator[Started | Died | Ended, None, None]:
-        """Yield events until every job has ended."""
+        """Train jobs in worker processes.
+
+        Args:
+            jobs: The runs to train.
+            sources: The windows of each data set, by its name in the study.
+            spool: Folder to which the workers write finished runs.
+
+        Yields:
+            A start, the death of a worker or an end, until every job has ended.
+
+        Raises:
+            EngineError: Workers end before their first run, again and again.
+            StoreError: A worker cannot write a finished run.
+        """
         spool.mkdir(parents=True, exist_ok=True)
         packed = {name: pickle.dumps(source) for name, source in sources.items()}
         waiting, deaths = deque(make_bundles(jobs, self.bundle, self.workers)), Counter[str]()

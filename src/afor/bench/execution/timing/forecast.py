@@ -13,7 +13,7 @@ from afor.bench.data.expected_windows import ExpectedWindows
 from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import Store
-from afor.bench.study.plan import PlannedRun
+from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.training.execute import input_shape
 
 Source = WindowSource | ExpectedWindows

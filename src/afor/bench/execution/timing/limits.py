@@ -4,7 +4,7 @@ from bisect import insort
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from afor.bench.study.plan import canonical
+from afor.bench.study.planned_runs import canonical
 
 FACTOR = 20.0  # times the median of similar runs
 LEAST_S = 600.0
@@ -24,7 +24,6 @@ class TimeLimits:
     >>> limits.add(("deap", "hslt", "adam"), 100.0)
     >>> limits.limit_s(("deap", "hslt", "adam")), limits.limit_s(("deap", "eegnet", "adam"))
     (2000.0, 86400.0)
-
     """
 
     def __init__(self, fixed_s: float | None = None) -> None:

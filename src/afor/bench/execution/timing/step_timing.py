@@ -21,7 +21,7 @@ from afor.bench.common.seeding import isolated
 from afor.bench.data.preparation.cache import open_cache
 from afor.bench.models.input_shape import InputShape
 from afor.bench.study.bundling import AUTO_BUNDLE, is_bundled
-from afor.bench.study.plan import canonical
+from afor.bench.study.planned_runs import canonical
 
 if TYPE_CHECKING:
     import torch

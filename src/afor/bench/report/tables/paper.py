@@ -50,10 +50,10 @@ def published_table(table: TableName = "results") -> Table:
                 for c in printed
             ]
             rows.append(Row(optimizer_label(name), tuple(texts)))
-    place = published()[table]["place"]
+    table_of_paper = published()[table]["place"]
     return Table(
         name=f"paper-{table}",
-        title=f"As printed in the paper, {place}",
+        title=f"As printed in the paper, {table_of_paper}",
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
         notes=("* and marks as printed in the paper.",) if table == "results" else (),

@@ -147,14 +147,14 @@ def variance_table(
                 differences = paired_differences(conditions, dataset, backbone, metric, one, other)
                 if len(differences) < 2:
                     continue
-                found = estimate_components(differences)
+                noise = estimate_components(differences)
                 if rest is not None and not same:
-                    found = split_off_rest(found, rest)
-                merged |= {c.name for c in found.components if len(c.sources) > 1}
+                    noise = split_off_rest(noise, rest)
+                merged |= {c.name for c in noise.components if len(c.sources) > 1}
                 label = f"{optimizer_label(one)} − {optimizer_label(other)}"
-                cells = _component_cells(found, gain_scale(metric))
+                cells = _component_cells(noise, gain_scale(metric))
                 shown.append(Row(f"{label} ({same})" if same else label, cells))
-                records += _component_records(found, dataset, backbone, metric, one, other)
+                records += _component_records(noise, dataset, backbone, metric, one, other)
             if shown:
                 rows += [Row(_block(dataset, backbone, metric), heading=True), *shown]
     if not rows:
@@ -206,7 +206,7 @@ def assessment_table(
     heading = ""
     for made in assessments:
         scale = gain_scale(made.metric)
-        folds, draws = made.found.folds, made.found.draws
+        folds, draws = made.noise.folds, made.noise.draws
         sds = made.fold_sd(draws)
         effects = [smallest_effect(sd, folds, level, power=power) for sd in sds]
         margins = [smallest_margin(sd, folds, level, power=power) for sd in sds]
@@ -219,7 +219,7 @@ def assessment_table(
         values = zip(names, (sds, effects, margins), strict=True)
         records.append(
             {
-                **{k: v for k, v in vars(made).items() if k != "found"},
+                **{k: v for k, v in vars(made).items() if k != "noise"},
                 "folds": folds,
                 "draws": draws,
                 "family": family,
@@ -242,7 +242,7 @@ def assessment_table(
         rows=tuple(rows),
         label="Comparison",
         notes=(
-            "smallest difference: the smallest true mean difference that is found. smallest "
+            "smallest difference: the smallest true mean difference that is noise. smallest "
             "margin: the smallest margin within which equal methods are found equivalent. In "
             "parentheses: over the 95 % interval of the SD that a pilot of this size leaves open.",
             f"Exact tests at {100 * level:.3g} %, two-sided for a difference"
@@ -304,10 +304,10 @@ def goal_text(metric: str, goal: Goal) -> str:
 
 def published_power_table() -> Table:
     """Return the power of the paper's 24 comparisons, if its printed gains were the true ones."""
-    found = published_power()
+    rows_of_paper = published_power()
     rows, records = [], []
     heading = ""
-    for row in found:
+    for row in rows_of_paper:
         if heading != (heading := dataset_label(row.dataset)):
             rows.append(Row(f"{heading}, {row.folds} folds", heading=True))
         needed = row.needed_correlation
@@ -322,12 +322,12 @@ def published_power_table() -> Table:
         label = f"{backbone_label(row.backbone)}, {metric_label(row.metric)}"
         rows.append(Row(label, tuple(map(TableCell, texts))))
         records.append({**asdict(row), "judgement": row.judgement})
-    expected = [sum(row.powers[i] for row in found) for i in range(len(CORRELATIONS))]
-    stars = sum(row.significant for row in found)
+    expected = [sum(row.powers[i] for row in rows_of_paper) for i in range(len(CORRELATIONS))]
+    stars = sum(row.significant for row in rows_of_paper)
     sums = [TableCell(), TableCell(), TableCell(str(stars))]
     sums += [TableCell(f"{value:.1f}") for value in expected]
     rows.append(Row("Stars in all", (*sums, MISSING, MISSING), rule=True))
-    judged = [row.judgement for row in found if row.significant]
+    judged = [row.judgement for row in rows_of_paper if row.significant]
     lowest, highest = PLAUSIBLE
     return Table(
         name="published-power",
@@ -360,20 +360,20 @@ def published_power_table() -> Table:
     )
 
 
-def _component_cells(found: VarianceComponents, scale: float) -> tuple[TableCell, ...]:
+def _component_cells(noise: VarianceComponents, scale: float) -> tuple[TableCell, ...]:
     cells = {}
-    for component in found.components:
+    for component in noise.components:
         sds = [math.sqrt(v) for v in (component.variance, component.low, component.high)]
         first, *others = component.sources
         cells[first] = _interval_text(scale, sds)
         cells |= dict.fromkeys(others, f"with {first.split()[0]}")
-    runs = found.draws
-    averaged = [c.variance / runs for c in found.components if c.is_averaged_by_draws]
-    total = found.fold_variance(runs)
+    runs = noise.draws
+    averaged = [c.variance / runs for c in noise.components if c.is_averaged_by_draws]
+    total = noise.fold_variance(runs)
     texts = [
-        f"{found.folds} × {found.draws} × {found.seeds}",
-        signed(scale * found.mean),
-        f"{scale * found.fold_sd:.2f}",
+        f"{noise.folds} × {noise.draws} × {noise.seeds}",
+        signed(scale * noise.mean),
+        f"{scale * noise.fold_sd:.2f}",
         *(cells.get(source, "–") for source in (SUBJECT, DRAW, SEED, REST)),
         f"{100 * sum(averaged) / total:.0f} %" if averaged and total else "–",
     ]
@@ -381,7 +381,7 @@ def _component_cells(found: VarianceComponents, scale: float) -> tuple[TableCell
 
 
 def _component_records(
-    found: VarianceComponents, dataset: str, backbone: str, metric: str, one: str, other: str
+    noise: VarianceComponents, dataset: str, backbone: str, metric: str, one: str, other: str
 ) -> list[dict[str, object]]:
     return [
         {
@@ -390,17 +390,17 @@ def _component_records(
             "metric": metric,
             "optimizer": one,
             "baseline": other,
-            "folds": found.folds,
-            "draws": found.draws,
-            "seeds": found.seeds,
-            "mean": found.mean,
-            "fold_sd": found.fold_sd,
+            "folds": noise.folds,
+            "draws": noise.draws,
+            "seeds": noise.seeds,
+            "mean": noise.mean,
+            "fold_sd": noise.fold_sd,
             "component": component.name,
             "variance": component.variance,
             "low": component.low,
             "high": component.high,
         }
-        for component in found.components
+        for component in noise.components
     ]
 
 

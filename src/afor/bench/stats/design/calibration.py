@@ -116,7 +116,7 @@ def calibrate(
         One calibration per data set, backbone, metric and method with copies. Copies that are
         equal to the last bit ran under one seed and count once.
     """
-    found = []
+    calibrations = []
     for dataset, backbone in blocks_of(conditions):
         block = [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone)]
         for metric in metrics:
@@ -130,8 +130,10 @@ def calibrate(
                     rng = np.random.default_rng(seed)
                     where = (dataset, backbone, metric)
                     margin = margin_of(metric, copies[0].margins)
-                    found.append(_calibrate(where, kept, values, margin, level, relabellings, rng))
-    return found
+                    calibrations.append(
+                        _calibrate(where, kept, values, margin, level, relabellings, rng)
+                    )
+    return calibrations
 
 
 def _calibrate(
@@ -219,7 +221,7 @@ def _values(copies: Sequence[Condition], metric: str) -> tuple[tuple[str, ...], 
     ]
     arrays: dict[str, FloatArray] = {}
     for copy in copies:
-        own = np.array([[copy.value((f, d), metric) for d in draws] for f in folds])
-        if not any(np.array_equal(own, other) for other in arrays.values()):
-            arrays[copy.optimizer] = own
+        values = np.array([[copy.value((f, d), metric) for d in draws] for f in folds])
+        if not any(np.array_equal(values, other) for other in arrays.values()):
+            arrays[copy.optimizer] = values
     return tuple(arrays), np.stack(list(arrays.values()), axis=-1)

@@ -103,7 +103,7 @@ class Assessment:
         metric: Name of the metric.
         optimizer: The one method.
         baseline: The other method.
-        found: Variance components of their difference.
+        noise: Variance components of their difference.
         seconds: Mean time of a run of the two; NaN where no time is known.
     """
 
@@ -112,13 +112,13 @@ class Assessment:
     metric: str
     optimizer: str
     baseline: str
-    found: VarianceComponents
+    noise: VarianceComponents
     seconds: float
 
     def fold_sd(self, draws: int) -> tuple[float, float, float]:
         """Return the SD of a fold difference over so many draws, with its 95 % interval."""
-        low, high = np.quantile(self.found.fold_variance_samples(draws), (0.025, 0.975))
-        variances = (self.found.fold_variance(draws), float(low), float(high))
+        low, high = np.quantile(self.noise.fold_variance_samples(draws), (0.025, 0.975))
+        variances = (self.noise.fold_variance(draws), float(low), float(high))
         sd, sd_low, sd_high = map(math.sqrt, variances)
         return sd, sd_low, sd_high
 
@@ -154,9 +154,9 @@ def assess(
                 if run.elapsed_s is not None
             ]
             seconds = math.fsum(times) / len(times) if times else math.nan
-            found = estimate_components(differences)
+            noise = estimate_components(differences)
             assessments.append(
-                Assessment(dataset, backbone, metric, name, baseline, found, seconds)
+                Assessment(dataset, backbone, metric, name, baseline, noise, seconds)
             )
     return assessments
 
@@ -189,8 +189,8 @@ def standard_limits(folds: int, level: float) -> Limits:
     subsets = (np.arange(1, 2**folds)[:, None] >> np.arange(folds) & 1).astype(np.float64)
     subsets /= subsets.sum(axis=1, keepdims=True)
     ranks = [math.ceil(one_sided * 2**folds) - 2 for one_sided in (level / 2, level)]
-    known = [rank for rank in ranks if rank >= 0]
-    ends = [end for rank in known for end in (rank, len(subsets) - 1 - rank)]
+    defined = [rank for rank in ranks if rank >= 0]
+    ends = [end for rank in defined for end in (rank, len(subsets) - 1 - rank)]
     chunks = []
     for _ in range(8):  # a part at a time, for the memory
         means = rng.standard_normal((EXACT_REPLICATES // 8, folds)) @ subsets.T
@@ -290,7 +290,7 @@ def folds_for(goal: Goal, fold_sd: float, *, power: float = POWER) -> int | None
 
 
 def cheapest_design(
-    found: VarianceComponents,
+    noise: VarianceComponents,
     goal: Goal,
     *,
     seconds: float = math.nan,
@@ -303,7 +303,7 @@ def cheapest_design(
     A run trains on the other folds, so its time is taken to grow with the number of folds.
 
     Args:
-        found: Components of a pilot.
+        noise: Components of a pilot.
         goal: What shall be decided.
         seconds: Mean time of a run of the pilot; without it, runs weighted by the number of folds
             are counted.
@@ -316,28 +316,28 @@ def cheapest_design(
         The design, or None if none is large enough.
     """
     designs = []
-    for draws in range(1, (max_draws if found.draws > 1 else 1) + 1):
-        sd = math.sqrt(found.fold_variance(draws))
+    for draws in range(1, (max_draws if noise.draws > 1 else 1) + 1):
+        sd = math.sqrt(noise.fold_variance(draws))
         folds = folds_for(goal, sd, power=power)
         if folds is not None and folds <= max_folds:
-            cost = study_seconds(found, folds, draws, seconds)
-            open_sds = np.sqrt(np.quantile(found.fold_variance_samples(draws), (0.975, 0.025)))
+            cost = study_seconds(noise, folds, draws, seconds)
+            open_sds = np.sqrt(np.quantile(noise.fold_variance_samples(draws), (0.975, 0.025)))
             low, high = (goal.reached(float(end), folds) for end in open_sds)
             designs.append(Design(folds, draws, goal.reached(sd, folds), (low, high), cost))
-    unit = [study_seconds(found, design.folds, design.draws, 1.0) for design in designs]
+    unit = [study_seconds(noise, design.folds, design.draws, 1.0) for design in designs]
     return designs[int(np.argmin(unit))] if designs else None
 
 
 def study_seconds(
-    found: VarianceComponents, folds: int, draws: int, seconds: float, *, methods: int = 2
+    noise: VarianceComponents, folds: int, draws: int, seconds: float, *, methods: int = 2
 ) -> float:
     """Return the time of a study whose runs grow with the number of folds, as those of a pilot."""
-    return methods * folds * draws * seconds * folds / found.folds
+    return methods * folds * draws * seconds * folds / noise.folds
 
 
 def power_grid(
-    found: VarianceComponents, goal: Goal, folds: Sequence[int], draws: Sequence[int]
+    noise: VarianceComponents, goal: Goal, folds: Sequence[int], draws: Sequence[int]
 ) -> FloatArray:
     """Return the power by (folds, draws)."""
-    sds = [math.sqrt(found.fold_variance(r)) for r in draws]
+    sds = [math.sqrt(noise.fold_variance(r)) for r in draws]
     return np.array([[goal.reached(sd, n) for sd in sds] for n in folds])

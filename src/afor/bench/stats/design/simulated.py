@@ -6,7 +6,7 @@ import numpy as np
 
 from afor.bench.stats.design.seed_noise import SAME_METHOD
 from afor.bench.store.results import RunResult
-from afor.bench.study.plan import ExpectedRuns
+from afor.bench.study.planned_runs import ExpectedRuns
 from afor.bench.study.roles import role_from_name
 
 # Subjects, classes, level and spread of accuracy between subjects, as in the paper's Table III.

@@ -96,8 +96,8 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
 
     >>> rng = np.random.default_rng(0)
     >>> made = rng.normal(0, 2, (40, 1, 1)) + rng.normal(0, 1, (40, 5, 1))
-    >>> found = estimate_components(made)
-    >>> [(c.name, round(c.variance, 1)) for c in found.components]
+    >>> noise = estimate_components(made)
+    >>> [(c.name, round(c.variance, 1)) for c in noise.components]
     [('subject × method', 4.6), ('draw × method + seed × method', 1.0)]
     """
     values = np.asarray(differences, dtype=np.float64)
@@ -144,23 +144,23 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     return VarianceComponents(folds, draws, seeds, float(values.mean()), fold_sd, tuple(components))
 
 
-def split_off_rest(found: VarianceComponents, rest: Component) -> VarianceComponents:
+def split_off_rest(noise: VarianceComponents, rest: Component) -> VarianceComponents:
     """Take the rest, measured on one method under two names, off the lowest component.
 
     Args:
-        found: The components of a comparison.
+        noise: The components of a comparison.
         rest: The variance of a run's difference between two identical methods under equal seeds.
 
     Returns:
         The components with the rest as the last one.
     """
-    lowest = found.components[-1]
+    lowest = noise.components[-1]
     variance = min(rest.variance, lowest.variance)
     shown = Component(rest.sources, variance, rest.low, rest.high, rest.samples)
     left = _component(lowest.sources, lowest.variance - variance, lowest.samples - rest.samples)
-    kept = (*found.components[:-1], left, shown)
+    kept = (*noise.components[:-1], left, shown)
     return VarianceComponents(
-        found.folds, found.draws, found.seeds, found.mean, found.fold_sd, kept
+        noise.folds, noise.draws, noise.seeds, noise.mean, noise.fold_sd, kept
     )
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from afor.bench.optimizers.checks import require_at_least, require_betas
+from afor.bench.optimizers.stepwise import require_at_least, require_betas
 
 
 @pytest.mark.parametrize("value", [-0.1, float("nan")])

@@ -1,0 +1,70 @@
+"""What a data set is: its description, and the functions that find and read its files."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from afor.bench.data.recording import Recording
+from afor.bench.data.settings import DataSettings, parse_settings
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """The description of a data set for users."""
+
+    name: str
+    title: str
+    task: str
+    licence: str
+    where: str
+    citation: str
+    subjects: tuple[str, ...]  # of a complete copy
+    shape: str
+    paper_windows: str
+    layout: str
+    download: str = ""  # the program that downloads it; empty if a signed agreement is needed
+
+
+@dataclass(frozen=True)
+class TrialShape:
+    """The trials of one subject of a complete copy, for a plan without the files."""
+
+    channel_names: tuple[str, ...]
+    rate_hz: float
+    class_names: tuple[str, ...]
+    trials: int  # of one subject, on average
+    samples: int  # of one trial
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The description and the reader of a data set.
+
+    ``find`` lists the subjects present under a root, ``files`` returns the source files of one
+    subject, ``load`` reads them. ``published`` returns the class counts of a complete copy,
+    ``trial_shape`` the trials of one of its subjects.
+    """
+
+    info: DatasetInfo
+    settings: type[DataSettings]
+    find: Callable[[Path, Any], tuple[str, ...]]
+    files: Callable[[Path, str, Any], tuple[Path, ...]]
+    load: Callable[[Path, str, Any], Recording]
+    version: int  # increase it if the reader returns other numbers for the same bytes
+    needs_root: bool = True
+    check_unit: bool = True
+    hashes_data: bool = False  # no source files to hash: the fingerprint uses the samples
+    published: Callable[[Any], dict[str, int]] | None = None
+    trial_shape: Callable[[Any], TrialShape] | None = None
+    excluded: Callable[[Any], Mapping[str, str]] | None = None  # subject → why, left out by default
+    download: Callable[[Path, Any], None] | None = None
+
+    def parse(self, options: Mapping[str, Any]) -> DataSettings:
+        """Return the checked options; raise ConfigError for an unknown key or an invalid value."""
+        return parse_settings(self.settings, options, self.info.name)
+
+
+# A folder with this file contains a synthetic stand-in written by `afor data twin`.
+STAND_IN_MARK = "SYNTHETIC.txt"
+STAND_IN_NOTE = "a synthetic stand-in, not the data set"

@@ -1,0 +1,123 @@
+"""The runs of a plan: what identifies each of them, and how many a condition has."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from afor.bench.data.splits import Manifest
+from afor.bench.study.roles import Role
+from afor.bench.study.schema import OptimizerEntry, Study
+
+if TYPE_CHECKING:
+    from afor.bench.data.expected_windows import ExpectedWindows
+    from afor.bench.data.window_source import WindowSource
+
+    Source = WindowSource | ExpectedWindows
+
+Spec = dict[str, Any]
+# The learning rate found by a search for (data set, backbone, optimizer entry).
+FindRate = Callable[[str, str, OptimizerEntry], float]
+
+
+class _GridRun(Protocol):
+    """Anything that is one run of one condition: planned, stored or finished."""
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def backbone(self) -> str: ...
+    @property
+    def optimizer(self) -> str: ...
+    @property
+    def fold(self) -> int: ...
+    @property
+    def draw(self) -> int: ...
+    @property
+    def role(self) -> Role | None: ...
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a study: its condition, fold and draw, its spec and its key."""
+
+    dataset: str
+    backbone: str
+    optimizer: str  # name of the entry; in a search followed by the learning rate
+    fold: int
+    draw: int
+    key: str
+    spec: Spec
+    entry: str  # the optimizer entry without the learning rate
+    rate: float
+    role: Role | None  # of its optimizer entry
+
+
+@dataclass(frozen=True)
+class ExpectedRuns:
+    """The number of folds and draws that a study plans for one condition."""
+
+    dataset: str
+    backbone: str
+    optimizer: str
+    folds: int
+    draws: int
+    role: Role | None = None  # of its optimizer entry; None in files that do not tell
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """All runs of a study in the order of execution, with their splits and windows."""
+
+    study: Study
+    runs: tuple[PlannedRun, ...]
+    manifests: Mapping[str, Manifest]
+    sources: Mapping[str, "Source"]
+
+    def expected(self) -> list[ExpectedRuns]:
+        """Count the folds and draws of each condition."""
+        return count_expected(self.runs)
+
+
+def run_key(spec: Spec) -> str:
+    """Return the SHA-256 of a spec's canonical JSON.
+
+    >>> run_key({"b": 1, "a": [0.1]}) == run_key({"a": [0.1], "b": 1})
+    True
+    """
+    return hashlib.sha256(canonical(spec).encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """Return the canonical JSON of a value: sorted keys, no spaces, no NaN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def count_expected(runs: Iterable[_GridRun]) -> list[ExpectedRuns]:
+    """Count folds and draws per condition, in the order in which conditions first appear."""
+    by_condition: dict[tuple[str, str, str], list[_GridRun]] = {}
+    for run in runs:
+        by_condition.setdefault((run.dataset, run.backbone, run.optimizer), []).append(run)
+    return [
+        ExpectedRuns(
+            *condition,
+            folds=len({run.fold for run in members}),
+            draws=len({run.draw for run in members}),
+            role=members[0].role,
+        )
+        for condition, members in by_condition.items()
+    ]
+
+
+def describe(run: Any) -> str:
+    """Return the name of a planned or stored run for messages.
+
+    >>> from types import SimpleNamespace
+    >>> describe(SimpleNamespace(dataset="deap", backbone="hslt", optimizer="adam", fold=3, draw=0))
+    'deap × hslt × adam, fold 3, draw 0'
+    """
+    condition = f"{run.dataset} × {run.backbone} × {run.optimizer}"
+    return f"{condition}, fold {run.fold}, draw {run.draw}"
