@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch])
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch]) \
+	$(wildcard src/afor/bench/models/native/eegnet*.[ch])
 
 .PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
 	awake-study bursts-study stream-study adaptation-study clean
@@ -22,7 +23,7 @@ help:
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
 	@echo "make awake-study bursts-study stream-study adaptation-study"
-	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; 2 h 45 min)"
+	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; hours)"
 
 $(BIN)/python:
 	@echo "Creating $(VENV) ..."
@@ -80,7 +81,7 @@ physionet: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/physionet/matched.toml --root physionet_mi=$(DATA) --store results/physionet.db
 	@$(BIN)/python studies/physionet/results.py results/physionet.db docs/results/physionet
 	@$(MAKE) --no-print-directory physionet-power
-	@$(BIN)/afor memory physionet --root physionet_mi=$(DATA) --steps 4000 \
+	@$(BIN)/afor memory physionet --root physionet_mi=$(DATA) --steps 1000 \
 		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt
 	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --epochs 10 \
 		--output docs/results/physionet/shift.png > docs/results/physionet/shift.txt
@@ -104,34 +105,35 @@ shift-study: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/shift/matched.toml
 	@$(BIN)/python studies/shift/figure.py results/shift-matched.db docs/results/shift/matched
 
-# When does beta2 matter? Each study chooses learning rates on S001-S030 and judges on S031-S060.
-# Times are estimates: two cores, one run on each (JOBS), 5 ms per step of EEGNet.
+# When does beta2 matter? The learning rate is chosen on S001-S030, all is judged on S031-S060.
+# Each target ends with the tables and figures of docs/results/when-beta2-matters.md.
 EYES ?= data/physionet_mi
 JOBS ?= 2
 RUN = $(BIN)/afor run --root eyes=$(EYES) -j $(JOBS)
-awake-study: $(VENV)/.ready-bench  # 70 minutes, 33 of them for the variants
-	@$(RUN) studies/awake/choose.toml
-	@$(RUN) studies/awake/judge.toml
-	@$(RUN) studies/awake/variants.toml
-	@$(BIN)/afor stats results/awake.db
-
-bursts-study: $(VENV)/.ready-bench  # 62 minutes
+BETA2 = docs/results/when-beta2-matters
+bursts-study: $(VENV)/.ready-bench
 	@$(RUN) studies/bursts/choose-clean.toml
 	@$(RUN) studies/bursts/choose-bursts.toml
 	@$(RUN) studies/bursts/judge-clean.toml
 	@$(RUN) studies/bursts/judge-bursts.toml
-	@$(BIN)/afor headroom results/bursts-clean.db
-	@$(BIN)/afor headroom results/bursts.db
+	@$(BIN)/python studies/beta2/results.py results $(BETA2)
 
-stream-study: $(VENV)/.ready-bench  # 18 minutes
+stream-study: $(VENV)/.ready-bench
 	@$(RUN) studies/stream/choose.toml
 	@$(RUN) studies/stream/judge.toml
-	@$(BIN)/afor headroom results/stream.db
+	@$(BIN)/python studies/beta2/results.py results $(BETA2)
 
-adaptation-study: $(VENV)/.ready-bench  # 14 minutes
+adaptation-study: $(VENV)/.ready-bench
 	@$(RUN) studies/adaptation/choose.toml
 	@$(RUN) studies/adaptation/judge.toml
-	@$(BIN)/afor headroom results/adaptation.db
+	@$(BIN)/python studies/beta2/results.py results $(BETA2)
+
+awake-study: $(VENV)/.ready-bench
+	@$(RUN) studies/awake/choose.toml
+	@$(RUN) studies/awake/judge.toml
+	@$(RUN) studies/bursts/choose-clean.toml
+	@$(RUN) studies/awake/variants.toml
+	@$(BIN)/python studies/beta2/results.py results $(BETA2)
 
 clean:
-	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so
+	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so src/afor/bench/models/native/*.so

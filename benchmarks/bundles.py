@@ -1,14 +1,15 @@
 """Time runs that are trained by themselves against the same runs as one bundle, on one core.
 
-    python benchmarks/bundles.py [--runs 8] [--rounds 3] [--optimizer adamw]
+    python benchmarks/bundles.py [--runs 8] [--rounds 3] [--batches 16 64 256] [--optimizer adamw]
 
 Both take the same training steps: reading the batch, forward and backward pass, and the step of
-every run's own optimizer. They take turns in one process; times are processor time, and medians
-over the rounds are printed, in milliseconds for one step of one run.
+every run's own optimizer; then both evaluate the validation windows. They take turns in one
+process; times are processor time, and medians over the rounds are printed, in milliseconds for one
+step of one run, and as shares for the evaluation.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +25,13 @@ from afor.bench.optimizers.build import build_optimizer
 from afor.bench.training.batches import Side, epoch_batches, make_normalize
 from afor.bench.training.loop import Fit
 from afor.bench.training.run_spec import RunSettings
-from afor.bench.training.serving import StackServer, TrainRequest, serve_alone
+from afor.bench.training.serving import (
+    PredictRequest,
+    Request,
+    StackServer,
+    TrainRequest,
+    serve_alone,
+)
 
 CPU = torch.device("cpu")
 STEPS = 4
@@ -48,7 +55,12 @@ class Case:
         return build_backbone(self.network, shape)
 
 
-CASES = (Case("eegnet_authors", 8, 80, 160), Case("eegnet", 32, 128, 128))
+CASES = (
+    Case("eegnet_authors", 8, 80, 160),
+    Case("eegnet", 32, 128, 128),
+    Case("eegnet", 22, 250, 250),
+    Case("eegnet_authors", 6, 600, 200),
+)
 
 
 def make_fits(case: Case, batch: int, runs: int, optimizer: str) -> list[Fit]:
@@ -73,23 +85,20 @@ def make_fits(case: Case, batch: int, runs: int, optimizer: str) -> list[Fit]:
 def measure(case: Case, batch: int, runs: int, rounds: int, optimizer: str) -> dict[str, str]:
     """Return a row of the table."""
 
-    def requests() -> list[TrainRequest]:
-        fits = make_fits(case, batch, runs, optimizer)
-        order = epoch_batches(fits[0].training, batch, seed=0)[:STEPS]
-        return [TrainRequest(fit, order, dropout_seed=0) for fit in fits]
+    by_one = make_fits(case, batch, runs, optimizer)
+    in_bundle = make_fits(case, batch, runs, optimizer)
+    order = epoch_batches(by_one[0].training, batch, seed=0)[:STEPS]
+    server = StackServer()
 
-    def one_by_one(work: Sequence[TrainRequest]) -> Callable[[], object]:
-        return lambda: [serve_alone(request) for request in work]
+    def contenders(ask: Callable[[Fit], Request]) -> dict[str, Callable[[], object]]:
+        return {
+            "alone": lambda: [serve_alone(ask(fit)) for fit in by_one],
+            "bundled": lambda: server.serve([ask(fit) for fit in in_bundle]),
+        }
 
-    def bundled(work: Sequence[TrainRequest], server: StackServer) -> Callable[[], object]:
-        return lambda: server.serve(work)
-
-    contenders = {
-        "alone": one_by_one(requests()),
-        "bundled": bundled(requests(), StackServer()),
-    }
-    taken = medians_ms(contenders, rounds)
-    alone, together = (taken[name] / STEPS / runs for name in ("alone", "bundled"))
+    trained = medians_ms(contenders(lambda fit: TrainRequest(fit, order, 0)), rounds)
+    evaluated = medians_ms(contenders(lambda fit: PredictRequest(fit, fit.validation)), rounds)
+    alone, together = (trained[name] / STEPS / runs for name in ("alone", "bundled"))
     return {
         "network": case.network,
         "window": f"{case.channels} x {case.samples}",
@@ -97,6 +106,7 @@ def measure(case: Case, batch: int, runs: int, rounds: int, optimizer: str) -> d
         "alone": f"{alone:.2f}",
         "bundled": f"{together:.2f}",
         "alone / bundled": f"{alone / together:.2f}",
+        "in evaluation": f"{evaluated['alone'] / evaluated['bundled']:.2f}",
     }
 
 
@@ -105,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--optimizer", default="adamw")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -112,7 +123,7 @@ def main() -> None:
     rows = [
         measure(case, batch, given.runs, given.rounds, given.optimizer)
         for case in CASES
-        for batch in BATCHES
+        for batch in given.batches
     ]
     print(table(rows))
 

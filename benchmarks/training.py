@@ -1,6 +1,6 @@
 """Time an epoch of training against the bare steps, and against skorch, on one core.
 
-    python benchmarks/training.py [--rounds 5]
+    python benchmarks/training.py [--rounds 5] [--case ISRUC]
 
 Prints ratios, which hold on any machine. The bare time is forward, backward and step on batches
 that already lie in memory as tensors, plus the forward passes of validation; what the product adds
@@ -168,10 +168,12 @@ def measure(case: Case, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--case", default="", help="beginning of the name of a data set")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     for case in CASES:
-        measure(case, rounds)
+        if case.name.startswith(options.case):
+            measure(case, options.rounds)
 
 
 if __name__ == "__main__":

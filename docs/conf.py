@@ -11,9 +11,12 @@ myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
 exclude_patterns = [
     *("_build", "_templates", "results/*/*"),
-    *("explanation/speed-table.md", "explanation/published-power.md"),  # included by other pages
+    *("explanation/speed-table.md", "explanation/speed-table-amd.md"),  # included by other pages
+    "explanation/published-power.md",
 ]
 html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_css_files = ["afor.css"]
 html_title = "AFOR"
 html_show_sourcelink = False
 autodoc_typehints = "description"

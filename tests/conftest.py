@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import functools
 import gc
 import importlib.util
 import os
@@ -73,13 +74,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         random.Random(seed).shuffle(items)  # the same order in every process of xdist
     long = pytest.mark.skip(reason="long version; run with `make test-slow`")
     with_long = "slow" in (config.option.markexpr or "")
-    tests = Path(__file__).parent
     for item in items:
-        for marker, names in MACHINE.items():
-            if any(item.path.is_relative_to(tests / name) for name in names):
-                item.add_marker(marker)
+        for marker in markers_of(item.path):
+            item.add_marker(marker)
         if "slow" in item.keywords and not with_long:
             item.add_marker(long)
+
+
+@functools.cache
+def markers_of(file: Path) -> tuple[str, ...]:
+    """Return the markers of a file of tests."""
+    tests = Path(__file__).parent
+    return tuple(
+        marker
+        for marker, names in MACHINE.items()
+        if any(file.is_relative_to(tests / name) for name in names)
+    )
 
 
 def pytest_collection_finish() -> None:

@@ -33,6 +33,7 @@ NO_VECTORS = {
     "ATEN_CPU_CAPABILITY": "default",
     "ONEDNN_MAX_CPU_ISA": "SSE41",
     "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+    "AFOR_EEGNET_ISA": "default",
 }
 ANY = "numbers or files"
 # What `--quick` runs: where numbers are compared, and where files and folders are needed.

@@ -11,6 +11,7 @@ import pytest
 import scipy.signal
 import scipy.stats  # noqa: F401  imported before calls are recorded
 
+from afor.bench.cli.options import StudyOptions
 from afor.bench.cli.studies.run import run
 from afor.bench.data.rehearsal.writers import write_edf
 from afor.bench.execution.engines.local import LocalEngine
@@ -99,7 +100,8 @@ def test_a_recording_passes_the_functions_of_the_walk_in_their_order(tmp_path, m
 
     sys.setprofile(record)
     try:
-        run(str(study), jobs=1, store=tmp_path / "walk.db", cache_dir=tmp_path / "cache")
+        places = StudyOptions(store=tmp_path / "walk.db", cache_dir=tmp_path / "cache")
+        run(places, str(study), jobs=1)
         with open_store(tmp_path / "walk.db") as store:
             conditions = collect_conditions(store.results())
         main_table(conditions)

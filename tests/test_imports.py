@@ -59,8 +59,10 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
         WITHOUT_TORCH,
         [
             "afor.bench.models.registry",
-            "afor.bench.models.stacked_eegnet",
             "afor.bench.optimizers.build",
+            "afor.bench.training.batches",
+            "afor.bench.training.loop",
+            "afor.bench.training.serving",
         ],
     ),
     (
@@ -299,7 +301,7 @@ print("\\nIMPORTED", *(name for name in {heavy} if name in sys.modules))
         (["--help"], [*HEAVY, "numpy", "pydantic", "afor.bench.store", "afor.bench.study"]),
         (
             ["status", "old.db"],
-            [*HEAVY, *(f"afor.bench.{name}" for name in sorted(NOT_FOR_STATUS))],
+            [*HEAVY, "numpy", *(f"afor.bench.{name}" for name in sorted(NOT_FOR_STATUS))],
         ),
     ],
     ids=["help", "status"],

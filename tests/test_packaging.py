@@ -55,7 +55,9 @@ folder = Path(afor.__file__).parent
 for name in ("native/kernel.c", "native/kernel_body.h", "native/kernel_set.h", "py.typed"):
     assert (folder / name).exists(), name
 embedded = ("data/embedded/physionet_small.npz", "data/embedded/README.md")
-for name in ("study/presets/smoke.toml", *embedded):
+eegnet = ("eegnet.c", "eegnet_set.h", "eegnet_body.h")
+eegnet = ("models/native/" + name for name in eegnet)
+for name in ("study/presets/smoke.toml", *embedded, *eegnet):
     assert (folder / "bench" / name).exists(), name
 print(afor.__version__)
 """
@@ -83,7 +85,8 @@ def build_sdist(tree, folder):
 def test_the_source_distribution_holds_what_the_wheel_is_built_from(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    packaged = ("*.py", "*.c", "*.h", "*.toml", "*.html", "*.css", "*.js", "*.npz", "py.typed")
+    suffixes = "py c h toml html css js json LICENSE npz"
+    packaged = [*(f"*.{suffix}" for suffix in suffixes.split()), "py.typed"]
     sources = {
         str(path.relative_to(ROOT)) for kind in packaged for path in (ROOT / "src").rglob(kind)
     }
@@ -99,9 +102,10 @@ def test_a_wheel_from_the_source_distribution_works_in_a_clean_environment(sdist
     subprocess.run([*pip, *wheels, str(tmp_path), str(sdist)], check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    kernels = [n for n in names if n.startswith("afor/native/_kernel") and n.endswith(".so")]
-    compilers = filter(shutil.which, ("cc", "gcc", "clang"))
-    assert bool(kernels) == any(compilers)
+    has_compiler = any(filter(shutil.which, ("cc", "gcc", "clang")))
+    for start in ("afor/native/_kernel", "afor/bench/models/native/_eegnet"):
+        built = [n for n in names if n.startswith(start) and n.endswith(".so")]
+        assert bool(built) == has_compiler, start
     home = tmp_path / "environment"
     venv.create(home)
     (interpreter,) = (p for p in home.glob("*/python*") if p.stem == "python")

@@ -2,12 +2,17 @@
 
 import importlib.util
 import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
+from afor.bench.stats.comparisons import adjusted_chance
+from afor.bench.stats.groups import collect_conditions
+from afor.bench.store.files import load_results
 from afor.bench.study.schema import load_study
 
 ROOT = Path(__file__).parents[1]
@@ -88,6 +93,32 @@ def test_the_page_on_physionet_quotes_its_verdicts() -> None:
     assert afor["verdict"] == "undecided"
 
 
+def test_the_page_on_physionet_names_the_people_at_chance() -> None:
+    results, _ = load_results([RESULTS / "physionet" / "runs.csv"], ["physionet"])
+    conditions = collect_conditions(results)
+    entries_at_chance = Counter(
+        run.test_subjects[0]
+        for condition in conditions.values()
+        for (fold, draw), run in condition.runs.items()
+        if draw == 0
+        and condition.fold_values("accuracy")[fold] < adjusted_chance(run.test_windows, run.classes)
+    )
+    at_chance = [(name, count) for name, count in entries_at_chance.items() if count > 4]
+    assert sorted(at_chance) == [("S005", 12), ("S006", 12), ("S009", 10)]
+    page = " ".join((RESULTS / "physionet.md").read_text("utf-8").split())
+    assert "(S005 and S006) stay below that level with all twelve entries" in page
+    assert "a third (S009) with ten" in page
+
+
+def test_the_page_on_physionet_shows_the_distances_that_were_printed() -> None:
+    printed = (RESULTS / "physionet" / "memory.txt").read_text("utf-8")
+    page = (RESULTS / "physionet.md").read_text("utf-8").replace("**", "")
+    distances = re.findall(r"([\d.]+ %) at the end, (?:never|above 10 % from step (\d+))", printed)
+    assert len(distances) == 6
+    for distance, step in distances:
+        assert f"| {distance} | {step or 'never'} |" in page
+
+
 def test_the_slope_over_shift_is_that_of_a_line() -> None:
     figure = load_script(ROOT / "studies" / "shift" / "figure.py")
 
@@ -102,11 +133,70 @@ def test_the_slope_over_shift_is_that_of_a_line() -> None:
     for shift in (0.0, 0.5, 1.0, 2.0):
         cells[f"shift_{shift:g}", "eegnet", "adamw"] = Cell([0.5, 0.7])
         cells[f"shift_{shift:g}", "eegnet", "afor"] = Cell([0.5 + 0.02 * shift, 0.8 - 0.01 * shift])
-    assert figure.slopes(cells, "afor") == pytest.approx([2.0, -1.0])
+    assert figure.fold_slopes(cells, "afor", "adamw") == pytest.approx([2.0, -1.0])
 
 
-def test_the_page_on_shift_shows_the_slopes_that_were_found() -> None:
-    trend = json.loads((RESULTS / "shift" / "gains.json").read_text())["trend"]
+@pytest.mark.parametrize("name", ["gains", "matched"])
+def test_the_tables_on_shift_follow_from_the_runs(name, tmp_path, capsys) -> None:
+    figure = load_script(ROOT / "studies" / "shift" / "figure.py")
+    figure.main(RESULTS / "shift" / f"{name}.csv", tmp_path / name)
+    written = (RESULTS / "shift" / f"{name}.md").read_text("utf-8")
+    assert capsys.readouterr().out == written == (tmp_path / f"{name}.md").read_text("utf-8")
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     page = (RESULTS / "shift.md").read_text("utf-8")
-    for found in trend.values():
-        assert f"{found['slope']:+.2f}" in page
+    (line,) = (line for line in written.splitlines() if line.startswith("| AFOR − AdamW |"))
+    slope, interval = (cell.strip() for cell in line.split("|")[2:4])
+    assert f"{slope} points per unit of shift ({interval}" in page
+
+
+BETA2 = RESULTS / "when-beta2-matters"
+BETA2_SCRIPT = ROOT / "studies" / "beta2" / "results.py"
+needs_beta2_runs = pytest.mark.skipif(
+    not BETA2.is_dir(), reason="the studies on beta2 have no results yet: make bursts-study"
+)
+
+
+@needs_beta2_runs
+def test_the_tables_on_beta2_follow_from_its_runs() -> None:
+    script = load_script(BETA2_SCRIPT)
+    tables = script.tables(script.measure_all(BETA2))
+    assert "pilot.md" in tables
+    for name, text in tables.items():
+        assert (BETA2 / name).read_text("utf-8") == text, name
+
+
+@needs_beta2_runs
+def test_the_comparisons_on_beta2_are_what_the_commands_print() -> None:
+    made = load_script(BETA2_SCRIPT).commands(BETA2)
+    tables = [words for words in made if words[-1].endswith(".md")]
+    assert tables
+    for *arguments, _, target in tables:
+        printed = CliRunner().invoke(app, [*arguments, "-f", "markdown"])
+        assert printed.exit_code == 0, printed.output
+        assert printed.stdout.strip() == Path(target).read_text("utf-8").strip(), target
+
+
+@needs_beta2_runs
+def test_the_page_on_beta2_shows_every_table_and_figure_of_its_folder() -> None:
+    pages = [RESULTS / "when-beta2-matters.md", *(ROOT / "docs" / "analyses").glob("*.md")]
+    shown = "".join(page.read_text("utf-8") for page in pages)
+    for file in [*BETA2.glob("*.md"), *BETA2.glob("*.png")]:
+        assert f"when-beta2-matters/{file.name}" in shown, file.name
+
+
+@pytest.mark.parametrize(
+    ("pilot", "differences", "verdict"),
+    [
+        ((2.0, 1.0, 3.0), [4e-3] * 6, "confirmed"),
+        ((2.0, 1.0, 3.0), [-4e-3] * 6, "refuted"),
+        ((2.0, 1.0, 3.0), [1e-4, -1e-4] * 3, "refuted"),  # equal within the margin
+        ((0.1, -1.0, 1.0), [1e-4, -1e-4] * 3, "confirmed"),
+        ((0.1, -1.0, 1.0), [4e-3] * 6, "refuted"),
+        ((0.1, -1.0, 1.0), [2e-2, -2e-2] * 3, "undecided"),
+        ((2.0, 1.0, 3.0), [4e-3] * 5, "undecided"),  # five folds cannot decide
+    ],
+)
+def test_the_pilot_on_beta2_is_judged_as_the_page_says(pilot, differences, verdict) -> None:
+    script = load_script(BETA2_SCRIPT)
+    claim = script.Claim(script.CLEAN, script.BEST, "nll", *pilot)
+    assert script.verdict(claim, differences, margin=3e-3) == verdict

@@ -41,6 +41,7 @@ PowerShell; `afor --show-completion` prints the script instead. Both take effect
 | `AFOR_DATA` | the folder with a folder per data set | `./data` |
 | `AFOR_CACHE` | the folder of prepared trials | `~/.cache/afor` |
 | `AFOR_KERNEL_ISA` | native kernel: `avx512`, `avx2` or `default` | the best the processor has |
+| `AFOR_EEGNET_ISA` | native EEGNet: `avx2` or `default` | the best the processor has |
 
 *This page is written by `python docs/figures/cli_page.py`.*
 """

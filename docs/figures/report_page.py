@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from afor.bench.cli.app import app
 
 TARGET = Path(__file__).parents[1] / "images" / "report.png"
-SIZE = (1100, 1130)
+SIZE = (1100, 1400)
 
 
 def main(store):

@@ -315,7 +315,9 @@ class AFOR(Optimizer):
             if members:
                 check_sharded(group)
                 _, lists = split_sharded(self._lists(group))
-                options = (group[name] for name in ("lr", "weight_decay", "maximize", "foreach"))
+                names = ("lr", "weight_decay", "maximize", "foreach", "fused")
+                scaler = (getattr(self, name, None) for name in ("grad_scale", "found_inf"))
+                options = (*(group[name] for name in names), *scaler)
                 steps.append(ShardedStep(members, lists, control_settings(group), *options))
         if steps:
             with torch.no_grad():

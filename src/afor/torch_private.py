@@ -7,17 +7,20 @@ are private names that `AFOR` itself has, because torch sets or reads them.
 
 from collections.abc import Callable, Sequence
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
+
+Result = TypeVar("Result")
 
 # Private name: what is used if torch does not have it.
 FALLBACKS = {
     "torch._C._nn:flatten_dense_tensors": "torch.cat of flat views",
     "torch._C._autograd:_profiler_enabled": "hooks and profilers are called in every step",
     "torch._C:_len_torch_dispatch_stack": "the controller works on vectors, tensors one by one",
+    "torch._C._functorch:maybe_current_level": "a network's native form is not used",
     "torch.optim.optimizer:_global_optimizer_pre_hooks": "as for _profiler_enabled",
     "torch.optim.optimizer:_global_optimizer_post_hooks": "as for _profiler_enabled",
     "torch.optim:Optimizer._accelerator_graph_capture_health_check": "the next name",
@@ -130,6 +133,10 @@ def _unknown() -> bool:
 
 is_profiling: Callable[[], bool] = _lookup("torch._C._autograd:_profiler_enabled") or _unknown
 is_watched: Callable[[], int] = _lookup("torch._C:_len_torch_dispatch_stack") or _unknown
+# The number of the innermost transformation of torch.func, None outside of all.
+transform_level: Callable[[], int | None] = (
+    _lookup("torch._C._functorch:maybe_current_level") or _unknown
+)
 
 # Stands for hooks that cannot be read; it is truthy, so that hooks are assumed to exist.
 UNKNOWN_HOOKS: Any = ("unknown",)
@@ -137,6 +144,20 @@ global_pre_hooks: Any = _lookup("torch.optim.optimizer:_global_optimizer_pre_hoo
 global_post_hooks: Any = _lookup("torch.optim.optimizer:_global_optimizer_post_hooks")
 if global_pre_hooks is None or global_post_hooks is None:
     global_pre_hooks = global_post_hooks = UNKNOWN_HOOKS
+
+
+# Private attributes of a module with the hooks that its own call would run.
+MODULE_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Return True if calling the module does more than its forward function."""
+    return any(getattr(module, name, UNKNOWN_HOOKS) for name in MODULE_HOOKS)
 
 
 class _NoDispatchMode:
@@ -195,3 +216,16 @@ check_graph_capture: Callable[[Optimizer], None] = (
     or _no_check
 )
 assert_async: Callable[[Tensor, str], None] = _lookup("torch:_assert_async") or _no_check
+
+
+# --------------------------------------------------------------------------------- torch.compile
+
+
+def constant_for_compiler(function: Callable[[], Result]) -> Callable[[], Result]:
+    """Let `torch.compile` take the result of a function as a constant.
+
+    This is `torch.compiler.assume_constant_result` without its import of the compiler, which takes
+    seconds. A torch that does not read the mark traces the function.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function

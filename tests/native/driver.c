@@ -52,12 +52,18 @@ static int run(const int64_t *sizes, int64_t tensors, int dtype, int threads, do
   *p->settings = s;
   int bad = 0;
   for (int step = 0; step < 3; step++) bad |= afor_step(p) != 0;
+  double sums[8][SUMS]; /* and a step in two halves */
+  bad |= afor_sums(p, sums) != 0;
+  for (int64_t t = 0; t < tensors; t++)
+    for (int k = RESIDUAL; k <= MOMENTUM; k++) sums[t][k] /= sizes[t] > 0 ? (double)sizes[t] : 1.0;
+  bad |= afor_finish(p, sums) != 0;
   /* one byte less in any storage of a tensor that is not empty: refused, and named */
   for (int64_t k = 0; k < ARRAYS * tensors; k++) {
     const int64_t array = k / tensors, t = k % tensors;
     if (array < 4 && sizes[t] == 0) continue;
     p->storage_bytes[k]--;
-    bad |= afor_step(p) != 1 + array + ARRAYS * t;
+    const int64_t misfit = 1 + array + ARRAYS * t;
+    bad |= afor_step(p) != misfit || afor_sums(p, sums) != misfit || afor_finish(p, sums) != misfit;
     p->storage_bytes[k]++;
   }
   for (int64_t t = 0; t < tensors; t++) {

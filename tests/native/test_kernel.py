@@ -80,8 +80,29 @@ def test_threads_of_its_own_give_the_same_bits_as_those_of_torch(threads, monkey
     threads(3)
     shapes: Shapes = [(300_001,)]
     expected = run(shapes=shapes, fused=True)
-    monkeypatch.setattr(fused, "_team", lambda: None)
+    monkeypatch.setattr(fused, "openmp_team", lambda: None)
     assert_same_bits(run(shapes=shapes, fused=True), expected)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_two_halves_of_a_step_give_the_bits_of_a_whole_one(threads, dtype) -> None:
+    threads(2)
+    expected = run(dtype=dtype, fused=True)
+
+    def in_halves(params, grads, *state, settings, lr, weight_decay, **_: object) -> None:
+        before = [t.clone() for column in (params, *state) for t in column]
+        sums, finish = fused.begin_native(
+            params, grads, *state,
+            settings=settings, lr=lr, weight_decay=weight_decay, grad_factor=1.0,
+        )  # fmt: skip
+        assert_same_bits(before, [t for column in (params, *state) for t in column])
+        finish(sums)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("afor.update.fused_afor", in_halves)
+        patched.setattr("afor.optimizer.GroupPlan.serves", lambda _: False)
+        assert_same_bits(run(dtype=dtype, fused=True), expected)
 
 
 def build_kernel(library: Path, *flags: str) -> ctypes.CDLL:
@@ -124,9 +145,10 @@ def test_other_vectors_and_flags_give_the_same_bits(flags, tmp_path, monkeypatch
 
 @needs_kernel
 @needs_compiler
-def test_the_loops_for_amd_give_the_same_bits(tmp_path, monkeypatch) -> None:
+def test_the_loops_for_another_vendor_give_the_same_bits(threads, tmp_path, monkeypatch) -> None:
+    threads(2)  # which loops are in use decides in which order two threads meet a large tensor
     expected = run_all_loops()
-    loaded = build_kernel(tmp_path / "kernel.so", "-DAFOR_AMD")
+    loaded = build_kernel(tmp_path / "kernel.so", "-DAFOR_OTHER_VENDOR")
     problem = fused._select(loaded, "avx2")
     if problem is not None:
         pytest.skip(problem)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from afor.native.binding import unavailable_reason
 from afor.sharded.step import is_sharded, sharded_members, split_sharded
 
 pytestmark = [
@@ -21,6 +22,9 @@ pytestmark = [
     pytest.mark.timeout(900),  # ranks that wait for each other suffer most on a busy machine
 ]
 
+needs_kernel = pytest.mark.skipif(
+    unavailable_reason() is not None, reason=str(unavailable_reason())
+)
 SCRIPT = Path(__file__).parent / "ranks" / "run.py"
 TIMEOUT_S = 800
 FLOAT64 = 1e-13  # relative; the sums are added in another order
@@ -29,7 +33,7 @@ SCORE = 10  # times as much for the score, a ratio that may be close to zero
 BOTH = [("torch.float64", FLOAT64), ("torch.float32", FLOAT32)]
 ON_TWO = (
     "fsdp", "tensor_parallel", "replicas", "zero_redundancy", "distributed_tensors",
-    "partial_gradient", "non_finite", "save", "plain_state", "compiled_step", "refused",
+    "partial_gradient", "scaled", "non_finite", "save", "plain_state", "compiled_step", "refused",
     "missing_gradient", "destroyed",
 )  # fmt: skip
 ON_FOUR = (
@@ -144,10 +148,18 @@ def test_the_message_is_six_numbers_for_each_tensor_that_is_cut(two) -> None:
         assert rank["sizes"] == [[4 * 6]]
 
 
-@pytest.mark.parametrize("kind", ["for-loop", "foreach"])
+@pytest.mark.parametrize("kind", ["for-loop", "foreach", pytest.param("fused", marks=needs_kernel)])
 def test_tensors_cut_along_any_dimension_mix_with_plain_ones(two, kind) -> None:
     for rank in two["distributed_tensors"]:
         assert_equal_to_the_whole(rank[kind], FLOAT64)
+
+
+@needs_kernel
+def test_a_fused_step_takes_the_scale_of_a_scaler_and_skips_with_it(two) -> None:
+    for rank in two["scaled"]:
+        assert_equal_to_the_whole(rank, FLOAT32)
+        assert rank["steps"] == [7.0, 7.0]  # of eight
+        assert rank["messages"] == [1] * 8  # the skipped step sends its message too
 
 
 def test_a_gradient_still_to_be_added_up_is_added_up(two) -> None:
@@ -259,7 +271,7 @@ def test_zeros_for_a_missing_gradient_let_the_step_go_on(world) -> None:
         assert rank["zeros"]["kept"] == [False, False, True, False]
 
 
-@pytest.mark.parametrize("option", ["fused", "differentiable", "variant"])
+@pytest.mark.parametrize("option", ["differentiable", "variant"])
 def test_options_that_do_not_go_with_shards_are_refused(two, option) -> None:
     for rank in two["refused"]:
         assert f"{option}=" in rank[option]

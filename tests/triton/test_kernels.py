@@ -80,6 +80,7 @@ def test_both_kernels_compile_for_data_centre_gpus(
         "WORK": wide, "ALIGNED": True, "SCALED": switched, "CHECKED": switched,
         "LR_TENSOR": switched, "MAXIMIZE": switched, "FAST_CHANNEL": not switched,
         "SELF_NORMALIZED": not switched, "CUMULATIVE": not switched, "CALIBRATED": switched,
+        "COMPLETED": switched,
     }  # fmt: skip
     for kernel in (triton_kernels.sums_kernel, triton_kernels.update_kernel):
         signature = {name: POINTERS.get(name, "constexpr") for name in kernel.arg_names}

@@ -13,11 +13,11 @@ import triton.language as tl
 from torch import Tensor
 
 import triton
-from afor.control import FIELDS, ControlSettings, initial_control
+from afor.control import FIELDS, ControlSettings, Sums, initial_control
 from afor.reference import ReferenceState, reference_step, score
 from afor.triton import kernels as triton_kernels
 from afor.triton import launch as triton_path
-from afor.triton.launch import triton_afor, triton_unavailable_reason
+from afor.triton.launch import begin_triton, triton_afor, triton_unavailable_reason
 from afor.update import afor
 
 # Infinity minus infinity is what some of these tests are about; NumPy, which interprets, warns.
@@ -150,6 +150,47 @@ def test_a_tensor_gives_the_same_bits_alone_and_in_a_group() -> None:
         triton_afor(*alone.lists(grads[1:]), settings=s, lr=0.01, weight_decay=0.0)
     assert torch.equal(together.params[1], alone.params[0])
     assert torch.equal(together.controls[1], alone.controls[0])
+
+
+def test_parts_of_a_tensor_with_completed_sums_take_the_step_of_the_whole() -> None:
+    s = ControlSettings(warmup_steps=2)
+    params = _random([(9001,), (5,)], dtype=torch.float64)
+    params[1] = params[1].float()  # a launch of its own
+    whole = Group.of(params, s)
+    whole.controls[1] = whole.controls[1].float()
+    cut = [[9001, 2], [0, 3]]  # elements that each part holds: all, some, none
+    parts = [Group.of([p[:0] for p in params], s) for _ in cut]
+    ranges = [[slice(0, 9001), slice(0, 2)], [slice(0, 0), slice(2, 5)]]
+    for part, ends in zip(parts, ranges, strict=True):
+        part.params = [p[end].clone() for p, end in zip(params, ends, strict=True)]
+        part.exp_avgs = [torch.zeros_like(p) for p in part.params]
+        part.exp_avg_sqs = [torch.zeros_like(p) for p in part.params]
+        part.controls[1] = part.controls[1].float()
+    options = {"settings": s, "lr": 0.01, "weight_decay": 0.1}
+    for step in range(3):
+        grads = _random([(9001,), (5,)], seed=1 + step, dtype=torch.float64)
+        grads[1] = grads[1].float()
+        triton_afor(*whole.lists(grads), **options)
+        pieces = [[grads[0], grads[1][:2]], [grads[0][:0], grads[1][2:]]]
+        begun = [begin_triton(*p.lists(g), **options) for p, g in zip(parts, pieces, strict=True)]
+        completed = torch.zeros(5, 2, dtype=torch.float64)
+        for (sums, _), held in zip(begun, cut, strict=True):
+            completed += torch.stack(sums) * _shares(held, params)
+        for _, finish in begun:
+            finish(Sums(*completed.unbind()))
+    for i in range(2):
+        for column in ("params", "exp_avgs", "exp_avg_sqs"):
+            joined = torch.cat([getattr(part, column)[i] for part in parts])
+            torch.testing.assert_close(joined, getattr(whole, column)[i], rtol=1e-6, atol=1e-7)
+        for part in parts:
+            torch.testing.assert_close(part.controls[i], whole.controls[i], rtol=1e-6, atol=1e-7)
+            assert part.steps[i] == 3
+
+
+def _shares(held: list[int], params: list[Tensor]) -> Tensor:
+    """Return the factors of the five sums of each part: means count by their elements."""
+    share = torch.tensor([n / p.numel() for n, p in zip(held, params, strict=True)])
+    return torch.stack([share, share, *[torch.ones(len(held))] * 3]).double()
 
 
 def test_without_momentum_the_average_is_the_gradient_exactly() -> None:

@@ -14,15 +14,17 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
-from afor.control import FIELDS, ControlSettings
+from afor.control import FIELDS, ControlSettings, Sums
+from afor.torch_private import constant_for_compiler
 
-ABI = 3
+ABI = 4
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _SETTINGS = 18  # numbers in `struct settings`
 STATE = ("exp_avg", "exp_avg_sq", "control", "step")
@@ -113,6 +115,9 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
     library.afor_plan_free.restype = None
     library.afor_step.argtypes = [ctypes.c_void_p]
     library.afor_step.restype = ctypes.c_int64
+    for half in (library.afor_sums, library.afor_finish):
+        half.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        half.restype = ctypes.c_int64
     library.afor_select.argtypes = [ctypes.c_char_p]
     library.afor_select.restype = ctypes.c_int
     library.afor_selected.argtypes = []
@@ -122,7 +127,7 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
     return library
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_for_compiler
 def unavailable_reason() -> str | None:
     """Return the reason why the native CPU kernel cannot be used, or None if it can.
 
@@ -164,7 +169,7 @@ def instruction_set() -> str | None:
 
 
 @functools.cache
-def _team() -> int | None:
+def openmp_team() -> int | None:
     """Return the address of the OpenMP function that runs a task on torch's threads, or None.
 
     A second thread pool would compete with torch's for the cores.
@@ -193,11 +198,14 @@ class KernelPlan:
             raise RuntimeError(library)
         n = len(params)
         elements = (ctypes.c_int64 * n)(*(p.numel() for p in params))
-        handle = library.afor_plan_new(n, elements, DTYPES[params[0].dtype], _team())
+        handle = library.afor_plan_new(n, elements, DTYPES[params[0].dtype], openmp_team())
         if not handle:
             raise MemoryError(f"no memory for the plan of {n} tensors")
         self._finalizer = weakref.finalize(self, library.afor_plan_free, handle)
         self._library_step = functools.partial(library.afor_step, handle)
+        self._library_sums = functools.partial(library.afor_sums, handle)
+        self._library_finish = functools.partial(library.afor_finish, handle)
+        self._tensors = n
         struct = _PlanStruct.from_address(handle)
         addresses = ctypes.c_uint64 * n
         width = ctypes.sizeof(addresses)
@@ -234,14 +242,41 @@ class KernelPlan:
         Raises:
             RuntimeError: A tensor does not lie inside its storage; nothing was changed.
         """
-        misfit = self._library_step()
-        if misfit:
-            tensor, array = divmod(misfit - 1, len(ARRAYS))
-            raise RuntimeError(
-                f"AFOR: {ARRAYS[array]} of tensor {tensor} of its group is larger than its "
-                "storage, which was resized; nothing was changed. Give the tensor a storage of "
-                "its own (tensor.clone()) and step again"
-            )
+        _check_misfit(self._library_step())
+
+    def sums(self) -> Tensor:
+        """Return the five sums of each tensor, (tensors, 5); nothing is changed.
+
+        Raises:
+            RuntimeError: As for `step`.
+        """
+        sums = torch.empty(self._tensors, len(Sums._fields), dtype=torch.float64)
+        _check_misfit(self._library_sums(sums.data_ptr()))
+        return sums
+
+    def finish(self, sums: Tensor) -> None:
+        """Take a step with the sums of whole tensors, of which these may be parts.
+
+        Args:
+            sums: The sums of each tensor, (tensors, 5), the first two divided by its elements.
+
+        Raises:
+            RuntimeError: As for `step`.
+        """
+        sums = sums.to("cpu", torch.float64).contiguous()
+        assert sums.shape == (self._tensors, len(Sums._fields))
+        _check_misfit(self._library_finish(sums.data_ptr()))
+
+
+def _check_misfit(misfit: int) -> None:
+    """Raise RuntimeError if the kernel reported a tensor that does not lie inside its storage."""
+    if misfit:
+        tensor, array = divmod(misfit - 1, len(ARRAYS))
+        raise RuntimeError(
+            f"AFOR: {ARRAYS[array]} of tensor {tensor} of its group is larger than its "
+            "storage, which was resized; nothing was changed. Give the tensor a storage of "
+            "its own (tensor.clone()) and step again"
+        )
 
 
 storage_address = torch.UntypedStorage.data_ptr
@@ -375,11 +410,61 @@ def _step_operator(
     numbers: list[float],
 ) -> None:
     """Take one step on tensors of one dtype, as an operator for `torch.compile` and profilers."""
+    plan, _kept = _filled_plan(params, grads, (exp_avgs, exp_avg_sqs, controls, state_steps))
+    plan.write_settings((lr.item(), *numbers[1:]), torch.get_num_threads())
+    plan.step()
+
+
+def _filled_plan(
+    params: Sequence[Tensor], grads: Sequence[Tensor], state: Sequence[Sequence[Tensor]]
+) -> tuple[KernelPlan, list[Tensor]]:
+    """Return a plan with its gradients, and the gradients, which must live as long as it is used.
+
+    A gradient whose strides differ from its parameter's is copied.
+    """
     strided = [
         g.resolve_neg() if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
         for p, g in zip(params, grads, strict=True)
     ]
-    plan = KernelPlan(params, (exp_avgs, exp_avg_sqs, controls, state_steps))
+    plan = KernelPlan(params, state)
     plan.write_grads([g.data_ptr() for g in strided], [g.untyped_storage() for g in strided])
-    plan.write_settings((lr.item(), *numbers[1:]), torch.get_num_threads())
-    plan.step()
+    return plan, strided
+
+
+# ------------------------------------------------------------------------ the step in two halves
+
+
+def begin_native(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    controls: list[Tensor],
+    state_steps: list[Tensor],
+    *,
+    settings: ControlSettings,
+    lr: float | Tensor,
+    weight_decay: float,
+    grad_factor: float,
+) -> tuple[Sums, Callable[[Sums], None]]:
+    """Begin a step with the native kernel on tensors of one dtype that it supports.
+
+    The arguments are those of `afor.update.afor`; gradients are multiplied by ``grad_factor``.
+
+    Returns:
+        The sums, and the function that finishes the step. Nothing is modified before it is called.
+    """
+    state = (exp_avgs, exp_avg_sqs, controls, state_steps)
+    plan, kept = _filled_plan(params, grads, state)
+    rate = lr.item() if isinstance(lr, Tensor) else lr
+    numbers = kernel_settings(settings, rate, weight_decay, grad_factor)
+    plan.write_settings(numbers, torch.get_num_threads())
+    sums = plan.sums()
+    sums[:, :2] /= torch.tensor([max(p.numel(), 1) for p in params])[:, None]
+
+    def finish(completed: Sums) -> None:
+        plan.finish(torch.stack(completed, dim=1))
+        increment_version(params)
+        kept.clear()
+
+    return Sums(*sums.unbind(dim=1)), finish

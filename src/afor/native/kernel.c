@@ -19,7 +19,7 @@
 #include <pthread.h>
 #endif
 
-#define ABI 3                 /* raised whenever struct plan, settings or an export changes */
+#define ABI 4                 /* raised whenever struct plan, settings or an export changes */
 #define CHUNK 8192            /* elements reduced to one row of partial sums */
 #define BLOCK 1024            /* elements added in float before the lanes are emptied into double */
 #define UNIT (1 << 15)        /* elements whose second pass finds them in a core's own cache */
@@ -156,6 +156,7 @@ struct loops {
   void (*widen_float16)(const uint16_t *, float *, int64_t);
   void (*narrow_bfloat16)(const float *, uint16_t *, int64_t);
   void (*narrow_float16)(const float *, uint16_t *, int64_t);
+  int fetch; /* see kernel_set.h */
 };
 
 /* MinGW does not align the stack for vectors wider than 16 bytes. */
@@ -165,6 +166,7 @@ struct loops {
 #define WIDTH 64
 #define SWEEP 1
 #define LOCALITY 3
+#define FETCH 1
 #include "kernel_set.h"
 
 #define SET avx2
@@ -172,15 +174,18 @@ struct loops {
 #define WIDTH 32
 #define SWEEP 1
 #define LOCALITY 3
+#define FETCH 1
 #include "kernel_set.h"
 
-/* The first cache of AMD's processors (Zen 3) is smaller: what comes next would displace what is in
- * work. Intel's (Ice Lake) reads a third slower when it fetches into the second. */
+/* AMD's processors (Zen 3) fetch a long run of elements faster by themselves: told what comes next,
+ * they take longer over both passes, over the second by a third. Intel's (Ice Lake) read a third
+ * slower when the chunk that comes next is fetched into the second cache instead of the first. */
 #define SET avx2_amd
 #define TARGET __attribute__((target("avx2")))
 #define WIDTH 32
-#define SWEEP 1
+#define SWEEP 2
 #define LOCALITY 2
+#define FETCH 0
 #include "kernel_set.h"
 #define CHOICE 1
 #endif
@@ -200,6 +205,7 @@ struct loops {
 #define SWEEP 4
 #endif
 #define LOCALITY 2
+#define FETCH 1
 #include "kernel_set.h"
 
 /* Best first; the last works everywhere. */
@@ -230,8 +236,8 @@ static int is_supported(const struct set *set) {
 }
 
 static int is_amd(void) {
-#if defined(AFOR_AMD) /* for tests */
-  return 1;
+#if defined(CHOICE) && defined(AFOR_OTHER_VENDOR) /* for tests */
+  return __builtin_cpu_is("amd") == 0;
 #elif defined(CHOICE)
   return __builtin_cpu_is("amd") != 0;
 #else
@@ -338,25 +344,38 @@ static struct coefficients advance(double *c, double step, const double *sums, i
   return out;
 }
 
-/* Count the step of the tensor at a place in the order and advance its control state. */
-static void control_tensor(struct plan *p, int64_t place, struct bias *bias) {
-  const int64_t t = p->order[place];
-  double sums[SUMS] = {0}, c[FIELDS];
+/* Add the sums of the chunks of the tensor at a place in the order. */
+static void add_chunks(const struct plan *p, int64_t place, double *sums) {
+  memset(sums, 0, SUMS * sizeof *sums);
   for (int64_t i = p->first[place]; i < p->first[place + 1]; i++)
     for (int k = 0; k < SUMS; k++) sums[k] += p->partial[i][k];
+}
+
+/* Count the step of a tensor and advance its control state; `numel` divides its first two sums. */
+static void control_tensor(struct plan *p, int64_t t, const double *sums, int64_t numel,
+                           struct bias *bias) {
+  double c[FIELDS];
   float *step = (float *)(uintptr_t)p->step[t];
   *step += 1.0f;
   if (p->dtype == FLOAT64) {
     double *control = (double *)(uintptr_t)p->control[t];
     memcpy(c, control, sizeof c);
-    p->coefficients[t] = advance(c, *step, sums, p->numel[t], p->settings, bias);
+    p->coefficients[t] = advance(c, *step, sums, numel, p->settings, bias);
     memcpy(control, c, sizeof c);
   } else {
     float *control = (float *)(uintptr_t)p->control[t];
     for (int k = 0; k < FIELDS; k++) c[k] = control[k];
-    p->coefficients[t] = advance(c, *step, sums, p->numel[t], p->settings, bias);
+    p->coefficients[t] = advance(c, *step, sums, numel, p->settings, bias);
     for (int k = 0; k < FIELDS; k++) control[k] = (float)c[k];
   }
+}
+
+/* The same for the whole tensor at a place in the order, whose chunks have been summed. */
+static void control_place(struct plan *p, int64_t place, struct bias *bias) {
+  const int64_t t = p->order[place];
+  double sums[SUMS];
+  add_chunks(p, place, sums);
+  control_tensor(p, t, sums, p->numel[t], bias);
 }
 
 /* --------------------------------------------------------------------------------- the bounds */
@@ -459,7 +478,7 @@ static void step_unit(struct plan *p, int64_t unit, int64_t then) {
       __builtin_prefetch((const void *)(uintptr_t)p->step[p->order[k + 2]], 1);
     }
     for (int64_t i = p->first[k]; i < p->first[k + 1]; i++) sum_chunk(p, i, i < last ? i + 1 : -1);
-    control_tensor(p, k, &bias);
+    control_place(p, k, &bias);
   }
   for (int64_t i = last; i >= first; i--) update_chunk(p, i, i > first ? i - 1 : -1);
 }
@@ -469,7 +488,7 @@ struct pass {
   struct plan *plan;
   void (*work)(struct plan *, int64_t, int64_t);
   int64_t begin, end;
-  int backwards; /* the second pass: what a thread read last in the first is still in its cache */
+  int backwards; /* a second pass: what a thread read last in the first is still in its cache */
   int shares;
   atomic_llong taken[MAX_THREADS]; /* of each share */
 };
@@ -544,8 +563,8 @@ static void step_large(struct plan *p, int64_t place, int threads) {
   const int64_t begin = p->first[place], end = p->first[place + 1];
   struct bias bias = {0.0, 0.0};
   run_pass(p, sum_chunk, begin, end, 0, threads);
-  control_tensor(p, place, &bias);
-  run_pass(p, update_chunk, begin, end, 1, threads);
+  control_place(p, place, &bias);
+  run_pass(p, update_chunk, begin, end, loops_in_use->fetch, threads);
 }
 
 /* ------------------------------------------------------------------------------------ exports */
@@ -653,14 +672,45 @@ EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, int dty
   return p;
 }
 
+static int threads_of(const struct plan *p) {
+  const int threads = (int)p->settings->threads;
+  return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+}
+
 /* Take one step on all tensors of a plan. Return 0; or, having done nothing, which tensor leaves
  * its storage (see check_bounds). */
 EXPORT int64_t afor_step(struct plan *p) {
   const int64_t misfit = check_bounds(p);
   if (misfit) return misfit;
-  int threads = (int)p->settings->threads;
-  threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+  const int threads = threads_of(p);
   run_pass(p, step_unit, 0, p->units, 0, p->small > THREADED ? threads : 1);
   for (int64_t k = p->unit[p->units]; k < p->tensors; k++) step_large(p, k, threads);
+  return 0;
+}
+
+/* A step in two halves, for tensors of which this process holds a part. */
+
+static int threads_for_chunks(const struct plan *p) {
+  return p->chunks * CHUNK > THREADED ? threads_of(p) : 1;
+}
+
+/* The first half: write the five sums of each tensor, one tensor after the other. Change nothing.
+ * Return what afor_step returns. */
+EXPORT int64_t afor_sums(struct plan *p, double (*sums)[SUMS]) {
+  const int64_t misfit = check_bounds(p);
+  if (misfit) return misfit;
+  run_pass(p, sum_chunk, 0, p->chunks, 0, threads_for_chunks(p));
+  for (int64_t k = 0; k < p->tensors; k++) add_chunks(p, k, sums[p->order[k]]);
+  return 0;
+}
+
+/* The second half: take the step with the sums of the whole tensors, the first two as means. Return
+ * what afor_step returns. */
+EXPORT int64_t afor_finish(struct plan *p, const double (*sums)[SUMS]) {
+  const int64_t misfit = check_bounds(p);
+  if (misfit) return misfit;
+  struct bias bias = {0.0, 0.0};
+  for (int64_t t = 0; t < p->tensors; t++) control_tensor(p, t, sums[t], 1, &bias);
+  run_pass(p, update_chunk, 0, p->chunks, loops_in_use->fetch, threads_for_chunks(p));
   return 0;
 }

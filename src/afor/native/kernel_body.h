@@ -73,8 +73,9 @@ INLINE void NAME(sum_full)(const REAL *g, const REAL *m, REAL factor, REAL weigh
       for (int64_t i = begin; i < begin + FLUSH; i += LANES)
         for (int stream = 0; stream < STREAMS; stream++) {
           const int64_t at = i + stream * LENGTH;
-          if (first == 0) __builtin_prefetch(next_g + at, 0, LOCALITY);
-          if (first + SWEEP * EACH == LANES) __builtin_prefetch(next_m + at, 0, LOCALITY);
+          if (FETCH && first == 0) __builtin_prefetch(next_g + at, 0, LOCALITY);
+          if (FETCH && first + SWEEP * EACH == LANES)
+            __builtin_prefetch(next_m + at, 0, LOCALITY);
           NAME(sum_row)(g + at + first, m + at + first, factor, weight, from_value, lanes);
         }
       NAME(add_lanes)(lanes, sums);
@@ -196,6 +197,10 @@ LOCAL void NAME(update_chunk)(REAL *p, const REAL *g, REAL *m, REAL *v, int64_t 
   const REAL factor = (REAL)s->grad_factor;
   enum { HALF_CHUNK = CHUNK / 2, STRIP = 64 };
   int64_t at = 0;
+  if (n == CHUNK && !FETCH) {
+    NAME(update_range)(p, g, m, v, CHUNK, factor, first, c);
+    return;
+  }
   if (n == CHUNK) { /* both halves in turn, again for the latency */
     for (; at < HALF_CHUNK; at += STRIP)
       for (int half = 0; half < 2; half++)

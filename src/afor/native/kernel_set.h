@@ -5,6 +5,8 @@
  *   SWEEP    vectors of a row of lanes that are summed in one sweep; the accumulators of the five
  *            sums and the values in between fit into the registers
  *   LOCALITY fetch the chunk that comes next into the first cache (3) or the second (2)
+ *   FETCH    1: also while a full chunk is in work; 0: only for short ones, and large tensors are
+ *            met in the order of memory, where the processor fetches ahead by itself
  * The lanes and the order of additions are the same in all of them, and so are the results. */
 
 #define SET_NAME_(name, set) name##_##set
@@ -45,7 +47,7 @@ HALF(float16)
 static const struct loops SET_NAME(loops) = {
     SET_NAME(sum_chunk_f32),  SET_NAME(sum_chunk_f64),   SET_NAME(update_chunk_f32),
     SET_NAME(update_chunk_f64), SET_NAME(widen_bfloat16), SET_NAME(widen_float16),
-    SET_NAME(narrow_bfloat16), SET_NAME(narrow_float16),
+    SET_NAME(narrow_bfloat16), SET_NAME(narrow_float16), FETCH,
 };
 
 #undef SET_NAME_
@@ -58,3 +60,4 @@ static const struct loops SET_NAME(loops) = {
 #undef WIDTH
 #undef SWEEP
 #undef LOCALITY
+#undef FETCH

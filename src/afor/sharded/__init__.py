@@ -2,6 +2,6 @@
 
 `step` computes the sums of the local shards, `completion` adds them up with one all-reduce and
 checks that all ranks take part.
-Imports torch, `afor.control`, `afor.sums` and `afor.update`. Start reading at
-`step.sharded_afor`.
+Imports torch, `afor.control`, `afor.native`, `afor.sums`, `afor.triton` and `afor.update`. Start
+reading at `step.sharded_afor`.
 """

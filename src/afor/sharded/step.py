@@ -6,13 +6,15 @@ runs on the completed sums on every rank. So a tensor has the same beta2 however
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from afor.control import ControlSettings, Sums
+from afor.native.binding import begin_native, is_native
 from afor.sharded.completion import (
     WIDTH,
     Attendance,
@@ -23,7 +25,9 @@ from afor.sharded.completion import (
     reductions,
 )
 from afor.sums import on_device, sum_dtype
+from afor.triton.launch import begin_triton
 from afor.update import (
+    Finish,
     begin_multi_tensor,
     begin_single_tensor,
     by_device_and_dtype,
@@ -31,6 +35,9 @@ from afor.update import (
 )
 
 _PLAIN = (Tensor, torch.nn.Parameter)  # older versions of dynamo know no sets of types
+
+# The first half of a step on local lists: the sums, and the second half.
+Begin = Callable[..., tuple[Sums, Finish]]
 
 
 class ShardedStep(NamedTuple):
@@ -47,6 +54,9 @@ class ShardedStep(NamedTuple):
     weight_decay: float
     maximize: bool
     foreach: bool | None
+    fused: bool | None
+    grad_scale: Tensor | None  # of GradScaler, for ``fused``
+    found_inf: Tensor | None
 
 
 def sharding_in_use() -> bool:
@@ -84,7 +94,7 @@ def split_sharded(lists: Sequence[list[Tensor]]) -> tuple[list[list[Tensor]], li
 
 def check_sharded(group: dict[str, Any]) -> None:
     """Raise RuntimeError if an option of a group does not support sharded parameters."""
-    for name, refused in (("fused", True), ("differentiable", True), ("variant", "released")):
+    for name, refused in (("differentiable", True), ("variant", "released")):
         if group[name] == refused:
             raise RuntimeError(
                 f"{name}={refused!r} cannot be used with sharded parameters (DTensor), whose sums "
@@ -126,35 +136,106 @@ def sharded_afor(steps: list[ShardedStep], attendance: Attendance) -> None:
     members = [member for step in steps for member in step.members]
     message = reductions([p for _, p in members])
     local = [_local_lists(step.lists) for step in steps]  # all checked before any is written to
-    begun = []
+    begun: list[tuple[list[Tensor], Tensor, Finish]] = []
+    skipped: set[int] = set()
     for step, columns in zip(steps, local, strict=True):
-        if not columns[0]:
+        if _is_skipped(step):
+            skipped.update(map(id, step.lists[0]))
             continue
-        foreach = step.foreach
-        if foreach is None:
-            foreach = default_implementation(columns[0], differentiable=False)[1]
-        begin = begin_multi_tensor if foreach else begin_single_tensor
-        for *part, whole in by_device_and_dtype([*columns, step.lists[0]]):
-            sums, finish = begin(
-                *part,
-                settings=step.settings,
-                lr=step.lr.reshape(()) if isinstance(step.lr, Tensor) else step.lr,
-                weight_decay=step.weight_decay,
-                maximize=step.maximize,
-                differentiable=False,
-            )
+        for part, whole, begin in _parts(step, columns) if columns[0] else ():
+            sums, finish = begin(*part)
             begun.append((whole, _share(sums, part[0], whole), finish))
 
     rows = {id(p): row for whole, sums, _ in begun for p, row in zip(whole, sums, strict=True)}
-    with_grad = set(rows)
+    with_grad = set(rows) | skipped
     for _, p in members:
-        if id(p) not in with_grad:  # zero gradient, not counted as one
+        if id(p) not in rows:  # its sums add nothing
             rows[id(p)] = torch.zeros(WIDTH, dtype=sum_dtype(p.device), device=p.device)
+            if id(p) in skipped:  # but it has a gradient
+                rows[id(p)][-1] = 1.0
     complete(rows, message)
     _check_agreement(rows, with_grad, members, message, attendance)
     for whole, _, finish in begun:
         completed = torch.stack([rows[id(p)] for p in whole], dim=1)
         finish(Sums(*completed[: len(Sums._fields)].unbind()))
+
+
+def _is_skipped(step: ShardedStep) -> bool:
+    """Return True if GradScaler skips the step, as far as the host knows: on CUDA the device does.
+
+    The message is sent all the same, so that no rank waits for another.
+    """
+    if not step.fused or step.found_inf is None or not step.lists[0]:
+        return False
+    return step.lists[0][0].device.type == "cpu" and step.found_inf.item() != 0.0
+
+
+def _parts(
+    step: ShardedStep, columns: list[list[Tensor]]
+) -> Iterator[tuple[list[list[Tensor]], list[Tensor], Begin]]:
+    """Yield the local lists of one implementation each, their DTensors, and the implementation."""
+    fused, foreach = step.fused, step.foreach
+    if fused is None and foreach is None:
+        fused, foreach = default_implementation(columns[0], differentiable=False)
+    if fused and torch.compiler.is_compiling():
+        if step.found_inf is not None:
+            raise RuntimeError(
+                "a compiled step of sharded parameters (DTensor) with fused=True does not take "
+                "the scale of GradScaler; leave fused unset, or do not compile the step"
+            )
+        fused, foreach = False, columns[0][0].device.type != "cpu"  # the compiler makes kernels
+    shared: dict[str, Any] = {
+        "settings": step.settings,
+        "lr": step.lr.reshape(()) if isinstance(step.lr, Tensor) else step.lr,
+        "weight_decay": step.weight_decay,
+    }
+    loop = begin_multi_tensor if foreach else begin_single_tensor
+    for *part, whole in by_device_and_dtype([*columns, step.lists[0]]):
+        if not fused:
+            yield part, whole, partial(loop, maximize=step.maximize, differentiable=False, **shared)
+        elif part[0][0].device.type == "cuda":
+            yield (
+                part,
+                whole,
+                partial(
+                    begin_triton,
+                    maximize=step.maximize,
+                    grad_scale=step.grad_scale,
+                    found_inf=step.found_inf,
+                    **shared,
+                ),
+            )
+        else:
+            yield from _native_parts(step, part, whole, shared)
+
+
+def _native_parts(
+    step: ShardedStep, part: list[list[Tensor]], whole: list[Tensor], shared: dict[str, Any]
+) -> Iterator[tuple[list[list[Tensor]], list[Tensor], Begin]]:
+    """Yield what `_parts` does, for the CPU with the native kernel.
+
+    Tensors that the kernel does not support, such as complex ones, go through the for-loop.
+    """
+    factor = -1.0 if step.maximize else 1.0
+    if step.grad_scale is not None:
+        factor /= step.grad_scale.item()
+    columns = [*part, whole]
+    native = [is_native(p, grad, state) for p, grad, *state in zip(*part, strict=True)]
+    *taken, its_whole = _chosen(columns, native)
+    if its_whole:
+        yield taken, its_whole, partial(begin_native, grad_factor=factor, **shared)
+    *others, its_whole = _chosen(columns, [not ok for ok in native])
+    if its_whole:
+        others[1] = others[1] if factor == 1.0 else [grad * factor for grad in others[1]]
+        yield (
+            others,
+            its_whole,
+            partial(begin_single_tensor, maximize=False, differentiable=False, **shared),
+        )
+
+
+def _chosen(columns: list[list[Tensor]], chosen: list[bool]) -> list[list[Tensor]]:
+    return [[t for t, c in zip(column, chosen, strict=True) if c] for column in columns]
 
 
 def _check_agreement(
@@ -213,7 +294,10 @@ def _local_grad(param: Any, grad: Any) -> Tensor:
     # Tensor-parallel layers may leave a gradient with partial sums.
     if grad.placements != param.placements:
         grad = grad.redistribute(placements=param.placements)
-    return _local(grad)
+    local = _local(grad)
+    if type(local) not in _PLAIN and hasattr(local, "wait"):
+        local = local.wait()  # what is still on its way has no memory that a kernel can read
+    return local
 
 
 def _share(sums: Sums, local: list[Tensor], params: list[Tensor]) -> Tensor:

@@ -40,6 +40,7 @@ _RUN = tl.constexpr(RUN)
 _COLUMNS = tl.constexpr(COLUMNS)
 _LAYOUT = tl.constexpr(LAYOUT)
 _SNAPSHOT = tl.constexpr(SNAPSHOT)
+_SUMS = tl.constexpr(SUMS)
 _FIELDS = tl.constexpr(9)  # len(control.FIELDS)
 _GATHER = tl.constexpr(256)  # partial sums added at once
 
@@ -193,8 +194,13 @@ def update_kernel(
     ALIGNED: tl.constexpr, SCALED: tl.constexpr, CHECKED: tl.constexpr,
     LR_TENSOR: tl.constexpr, MAXIMIZE: tl.constexpr, FAST_CHANNEL: tl.constexpr,
     SELF_NORMALIZED: tl.constexpr, CUMULATIVE: tl.constexpr, CALIBRATED: tl.constexpr,
+    COMPLETED: tl.constexpr,
 ):  # fmt: skip
-    """Advance the controller of a tensor and update one piece of it; the first piece stores it."""
+    """Advance the controller of a tensor and update one piece of it; the first piece stores it.
+
+    ``partials`` are the partial sums of all pieces or, if COMPLETED, the five sums of each tensor,
+    the first two as means, of which the pieces may be a part.
+    """
     if CHECKED:
         if tl.load(found_inf).to(tl.float64) != 0.0:  # the scaler skips this step: change nothing
             return
@@ -212,12 +218,19 @@ def update_kernel(
     direction_weight = tl.load(settings + _DIRECTION_WEIGHT)
     old = snapshot + tensor * _SNAPSHOT
     step = tl.load(old + _FIELDS) + 1.0
-    count = tl.maximum(elements, 1).to(tl.float64)
-    residual = _gather(partials, first, pieces, 0) / count
-    momentum = _gather(partials, first, pieces, 1) / count
-    grad_sq = _gather(partials, first, pieces, 2)
-    momentum_sq = _gather(partials, first, pieces, 3)
-    product = _gather(partials, first, pieces, 4)
+    if COMPLETED:
+        residual = tl.load(partials + tensor * _SUMS)
+        momentum = tl.load(partials + tensor * _SUMS + 1)
+        grad_sq = tl.load(partials + tensor * _SUMS + 2)
+        momentum_sq = tl.load(partials + tensor * _SUMS + 3)
+        product = tl.load(partials + tensor * _SUMS + 4)
+    else:
+        count = tl.maximum(elements, 1).to(tl.float64)
+        residual = _gather(partials, first, pieces, 0) / count
+        momentum = _gather(partials, first, pieces, 1) / count
+        grad_sq = _gather(partials, first, pieces, 2)
+        momentum_sq = _gather(partials, first, pieces, 3)
+        product = _gather(partials, first, pieces, 4)
 
     # RASS: Eqs. (noise_inst) to (score)
     noise_fast = _lerp(tl.load(old), residual, tl.load(settings + _MOMENTUM_WEIGHT))

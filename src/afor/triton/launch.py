@@ -7,18 +7,18 @@ pinned memory, and only if an address, a size or a setting has changed.
 """
 
 import contextlib
+import functools
 import importlib.util
 import math
 import os
 import sys
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple, overload
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from afor.control import ControlSettings
+from afor.control import ControlSettings, Sums
 from afor.state_check import find_misfit, is_inside_storage
 
 MIN_PIECE = 8192  # minimum number of elements of one program
@@ -61,19 +61,73 @@ def triton_afor(
     device: gradients are divided by the first, and nothing changes (not even the step count) if the
     second is not zero. Tensors that are not dense, or whose strides differ, are copied.
     """
-    buckets: dict[tuple[Any, ...], list[_Entry]] = {}
     copies: list[tuple[Tensor, Tensor]] = []
     columns = (params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
-    for row in zip(*columns, strict=True):
+    for entries in _buckets(columns, copies):
+        rows = list(entries.values())
+        launch = _Launch(rows, settings, lr, weight_decay, maximize, grad_scale, found_inf)
+        launch.sum_pieces()
+        launch.update()
+    _end(params, copies)
+
+
+def begin_triton(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    controls: Sequence[Tensor],
+    state_steps: Sequence[Tensor],
+    *,
+    settings: ControlSettings,
+    lr: float | Tensor,
+    weight_decay: float,
+    maximize: bool = False,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> tuple[Sums, Callable[[Sums], None]]:
+    """Begin a step on the tensors of one CUDA device; see `triton_afor`.
+
+    Returns:
+        The sums, and the function that finishes the step. Nothing is modified before it is called.
+    """
+    copies: list[tuple[Tensor, Tensor]] = []
+    columns = (params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
+    begun: list[tuple[list[int], _Launch]] = []
+    sums: dict[int, Tensor] = {}
+    for entries in _buckets(columns, copies):
+        rows = list(entries.values())
+        launch = _Launch(rows, settings, lr, weight_decay, maximize, grad_scale, found_inf)
+        launch.sum_pieces()
+        sums.update(zip(entries, launch.sums().unbind(dim=1), strict=True))
+        begun.append((list(entries), launch))
+
+    def finish(completed: Sums) -> None:
+        by_tensor = torch.stack(completed, dim=1).unbind()
+        for places, launch in begun:
+            launch.update(torch.stack([by_tensor[i] for i in places]))
+        _end(params, copies)
+
+    return Sums(*torch.stack([sums[i] for i in range(len(params))], dim=1).unbind()), finish
+
+
+def _buckets(
+    columns: Sequence[Sequence[Tensor]], copies: list[tuple[Tensor, Tensor]]
+) -> list[dict[int, "_Entry"]]:
+    """Return the checked tensors by device and dtypes, each by its place in the lists.
+
+    Tensors to copy back after the step are appended to ``copies``.
+    """
+    buckets: dict[tuple[Any, ...], dict[int, _Entry]] = {}
+    for place, row in enumerate(zip(*columns, strict=True)):
         entry = _checked_entry(_Entry(*row), copies)
-        buckets.setdefault((entry.param.device, *(t.dtype for t in entry)), []).append(entry)
-    for (device, *_), entries in buckets.items():
-        with _device_context(device):
-            rate = _to(lr, device) if isinstance(lr, Tensor) and lr.device.type != "cpu" else lr
-            _launch(
-                entries, settings, rate, weight_decay, maximize,
-                _to(grad_scale, device), _to(found_inf, device),
-            )  # fmt: skip
+        kind = (entry.param.device, *(t.dtype for t in entry))
+        buckets.setdefault(kind, {})[place] = entry
+    return list(buckets.values())
+
+
+def _end(params: Sequence[Tensor], copies: list[tuple[Tensor, Tensor]]) -> None:
+    """Copy back what was updated elsewhere, and let autograd know of the writes."""
     for stored, used in copies:
         stored.copy_(used)
     # Autograd does not see the kernels' writes; a graph that saved a parameter must raise.
@@ -132,63 +186,100 @@ def _is_one_order(tensors: Sequence[Tensor]) -> bool:
     return bool(torch.ops.aten.is_non_overlapping_and_dense(tensors[0]))
 
 
-def _launch(
-    entries: list[_Entry],
-    s: ControlSettings,
-    lr: float | Tensor,
-    weight_decay: float,
-    maximize: bool,
-    grad_scale: Tensor | None,
-    found_inf: Tensor | None,
-) -> None:
-    from afor.triton import kernels
+class _Launch:
+    """The tables and the two launches of one step, on tensors of one device and set of dtypes."""
 
-    device = entries[0].param.device
-    lr_on_device = isinstance(lr, Tensor) and lr.device == device
-    values = setting_values(s, 0.0 if lr_on_device else float(lr), weight_decay)
-    addresses = tuple(t.data_ptr() for entry in entries for t in entry)
-    aligned = all(
-        address % _ALIGNMENT == 0
-        for column in range(4)
-        for address in addresses[column :: kernels.COLUMNS]
-    )
-    target = (device, _stream(device))
-    table = _upload(addresses, torch.int64, target)
-    numbers = _upload(values, torch.float64, target)
-    layout, owners = _layout(tuple(entry.param.numel() for entry in entries), target)
-    programs = owners.numel()
-    partials = torch.empty(kernels.SUMS * programs, dtype=torch.float64, device=device)
-    snapshot = torch.empty(len(entries) * kernels.SNAPSHOT, dtype=torch.float64, device=device)
+    def __init__(
+        self,
+        entries: list[_Entry],
+        s: ControlSettings,
+        lr: float | Tensor,
+        weight_decay: float,
+        maximize: bool,
+        grad_scale: Tensor | None,
+        found_inf: Tensor | None,
+    ) -> None:
+        from afor.triton import kernels
 
-    dtypes = {name: _triton_dtype(t) for name, t in zip(_Entry._fields, entries[0], strict=True)}
-    double = entries[0].exp_avg.dtype == torch.float64
-    shared = {
-        "GRAD": dtypes["grad"],
-        "MOMENT": dtypes["exp_avg"],
-        "CONTROL": dtypes["control"],
-        "STEP": dtypes["step"],
-        "WORK": dtypes["exp_avg"] if double else _triton_float32(),
-        "ALIGNED": aligned,
-        "SCALED": grad_scale is not None,
-        "MAXIMIZE": maximize,
-    }
-    scale = numbers if grad_scale is None else grad_scale  # an unused pointer still needs a value
-    memory = (table, layout, owners, numbers, partials, snapshot, scale)
-    kernels.sums_kernel[(programs,)](*memory, **shared, enable_fp_fusion=True)
-    kernels.update_kernel[(programs,)](
-        *memory,
-        numbers if found_inf is None else found_inf,
-        lr if lr_on_device else numbers,
-        **shared,
-        PARAM=dtypes["param"],
-        CHECKED=found_inf is not None,
-        LR_TENSOR=lr_on_device,
-        FAST_CHANNEL=s.fast_channel,
-        SELF_NORMALIZED=s.normalization == "self",
-        CUMULATIVE=s.correction == "cumulative",
-        CALIBRATED=s.statistics == "calibrated",
-        enable_fp_fusion=True,
-    )
+        self.kernels, self.entries, self.settings = kernels, entries, s
+        self.device = entries[0].param.device
+        with _device_context(self.device):
+            on_host = not isinstance(lr, Tensor) or lr.device.type == "cpu"
+            rate = lr if on_host else cast("Tensor", lr).to(self.device, non_blocking=True)
+            grad_scale, found_inf = _to(grad_scale, self.device), _to(found_inf, self.device)
+        lr_on_device = isinstance(rate, Tensor) and rate.device == self.device
+        values = setting_values(s, 0.0 if lr_on_device else float(rate), weight_decay)
+        addresses = tuple(t.data_ptr() for entry in entries for t in entry)
+        aligned = all(
+            address % _ALIGNMENT == 0
+            for column in range(4)
+            for address in addresses[column :: kernels.COLUMNS]
+        )
+        with _device_context(self.device):
+            target = (self.device, _stream(self.device))
+            table = _upload(addresses, torch.int64, target)
+            numbers = _upload(values, torch.float64, target)
+            sizes = tuple(entry.param.numel() for entry in entries)
+            self.layout, self.owners = _layout(sizes, target)
+        self.programs = self.owners.numel()
+        empty = functools.partial(torch.empty, dtype=torch.float64, device=self.device)
+        self.partials = empty(kernels.SUMS * self.programs)
+        self.snapshot = empty(len(entries) * kernels.SNAPSHOT)
+
+        names = zip(_Entry._fields, entries[0], strict=True)
+        dtypes = {name: _triton_dtype(t) for name, t in names}
+        double = entries[0].exp_avg.dtype == torch.float64
+        self.shared = {
+            "GRAD": dtypes["grad"],
+            "MOMENT": dtypes["exp_avg"],
+            "CONTROL": dtypes["control"],
+            "STEP": dtypes["step"],
+            "WORK": dtypes["exp_avg"] if double else _triton_float32(),
+            "ALIGNED": aligned,
+            "SCALED": grad_scale is not None,
+            "MAXIMIZE": maximize,
+            "enable_fp_fusion": True,
+        }
+        self.update_only = {
+            "PARAM": dtypes["param"],
+            "CHECKED": found_inf is not None,
+            "LR_TENSOR": lr_on_device,
+            "FAST_CHANNEL": s.fast_channel,
+            "SELF_NORMALIZED": s.normalization == "self",
+            "CUMULATIVE": s.correction == "cumulative",
+            "CALIBRATED": s.statistics == "calibrated",
+        }
+        self.tables = (table, self.layout, self.owners, numbers)
+        # An unused pointer still needs a value.
+        self.scale = numbers if grad_scale is None else grad_scale
+        flag = numbers if found_inf is None else found_inf
+        self.scalars = (flag, rate if lr_on_device else numbers)
+
+    def sum_pieces(self) -> None:
+        """Launch the first kernel: partial sums, and a copy of the old control state."""
+        memory = (*self.tables, self.partials, self.snapshot, self.scale)
+        with _device_context(self.device):
+            self.kernels.sums_kernel[(self.programs,)](*memory, **self.shared)
+
+    def sums(self) -> Tensor:
+        """Return the five sums of each tensor, (5, tensors), added in a fixed order."""
+        pieces_of = self.layout.view(-1, self.kernels.LAYOUT)[:, 3]
+        sums = torch.segment_reduce(
+            self.partials, "sum", lengths=pieces_of.repeat(self.kernels.SUMS), unsafe=True
+        ).view(self.kernels.SUMS, -1)
+        sums[:2] /= self.layout.view(-1, self.kernels.LAYOUT)[:, 0].clamp_min(1)
+        return sums
+
+    def update(self, completed: Tensor | None = None) -> None:
+        """Launch the second kernel, with the partial sums or with completed ones, (tensors, 5)."""
+        sums = self.partials
+        if completed is not None:
+            sums = completed.to(self.device, torch.float64).contiguous()
+        memory = (*self.tables, sums, self.snapshot, self.scale, *self.scalars)
+        with _device_context(self.device):
+            self.kernels.update_kernel[(self.programs,)](
+                *memory, **self.shared, **self.update_only, COMPLETED=completed is not None
+            )
 
 
 def setting_values(s: ControlSettings, lr: float, weight_decay: float) -> tuple[float, ...]:
@@ -223,7 +314,7 @@ def pieces(elements: int, block: int) -> tuple[int, int]:
     return size, max(-(-elements // size), 1)
 
 
-@lru_cache(maxsize=_TABLES)
+@functools.lru_cache(maxsize=_TABLES)
 def _layout(sizes: tuple[int, ...], target: tuple[torch.device, int]) -> tuple[Tensor, Tensor]:
     """Return the layout table of the tensors, and the tensor that each program works on.
 
@@ -240,7 +331,7 @@ def _layout(sizes: tuple[int, ...], target: tuple[torch.device, int]) -> tuple[T
     return _upload(tuple(rows), torch.int64, target), _upload(tuple(owners), torch.int64, target)
 
 
-@lru_cache(maxsize=4 * _TABLES)
+@functools.lru_cache(maxsize=4 * _TABLES)
 def _upload(
     values: tuple[int | float, ...], dtype: torch.dtype, target: tuple[torch.device, int]
 ) -> Tensor:
@@ -271,14 +362,6 @@ def _device_context(device: torch.device) -> contextlib.AbstractContextManager[A
 
 def _stream(device: torch.device) -> int:
     return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
-
-
-@overload
-def _to(tensor: Tensor, device: torch.device) -> Tensor: ...
-
-
-@overload
-def _to(tensor: None, device: torch.device) -> None: ...
 
 
 def _to(tensor: Tensor | None, device: torch.device) -> Tensor | None:

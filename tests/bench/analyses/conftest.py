@@ -8,8 +8,7 @@ from afor.bench.execution.sources import open_sources
 from afor.bench.store.database import open_or_create
 from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import parse_study
-from afor.bench.training.metrics import Metrics
-from afor.bench.training.record import Epoch, FinishedRun, RunRecord, encode
+from afor.bench.training.record import Epoch, FinishedRun, Metrics, RunRecord, encode
 
 EPOCH = Epoch(0.7, 0.7, 0.5, 0.1, 0.1)
 METRICS = Metrics(4, 0.5, 0.5, 0.5, 0.5, 0.0, ((1, 1), (1, 1)))

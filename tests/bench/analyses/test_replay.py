@@ -39,3 +39,13 @@ def test_a_watched_run_gives_the_numbers_of_the_study(study, tmp_path) -> None:
 def test_a_run_that_is_not_there_is_told_with_what_is(study, choice, words, tmp_path) -> None:
     with pytest.raises(ConfigError, match=words):
         find_run(study, cache_dir=tmp_path, **choice)
+
+
+def test_the_learning_rate_is_that_of_the_search_that_the_study_names(
+    study, tmp_path, monkeypatch
+) -> None:
+    rates = {"": None, "search": lambda dataset, backbone, optimizer: 0.0123}  # noqa: ARG005
+    monkeypatch.setattr("afor.bench.analyses.replay.searched_rates", rates.__getitem__)
+    of_search = find_run(study.model_copy(update={"lr_from": "search"}), cache_dir=tmp_path)
+    assert of_search.planned.rate == 0.0123
+    assert find_run(study, cache_dir=tmp_path).planned.rate == study.training.lr

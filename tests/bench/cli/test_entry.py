@@ -32,7 +32,7 @@ def test_a_missing_package_is_one_sentence_with_the_command_that_installs_it(pac
     assert done.stdout == ""
     assert done.stderr == (
         f"afor: the package {package}, which the benchmark needs, is not installed. "
-        "Install it with: pip install 'afor[bench]'\n"
+        "Install it with: pip install 'afor[bench]', or pip install '.[bench]' in a checkout.\n"
     )
 
 

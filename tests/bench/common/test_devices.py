@@ -75,4 +75,6 @@ def test_the_record_of_a_gpu_names_what_may_change_bits(monkeypatch: pytest.Monk
     described = describe_device(torch.device("cuda"))
     assert (described["gpu"], described["capability"]) == ("RTX 9", "9.1")
     assert {"cuda", "cudnn", "driver"} <= described.keys()
+    assert described["tf32"] == "off"
+    assert describe_device(torch.device("cuda"), "tf32")["tf32"] == "on"
     assert describe_device(torch.device("cpu")) == {}

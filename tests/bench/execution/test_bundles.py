@@ -136,6 +136,18 @@ def test_shards_keep_the_runs_of_a_bundle_together(window_cache) -> None:
     assert shard(alone.runs, 2, 4) == alone.runs[1::4]
 
 
+@pytest.mark.parametrize(("rate_hz", "batch_size"), [(64.0, 513), (640.0, 2)])
+def test_auto_does_not_bundle_where_runs_alone_are_faster(
+    rate_hz, batch_size, window_cache
+) -> None:
+    text = STUDY.replace("batch_size = 16", f"batch_size = {batch_size}")
+    study = parse_study(text.replace("rate_hz = 64.0", f"rate_hz = {rate_hz}"))
+    sources = open_sources(study, window_cache)
+    for bundle, is_bundled in (("auto", None), (5, True)):
+        runs = make_plan(study.model_copy(update={"bundle": bundle}), sources).runs
+        assert {run.spec["training"].get("bundled") for run in runs} == {is_bundled}
+
+
 def test_only_the_key_of_runs_that_can_be_bundled_tells_so(window_cache) -> None:
     plain = '{ name = "plain", use = "eegnet", settings = { form = "plain" } }'
     study = parse_study(STUDY.replace('["eegnet"]', f'["eegnet", {plain}]'))

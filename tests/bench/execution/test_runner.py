@@ -3,11 +3,13 @@ import random
 
 import pytest
 
-from afor.bench.common.errors import EngineError
+from afor.bench.common.errors import ConfigError, EngineError
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended
+from afor.bench.execution.runner import run_study
 from afor.bench.store.database import open_or_create, open_store
 from afor.bench.store.spool import spool_folder, wrap, write_spool
+from afor.bench.study.schema import parse_study
 
 
 class Shuffled:
@@ -138,3 +140,12 @@ def test_workers_of_another_version_end_the_study_with_a_sentence_and_keep_their
     with pytest.raises(EngineError, match=r"another version of afor.*nothing finished is lost"):
         tiny.run_here(engine=Updated())
     assert len(list(spool_folder(tiny.store).glob("*.run"))) == 1
+
+
+def test_a_device_that_is_not_here_is_refused_before_anything_is_prepared(
+    small_study, tmp_path, inline_engine
+):
+    text = small_study(device="cuda:999")
+    with pytest.raises(ConfigError, match='device "cuda:999" is not available on this machine'):
+        run_study(parse_study(text), text, tmp_path / "s.db", inline_engine, cache_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []

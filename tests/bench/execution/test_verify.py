@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from afor.bench.common.errors import DataError
 from afor.bench.execution.sources import open_sources
-from afor.bench.execution.verify import sample_runs, verify_runs
+from afor.bench.execution.verify import _compare, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.study.schema import load_study
 from afor.bench.training.execute import failed_run
@@ -30,6 +31,24 @@ def alter(store, key, change):
     change(fields)
     store.forget([key])
     store.add(json.dumps(fields, separators=(",", ":")).encode())
+
+
+def test_differing_bits_are_explained_by_gpu_cuda_cudnn_driver_and_tf32(store):
+    (stored,) = sample_runs(store, None, 1, seed=0)
+    run = store.run(stored.key)
+    then = {"gpu": "A100", "cuda": "12.8", "cudnn": "91002", "driver": "570.1", "tf32": "off"}
+    now = {"gpu": "H100", "cuda": "13.0", "cudnn": "91300", "driver": "580.2", "tf32": "on"}
+    spec = {**run.spec, "device": "cuda"}
+    before = replace(run, spec=spec, environment={**run.environment, **then})
+    other = replace(before.record, steps=before.record.steps + 1)
+    after = replace(before, record=other, environment={**run.environment, **now})
+    verdict = _compare(stored, before, after)
+    assert verdict.differs_in == ("steps",)
+    expected = [f"{name} {then[name]} then, {now[name]} now" for name in then]
+    assert verdict.note == "; ".join(expected)
+    same = _compare(stored, before, replace(before, record=other))
+    assert same.note.startswith("the same GPU and versions: on CUDA torch gives the same bits only")
+    assert _compare(stored, before, before).note == ""
 
 
 def test_only_what_has_numbers_is_drawn_and_the_seed_decides_which(store):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from afor.bench.optimizers.adamp import AdamP
+from afor.bench.optimizers.adamp import AdamP, without_radial_part, without_radial_part_on_device
 
 
 def one_step(start: list, grad: list, **settings: float) -> torch.Tensor:
@@ -19,6 +19,22 @@ def assert_equal(found: torch.Tensor, expected: list) -> None:
     torch.testing.assert_close(
         found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.1, 0.4, 4.0], ids=["none", "few", "some", "all"])
+def test_on_a_device_the_same_update_is_selected_without_asking_it(delta: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    scales = set()
+    for _ in range(40):
+        update, param, grad = (
+            torch.randn(2, 9, generator=generator, dtype=torch.float64) for _ in range(3)
+        )
+        expected, scale = without_radial_part(update, param, grad, delta, 0.1, 1e-8)
+        found, factor = without_radial_part_on_device(update, param, grad, delta, 0.1, 1e-8)
+        assert torch.equal(found, expected)
+        assert factor.item() == scale
+        scales.add(scale)
+    assert scales == {0.0: {1.0}, 4.0: {0.1}}.get(delta, {0.1, 1.0})
 
 
 def test_an_update_orthogonal_to_a_channel_loses_its_radial_part() -> None:

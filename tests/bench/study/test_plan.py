@@ -154,7 +154,6 @@ def test_shards_share_out_all_runs(text, sources):
         ('["eegnet"]', '[{name = "eegnet", settings = {depht = 3}}]', "depth"),
         ('"afor"]', '{name = "afor", settings = {beta2_mim = 0.9}}]', "beta2_min"),
         ("draws = 2", "draws = 2\nonly_folds = [9]", "no fold 9"),
-        ('name = "x"', 'name = "x"\ndevice = "cuda:7"', "cuda:7"),
         ('name = "x"', 'name = "x"\ntrainer = "no_such_module:train"', "no_such_module"),
     ],
 )
@@ -176,6 +175,17 @@ def test_an_excluded_subject_changes_no_key_but_by_its_absence(text, cache_dir):
     )
     with pytest.raises(ConfigError, match=r"exclude names 'sub-99', which is no subject"):
         keys_of('exclude = ["sub-99"]')
+
+
+def test_a_network_with_other_numbers_changes_its_own_keys_alone(text, sources, monkeypatch):
+    from afor.bench.models import registry
+
+    both = text.replace('["eegnet"]', '["eegnet", "eegnet_authors"]')
+    before = make_plan(parse_study(both), sources).runs
+    monkeypatch.setitem(registry.NETWORK_NUMERICS, "eegnet", 99)
+    after = make_plan(parse_study(both), sources).runs
+    same = {new.backbone for old, new in zip(before, after, strict=True) if old.key == new.key}
+    assert same == {"eegnet_authors"}
 
 
 def test_a_users_code_is_part_of_the_key(text, sources, tmp_path, monkeypatch):

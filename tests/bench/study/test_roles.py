@@ -54,6 +54,13 @@ def test_an_entry_that_changes_one_setting_of_afor_is_varied():
     assert roles('name = "afor"', both)["slow"] == Role()
 
 
+def test_the_afor_of_a_study_may_have_settings_of_its_own():
+    calibrated = 'settings = { statistics = "calibrated" }'
+    slow = 'name = "slow"\nuse = "afor"\nsettings = { statistics = "calibrated", warmup_steps = 5 }'
+    assert roles(f'name = "afor"\n{calibrated}', slow)["slow"].varied == ("warmup", 5.0)
+    assert roles(f'name = "other"\nuse = "afor"\n{calibrated}', slow)["slow"].varied is None
+
+
 @pytest.mark.parametrize("preset", preset_names())
 def test_the_names_in_the_presets_say_what_the_entries_are(preset):
     for name, role in roles_of(load_study(preset)).items():

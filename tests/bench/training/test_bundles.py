@@ -12,6 +12,8 @@ from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.authors.eegnet import EEGNetAuthors
 from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.input_shape import InputShape
+from afor.bench.models.native.binding import unavailable_reason
+from afor.bench.models.stacked_eegnet import StackedEEGNet
 from afor.bench.training.loop import train, train_bundle
 from afor.bench.training.record import RunRecord
 from afor.bench.training.run_spec import Adaptation, Contamination, RunSettings
@@ -105,20 +107,24 @@ def assert_equal(together: RunRecord, alone: RunRecord, tolerance: float = 1e-10
         ), name
 
 
-def test_all_optimizers_of_the_paper_train_200_steps_as_they_do_alone(source, settings) -> None:
+@pytest.mark.parametrize("form", ["auto", "fast"])
+def test_all_optimizers_of_the_paper_train_200_steps_as_they_do_alone(
+    form, source, settings
+) -> None:
     runs = [replace(settings, optimizer=name, max_epochs=25) for name in PAPER]
-    records = together(runs, source, authors)
+    make_model = lambda: DoubleAuthors(SHAPE, form=form)  # noqa: E731
+    records = together(runs, source, make_model)
     assert records[0].steps == 200
     for run, record in zip(runs, records, strict=True):
-        assert_equal(record, alone(run, source, authors))
+        assert_equal(record, alone(run, source, make_model))
 
 
 def authors() -> DoubleAuthors:
-    return DoubleAuthors(SHAPE)
+    return DoubleAuthors(SHAPE, form="fast")
 
 
 def original() -> Double:
-    return Double(SHAPE)
+    return Double(SHAPE, form="fast")
 
 
 PROTOCOLS = {
@@ -171,11 +177,36 @@ class FailsLater(torch.optim.SGD):
         return super().step(closure)
 
 
-def test_the_bits_of_a_run_do_not_depend_on_its_companions(source, settings) -> None:
+@pytest.mark.parametrize("form", ["auto", "fast"])
+def test_the_bits_of_a_run_do_not_depend_on_its_companions(form, source, settings) -> None:
     runs = [replace(settings, optimizer=name) for name in ("adamw", "afor", "sophia")]
-    make_model = lambda: EEGNetAuthors(SHAPE)  # noqa: E731
+    make_model = lambda: EEGNetAuthors(SHAPE, form=form)  # noqa: E731
     for run, record in zip(runs, together(runs, source, make_model), strict=True):
         assert record.numbers() == train(run, source, make_model).numbers()
+
+
+@pytest.mark.skipif(unavailable_reason() is not None, reason="the native EEGNet was not built")
+def test_compiled_runs_have_the_bits_of_runs_without_bundles(source, settings) -> None:
+    settings = replace(settings, adaptation=Adaptation(passes=1))
+    runs = [replace(settings, optimizer=name) for name in ("adamw", "afor", "sophia")]
+    make_model = lambda: EEGNet(SHAPE)  # noqa: E731
+    for run, record in zip(runs, together(runs, source, make_model), strict=True):
+        assert record.numbers() == alone(run, source, make_model).numbers()
+
+
+@pytest.mark.parametrize(("form", "width"), [("fast", 2), ("native", 1)])
+def test_only_torch_operators_need_a_copy_of_a_run_by_itself(form, width) -> None:
+    if form == "native" and unavailable_reason() is not None:
+        pytest.skip("the native EEGNet was not built")
+    stack = StackedEEGNet([EEGNet(SHAPE, form=form)])
+    assert (stack.is_native, stack.width) == (form == "native", width)
+
+
+def test_every_run_has_its_share_of_the_time(source, settings) -> None:
+    records = together([settings, replace(settings, optimizer="afor")], source, original)
+    for record in records:
+        assert record.processor_s > 0
+        assert sum(e.train_s + e.validation_s for e in record.history) < record.elapsed_s
 
 
 def test_runs_that_do_not_belong_together_are_refused(source, settings) -> None:

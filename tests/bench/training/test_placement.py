@@ -50,6 +50,20 @@ def test_an_accelerator_keeps_what_fits_and_reads_ahead_what_does_not(windows, m
     assert not make_loader(windows, CPU).reads_ahead
 
 
+def test_the_cpu_keeps_a_small_data_set_and_reads_a_large_one(windows, monkeypatch):
+    monkeypatch.setattr(placement, "_kept", {})
+    assert isinstance(make_loader(windows, CPU), FromHost)  # arrays: in memory already
+    windows.fingerprint = "prepared"
+    kept = make_loader(windows, CPU)
+    assert isinstance(kept, OnDevice)
+    assert make_loader(windows, CPU) is kept
+    indices = np.array([3, 1])
+    assert torch.equal(kept.inputs(indices), torch.from_numpy(windows.gather(indices)))
+    monkeypatch.setattr(placement, "KEPT_BYTES_ON_CPU", 40 * 3 * 16 * 4 - 1)
+    windows.fingerprint = "other windows"
+    assert isinstance(make_loader(windows, CPU), FromHost)
+
+
 def test_reading_ahead_keeps_the_order_and_passes_errors_on():
     order = [np.array([i]) for i in range(9)]
     assert [int(batch) for batch in read_ahead(lambda i: i[0], order)] == list(range(9))

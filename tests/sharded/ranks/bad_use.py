@@ -18,7 +18,7 @@ def refused(rank: int, world: int, _: Path) -> Any:
     mesh = init_device_mesh("cpu", (world,))
     messages = {}
 
-    refused_values = {"fused": True, "differentiable": True, "variant": "released"}
+    refused_values = {"differentiable": True, "variant": "released"}
     for name, value in refused_values.items():
         p = nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))
         try:

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from training import CollectiveCount, differences, network, optimizer_of, share, train
 
 from afor import AFOR
+from afor.native.binding import unavailable_reason
 
 STEPS = range(40)
 
@@ -134,9 +135,11 @@ def distributed_tensors(rank: int, world: int, _: Path) -> Any:
     options: dict[str, Any] = {"lr": lr, "maximize": True, "warmup_steps": 10}
     theirs = [nn.Parameter(x.clone()) for x in start]
     other = AFOR(theirs, foreach=False, **options)
-    kinds = {"for-loop": False, "foreach": True}
+    kinds = {"for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+    if unavailable_reason() is not None:
+        del kinds["fused"]
     ours = {kind: [nn.Parameter(cut(x, i)) for i, x in enumerate(start)] for kind in kinds}
-    optimizers = {kind: AFOR(ours[kind], foreach=kinds[kind], **options) for kind in kinds}
+    optimizers = {kind: AFOR(ours[kind], **kinds[kind], **options) for kind in kinds}
     sizes = set()
     for step in STEPS:
         for i, q in enumerate(theirs):
@@ -169,6 +172,39 @@ def partial_gradient(rank: int, world: int, _: Path) -> Any:
         optimizer.step()
         other.step()
     return differences(nn.ParameterList([p]), optimizer, nn.ParameterList([q]), other)
+
+
+def scaled(rank: int, world: int, _: Path) -> Any:
+    """GradScaler hands its scale to a fused step, and skips one with an infinite gradient."""
+    mesh = init_device_mesh("cpu", (world,))
+    torch.manual_seed(4)
+    start = [torch.randn(5, 3), torch.randn(4).bfloat16()]  # the kernel takes the first one
+
+    def optimizer_of(params: list[nn.Parameter]) -> AFOR:
+        return AFOR(params, lr=1e-2, fused=True, warmup_steps=3, half_moments="parameter")
+
+    ours = [nn.Parameter(distribute_tensor(x.clone(), mesh, [Shard(0)])) for x in start]
+    theirs = [nn.Parameter(x.clone()) for x in start]
+    optimizer, other = optimizer_of(ours), optimizer_of(theirs)
+    scalers = [torch.amp.GradScaler("cpu", init_scale=256.0) for _ in range(2)]
+    collectives = []
+    for step in range(8):
+        grads = [torch.randn_like(x) for x in start]
+        if step == 5:
+            grads[0][-1] = math.inf  # on the last rank
+        for p, q, grad in zip(ours, theirs, grads, strict=True):
+            # The scale of the loss reaches the gradients by the backward pass.
+            q.grad = scalers[1].scale(grad)
+            p.grad = distribute_tensor(scalers[0].scale(grad), mesh, [Shard(0)])
+        with CollectiveCount() as count:
+            scalers[0].step(optimizer)
+        collectives.append(count.sizes.count(len(start) * 6))
+        scalers[1].step(other)
+        for scaler in scalers:
+            scaler.update()
+    found = differences(nn.ParameterList(ours), optimizer, nn.ParameterList(theirs), other)
+    steps = [optimizer.state[p]["step"].item() for p in ours]
+    return {**found, "steps": steps, "messages": collectives}
 
 
 def non_finite(rank: int, world: int, _: Path) -> Any:

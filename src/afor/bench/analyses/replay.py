@@ -17,6 +17,7 @@ from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.sources import open_sources
 from afor.bench.models.registry import build_backbone
+from afor.bench.store.learning_rates import searched_rates
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.study.schema import Study
@@ -76,6 +77,7 @@ def find_run(
 
     Raises:
         ConfigError: The study has no such entry, fold or draw.
+        StoreError: The results of the search for its learning rates are not here.
     """
     dataset = _one_of("data set", dataset, [entry.name for entry in study.datasets])
     backbone = _one_of("backbone", backbone, [entry.name for entry in study.backbones])
@@ -88,7 +90,7 @@ def find_run(
         }
     )
     sources = open_sources(alone, cache_dir)
-    runs = make_plan(alone, sources).runs
+    runs = make_plan(alone, sources, searched_rates(study.lr_from)).runs
     for planned in runs:
         if (planned.fold, planned.draw) == (fold, draw):
             return ChosenRun(planned, sources[dataset])
@@ -107,13 +109,7 @@ def replay(
 ) -> RunRecord:
     """Train the run completely; the record equals that of the study bit for bit.
 
-    Args:
-        run: The run, from `find_run`.
-        watch: Called after each epoch.
-        watch_step: Called after each step.
-
-    Returns:
-        What the run leaves: metrics, history and status.
+    `watch` is called after each epoch, `watch_step` after each step.
     """
     return train(run.settings, run.source, run.make_model, watch, watch_step)
 

@@ -20,6 +20,6 @@ def main() -> None:
             raise
         sys.stderr.write(
             f"afor: the package {package}, which the benchmark needs, is not installed. "
-            "Install it with: pip install 'afor[bench]'\n"
+            "Install it with: pip install 'afor[bench]', or pip install '.[bench]' in a checkout.\n"
         )
         raise SystemExit(1) from None

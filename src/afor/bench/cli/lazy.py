@@ -34,14 +34,7 @@ class LazyGroup(typer.core.TyperGroup):
         return name, stand_in if name is None else self.load(name), rest
 
     def load(self, name: str) -> Any:
-        """Import a command.
-
-        Args:
-            name: A name of the table.
-
-        Returns:
-            The command, or the group of commands.
-        """
+        """Import a command of the table and return it, or its group of commands."""
         module, _, attribute = self.table[name][0].partition(":")
         target = getattr(import_module(f"afor.bench.cli.{module}"), attribute)
         if isinstance(target, typer.Typer):

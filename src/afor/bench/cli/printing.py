@@ -112,18 +112,9 @@ def write_outputs(
 
 
 def choose(value: str, accepted: tuple[str, ...], what: str) -> str:
-    """Return a value that is accepted.
+    """Return a value that is accepted; raise ConfigError with the nearest one if it is not.
 
-    Args:
-        value: What the user gave.
-        accepted: All values that are accepted.
-        what: The option or argument, for the message.
-
-    Returns:
-        The value.
-
-    Raises:
-        ConfigError: The value is not accepted; the message names the nearest one.
+    `what` names the option or argument in the message.
     """
     if value in accepted:
         return value

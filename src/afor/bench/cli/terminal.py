@@ -51,15 +51,9 @@ def print_next(command: str) -> None:
 
 
 def run_command(results: str, path: Path, study: str) -> str:
-    """Return the `afor run` command that continues a study.
+    """Return the `afor run` command that continues a study of a store.
 
-    Args:
-        results: What the user named: a study, its TOML file or a store file.
-        path: The store that was found.
-        study: The name of a study in the store.
-
-    Returns:
-        The command, with `--store` where the user named the store file itself.
+    `results` is what the user named; if it is the store file itself, `--store` names it again.
     """
     is_store_file = Path(results) == path
     return f"afor run {study} --store {path}" if is_store_file else f"afor run {results}"

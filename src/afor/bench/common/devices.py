@@ -36,7 +36,7 @@ def pick_device(name: str) -> "torch.device":
     """
     import torch
 
-    available = [device_type for device_type in DEVICE_TYPES if _is_available(device_type)]
+    available = [device_type for device_type in DEVICE_TYPES if is_available(device_type)]
     if name == "auto":
         return torch.device(available[0])
     device_type, _, index = name.partition(":")
@@ -61,7 +61,8 @@ def synchronize(device: "torch.device") -> None:
         torch.mps.synchronize()
 
 
-def _is_available(device_type: str) -> bool:
+def is_available(device_type: str) -> bool:
+    """Tell whether this machine has a kind of device: ``cpu``, ``cuda`` or ``mps``."""
     import torch
 
     if device_type == "cuda":
@@ -123,8 +124,13 @@ def repeatable(threads: int, precision: Precision = "float32") -> Iterator[None]
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
 
 
-def describe_device(device: "torch.device") -> dict[str, str]:
-    """Return what may change the last bits of a result on an accelerator; empty for the CPU."""
+def describe_device(device: "torch.device", precision: str = "float32") -> dict[str, str]:
+    """Return what may change the last bits of a result on an accelerator; empty for the CPU.
+
+    Args:
+        device: The device.
+        precision: The precision of the training, one of `Precision`.
+    """
     import torch
 
     if device.type != "cuda":
@@ -136,6 +142,7 @@ def describe_device(device: "torch.device") -> dict[str, str]:
         "cuda": str(torch.version.cuda),
         "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
         "driver": _driver_version(),
+        "tf32": "on" if precision == "tf32" else "off",
     }
 
 

@@ -16,16 +16,9 @@ def nearest(word: str, accepted: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, accepted: Iterable[str], quote: str = "'", prefix: str = "") -> str:
-    """Return a sentence with the nearest accepted name, with a leading space, or an empty text.
+    """Return a sentence with the nearest accepted name, after a space, or an empty text.
 
-    Args:
-        word: The misspelled name.
-        accepted: The accepted names.
-        quote: Character around the name.
-        prefix: Text before the name, inside the quotes.
-
-    Returns:
-        The sentence.
+    `prefix` is printed before the name, inside the quotes.
 
     >>> did_you_mean("shfit", ["shift", "seed"])
     " Did you mean 'shift'?"

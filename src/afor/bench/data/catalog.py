@@ -37,7 +37,7 @@ def get_dataset(name: str) -> Dataset:
     if name not in NAMES:
         raise ConfigError(
             f"Unknown data set {name!r}.{did_you_mean(name, NAMES)} "
-            f"Known: {', '.join(NAMES)}, moabb:<Name>, module:function."
+            f"Accepted: {', '.join(NAMES)}, moabb:<Name>, module:function."
         )
     dataset: Dataset = import_module(f"afor.bench.data.datasets.{name}").DATASET
     return dataset

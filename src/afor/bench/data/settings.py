@@ -39,7 +39,8 @@ def parse_settings(model: type[Settings], options: Mapping[str, Any], dataset: s
         if key not in model.model_fields:
             hint = did_you_mean(key, model.model_fields)
             raise ConfigError(
-                f"{dataset}: unknown option {key!r}.{hint} Known: {', '.join(model.model_fields)}."
+                f"{dataset}: unknown option {key!r}.{hint} "
+                f"Accepted: {', '.join(model.model_fields)}."
             )
     try:
         return model(**options)

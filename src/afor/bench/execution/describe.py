@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from afor.bench.common.text import printable
 from afor.bench.store.database import StoredRun
 from afor.bench.study.planned_runs import describe
-from afor.bench.training.metrics import METRICS, Metrics
-from afor.bench.training.record import FinishedRun
+from afor.bench.training.record import METRICS, FinishedRun, Metrics
 
 EPOCHS_SHOWN = 5
 

@@ -22,14 +22,18 @@ from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.dataset_shapes import DEAP
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
-from afor.bench.training.loop import train
+from afor.bench.optimizers.build import build_optimizer
+from afor.bench.training.batches import Side, make_normalize
+from afor.bench.training.loop import Fit, train
 from afor.bench.training.run_spec import RunSettings
+from afor.bench.training.serving import serve_alone
 from afor.reference import ReferenceState, reference_step
 
 SHAPES = ((64, 33), (8, 1, 5), (17,), ())  # matrices, convolutions, vectors, scalars
 STEPS = 200
 LIMIT = 1e-5  # relative difference from the equations in float64, after all steps in float32
 TIMED_STEPS, BATCH = 20, 256
+_SMALL = InputShape.unnamed(8, 128, 128.0, 2)
 
 
 def check_gpu(name: str = "auto") -> Iterator[Finding]:
@@ -50,6 +54,8 @@ def check_gpu(name: str = "auto") -> Iterator[Finding]:
         "fused step": lambda d: _against_reference(d, fused=True),
         "graph capture": _graph_capture,
         "GradScaler": _grad_scaler,
+        "GradScaler, fused": lambda d: _grad_scaler(d, fused=True),
+        "no waiting": _no_waiting,
         "study twice": _same_numbers_twice,
         "throughput": _throughput,
     }
@@ -120,10 +126,10 @@ def _graph_capture(device: torch.device) -> str:
     return "10 replays give the numbers of ordinary steps"
 
 
-def _grad_scaler(device: torch.device) -> str:
+def _grad_scaler(device: torch.device, **implementation: Any) -> str:
     """Check that scaled gradients give the same steps, and that an overflow changes nothing."""
     pair = [torch.nn.Parameter(torch.ones(8, device=device)) for _ in range(2)]
-    scaled, plain = (AFOR([parameter], lr=1e-2) for parameter in pair)
+    scaled, plain = (AFOR([parameter], lr=1e-2, **implementation) for parameter in pair)
     scaler = torch.amp.GradScaler(device.type, init_scale=1024.0)
     for step in range(5):
         losses = [(parameter * (step + 1.0)).square().sum() for parameter in pair]
@@ -145,8 +151,44 @@ def _grad_scaler(device: torch.device) -> str:
     return "the same steps; an overflow is left out"
 
 
-def _same_numbers_twice(device: torch.device) -> str:
-    """Train a small network twice and compare every number."""
+def _no_waiting(device: torch.device) -> str:
+    """Check that within an epoch the host never waits for the device."""
+    if device.type != "cuda":
+        return "not possible: only CUDA reports that the host waits"
+    fit = small_fit(device, batch_size=4)
+    serve_alone(fit.epoch(0))  # the first compiles and allocates
+    reporting = torch.cuda.set_sync_debug_mode  # raises an error in the line that waits
+    last = fit.steps * 2
+
+    def watch(fit: Fit, *_: object) -> None:
+        reporting("error" if fit.steps + 1 < last else "default")
+
+    fit.watch_step = watch
+    try:
+        serve_alone(fit.epoch(1))
+    finally:
+        reporting("default")
+    return f"{fit.steps // 2} steps without waiting for the device"
+
+
+def small_fit(device: torch.device, batch_size: int, optimizer: str = "afor") -> Fit:
+    """Return a training of EEGNet on random windows that has not begun."""
+    settings, windows = _small_training(device, batch_size, optimizer)
+    model = build_backbone("eegnet", _SMALL).to(device)
+    split = settings.split
+    normalize = make_normalize("zscore", windows, split.train, device)
+    training, validation = (
+        Side(side, windows, getattr(split, side), normalize, device)
+        for side in ("train", "validation")
+    )
+    built = build_optimizer(settings.optimizer, model, settings.lr, settings.weight_decay)
+    return Fit(settings, model, built, training, validation, _SMALL.classes)
+
+
+def _small_training(
+    device: torch.device, batch_size: int, optimizer: str = "afor"
+) -> tuple[RunSettings, ArrayWindows]:
+    """Return the settings and the random windows of a training of seconds."""
     rng = np.random.default_rng(0)
     signals = rng.standard_normal((96, 8, 128)).astype(np.float32)
     subjects = [f"person {index // 24}" for index in range(96)]
@@ -155,15 +197,20 @@ def _same_numbers_twice(device: torch.device) -> str:
     settings = RunSettings(
         dataset="random",
         split=Split(0, 0, train=names[:2], validation=names[2:3], test=names[3:]),
-        optimizer="afor",
+        optimizer=optimizer,
         lr=1e-3,
-        batch_size=16,
+        batch_size=batch_size,
         max_epochs=2,
         device=device.type,
     )
-    shape = InputShape.unnamed(8, 128, 128.0, 2)
+    return settings, windows
+
+
+def _same_numbers_twice(device: torch.device) -> str:
+    """Train a small network twice and compare every number."""
+    settings, windows = _small_training(device, batch_size=16)
     first, second = (
-        train(settings, windows, lambda: build_backbone("eegnet", shape)).numbers()
+        train(settings, windows, lambda: build_backbone("eegnet", _SMALL)).numbers()
         for _ in range(2)
     )
     differing = [name for name in first if repr(first[name]) != repr(second[name])]

@@ -5,17 +5,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from afor.bench.common.text import printable
 from afor.bench.execution.timing.pace import Pace, clock
 from afor.bench.study.planned_runs import PlannedRun, describe
 from afor.bench.training.record import FinishedRun
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
 
 PLAIN_EVERY_S = 10.0
 BAR_CELLS = 30
@@ -25,8 +25,6 @@ class Progress:
     """A `Watcher` of the runner that prints progress. Use it as a context manager."""
 
     def __init__(self, title: str, workers: int) -> None:
-        from rich.console import Console
-
         # A live table moves the cursor. `sys.stderr` may filter such sequences; its raw stream
         # does not.
         raw = getattr(sys.stderr, "raw", None) if sys.stderr.isatty() else None
@@ -47,20 +45,13 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         if self.is_live:
-            from rich.live import Live
-
             self._live = Live(
                 console=self.console, get_renderable=self._picture, refresh_per_second=4
             )
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         self._first_ended.set()
         if self._live is not None:
             self._live.stop()
@@ -146,10 +137,7 @@ class Progress:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
 
-    def _picture(self) -> "RenderableType":
-        from rich.console import Group
-        from rich.text import Text
-
+    def _picture(self) -> RenderableType:
         if not self._planned:
             return Text(self._preparing or f"{self._title}: planning")
         ended = len(self._status)
@@ -165,13 +153,11 @@ class Progress:
                 return Group(grid, head)
         return head
 
-    def _grid(self, *, upright: bool) -> "tuple[Table, int]":
+    def _grid(self, *, upright: bool) -> tuple[Table, int]:
         """Return a table of ended/planned runs per condition, and its height in lines.
 
         `upright` puts the optimizers in rows instead of columns.
         """
-        from rich.table import Table
-
         first = [same_key[0] for same_key in self._planned.values()]
         optimizers = list(dict.fromkeys(run.optimizer for run in first))
         networks = list(dict.fromkeys((run.dataset, run.backbone) for run in first))
@@ -190,8 +176,6 @@ class Progress:
         return grid, grid.row_count + 3
 
     def _mark(self, runs: list[PlannedRun], condition: tuple[str, str, str]) -> Any:
-        from rich.text import Text
-
         keys = [run.key for run in runs if (run.dataset, run.backbone, run.optimizer) == condition]
         states = Counter(self._status.get(key, "open") for key in keys)
         bad = states["failed"] + states["diverged"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import EngineError, StoreError
 from afor.bench.common.files import write_atomically
 from afor.bench.data.splits import manifest_text
@@ -26,6 +27,7 @@ from afor.bench.study.plan import make_plan, shard
 from afor.bench.study.planned_runs import FindRate, PlannedRun, StudyPlan
 from afor.bench.study.schema import Study
 from afor.bench.training.record import FinishedRun, decode
+from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
@@ -108,6 +110,8 @@ def run_study(
         >>> run_study(parse_study(text), text, store, LocalEngine(1), cache_dir=folder).done
         1
     """
+    if study.trainer == DEFAULT_TRAINER and not getattr(engine, "trains_elsewhere", False):
+        pick_device(study.device)
     sources = open_sources(study, cache_dir, watch)
     plan = make_plan(study, sources, find_rate)
     if part is not None:

@@ -5,6 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from afor.bench.common.text import printable
 from afor.bench.execution.running import read_running
 from afor.bench.execution.timing.limits import TimeLimits
@@ -95,11 +100,6 @@ def remaining_s(store: Store, runs: Sequence[PlannedRun]) -> float | None:
 
 def print_status(status: dict[str, Any]) -> None:
     """Print the counts as tables."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     console = Console(highlight=False)
     for study in status["studies"]:
         counts = ", ".join(f"{study[word]} {word}" for word in STATUSES if study[word])

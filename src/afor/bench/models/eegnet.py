@@ -1,5 +1,6 @@
 """EEGNet-8,2 (Lawhern et al. 2018, J. Neural Eng. 15, 056013, Table 2)."""
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -9,6 +10,13 @@ from torch.nn import functional as F
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.layers.spatial_first import spatial_first_block
 from afor.bench.models.layers.toeplitz import same_filter, same_padding
+from afor.bench.models.native.binding import DTYPES, Sizes, unavailable_reason
+from afor.bench.models.native.eegnet import (
+    Blocks,
+    evaluated_features,
+    mean_pool,
+    native_features,
+)
 from afor.bench.models.settings import (
     Dropout,
     Epsilon,
@@ -17,13 +25,23 @@ from afor.bench.models.settings import (
     Momentum,
     check_choice,
 )
+from afor.torch_private import (
+    foreach_add_,
+    foreach_lerp_,
+    has_hooks,
+    is_watched,
+    transform_level,
+)
 
-EEGNetForm = Literal["auto", "fast", "plain"]
+EEGNetForm = Literal["auto", "native", "fast", "plain"]
 
 _FIRST_POOL, _SECOND_POOL = 4, 8  # Table 2: at 128 Hz down to 32 Hz, then to 4 Hz
 _SEPARABLE_KERNEL = 16  # Table 2: 500 ms at 32 Hz
 _VECTOR = 16  # float32 numbers that torch's vector loops take at a time with AVX2
 _SPATIAL_MAX_NORM, _CLASS_MAX_NORM = 1.0, 0.25  # Table 2
+
+
+_OWN_TENSORS = (Tensor, nn.Parameter)  # a subclass may keep its numbers elsewhere
 
 
 class _Cost(NamedTuple):
@@ -58,7 +76,8 @@ class EEGNet(nn.Module):
         max_norm: Constrain the norms of weights; the training loop calls
             :meth:`apply_constraints` after every optimizer step.
         form: How the forward pass is computed; results are equal. ``"plain"`` is layer by layer as
-            published, ``"fast"`` has the spatial mixing first, ``"auto"`` is the faster of the two
+            published, ``"fast"`` has the spatial mixing first, ``"native"`` is that in compiled
+            code (see :meth:`uses_native_form`; otherwise ``"fast"``), ``"auto"`` is the fastest
             for the shape. Parameters and state dict are the same.
         norm_momentum: Momentum of the batch norms.
         norm_eps: Epsilon of the batch norms.
@@ -107,7 +126,7 @@ class EEGNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         pooled = shape.samples // _FIRST_POOL // _SECOND_POOL
         self.classifier = nn.Linear(separable_filters * pooled, shape.classes)
-        # Several runs can be one network in the fast form; see `stacked_eegnet`. Whole vectors
+        # Several runs can be one network in either other form; see `stacked_eegnet`. Whole vectors
         # of maps: the rest of a vector loop would have other bits in the last run of a bundle.
         whole = maps % _VECTOR == 0 and separable_filters % _VECTOR == 0
         self.can_stack = form != "plain" and kernel <= shape.samples and whole
@@ -117,10 +136,45 @@ class EEGNet(nn.Module):
 
     def forward(self, signal: Tensor) -> Tensor:
         """Return logits (batch, classes) for a signal (batch, channels, samples)."""
+        if self.uses_native_form(signal):
+            return self._native(signal)
         return self._fast(signal) if self.uses_fast_form(signal) else self._plain(signal)
 
+    def uses_native_form(self, signal: Tensor) -> bool:
+        """Return True if the forward pass uses the native form for this signal.
+
+        It does for ``"auto"`` and ``"native"`` on the CPU in float32 or float64, where a C compiler
+        was there when the package was installed, unless something asks for more than it does: a
+        gradient of the signal or, in evaluation mode, of any parameter; autocast, torch.compile,
+        tracing, torch.func, a dispatch mode or a subclass of Tensor; a norm, dropout or convolution
+        that was replaced or has hooks.
+        """
+        return (
+            self.form in ("auto", "native")
+            and unavailable_reason() is None
+            and not torch.compiler.is_compiling()
+            and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+            and not is_watched()
+            and transform_level() is None
+            and not torch.is_autocast_enabled("cpu")
+            and type(signal) in _OWN_TENSORS
+            and signal.dtype in DTYPES
+            and signal.dim() == 3
+            and signal.numel() > 0
+            and signal.shape[1] == self.spatial.weight.shape[2]
+            and signal.shape[2] >= max(self.temporal.kernel_size[1], _FIRST_POOL * _SECOND_POOL)
+            and not signal.is_neg()
+            and not (torch.is_grad_enabled() and (signal.requires_grad or not self.training))
+            and self._has_own_layers()
+            and signal.device.type == "cpu"
+            and all(
+                type(p) in _OWN_TENSORS and p.dtype == signal.dtype and p.device.type == "cpu"
+                for p in self._block_parameters()
+            )
+        )
+
     def uses_fast_form(self, signal: Tensor) -> bool:
-        """Return True if the forward pass uses the fast form for this signal."""
+        """Return True if the forward pass uses the fast form where it cannot use the native one."""
         batch, channels, samples = signal.shape
         kernel = self.temporal.kernel_size[1]
         # A replaced norm (such as one synchronised across ranks) has other statistics.
@@ -133,7 +187,8 @@ class EEGNet(nn.Module):
         cost = _TRAINING_COST if self.training else _EVALUATION_COST
         plain_ns = batch * samples * channels * filters * (cost.map_ns + cost.map_tap_ns * kernel)
         fast_ns = batch * samples * maps * (cost.virtual_ns + cost.virtual_tap_ns * kernel)
-        return self.form == "fast" or plain_ns > fast_ns + cost.call_ns + cost.sample_ns * samples
+        is_faster = plain_ns > fast_ns + cost.call_ns + cost.sample_ns * samples
+        return self.form in ("fast", "native") or is_faster
 
     @torch.no_grad()
     def apply_constraints(self) -> None:
@@ -163,16 +218,105 @@ class EEGNet(nn.Module):
         )  # (D·F1, batch, samples): maps first, so that every filter is one matrix product
         maps = F.elu(self.spatial_norm(maps.unsqueeze(0)).squeeze(0))
         # Batch first again before dropout, so that both forms draw the same masks.
-        maps = self.dropout(_pool(maps, _FIRST_POOL).transpose(0, 1).contiguous())
+        maps = self.dropout(mean_pool(maps, _FIRST_POOL).transpose(0, 1).contiguous())
         maps = same_filter(maps.transpose(0, 1), self.depthwise.weight.flatten(1))
         maps = torch.matmul(self.pointwise.weight.flatten(1), maps.transpose(0, 1))
         maps = F.elu(self.separable_norm(maps.unsqueeze(2)).squeeze(2))
-        logits: Tensor = self.classifier(self.dropout(_pool(maps, _SECOND_POOL)).flatten(1))
+        logits: Tensor = self.classifier(self.dropout(mean_pool(maps, _SECOND_POOL)).flatten(1))
         return logits
 
+    def native_blocks(self, signal: Tensor, networks: int = 1) -> Blocks:
+        """Return what the native form computes for a signal, with one or more such networks."""
+        norms = self._norms()
+        batch, channels, samples = signal.shape
+        outputs, maps = self.pointwise.weight.shape[:2]
+        filters = self.temporal.weight.shape[0]
+        sizes = Sizes(
+            batch,
+            channels,
+            samples,
+            filters * networks,
+            maps // filters,
+            outputs * networks,
+            self.temporal.kernel_size[1],
+            _SEPARABLE_KERNEL,
+            _FIRST_POOL,
+            _SECOND_POOL,
+            networks,
+            signal.dtype,
+        )
+        drop = self.dropout.p
+        eps = (norms[0].eps, norms[1].eps, norms[2].eps)
+        return Blocks(sizes, eps, 1 / (1 - drop) if drop < 1 else 0.0)
 
-def _pool(maps: Tensor, size: int) -> Tensor:
-    """Average over ``size`` samples without avg_pool's slow backward pass; drop the remainder."""
-    pooled = maps.shape[-1] // size
-    whole = maps[..., : pooled * size]
-    return whole.reshape(*maps.shape[:-1], pooled, size).mean(dim=-1)
+    def native_masks(self, sizes: Sizes) -> list[Tensor | None]:
+        """Draw the elements that the two dropouts keep: those that the other forms draw."""
+        drop = self.dropout.p
+        outputs, maps = self.pointwise.weight.shape[:2]
+        shapes = (sizes.batch, maps, sizes.pooled), (sizes.batch, outputs, sizes.second_pooled)
+        return [
+            torch.empty(shape, dtype=torch.bool, device="cpu").bernoulli_(1 - drop)
+            if drop > 0
+            else None
+            for shape in shapes
+        ]
+
+    def _native(self, signal: Tensor) -> Tensor:
+        norms, blocks = self._norms(), self.native_blocks(signal)
+        if not self.training:
+            statistics = [n.get_buffer(k) for n in norms for k in ("running_mean", "running_var")]
+            features = evaluated_features(blocks, signal, self._block_parameters(), statistics)
+            return self.classifier(features)  # type: ignore[no-any-return]
+        features, batch_statistics = native_features(
+            blocks, signal, self._block_parameters(), self.native_masks(blocks.sizes)
+        )
+        _move_running(norms, batch_statistics)
+        return self.classifier(features)  # type: ignore[no-any-return]
+
+    def _norms(self) -> tuple[nn.BatchNorm2d, nn.BatchNorm2d, nn.BatchNorm2d]:
+        return self.temporal_norm, self.spatial_norm, self.separable_norm
+
+    def _block_parameters(self) -> list[Tensor]:
+        """Return the parameters in the order of `native.binding.PARAMETERS`."""
+        first, second, third = self._norms()
+        return [
+            self.temporal.weight, first.weight, first.bias,
+            self.spatial.weight, second.weight, second.bias,
+            self.depthwise.weight, self.pointwise.weight, third.weight, third.bias,
+        ]  # fmt: skip
+
+    def _has_own_layers(self) -> bool:
+        """Return True if no layer was replaced, changed or given a hook."""
+        convolutions = (self.temporal, self.spatial, self.depthwise, self.pointwise)
+        norms = self._norms()
+        return (
+            all(type(layer) is nn.Conv2d and layer.bias is None for layer in convolutions)
+            and all(
+                type(norm) is nn.BatchNorm2d
+                and norm.affine
+                and norm.track_running_stats
+                and norm.training == self.training
+                for norm in norms
+            )
+            and type(self.dropout) is nn.Dropout
+            and self.dropout.training == self.training
+            and not any(has_hooks(layer) for layer in (*convolutions, *norms, self.dropout))
+        )
+
+
+@torch.no_grad()
+def _move_running(norms: Sequence[nn.BatchNorm2d], statistics: Sequence[Tensor]) -> None:
+    """Move the running statistics of all norms towards (mean, unbiased variance) of each."""
+    batches = [norm.get_buffer("num_batches_tracked") for norm in norms]
+    running = [n.get_buffer(k) for n in norms for k in ("running_mean", "running_var")]
+    foreach_add_(batches, 1)
+    # Without a momentum, batch norm averages over all batches so far.
+    steps = [
+        1 / int(count) if norm.momentum is None else norm.momentum
+        for norm, count in zip(norms, batches, strict=True)
+    ]
+    if len(set(steps)) == 1:
+        foreach_lerp_(running, statistics, steps[0])
+        return
+    for index, (value, new) in enumerate(zip(running, statistics, strict=True)):
+        value.lerp_(new, steps[index // 2])

@@ -41,6 +41,10 @@ BRAINDECODE_ADVICE = (
 # Settings added to a network after stores had been written. A run's key omits them at their
 # default, so that the runs of those stores keep their keys.
 ADDED_SETTINGS: dict[str, tuple[str, ...]] = {"eegnet": ("norm_momentum", "norm_eps")}
+# Networks whose own code gives other bits than it once did, with the version of their numbers. It
+# is part of a run's key, so that old and new runs never share one; the runs of other networks keep
+# theirs. 2: the native form, which adds in another order.
+NETWORK_NUMERICS: dict[str, int] = {"eegnet": 2, "eegnet_authors": 2}
 
 
 def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:

@@ -1,7 +1,6 @@
 """A progress bar for a notebook or a terminal, as a `Watcher` of the runner."""
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -26,12 +25,7 @@ class ProgressBar:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def preparing(self, dataset: str) -> Callable[[int, int, str], None]:

@@ -63,9 +63,12 @@ class AdamP(StepwiseOptimizer):
         correction2 = 1 - beta2 ** state["step"]
         update = first / (second.sqrt() / math.sqrt(correction2)).add_(eps)
 
-        decay_scale = 1.0
+        decay_scale: float | torch.Tensor = 1.0
         if param.dim() > 1 and param.numel() > 0:
-            update, decay_scale = without_radial_part(
+            # The decision would be a host sync on a GPU, as in the authors' code.
+            on_host = param.device.type == "cpu"
+            remove = without_radial_part if on_host else without_radial_part_on_device
+            update, decay_scale = remove(
                 update, param, grad, group["delta"], group["wd_ratio"], eps
             )
         param.mul_(1 - lr * group["weight_decay"] * decay_scale)
@@ -95,11 +98,45 @@ def without_radial_part(
     """
     for rows in (len(param), 1):  # each output channel by itself, then the tensor as a whole
         weights = param.reshape(rows, -1)
-        cosine = cosine_similarity(grad.reshape(rows, -1), weights, dim=1, eps=eps).abs()
-        # A host sync on a GPU, as in the authors' code.
-        if cosine.max() < delta / math.sqrt(weights.shape[1]):
-            unit = weights / weights.norm(dim=1, keepdim=True).add_(eps)
-            updates = update.reshape(rows, -1)
-            radial = (unit * updates).sum(dim=1, keepdim=True)
-            return (updates - unit * radial).reshape(param.shape), wd_ratio
+        if _is_scale_invariant(weights, grad, delta, eps):
+            return _tangential(update, weights, eps), wd_ratio
     return update, 1.0
+
+
+def without_radial_part_on_device(
+    update: torch.Tensor,
+    param: torch.Tensor,
+    grad: torch.Tensor,
+    delta: float,
+    wd_ratio: float,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Do the same without asking the device: all updates are computed, and one is selected there.
+
+    The arguments and results are those of `without_radial_part`.
+    """
+    chosen, decay_scale = update, torch.ones((), dtype=param.dtype, device=param.device)
+    for rows in (1, len(param)):  # the channels come last: they take precedence
+        weights = param.reshape(rows, -1)
+        invariant = _is_scale_invariant(weights, grad, delta, eps)
+        chosen = torch.where(invariant, _tangential(update, weights, eps), chosen)
+        decay_scale = torch.where(invariant, wd_ratio, decay_scale)
+    return chosen, decay_scale
+
+
+def _is_scale_invariant(
+    weights: torch.Tensor, grad: torch.Tensor, delta: float, eps: float
+) -> torch.Tensor:
+    """Tell whether the gradient is orthogonal to all rows of a weight."""
+    cosine = cosine_similarity(grad.reshape(weights.shape), weights, dim=1, eps=eps).abs()
+    is_small: torch.Tensor = cosine.max() < delta / math.sqrt(weights.shape[1])
+    return is_small
+
+
+def _tangential(update: torch.Tensor, weights: torch.Tensor, eps: float) -> torch.Tensor:
+    """Return an update without its part along each row of a weight."""
+    unit = weights / weights.norm(dim=1, keepdim=True).add_(eps)
+    updates = update.reshape(weights.shape)
+    radial = (unit * updates).sum(dim=1, keepdim=True)
+    tangential: torch.Tensor = (updates - unit * radial).reshape(update.shape)
+    return tangential

@@ -103,26 +103,29 @@ def build_optimizer(
     return _construct(name, list(model.named_parameters()), lr, weight_decay, seed, settings)
 
 
-def check_optimizer(
-    name: str, settings: Mapping[str, object], lr: float = 1e-3, weight_decay: float = 0.0
-) -> None:
+def check_optimizer(name: str, settings: Mapping[str, object], weight_decay: float = 0.0) -> None:
     """Check that an optimizer can be built, by building it on a small tensor.
+
+    Of an entry of the table without settings of the study only the arguments are checked: building
+    the first optimizer of a process imports torch's compiler, which takes seconds.
 
     Args:
         name: A name of the table in `registry`, or ``module:Class``.
         settings: Its settings in the study.
-        lr: Learning rate.
         weight_decay: Weight decay.
 
     Raises:
         ConfigError: The name, a setting or a value is not valid.
     """
+    if name in OPTIMIZERS and not settings:
+        _arguments(name, 1e-3, weight_decay, 0, settings)
+        return
     import torch
 
     by_tensor = settings.get("beta2_by_tensor")
     names = list(by_tensor) if isinstance(by_tensor, Mapping) and by_tensor else ["weight"]
     tensors = [(str(tensor), torch.nn.Parameter(torch.zeros(2, 2))) for tensor in names]
-    _construct(name, tensors, lr, weight_decay, 0, settings)
+    _construct(name, tensors, 1e-3, weight_decay, 0, settings)
 
 
 def full_settings(name: str, settings: Mapping[str, object]) -> dict[str, object]:
@@ -183,6 +186,21 @@ def _construct(
     settings: Mapping[str, object],
 ) -> "Optimizer":
     cls = load_class(name)
+    arguments = _arguments(name, lr, weight_decay, seed, settings)
+    # Other optimizers expect plain tensors, without names.
+    takes_names = "beta2_by_tensor" in inspect.signature(cls).parameters
+    params = tensors if takes_names else [tensor for _, tensor in tensors]
+    try:
+        return cls(params, **arguments)
+    except Exception as error:
+        raise ConfigError(f'optimizer "{name}" refuses its settings: {error}') from error
+
+
+def _arguments(
+    name: str, lr: float, weight_decay: float, seed: int, settings: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return the arguments of an optimizer besides the parameters, checked."""
+    cls = load_class(name)
     merged = full_settings(name, settings)
     _check_keys(name, cls, merged)
     if name in OPTIMIZERS:  # annotations of other code need not be exact
@@ -198,12 +216,7 @@ def _construct(
             f'optimizer "{name}" takes no weight_decay, but the study asks for {weight_decay:g}. '
             f"Set weight_decay = 0 for it; it would be ignored otherwise."
         )
-    # Other optimizers expect plain tensors, without names.
-    params = tensors if "beta2_by_tensor" in accepted else [tensor for _, tensor in tensors]
-    try:
-        return cls(params, **arguments)
-    except Exception as error:
-        raise ConfigError(f'optimizer "{name}" refuses its settings: {error}') from error
+    return arguments
 
 
 def _check_keys(name: str, cls: "type[Optimizer]", settings: Mapping[str, object]) -> None:

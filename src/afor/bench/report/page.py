@@ -1,6 +1,7 @@
 """Render the report: all results of a store in one HTML file."""
 
 import base64
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from afor import __version__
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.catalog import NAMES, OWN, get_dataset
+from afor.bench.report.explore import chart_data, json_for_script, libraries_script
 from afor.bench.report.figures import curves as curve_figures
 from afor.bench.report.figures import results as figures
 from afor.bench.report.figures.noise import noise_figure
@@ -95,7 +97,7 @@ def render_report(
         title: Title of the page.
         baseline: The optimizer the others are compared with.
         metrics: Names of metrics; figures show the first.
-        static: Leave out the script; the page is readable without it.
+        static: Leave out the scripts and with them the charts; the page is readable without them.
 
     Returns:
         The HTML text.
@@ -122,6 +124,10 @@ def render_report(
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(printable=printable, sortvalue=_sort_value, groups=_groups)
     drawn = _figures(conditions, given, metrics[0], baseline)
+    charts = {} if static else chart_data(conditions, given.records, metrics, baseline)
+    scripts = (
+        [] if static else [libraries_script(), _template("report.js"), _template("explore.js")]
+    )
     context: dict[str, Any] = {
         **tables,
         "title": title,
@@ -139,7 +145,10 @@ def render_report(
             t.name: _downloads(t) for t in [*_flat(tables), *(s.table for s in given.sections)]
         },
         "figures": {
-            section: [{"svg": Markup(svg), "caption": caption} for svg, caption in pictures]
+            section: [
+                {"svg": Markup(figure.svg), "caption": figure.caption, "chart": figure.has_chart}
+                for figure in pictures
+            ]
             for section, pictures in drawn.items()
         },
         "folds": [
@@ -157,7 +166,7 @@ def render_report(
             {
                 "name": section.name,
                 "title": section.title,
-                "svg": Markup(inline_svg(section.figure, section.name)),
+                "svg": Markup(inline_svg(section.figure, section.name, section.caption)),
                 "caption": section.caption,
                 "findings": section.findings,
                 "table": section.table,
@@ -168,7 +177,9 @@ def render_report(
         "raw": _data_link("text/csv", results_csv(given.results)),
         "static": static,
         "css": Markup(_template("report.css")),
-        "js": Markup(_template("report.js")),
+        "chart_data": Markup(json_for_script(charts)),
+        "scripts": [Markup(script) for script in scripts],
+        "script_sources": " ".join(_script_source(script) for script in scripts) or "'none'",
     }
     context["sections"] = [
         (name, text)
@@ -224,20 +235,34 @@ def _flat(tables: Mapping[str, Any]) -> list[Table]:
     return single + list(tables["more"])
 
 
+@dataclass(frozen=True)
+class _Drawing:
+    """A static figure; one that has a chart is shown on paper and without scripts only."""
+
+    svg: str
+    caption: str
+    has_chart: bool = False
+
+
+def _drawing(figure: Any, name: str, caption: str, *, has_chart: bool = False) -> _Drawing:
+    return _Drawing(inline_svg(figure, name, caption), caption, has_chart)
+
+
 def _figures(
     conditions: Conditions, given: ReportInput, metric: str, baseline: str
-) -> dict[str, list[tuple[str, str]]]:
-    drawings: dict[str, list[tuple[str, str]]] = {
+) -> dict[str, list[_Drawing]]:
+    drawings: dict[str, list[_Drawing]] = {
         "gains": [],
         "training": [],
         "more": [],
     }
     gain = figures.gain_figure(conditions, metric, baseline=baseline)
-    drawings["gains"].append((inline_svg(gain, "gain"), "Gain over the baseline per data set."))
+    caption = "Gain over the baseline per data set."
+    drawings["gains"].append(_drawing(gain, "gain", caption, has_chart=True))
     try:
         ranked = figures.rank_figure(mean_ranks(conditions, metric))
         caption = "Mean ranks; a bar joins what no critical difference separates."
-        drawings["gains"].append((inline_svg(ranked, "ranks"), caption))
+        drawings["gains"].append(_drawing(ranked, "ranks", caption))
     except ConfigError:  # no block is complete
         pass
     main = main_optimizers(conditions)
@@ -250,26 +275,24 @@ def _figures(
         if curves:
             drawn = curve_figures.convergence_figure(curves)
             caption = "Training loss: mean over runs, the middle half as a band."
-            drawings["training"].append((inline_svg(drawn, f"loss{number}"), caption))
+            drawings["training"].append(_drawing(drawn, f"loss{number}", caption, has_chart=True))
         try:
             traces, losses, title = run_traces(of_network)
         except ConfigError:  # no AFOR here
             continue
         drawn = curve_figures.forgetting_figure(traces, losses, title)
-        drawings["training"].append(
-            (inline_svg(drawn, f"beta{number}"), "What AFOR's controller did, by layer group.")
-        )
+        caption = "What AFOR's controller did, by layer group."
+        drawings["training"].append(_drawing(drawn, f"beta{number}", caption))
     try:
         drawn = noise_figure(conditions, metric, baseline=baseline)
         caption = "Folds of one method under two seeds, and of the others under the same seeds."
-        drawings["gains"].append((inline_svg(drawn, "noise"), caption))
+        drawings["gains"].append(_drawing(drawn, "noise", caption))
     except ConfigError:  # no copies
         pass
     try:
         drawn = curve_figures.sensitivity_figure(sensitivity_of(conditions, metric))
-        drawings["more"].append(
-            (inline_svg(drawn, "sensitivity"), "One setting of AFOR at a time.")
-        )
+        caption = "One setting of AFOR at a time."
+        drawings["more"].append(_drawing(drawn, "sensitivity", caption))
     except ConfigError:  # no varied settings, or several backbones
         pass
     return drawings
@@ -307,7 +330,7 @@ def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[tupl
         tips = [
             _fold_tip(row, name, base_name) for row in figures.paired_folds(condition, base, metric)
         ]
-        plots.append((title, inline_svg(figure, f"folds{len(plots)}", tips)))
+        plots.append((title, inline_svg(figure, f"folds{len(plots)}", title, tips)))
     return plots
 
 
@@ -398,6 +421,12 @@ def _sort_value(text: str) -> str:
 
 def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
     return [(group, len(list(members))) for group, members in groupby(columns, lambda c: c.group)]
+
+
+def _script_source(script: str) -> str:
+    """Return the entry of the Content-Security-Policy that lets this script run, and no other."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
 
 
 def _template(name: str) -> str:

@@ -27,30 +27,43 @@ from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns, count_expected
 from afor.bench.study.roles import Role, role_from_name
 from afor.bench.study.schema import parse_study
-from afor.bench.training.metrics import METRICS, PROBABILITY_METRICS, PROTOCOL_METRICS
-from afor.bench.training.record import FinishedRun, RunRecord
+from afor.bench.training.record import (
+    METRICS,
+    PROBABILITY_METRICS,
+    PROTOCOL_METRICS,
+    FinishedRun,
+    RunRecord,
+)
 
 Format = Literal["csv", "json", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "parquet")
 REQUIRED = ("dataset", "backbone", "optimizer", "fold", "draw")
-# Columns that are not text. Typed formats keep their types even if all values are missing, so
-# that files of two stores can be concatenated.
-WHOLE = (
-    *("fold", "draw", "classes", "test_windows", "epochs", "best_epoch", "steps", "parameters"),
-    *("is_search", "seed", "control"),
-)
-FLOATING = (
-    *("lr", "elapsed_s", "majority_accuracy", "best_validation_accuracy"),
-    *METRICS,
-    *(f"trial_{name}" for name in METRICS),
-    *PROTOCOL_METRICS,
-)
-TEXT = (
-    *("study", "dataset", "backbone", "optimizer", "status", "reason", "finished_at"),
-    *("test_subjects", "device", "key", "copy_of", "varied"),
-)
+# The columns of `afor export` in their order. Typed formats keep these types even if all values are
+# missing, so that files of two stores can be concatenated.
+COLUMNS: Mapping[str, type[int | float | str]] = {
+    **dict.fromkeys(("study", "dataset", "backbone", "optimizer"), str),
+    **dict.fromkeys(("fold", "draw"), int),
+    "lr": float,
+    **dict.fromkeys(("status", "reason", "finished_at"), str),
+    "elapsed_s": float,
+    "test_subjects": str,
+    **dict.fromkeys(METRICS, float),
+    **dict.fromkeys((f"trial_{name}" for name in METRICS), float),
+    **dict.fromkeys(PROTOCOL_METRICS, float),
+    "majority_accuracy": float,
+    **dict.fromkeys(("classes", "test_windows", "epochs", "best_epoch"), int),
+    "best_validation_accuracy": float,
+    **dict.fromkeys(("steps", "parameters"), int),
+    "device": str,
+    "is_search": int,
+    "copy_of": str,
+    "seed": int,
+    "varied": str,
+    "control": int,
+    "key": str,
+}
 # Columns that are not metrics. Numbers in any other column are metrics.
-NO_METRICS = {*WHOLE, *TEXT, "metrics", *FLOATING} - {*METRICS, *PROTOCOL_METRICS}
+NO_METRICS = {*COLUMNS, "metrics"} - {*METRICS, *PROTOCOL_METRICS}
 Row = dict[str, Any]
 
 
@@ -104,14 +117,7 @@ def read_json(
     `expected` has no study, so it is not filtered. Files of earlier versions hold the runs under
     "results", with the metrics in a nested table.
     """
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is not a JSON file of results: {error}.") from None
-    document = content if isinstance(content, dict) else {"runs": content}
-    rows, planned = document.get("results", document.get("runs")), document.get("expected", [])
-    if not isinstance(rows, list) or not isinstance(planned, list):
-        raise StoreError(f'{path}: expected {{"runs": [...], "expected": [...]}}.')
+    rows, planned = _json_content(path)
     results, expected = _read_rows(rows, path, "run", 1, studies)
     try:
         return results, expected + [_EXPECTED.validate_python(row) for row in planned]
@@ -125,38 +131,98 @@ def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], 
     The column `status` of `afor export` tells finished runs from planned ones; without it, all
     runs are finished and missing ones are not known.
     """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [
-                {unescape_cell(k): unescape_cell(v) if v else None for k, v in row.items() if k}
-                for row in csv.DictReader(file)
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise StoreError(f"{path} is not a CSV file of results: {error}.") from None
-    return _read_rows(rows, path, "line", 2, studies)
+    return _read_rows(_csv_rows(path), path, "line", 2, studies)
 
 
 def read_parquet(
     path: Path, studies: Sequence[str] = ()
 ) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Read the rows that `afor export` wrote as Parquet."""
+    return _read_rows(_parquet_rows(path), path, "row", 1, studies)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows that `afor export` wrote to a file, with all their columns and types.
+
+    Args:
+        path: A ``.csv``, ``.json`` or ``.parquet`` file.
+
+    Returns:
+        One row per planned run; values that a run does not have are None.
+
+    Raises:
+        StoreError: The file cannot be read, or is not one of `afor export`.
+
+    """
+    if not _exists(path):
+        raise StoreError(f"{path} does not exist.")
+    suffix = path.suffix.lower()
+    content: Sequence[object]
+    if suffix == ".json":
+        content, _ = _json_content(path)
+    else:
+        content = _csv_rows(path) if suffix == ".csv" else _parquet_rows(path)
+    rows = []
+    for number, row in enumerate(content, 1):
+        location = f"{path}, run {number}"
+        key = _row(row, location).key
+        assert isinstance(row, dict)  # `_row` refuses anything else
+        unknown = [name for name in row if name not in COLUMNS]
+        if unknown or not key:
+            fault = f"{', '.join(unknown)} unknown" if unknown else "key missing"
+            raise StoreError(f"{location}: {fault}. Expected a file that `afor export` wrote.")
+        rows.append({name: _typed(name, value, location) for name, value in row.items()})
+    return rows
+
+
+def _typed(name: str, value: Any, location: str) -> int | float | str | None:
+    try:
+        return None if value is None else COLUMNS[name](value)
+    except (TypeError, ValueError):
+        raise StoreError(f"{location}: {name} = {show_value(value)}: expected a number.") from None
+
+
+def _json_content(path: Path) -> tuple[list[object], list[object]]:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is not a JSON file of results: {error}.") from None
+    document = content if isinstance(content, dict) else {"runs": content}
+    rows, planned = document.get("results", document.get("runs")), document.get("expected", [])
+    if not isinstance(rows, list) or not isinstance(planned, list):
+        raise StoreError(f'{path}: expected {{"runs": [...], "expected": [...]}}.')
+    return rows, planned
+
+
+def _csv_rows(path: Path) -> list[Row]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [
+                {unescape_cell(k): unescape_cell(v) if v else None for k, v in row.items() if k}
+                for row in csv.DictReader(file)
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise StoreError(f"{path} is not a CSV file of results: {error}.") from None
+
+
+def _parquet_rows(path: Path) -> list[Row]:
     arrow, parquet = _import_arrow()
     try:
-        rows = parquet.read_table(path).to_pylist()
+        rows: list[Row] = parquet.read_table(path).to_pylist()
     except (OSError, arrow.ArrowException) as error:
         raise StoreError(f"{path} is not a Parquet file of results: {error}.") from None
-    return _read_rows(rows, path, "row", 1, studies)
+    return rows
 
 
-def export_rows(store: Store, study: str | None = None) -> list[Row]:
+def export_rows(store: Store) -> list[Row]:
     """Return one row per planned run; values that a run does not have are None."""
     rows = []
     results = {
         (r.study, r.dataset, r.backbone, r.optimizer, r.fold, r.draw): r
-        for name in ([study] if study else store.studies())
+        for name in store.studies()
         for r in store.results(name)
     }
-    for stored in store.runs(study):
+    for stored in store.runs():
         run = store.run(stored.key) if stored.status != "open" else None
         names = (stored.study, stored.dataset, stored.backbone, stored.optimizer)
         rows.append(_exported(stored, run, results.get((*names, stored.fold, stored.draw))))
@@ -195,7 +261,7 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
         "parameters": record.parameters if record else None,
         "device": record.device if record else None,
         "is_search": stored.is_search,
-        **_role_columns(stored.role or role_from_name(stored.optimizer)),
+        **role_columns(stored.role or role_from_name(stored.optimizer)),
         "key": stored.key,
     }
 
@@ -210,12 +276,13 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
         row = {k: v for k, v in asdict(run).items() if k not in left_out}
         row["test_subjects"] = join_subjects(run.test_subjects)
         if has_roles:
-            row |= _role_columns(run.role or role_from_name(run.optimizer))
+            row |= role_columns(run.role or role_from_name(run.optimizer))
         rows.append({**row, **run.metrics, "key": run.key})
     return rows
 
 
-def _role_columns(role: Role) -> Row:
+def role_columns(role: Role) -> Row:
+    """Return the columns that hold a role."""
     varied = f"{role.varied[0]}={role.varied[1]!r}" if role.varied else None
     return {
         "copy_of": role.copy_of or None,
@@ -225,27 +292,21 @@ def _role_columns(role: Role) -> Row:
     }
 
 
-def write_export(store: Store, target: Path, file_format: Format) -> int:
-    """Write the runs of a store to a file.
+def write_export(rows: Sequence[Row], target: Path, file_format: Format) -> None:
+    """Write the rows of runs to a file.
 
     Args:
-        store: The store.
+        rows: The rows, from `export_rows` or `read_rows`.
         target: The file to write.
         file_format: Its format.
-
-    Returns:
-        The number of runs.
 
     Raises:
         ConfigError: The file cannot be written, or Parquet needs pyarrow.
     """
-    encode = _parquet_encoder() if file_format == "parquet" else None
-    rows = export_rows(store)
-    if encode is not None:
-        write_output(target, encode(rows))
+    if file_format == "parquet":
+        write_output(target, _to_parquet(rows))
     else:
         write_output(target, to_csv(rows) if file_format == "csv" else to_json(rows))
-    return len(rows)
 
 
 def write_results(
@@ -552,16 +613,12 @@ def _import_arrow() -> tuple[Any, Any]:
         ) from error
 
 
-def _parquet_encoder() -> Callable[[list[Row]], bytes]:
-    """Return the function that encodes rows as Parquet; raise ConfigError without pyarrow."""
+def _to_parquet(rows: Sequence[Row]) -> bytes:
+    """Return the rows as Parquet; raise ConfigError without pyarrow."""
     arrow, parquet = _import_arrow()
-
-    def encode(rows: list[Row]) -> bytes:
-        types = dict.fromkeys(WHOLE, arrow.int64()) | dict.fromkeys(FLOATING, arrow.float64())
-        names = list(rows[0]) if rows else []
-        schema = arrow.schema([(name, types.get(name, arrow.string())) for name in names])
-        file = io.BytesIO()
-        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), file)
-        return file.getvalue()
-
-    return encode
+    types = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
+    names = list(rows[0]) if rows else []
+    schema = arrow.schema([(name, types[COLUMNS[name]]) for name in names])
+    file = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist(list(rows), schema=schema), file)
+    return file.getvalue()

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.store.database import Store, StoredRun
+from afor.bench.store.database import Store, StoredRun, open_store
+from afor.bench.store.locations import find_store
 from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import OptimizerEntry, Search, Study
 from afor.bench.training.record import FinishedRun
@@ -53,6 +54,24 @@ def rate_finder(rates: dict[tuple[str, str, str], float]) -> FindRate:
         )
 
     return find
+
+
+def searched_rates(search: str) -> FindRate | None:
+    """Return the learning rates of a finished search, or None if `search` is empty.
+
+    Args:
+        search: The name of the search's study, its TOML file or its store.
+
+    Returns:
+        A function that finds the rate of a data set, backbone and optimizer, or None.
+
+    Raises:
+        StoreError: The results of the search are not here.
+    """
+    if not search:
+        return None
+    with open_store(find_store(search)) as store:
+        return rate_finder(best_rates(store))
 
 
 def search_study(study: Study) -> Study:

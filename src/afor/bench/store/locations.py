@@ -10,15 +10,9 @@ FILE_SUFFIXES = (".db", ".csv", ".json", ".parquet")  # of stores and files of r
 
 
 def store_path(study: str, store: Path | None = None, part: tuple[int, int] | None = None) -> Path:
-    """Return the store file of a study.
+    """Return the store file: the one that the user named, or `results/NAME.db`.
 
-    Args:
-        study: Name of the study.
-        store: The file that the user named; it is returned as it is.
-        part: Number of the part and number of parts, for a store of one shard.
-
-    Returns:
-        The file, by default `results/NAME.db`.
+    `part` is the number of a shard and the number of shards, which has a store of its own.
 
     >>> str(store_path("paper", part=(2, 8)))
     'results/paper.part-2-of-8.db'

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from afor.bench.models.input_shape import InputShape
 from afor.bench.study.schema import BackboneEntry, Study
 from afor.bench.training.execute import input_shape
 from afor.bench.training.run_spec import DEFAULT_TRAINER
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 # Runs of one bundle for bundle = "auto"; more are hardly faster, see docs/explanation/speed.md.
 AUTO_BUNDLE = 8
+# Largest windows and batches that "auto" bundles: the maps of eight runs leave the processor's
+# caches beyond, and a bundle is slower than its runs alone (benchmarks/bundles.py).
+AUTO_SAMPLES = 256
+AUTO_BATCH_SAMPLES = 2**15  # of all windows of a batch, in one channel
 HALF_PRECISIONS = ("bfloat16", "float16")
 
 
@@ -37,8 +42,8 @@ def plans_bundles(
         return False
     if study.training.precision in HALF_PRECISIONS:
         return False
-    if study.bundle == "auto" and device != "cpu":
-        return False  # nobody has measured it there
+    if study.bundle == "auto" and not _is_faster(input_shape(source), study, device):
+        return False
     import torch
 
     from afor.bench.models.registry import BACKBONES, build_backbone
@@ -48,6 +53,12 @@ def plans_bundles(
         return False
     with torch.device("meta"):
         return can_stack(build_backbone(entry.use, input_shape(source), **entry.settings))
+
+
+def _is_faster(shape: InputShape, study: Study, device: str) -> bool:
+    """Tell whether bundles were measured to be faster; on other devices nobody has measured."""
+    batch_samples = study.training.batch_size * shape.samples
+    return device == "cpu" and shape.samples <= AUTO_SAMPLES and batch_samples <= AUTO_BATCH_SAMPLES
 
 
 def bundle_size(study: Study) -> int:

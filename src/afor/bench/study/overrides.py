@@ -247,17 +247,7 @@ def _set(content: Content, key: str, value: Any) -> None:
 
 
 def key_value(option: str, text: str) -> tuple[str, Any]:
-    """Parse KEY=VALUE; a value that is not TOML is text.
-
-    Args:
-        option: Name of the option, for the message.
-        text: Its value.
-
-    Returns:
-        The key and the value.
-
-    Raises:
-        ConfigError: The text is not KEY=VALUE.
+    """Parse KEY=VALUE of an option; a value that is not TOML is text. Raises ConfigError.
 
     >>> key_value("--set", "training.lr=1e-3")
     ('training.lr', 0.001)

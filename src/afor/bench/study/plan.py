@@ -42,7 +42,8 @@ from afor.bench.training.run_spec import DEFAULT_TRAINER
 if TYPE_CHECKING:
     from afor.bench.study.planned_runs import Source
 
-# Increase it when the training code gives other numbers for the same spec.
+# Increase it when the training code gives other numbers for the same spec. For a change in one
+# network alone there is NETWORK_NUMERICS in models/registry.py.
 NUMERICS = 1
 
 # A plan holds all its runs with the names of their subjects in memory.
@@ -260,16 +261,20 @@ def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
     """Return the backbone with all its settings, defaults included."""
     defaults: dict[str, Any] = {}
     added: tuple[str, ...] = ()
+    code: Spec = {}
     if trainer == DEFAULT_TRAINER:
-        from afor.bench.models.registry import ADDED_SETTINGS, BACKBONES
+        from afor.bench.models.registry import ADDED_SETTINGS, BACKBONES, NETWORK_NUMERICS
 
         if entry.use in BACKBONES:
             parameters = inspect.signature(BACKBONES[entry.use]).parameters.values()
             defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         added = ADDED_SETTINGS.get(entry.use, ())
+        if entry.use in NETWORK_NUMERICS:
+            code = {"code": NETWORK_NUMERICS[entry.use]}
     settings = {**defaults, **entry.settings}
     return {
         "name": entry.use,
+        **code,
         "settings": {
             key: value
             for key, value in settings.items()
@@ -300,8 +305,8 @@ def _device(study: Study) -> str:
     """Return the kind of device, on which results depend; which of several GPUs is no matter."""
     if study.trainer != DEFAULT_TRAINER:
         return study.device
-
-    return pick_device(study.device).type
+    kind = study.device.partition(":")[0]
+    return pick_device(study.device).type if kind == "auto" else kind
 
 
 def _check_protocol(study: Study, optimizer: OptimizerEntry) -> None:

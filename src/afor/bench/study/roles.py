@@ -81,13 +81,21 @@ def _role(entry: OptimizerEntry, originals: list[OptimizerEntry]) -> Role:
     plain = OptimizerEntry(name=entry.use, use=entry.use)
     if entry.seed is not None and entry.name != entry.use and _is_same_method(entry, plain):
         return Role(entry.use, entry.seed)  # its original may be in another store
-    if entry.use == "afor" and len(entry.settings) == 1:
-        ((setting, value),) = entry.settings.items()
-        reference = entry.model_copy(update={"settings": {}})
-        has_reference = any(_is_same_method(reference, other) for other in originals)
-        if has_reference and setting in VARIED_SETTINGS and isinstance(value, int | float):
-            return Role(seed=entry.seed, varied=(VARIED_SETTINGS[setting], float(value)))
-    return Role(seed=entry.seed)
+    return Role(seed=entry.seed, varied=_varied(entry, originals))
+
+
+def _varied(entry: OptimizerEntry, originals: list[OptimizerEntry]) -> tuple[str, float] | None:
+    """Return the one setting in which an entry differs from the AFOR of its study, if it is one."""
+    references = [other for other in originals if other.name == "afor" or not other.settings]
+    for setting, value in entry.settings.items():
+        if entry.use != "afor" or setting not in VARIED_SETTINGS:
+            continue
+        rest = {key: other for key, other in entry.settings.items() if key != setting}
+        without = entry.model_copy(update={"settings": rest})
+        is_number = isinstance(value, int | float)
+        if is_number and any(_is_same_method(without, other) for other in references):
+            return VARIED_SETTINGS[setting], float(value)
+    return None
 
 
 def _is_same_method(one: OptimizerEntry, other: OptimizerEntry) -> bool:

@@ -33,10 +33,6 @@ def toml_text(content: Mapping[str, Any]) -> str:
 def updated_toml(text: str, content: Mapping[str, Any]) -> str:
     r"""Return a TOML text that reads as `content`, with the comments on everything that stays.
 
-    Args:
-        text: The TOML before the change.
-        content: What it shall hold afterwards.
-
     >>> print(updated_toml("lr = 0.1  # as in the paper\n", {"lr": 0.2}), end="")
     lr = 0.2  # as in the paper
     """

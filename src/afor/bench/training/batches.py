@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError, DataError, LeakageError
-from afor.bench.training.placement import make_loader, read_ahead
+from afor.bench.training.placement import make_loader, read_ahead, to_device
 from afor.bench.training.run_spec import Normalization, Order
 
 Normalize = Callable[[torch.Tensor], torch.Tensor]
@@ -98,7 +98,7 @@ class Side:
                 f"the {self.role} subjects. This is a fault in the order of the batches."
             )
         inputs = self._loader.inputs(indices)
-        labels = self._labels[torch.from_numpy(indices)].to(self._device)
+        labels = to_device(self._labels[torch.from_numpy(indices)], self._device)
         return Batch(self._normalize(inputs), labels, codes)
 
     def batches(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Batch]:

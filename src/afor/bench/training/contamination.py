@@ -12,6 +12,7 @@ import torch
 
 from afor.bench.common.seeding import derive_substep
 from afor.bench.training.batches import Batch
+from afor.bench.training.placement import to_device
 from afor.bench.training.run_spec import Contamination
 
 
@@ -40,13 +41,12 @@ def contaminate(
         is_contaminated = windows.random(len(batch.subjects)) < contamination.share
     if not is_contaminated.any():
         return batch
-    picked = torch.from_numpy(is_contaminated).to(batch.labels.device)
+    picked = to_device(torch.from_numpy(is_contaminated), batch.labels.device)
     if contamination.gain is not None:
         larger = batch.inputs * contamination.gain
         return replace(batch, inputs=torch.where(picked[:, None, None], larger, batch.inputs))
-    offsets = torch.from_numpy(windows.integers(1, n_classes, len(is_contaminated))).to(
-        picked.device
-    )
+    drawn = windows.integers(1, n_classes, len(is_contaminated))
+    offsets = to_device(torch.from_numpy(drawn), picked.device)
     return replace(
         batch, labels=torch.where(picked, (batch.labels + offsets) % n_classes, batch.labels)
     )

@@ -103,7 +103,7 @@ def _content(key: str, spec: dict[str, Any], record: RunRecord) -> bytes:
         spec,
         record,
         "",
-        environment(record.device),
+        environment(record.device, spec.get("training", {}).get("precision", "float32")),
         now(),
         record.elapsed_s,  # excludes the time of importing torch
     )
@@ -200,22 +200,25 @@ def resolve_trainer(target: str) -> Trainer:
     return cast("Trainer", function)
 
 
-def environment(device: str = "cpu") -> dict[str, str]:
+def environment(device: str = "cpu", precision: str = "float32") -> dict[str, str]:
     """Return the versions and the machine, which may change the last bits of a result.
 
     Args:
         device: The device of the run.
+        precision: The precision of its training.
     """
     torch = sys.modules.get("torch")  # do not import it for a trainer that does not need it
+    on_gpu = torch is not None and device.startswith("cuda")
     return {
         "afor": __version__,
         "torch": str(torch.__version__) if torch else "",
         "kernel": _kernel(),
+        "eegnet": _native_eegnet(),
         "numpy": np.__version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "host": platform.node(),
-        **(describe_device(torch.device(device)) if torch and device.startswith("cuda") else {}),
+        **(describe_device(torch.device(device), precision) if torch and on_gpu else {}),
     }
 
 
@@ -225,6 +228,12 @@ def _kernel() -> str:
     if binding is None:
         return ""
     return "native" if binding.unavailable_reason() is None else "none"
+
+
+def _native_eegnet() -> str:
+    """Return the instruction set of the native EEGNet: each rounds in its own way."""
+    binding = sys.modules.get("afor.bench.models.native.binding")
+    return "" if binding is None else binding.instruction_set() or "none"
 
 
 def now() -> str:

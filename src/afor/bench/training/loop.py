@@ -124,10 +124,10 @@ def train_bundle(
     _check_bundle(bundle)
     first, device = bundle[0], pick_device(bundle[0].device)
     server = StackServer() if first.bundled else None
-    started = time.perf_counter()
+    started = _clocks()
     with repeatable(first.threads, first.precision), isolated(first.seed("weights"), device):
         sides = _Sides(first, source, device)
-        setup_s = (time.perf_counter() - started) / len(bundle)
+        setup_s = (_clocks() - started) / len(bundle)
         runs = [_Run(number, setup_s) for number in range(len(bundle))]
         for run, settings in zip(runs, bundle, strict=True):
             run.program = _program(settings, sides, make_model, run.seconds, watch, watch_step)
@@ -138,11 +138,11 @@ def train_bundle(
                 by_work.setdefault(run.request.work, []).append(run)
             waiting = []
             for team in by_work.values():
-                started = time.perf_counter()
+                started = _clocks()
                 answers = _answers(server, [run.request for run in team])
-                share_s = (time.perf_counter() - started) / len(team)
+                share_s = (_clocks() - started) / len(team)
                 for run, answer in zip(team, answers, strict=True):
-                    run.spent_s += share_s
+                    run.spent_s = run.spent_s + share_s
                     if run.go_on(answer, ended):
                         waiting.append(run)
 
@@ -180,17 +180,17 @@ class _Run:
     program: Generator[Request, Any, RunRecord]
     request: Request
 
-    def __init__(self, number: int, spent_s: float) -> None:
+    def __init__(self, number: int, spent_s: NDArray[np.float64]) -> None:
         self.number = number
-        self.spent_s = spent_s
+        self.spent_s = spent_s  # as `_clocks`
 
     def seconds(self) -> float:
         """Return its share of the time so far."""
-        return self.spent_s
+        return float(self.spent_s[0])
 
     def go_on(self, answer: Any, ended: Ended) -> bool:
         """Give it the answer to its request; return False if the run has ended."""
-        started = time.perf_counter()
+        started = _clocks()
         outcome: Outcome
         try:
             if isinstance(answer, Exception):
@@ -202,13 +202,22 @@ class _Run:
         except Exception as error:  # noqa: BLE001  the error of one run, given to `ended`
             outcome = error
         else:
-            self.spent_s += time.perf_counter() - started
+            self.spent_s = self.spent_s + (_clocks() - started)
             return True
-        self.spent_s += time.perf_counter() - started
+        self.spent_s = self.spent_s + (_clocks() - started)
+        elapsed_s, processor_s = self.spent_s.tolist()
         if isinstance(outcome, RunRecord):
-            outcome = replace(outcome, elapsed_s=self.spent_s)
-        ended(self.number, outcome, self.spent_s)
+            on_cpu = outcome.device == "cpu"
+            outcome = replace(
+                outcome, elapsed_s=elapsed_s, processor_s=processor_s if on_cpu else None
+            )
+        ended(self.number, outcome, elapsed_s)
         return False
+
+
+def _clocks() -> NDArray[np.float64]:
+    """Return the seconds of the clock and of the processor."""
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def _check_bundle(bundle: Sequence[RunSettings]) -> None:
@@ -271,7 +280,7 @@ def _program(
         steps=fit.steps,
         traces=fit.traces.result,
         device=str(sides.device),
-        elapsed_s=0.0,  # set when the run has ended
+        elapsed_s=0.0,  # set when the run has ended, as the time of the processor is
         beta2_by_tensor=fit.traces.beta2_by_tensor,
         prequential=tuple(fit.prequential),
         before_adaptation=before,
@@ -331,7 +340,7 @@ class Fit:
         best = -1.0
         for epoch in range(self.settings.max_epochs):
             started = self.seconds()
-            train_loss = yield self._epoch(epoch)
+            train_loss = yield self.epoch(epoch)
             self.traces.end_epoch()
             if fault := (yield from self._end_epoch(train_loss, started, f"epoch {epoch + 1}")):
                 return fault
@@ -407,7 +416,7 @@ class Fit:
         side = held_out.part(np.concatenate(tested))
         return side, np.concatenate(before), np.concatenate(after)
 
-    def _epoch(self, epoch: int) -> TrainRequest:
+    def epoch(self, epoch: int) -> TrainRequest:
         """Ask for one step per batch of an epoch."""
         settings = self.settings
         batches = epoch_batches(

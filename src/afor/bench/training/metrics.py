@@ -1,39 +1,11 @@
 """Metrics of predictions: from the confusion matrix, and from the class probabilities."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from afor.bench.training.record import Metrics
+
 CALIBRATION_BINS = 15  # equally wide, over the confidence
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """Metrics of one set of predictions, and the confusion matrix.
-
-    The metrics of probabilities are None in records that were written before they existed.
-    """
-
-    n: int
-    accuracy: float
-    weighted_f1: float  # each class weighted by its true count: the paper's wF1
-    macro_f1: float  # over the classes that occur as truth or prediction
-    balanced_accuracy: float  # mean recall over the classes that occur as truth
-    kappa: float  # 0 where one class alone makes it undefined
-    confusion: tuple[tuple[int, ...], ...]  # rows: truth, columns: prediction
-    nll: float | None = None  # mean negative log-likelihood of the true class, in nats
-    brier: float | None = None  # mean squared distance from the true class, between 0 and 2
-    calibration_error: float | None = None  # expected, of the confidence in the predicted class
-
-
-PROBABILITY_METRICS = ("nll", "brier", "calibration_error")
-METRICS = (
-    *("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa"),
-    *PROBABILITY_METRICS,
-)
-# Of streams, and of runs that adapt to their test subjects.
-PROTOCOL_METRICS = ("prequential_accuracy", "prequential_nll", "accuracy_before", "nll_before")
 
 
 def measure(

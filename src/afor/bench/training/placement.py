@@ -1,8 +1,9 @@
 """Where the windows are while a network trains: on the device if they fit, else one batch ahead.
 
-On the CPU a batch is read when it is needed. On an accelerator all windows of a data set are
-copied to the device once, if they take less than half of its free memory; otherwise a thread reads
-the next batch into pinned memory while the device works on the present one.
+On the CPU the windows of a small data set are kept in memory, and those of a large one are read
+when they are needed. On an accelerator all windows of a data set are copied to the device once, if
+they take less than half of its free memory; otherwise a thread reads the next batch into pinned
+memory while the device works on the present one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,10 +19,22 @@ if TYPE_CHECKING:
     from afor.bench.training.batches import Batch, Windows
 
 MEMORY_SHARE = 0.5  # of the free memory of a device, for all windows of a data set
+KEPT_BYTES_ON_CPU = 256 * 2**20  # per worker; larger data sets stay in memory-mapped files
 COPIED_AT_ONCE = 4096  # windows
 READ_AHEAD = 2  # batches
 
 Indices = NDArray[np.int64]
+
+
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor of the host on the device; on CUDA without waiting for the copy.
+
+    A copy from memory that is not pinned would wait for all work that the device has queued.
+    """
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    # Apple's devices share their memory with the host, which could change it too early.
+    return tensor.to(device, non_blocking=device.type != "mps")
 
 
 class Loader(Protocol):
@@ -43,10 +56,7 @@ class FromHost:
 
     def inputs(self, indices: Indices) -> torch.Tensor:
         """Read windows and copy them to the device without waiting for the copy."""
-        windows = torch.from_numpy(self._source.gather(indices))
-        if self._device.type == "cuda":
-            return windows.pin_memory().to(self._device, non_blocking=True)
-        return windows.to(self._device)
+        return to_device(torch.from_numpy(self._source.gather(indices)), self._device)
 
 
 class OnDevice:
@@ -55,6 +65,7 @@ class OnDevice:
     reads_ahead = False
 
     def __init__(self, source: "Windows", device: torch.device) -> None:
+        self._source = source  # alive as long as its windows are kept, so that no other has its id
         count = len(source.labels)
         parts = [
             torch.from_numpy(source.gather(np.arange(start, min(start + COPIED_AT_ONCE, count))))
@@ -67,7 +78,7 @@ class OnDevice:
 
     def inputs(self, indices: Indices) -> torch.Tensor:
         """Return a copy of these windows."""
-        positions = torch.from_numpy(indices).to(self._windows.device, non_blocking=True)
+        positions = to_device(torch.from_numpy(indices), self._windows.device)
         return self._windows.index_select(0, positions)
 
 
@@ -79,15 +90,20 @@ def make_loader(source: "Windows", device: torch.device) -> Loader:
         device: The device of the network.
 
     Returns:
-        Windows on the device if they fit, else read ahead; on the CPU read when needed.
+        Windows on the device if they fit; else read ahead, on the CPU when they are needed.
     """
-    if device.type == "cpu":
-        return FromHost(source, device)
-    key = (getattr(source, "fingerprint", None) or id(source), device)
+    fingerprint = getattr(source, "fingerprint", "")
+    if device.type == "cpu" and not fingerprint:
+        return FromHost(source, device)  # arrays, which are in memory already
+    key = (fingerprint or id(source), device)
     if key in _kept:
         return _kept[key]
     _kept.clear()  # runs of another data set follow: make room
-    if not fits(source, free_bytes(device)):
+    if device.type == "cpu":
+        is_kept = all_bytes(source) <= KEPT_BYTES_ON_CPU
+    else:
+        is_kept = fits(source, free_bytes(device))
+    if not is_kept:
         return FromHost(source, device)
     _kept[key] = OnDevice(source, device)
     return _kept[key]
@@ -99,8 +115,12 @@ _kept: dict[tuple[object, torch.device], OnDevice] = {}
 
 def fits(source: "Windows", free: int) -> bool:
     """Tell whether all windows of a data set fit into the share of the free memory."""
-    window = source.gather(np.zeros(1, dtype=np.int64))
-    return len(source.labels) * window.nbytes <= MEMORY_SHARE * free
+    return all_bytes(source) <= MEMORY_SHARE * free
+
+
+def all_bytes(source: "Windows") -> int:
+    """Return the size of all windows of a data set in memory."""
+    return len(source.labels) * source.gather(np.zeros(1, dtype=np.int64)).nbytes
 
 
 def free_bytes(device: torch.device) -> int:

@@ -1,4 +1,4 @@
-"""The result of a run, and its encoding as bytes. This module does not import torch."""
+"""The result of a run, and its encoding as bytes. This module imports neither torch nor NumPy."""
 
 import json
 import math
@@ -8,10 +8,34 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from afor.bench.training.metrics import METRICS, Metrics
-
 Status = Literal["done", "diverged", "failed"]
 FORMAT = 1
+PROBABILITY_METRICS = ("nll", "brier", "calibration_error")
+METRICS = (
+    *("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa"),
+    *PROBABILITY_METRICS,
+)
+# Of streams, and of runs that adapt to their test subjects.
+PROTOCOL_METRICS = ("prequential_accuracy", "prequential_nll", "accuracy_before", "nll_before")
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Metrics of one set of predictions, and the confusion matrix.
+
+    The metrics of probabilities are None in records that were written before they existed.
+    """
+
+    n: int
+    accuracy: float
+    weighted_f1: float  # each class weighted by its true count: the paper's wF1
+    macro_f1: float  # over the classes that occur as truth or prediction
+    balanced_accuracy: float  # mean recall over the classes that occur as truth
+    kappa: float  # 0 where one class alone makes it undefined
+    confusion: tuple[tuple[int, ...], ...]  # rows: truth, columns: prediction
+    nll: float | None = None  # mean negative log-likelihood of the true class, in nats
+    brier: float | None = None  # mean squared distance from the true class, between 0 and 2
+    calibration_error: float | None = None  # expected, of the confidence in the predicted class
 
 
 @dataclass(frozen=True)
@@ -54,6 +78,7 @@ class RunRecord:
     beta2_by_tensor: Mapping[str, float] = field(default_factory=dict)  # AFOR's mean over all steps
     prequential: tuple[NextSubject, ...] = ()  # of a stream, from its second subject on
     before_adaptation: Metrics | None = None  # on the windows that are tested after it
+    processor_s: float | None = None  # time of the processor, which other programs do not change
 
     def numbers(self) -> dict[str, object]:
         """Return the values that must be the same, bit for bit, if the run is repeated."""

@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from afor.bench.common.errors import TrainingError
 from afor.bench.common.seeding import seed_torch
+from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.layers.run_stack import RunStack
 from afor.bench.models.stacked_eegnet import StackedEEGNet, can_stack
 from afor.bench.training.batches import Batch, Side
@@ -133,9 +134,7 @@ class StackServer:
         """Set the gradients of all runs and return their losses, (runs,)."""
         stack = self._stack(fits)
         logits = stack(batch.inputs, training=True)
-        labels = batch.labels.expand(stack.width, -1).flatten()
-        losses = cross_entropy(logits.flatten(0, 1), labels, reduction="none")
-        losses = losses.view(stack.width, -1).mean(dim=1)
+        losses = torch.stack([cross_entropy(own, batch.labels) for own in logits.unbind(0)])
         stack.backward(losses)
         return losses.detach()[: len(fits)]
 
@@ -155,7 +154,7 @@ class StackServer:
         models = tuple(fit.model for fit in fits)
         stack = self._stacks.get(models[0])
         if stack is None or stack.models != models:
-            stack = StackedEEGNet(models)
+            stack = StackedEEGNet(cast("Sequence[EEGNet]", models))  # see `check_stackable`
             self._stacks.update(dict.fromkeys(models, stack))
         return stack
 
@@ -186,6 +185,6 @@ def check_stackable(model: nn.Module) -> None:
     """Raise TrainingError for a network that has no stacked form."""
     if not can_stack(model):
         raise TrainingError(
-            f"{type(model).__name__} cannot be trained in a bundle: only EEGNets in their fast "
-            f"form can, with numbers of filters that are multiples of 16. Set bundle = 1."
+            f"{type(model).__name__} cannot be trained in a bundle: only EEGNets can, in another "
+            "form than plain and with numbers of filters that are multiples of 16. Set bundle = 1."
         )

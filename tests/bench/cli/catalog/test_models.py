@@ -1,13 +1,17 @@
 import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
 
-import torch
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.cli.catalog.models import model_table
+from afor.bench.cli.catalog.models import recorded_sizes
 from afor.bench.models.registry import BACKBONES
 
 runner = CliRunner()
+TOOL = Path(__file__).parents[4] / "tools" / "model_sizes.py"
 
 
 def test_the_table_shows_every_backbone_with_its_size():
@@ -42,7 +46,15 @@ def test_the_table_fits_eighty_columns():
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
 
 
-def test_counting_draws_no_random_number():
-    before = torch.random.get_rng_state()
-    model_table()
-    assert torch.equal(torch.random.get_rng_state(), before)
+def test_the_recorded_sizes_are_those_of_the_networks():
+    measured = runpy.run_path(str(TOOL))["measure_sizes"]()
+    assert measured == recorded_sizes()
+    assert list(measured) == list(BACKBONES)
+
+
+def test_the_list_needs_no_torch():
+    code = (
+        "import sys; from afor.bench.cli.catalog.models import models; models(); "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

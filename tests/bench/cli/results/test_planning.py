@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,10 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
+from afor.bench.report.figures.planning import calibration_figure
+from afor.bench.stats.design.calibration import calibrate
 from afor.bench.stats.design.simulated import simulate_results
+from afor.bench.stats.groups import collect_conditions
 from afor.bench.store.files import load_results, write_results
 
 GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, "afor_seed_1": 0.05}
@@ -116,6 +120,33 @@ def test_power_of_a_pilot_with_one_draw_plans_one_draw(tmp_path):
     words = call("power", str(path)).stdout
     assert "cannot tell what further draws bring" in words
     assert "2 draws" not in words
+
+
+def test_the_table_of_power_goes_as_far_as_the_design_that_is_enough(results):
+    content = json.loads(call("power", results, "--effect", "0.3", "--json").stdout)
+    folds = sorted({row["folds"] for row in content["goals"][0]["grid"]})
+    design = content["goals"][0]["cheapest"]["folds"]
+    assert folds[-2] < max(design, 101) <= folds[-1]
+
+
+def test_the_wanted_power_is_marked(results):
+    words = call("power", results, "--effect", "2", "--power", "0.95", "--margin", "accuracy=3")
+    table = words.stdout.split("power to show a difference")[1].split("power to show")[0]
+    marked = [int(share) for share in re.findall(r"(\d+) % ✓", table)]
+    assert min(marked) >= 95
+    assert "✓ 95 % or more." in table
+
+
+def test_titles_of_p_values_stay_inside_the_figure():
+    gains = {"adam": 0.0, "adam_seed_1": 0.0, "adam_seed_2": 0.0, "afor": 0.0, "afor_seed_1": 0.0}
+    conditions = collect_conditions(*simulate_results(gains, datasets=["bci2a"]))
+    made = calibrate(conditions, ["accuracy"], relabellings=100)
+    figure = calibration_figure([replace(one, dataset="physionet_small") for one in made])
+    figure.canvas.draw()
+    for axes in figure.axes:
+        box = axes.title.get_window_extent()
+        assert box.x1 <= figure.bbox.x1
+        assert box.y1 <= figure.bbox.y1
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import json
+
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
@@ -21,6 +23,11 @@ def test_a_report_is_written_and_named(tmp_path):
     html = target.read_text("utf-8")
     assert "<title>Mine</title>" in html
     assert "<script" not in html
+    content = json.loads(runner.invoke(app, [*arguments, "--json"]).stdout)
+    assert content["file"] == str(target)
+    assert content["bytes"] == target.stat().st_size
+    (verdict,) = content["verdicts"]
+    assert "AFOR is better than Adam" in verdict
 
 
 def test_a_store_that_is_not_there_is_an_error(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ def test_failures_are_listed_one_a_line_with_key_place_and_reason(ended):
     first = keys_of(ended, "raiser")[0][:12]
     assert f"{first}  failed    synthetic × tiny × raiser, fold 0, draw 0: RuntimeError" in lines[0]
     assert "diverged  synthetic × tiny × diverger" in lines[1]
-    assert f"Next: afor show {first}" in result.stderr
+    assert f"Next: afor show tiny {first}" in result.stderr
     rows = json.loads(runner.invoke(app, ["failures", "tiny", "--json"]).stdout)
     assert [row["status"] for row in rows] == ["failed", "diverged"] * 3
 
@@ -60,6 +60,9 @@ def test_show_finds_a_run_in_any_store_here_or_in_the_one_that_is_named(ended):
     ended.write(optimizers=("b",), subjects=3, draws=1)
     ended.run_inline(other)
     assert f"key        {key}" in runner.invoke(app, ["show", key[:12]]).stdout
+    for words in (["tiny", key[:12]], ["results/tiny.db", key[:12]], [key[:12], "tiny"]):
+        assert f"key        {key}" in runner.invoke(app, ["show", *words]).stdout
+    assert isinstance(runner.invoke(app, ["show", "nowhere", key[:12]]).exception, StoreError)
     missing = runner.invoke(app, ["show", key[:12], "--store", str(other)])
     assert isinstance(missing.exception, StoreError)
     assert "elsewhere.db" in str(missing.exception)
@@ -103,4 +106,10 @@ def test_a_number_that_does_not_come_back_leads_to_its_run(ended):
     result = runner.invoke(app, ["verify", "tiny", "--key", key, "-j", "1", "--trust"])
     assert result.exit_code == 1
     assert f"DIFFERENT  {key[:12]}" in result.stdout
-    assert f"Next: afor show {key[:12]} results/tiny.db" in result.stderr
+    assert f"Next: afor show results/tiny.db {key[:12]}" in result.stderr
+    found = runner.invoke(app, ["verify", "tiny", "--key", key, "-j", "1", "--trust", "--json"])
+    assert found.exit_code == 1
+    content = json.loads(found.stdout)
+    assert (content["store"], content["different"]) == ("results/tiny.db", 1)
+    assert [(run["key"], run["same"]) for run in content["runs"]] == [(key, False)]
+    assert content["runs"][0]["differs_in"]

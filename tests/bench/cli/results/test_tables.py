@@ -139,6 +139,12 @@ def test_figures_of_results_are_written_in_all_forms(store, tmp_path, name):
     assert all(t.stat().st_size > 1000 for t in targets)
 
 
+def test_a_figure_names_its_files_as_json(store, tmp_path):
+    target = str(tmp_path / "gain.svg")
+    result = call("figure", "gain", store, "-o", target, "--json")
+    assert json.loads(result.stdout) == {"figure": "gain", "files": [target]}
+
+
 DATA = {
     "convergence": {"deap": {"adam": [[1.0, 0.5]], "afor": [[1.0, 0.4]]}},
     "sensitivity": [{"label": "w", "default": 1.0, "points": {"deap": [[0.5, 60.0, 1.0]]}}],

@@ -1,3 +1,5 @@
+import json
+
 from afor.bench.execution.sources import open_sources
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.store.database import open_store
@@ -35,6 +37,10 @@ def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
     assert "Next: afor" in first
     again = tiny.call(command="demo", study="--jobs=2")
     assert "(0 trained now)" in again
+    content = json.JSONDecoder().raw_decode(tiny.call(command="demo", study="--json"))[0]
+    assert (content["study"], content["done"], content["trained"]) == ("demo", 6, 0)
+    assert content["report"]["file"] == "results/demo.html"
+    assert len(content["report"]["verdicts"]) == 1
     fresh = tiny.call(command="demo", study="--fresh")
     assert "(6 trained now)" in fresh
     with open_store(tiny.folder / "results" / "demo.old-1.db") as store:

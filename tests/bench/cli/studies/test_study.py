@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.study.schema import preset_names, preset_text
+from afor.bench.study.schema import load_study, preset_names, preset_text
 
 runner = CliRunner()
 
@@ -18,6 +18,14 @@ def test_study_lists_the_presets_and_prints_each_as_toml():
         printed = runner.invoke(app, ["study", name])
         assert tomllib.loads(printed.stdout)["name"] == f"my-{name}"
         assert "Next: afor" in printed.stderr
+
+
+def test_a_study_and_the_list_of_presets_come_as_json():
+    presets = json.loads(runner.invoke(app, ["study", "--json"]).stdout)
+    assert presets["demo"] == load_study("demo").description
+    content = json.loads(runner.invoke(app, ["study", "demo", "--epochs", "3", "--json"]).stdout)
+    assert content["training"]["max_epochs"] == 3
+    assert [entry["name"] for entry in content["optimizers"]][-1] == "afor"
 
 
 def test_a_printed_study_has_a_name_of_its_own_and_keeps_its_comments(tiny):

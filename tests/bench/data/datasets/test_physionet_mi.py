@@ -111,7 +111,7 @@ def test_a_run_that_is_not_as_published_is_refused(root, changes, message):
 
 
 def test_an_unknown_channel_is_refused_with_the_known_ones(root):
-    with pytest.raises(ConfigError, match=r"no channel C99.*Known: FC5"):
+    with pytest.raises(ConfigError, match=r"no channel C99.*Accepted: FC5"):
         load_subject(root, "S001", PhysionetSettings(channels=("C99",)))
 
 

@@ -88,7 +88,8 @@ def gdf_case(root):
     from afor.bench.data.rehearsal.twins import write_twin
 
     path = write_twin("bci2a", root, ["A01"], trials=6)[0]
-    return path, lambda: DATASET.load(root, "A01", Bci2aSettings(filter_scope="continuous"))
+    settings = Bci2aSettings(sessions="T", filter_scope="continuous")  # of the damaged file alone
+    return path, lambda: DATASET.load(root, "A01", settings)
 
 
 def mat_case(root):

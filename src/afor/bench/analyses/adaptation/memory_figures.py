@@ -5,6 +5,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from afor.bench.analyses.adaptation.memory import COMPARED, PARTED, Memory, awake_share, wake_step
@@ -29,8 +31,6 @@ STYLES = {
 
 def wake_figure(memory: Memory) -> Any:
     """Draw |z|, beta2, sigma and the share awake over steps, and the distance from AdamW."""
-    from matplotlib.ticker import FuncFormatter
-
     with house_style():
         figure = _page(172)
         grid = figure.add_gridspec(5, 2, height_ratios=[1, 1, 0.8, 0.8, 1.15])
@@ -113,8 +113,6 @@ def _wake_column(axes: Sequence[Any], steps: Steps) -> None:
 
 
 def _distances(axis: Any, memory: Memory, last: int) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator
-
     for name, values in memory.distances.items():
         label = COMPARED[name]
         if name == "longest":
@@ -188,8 +186,6 @@ def policy_figure(steps: Steps, title: str = "") -> Any:
 
 
 def _label_policy(over: Any, against: Any, steady: Any, bounds: tuple[float, float]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     over.set_title("a  over epochs")
     over.set_xlabel("epoch")
     over.set_ylabel("β₂ ± SD within the epoch")
@@ -221,6 +217,4 @@ def log_means(values: FloatArray, bins: int = BINS) -> tuple[NDArray[np.float64]
 
 
 def _page(height_mm: float) -> Any:
-    from matplotlib.figure import Figure
-
     return Figure(figsize=(PAGE_MM * MM, height_mm * MM), layout="constrained")

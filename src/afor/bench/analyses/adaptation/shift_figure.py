@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from afor.bench.analyses.adaptation.shift import ALL, Link, Quantity, Shift
 from afor.bench.report.figures.style import BLUE, GREY, MM, VERMILION, house_style, plain
@@ -15,8 +16,6 @@ ANSWERS = {"as claimed": "so it does", "the opposite": "the opposite", "not seen
 
 def shift_figure(shift: Shift) -> Any:
     """Draw one row per link of the claimed chain: over steps, and by layer group."""
-    from matplotlib.figure import Figure
-
     with house_style():
         height = 16 + ROW_MM * len(shift.links)
         figure = Figure(figsize=(PAGE_MM * MM, height * MM), layout="constrained")

@@ -46,6 +46,7 @@ class Gap:
     gain: float
     low: float
     high: float
+    differences: tuple[float, ...] = ()  # of the units
 
     @property
     def is_decided(self) -> bool:
@@ -216,7 +217,8 @@ def headroom_of(
 
 
 def _gap(differences: NDArray[np.float64]) -> Gap:
-    return Gap(float(differences.mean()), *bootstrap_interval(differences))
+    low, high = bootstrap_interval(differences)
+    return Gap(float(differences.mean()), low, high, tuple(differences.tolist()))
 
 
 def _default_metrics(shared_metrics: set[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from afor.bench.analyses.headroom.compute import Gap, Headroom, MethodGap
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
@@ -74,16 +73,17 @@ def headroom_records(result: Headroom) -> list[dict[str, object]]:
                 "method": method.method,
                 "beta2": method.beta2,
                 "score": method.score,
-                **{f"{k}_over_reference": v for k, v in asdict(method.over_reference).items()},
-                **{
-                    f"{k}_over_best_constant": v
-                    for k, v in asdict(method.over_best_constant).items()
-                },
+                **_gap_record("over_reference", method.over_reference),
+                **_gap_record("over_best_constant", method.over_best_constant),
                 "recovered": None if math.isnan(recovered) else recovered,
                 "chosen": "; ".join(method.choices),
             }
         )
     return records
+
+
+def _gap_record(name: str, gap: Gap) -> dict[str, float]:
+    return {f"gain_{name}": gap.gain, f"low_{name}": gap.low, f"high_{name}": gap.high}
 
 
 def _row(result: Headroom, method: MethodGap, *, rule: bool = False) -> Row:

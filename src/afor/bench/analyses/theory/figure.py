@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from afor.bench.analyses.theory.memory_weights import weights
 from afor.bench.report.figures.style import (
     BLACK,
@@ -86,8 +88,6 @@ def memory_figure(beta2: "NDArray[np.float64]", tensors: Sequence[str], title: s
     Returns:
         The matplotlib figure.
     """
-    import numpy as np
-
     steps = len(beta2)
     age = np.arange(steps)[::-1]
     groups = list(dict.fromkeys(layer_group(name) for name in tensors))

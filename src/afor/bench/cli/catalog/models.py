@@ -1,19 +1,16 @@
 """The command ``afor models``: the backbones and their sizes on every data set."""
 
 import json
+from importlib.resources import files
 from typing import Any
 
-import torch
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from afor.bench.cli.options import Json
-from afor.bench.common.errors import ConfigError
 from afor.bench.models.dataset_shapes import DATASET_SHAPES
-from afor.bench.models.input_shape import InputShape
-from afor.bench.models.registry import BACKBONES, build_backbone
 from afor.bench.study.schema import paper_backbone
 
 
@@ -48,33 +45,29 @@ def model_table() -> list[dict[str, Any]]:
         refuses a data set, its size names the `settings` with which it accepts it, or is None.
     """
     rows = []
-    # On the meta device no weights are allocated and no random numbers are drawn.
-    with torch.device("meta"):
-        for name in BACKBONES:
-            sizes = {dataset: _size(name, shape) for dataset, shape in DATASET_SHAPES.items()}
-            architecture, source = _SOURCES[paper_backbone(name)]
-            released = paper_backbone(name) != name
-            rows.append(
-                {
-                    "name": name,
-                    "kind": architecture,
-                    "family": "authors" if released else "original",
-                    "source": "AFOR authors" if released else source,
-                    "sizes": sizes,
-                }
-            )
+    for name, sizes in recorded_sizes().items():
+        architecture, source = _SOURCES[paper_backbone(name)]
+        released = paper_backbone(name) != name
+        rows.append(
+            {
+                "name": name,
+                "kind": architecture,
+                "family": "authors" if released else "original",
+                "source": "AFOR authors" if released else source,
+                "sizes": sizes,
+            }
+        )
     return rows
 
 
-def _size(name: str, shape: InputShape) -> dict[str, Any] | None:
-    for settings in ({}, {"repair": True}):
-        try:
-            parameters = list(build_backbone(name, shape, **settings).parameters())
-        except ConfigError:
-            continue
-        size = {"parameters": sum(p.numel() for p in parameters), "tensors": len(parameters)}
-        return {**size, "settings": settings} if settings else size
-    return None
+def recorded_sizes() -> dict[str, dict[str, dict[str, Any] | None]]:
+    """Return the sizes of every backbone by data set, as `tools/model_sizes.py` recorded them.
+
+    Building the networks would take as long as importing torch does.
+    """
+    text = files("afor.bench.models").joinpath("sizes.json").read_text("utf-8")
+    sizes: dict[str, dict[str, dict[str, Any] | None]] = json.loads(text)
+    return sizes
 
 
 # Kinds as in the paper, Sec. IV-D.

@@ -1,20 +1,42 @@
 """The commands ``afor merge | repair | export``: stores into one store, and into other formats."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import OldStore, OldTarget, Results
+from afor.bench.cli.options import CacheDir, Json, OldStore, OldTarget, Roots
+from afor.bench.cli.studies.selection import rates_for, with_roots
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output
 from afor.bench.execution.runner import take_leftovers
+from afor.bench.execution.sources import open_sources
+from afor.bench.store.completion import complete_rows
 from afor.bench.store.database import open_or_create, open_store
-from afor.bench.store.files import export_rows, format_of, to_csv, write_export
+from afor.bench.store.files import (
+    export_rows,
+    format_of,
+    is_store,
+    read_rows,
+    to_csv,
+    to_json,
+    write_export,
+)
 from afor.bench.store.locations import find_store
 from afor.bench.store.lock import locked
 from afor.bench.store.repair import repair as copy_intact_runs
+from afor.bench.study.plan import make_plan
+from afor.bench.study.planned_runs import StudyPlan
+from afor.bench.study.schema import load_study
+
+ExportedResults = Annotated[
+    str,
+    typer.Argument(
+        help="The results: a study's name, its TOML file, a store file, or a file of `afor export`."
+    ),
+]
 
 
 def merge(
@@ -25,6 +47,7 @@ def merge(
         list[str],
         typer.Argument(help="The results to add: study names, TOML files or store files."),
     ],
+    as_json: Json = False,
 ) -> None:
     """Merge the stores of several machines or shards into one.
 
@@ -38,14 +61,22 @@ def merge(
         raise ConfigError(f"{target} is given as the target and as a part; name another target.")
     for path in paths:
         open_store(path).close()  # check all of them before the target is created
+    merged = []
     with locked(target), open_or_create(target) as store:
         take_leftovers(store)
         for path in paths:
             with open_store(path) as part:
                 new, present, differing = store.merge(part)
+            merged.append(
+                {"store": str(path), "new": new, "present": present, "differing": differing}
+            )
             note = f"; {differing} of these with OTHER NUMBERS, the first kept" if differing else ""
-            typer.echo(f"{path}: {new} new runs, {present} already here{note}")
+            if not as_json:
+                typer.echo(f"{path}: {new} new runs, {present} already here{note}")
         total = len(store.statuses())
+    if as_json:
+        typer.echo(json.dumps({"store": str(target), "runs": total, "parts": merged}, indent=1))
+        return
     typer.echo(f"{target}: {total} runs")
     print_next(f"afor status {target}")
 
@@ -91,7 +122,7 @@ def repair(
 
 
 def export(
-    results: Results,
+    results: ExportedResults,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -101,12 +132,30 @@ def export(
             show_default="CSV to standard output",
         ),
     ] = None,
+    study: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--study",
+            help="With a file of an earlier version: a preset or TOML file of its runs, from which "
+            "the columns it lacks are filled in; repeatable.",
+        ),
+    ] = None,
+    root: Roots = None,
+    cache_dir: CacheDir = None,
     to: OldTarget = None,
     store: OldStore = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print the runs as JSON; with --output, the file and their number."
+        ),
+    ] = False,
 ) -> None:
     """Write one row per run as CSV, JSON or Parquet.
 
     A row holds the run's data set, backbone, optimizer, fold, draw, status, metrics, times and key.
+    A file of an earlier version gets the columns it lacks (roles, classes, accuracy of the majority
+    class) from its studies and their data; its rows must be theirs by key.
 
     Example:
         afor export demo --output runs.csv
@@ -115,10 +164,35 @@ def export(
     file_format = format_of(target) if target else "csv"
     if target is not None:
         check_output(target)
-    with open_store(find_store(results, store)) as opened:
-        if target is None:
-            typer.echo(to_csv(export_rows(opened)), nl=False)
-            return
-        count = write_export(opened, target, file_format)
-    typer.echo(f"{target}: {count} runs")
-    print_next(f"afor verify {results}")
+    path = find_store(results, store)
+    if is_store(path):
+        if study:
+            raise ConfigError(f"{path} is a store and knows its studies: leave --study out.")
+        with open_store(path) as opened:
+            rows = export_rows(opened)
+    else:
+        rows = read_rows(path)
+        if study:
+            rows = complete_rows(rows, _plans(study, root, cache_dir), path)
+    if target is None:
+        typer.echo(to_json(rows) if as_json else to_csv(rows), nl=False)
+        return
+    write_export(rows, target, file_format)
+    if as_json:
+        typer.echo(json.dumps({"file": str(target), "format": file_format, "runs": len(rows)}))
+        return
+    typer.echo(f"{target}: {len(rows)} runs")
+    print_next(f"afor verify {results}" if is_store(path) else f"afor stats {target}")
+
+
+def _plans(names: list[str], roots: list[str] | None, cache_dir: Path | None) -> list[StudyPlan]:
+    """Plan studies with their data; a folder counts for every study that has its data set."""
+    studies = [load_study(name) for name in names]
+    known = {entry.name for study in studies for entry in study.datasets}
+    plans = []
+    for study in studies:
+        foreign = known - {entry.name for entry in study.datasets}
+        used = [pair for pair in roots or () if pair.partition("=")[0] not in foreign]
+        rooted = with_roots(study, used)
+        plans.append(make_plan(rooted, open_sources(rooted, cache_dir), rates_for(rooted, "")))
+    return plans

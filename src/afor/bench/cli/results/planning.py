@@ -38,6 +38,7 @@ from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.labels import gain_scale
 
 GRID_FOLDS = (6, 8, 10, 15, 20, 30, 40, 60, 80, 100)
+MORE_FOLDS = (150, 200, 300, 500, 1000, 2000)  # shown as far as a design needs them
 GRID_DRAWS = (1, 2, 3, 5, 10)
 
 OneMetric = Annotated[str, typer.Option("--metric", "-m", help="Metric to plan for.")]
@@ -180,16 +181,16 @@ def power(
     assessments = assess(conditions, metric, baseline=baseline, optimizers=listed)
     made = _pick(assessments, conditions, optimizer, baseline, dataset, backbone)
     goals = _goals(made, conditions, effect, level)
-    folds = sorted({*GRID_FOLDS, made.noise.folds})
+    designs = [
+        cheapest_design(made.noise, goal, seconds=made.seconds, power=wanted) for goal in goals
+    ]
+    folds = _grid_folds(made, designs)
     draws = sorted({*GRID_DRAWS, made.noise.draws}) if made.noise.draws > 1 else [1]
     grids = [power_grid(made.noise, goal, folds, draws) for goal in goals]
     built = [tables.assessment_table(assessments, family=family, power=wanted)]
     built += [
-        tables.power_table(made, goal, folds, draws, grid)
+        tables.power_table(made, goal, folds, draws, grid, power=wanted)
         for goal, grid in zip(goals, grids, strict=True)
-    ]
-    designs = [
-        cheapest_design(made.noise, goal, seconds=made.seconds, power=wanted) for goal in goals
     ]
     sentences = [
         _design_sentence(made, goal, design, wanted)
@@ -231,11 +232,24 @@ def power(
             tables.goal_text(metric, goal): grid for goal, grid in zip(goals, grids, strict=True)
         }
         figure = power_figure(
-            panels, folds, draws, title=tables.comparison_text(made), pilot=made.noise.folds
+            panels,
+            folds,
+            draws,
+            title=tables.comparison_text(made),
+            pilot=made.noise.folds,
+            power=wanted,
         )
         save_figure(figure, output)
         typer.echo(str(output), err=as_json or form is not None)
     print_next(f"afor plan STUDY --pilot {paths[0]}")
+
+
+def _grid_folds(made: Assessment, designs: list[Design | None]) -> list[int]:
+    """Return the numbers of folds to show: up to those of the designs that are enough."""
+    most = max((design.folds for design in designs if design is not None), default=0)
+    needed = [n for n, fewer in zip(MORE_FOLDS, (GRID_FOLDS[-1], *MORE_FOLDS), strict=False)
+              if fewer < most]  # fmt: skip
+    return sorted({*GRID_FOLDS, *needed, made.noise.folds})
 
 
 def _goals(

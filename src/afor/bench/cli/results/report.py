@@ -1,18 +1,22 @@
 """The command ``afor report``: one HTML file with all results of a store."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.section import landscape_section
-from afor.bench.cli.options import OnlyStudies
+from afor.bench.cli.options import Json, OnlyStudies
 from afor.bench.cli.results.margins import Margins, read_margins
 from afor.bench.cli.results.reading import read_json
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.files import check_output, write_output
 from afor.bench.report.page import ReportInput, Section, render_report
+from afor.bench.report.verdicts import verdicts
+from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.groups import collect_conditions, default_metrics
 from afor.bench.store.files import is_store, load_records, load_results, load_studies
 from afor.bench.store.locations import find_store
@@ -41,15 +45,16 @@ def report(
     ] = None,
     baseline: Annotated[
         str, typer.Option(help="The optimizer that all others are compared with.")
-    ] = "adam",
+    ] = BASELINE,
     study: OnlyStudies = None,
     margin: Margins = None,
     landscape: Annotated[
         Path | None, typer.Option(help="Add the figure of this JSON file of `afor landscape`.")
     ] = None,
     static: Annotated[
-        bool, typer.Option("--static", help="Leave out the script of the page.")
+        bool, typer.Option("--static", help="Leave out the scripts of the page and its charts.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write an offline HTML report: tables, figures, downloads.
 
@@ -57,6 +62,42 @@ def report(
 
     Example:
         afor report demo --output report.html
+    """
+    content = write_report(
+        results,
+        output,
+        title=title,
+        metric=metric,
+        baseline=baseline,
+        study=study,
+        margin=margin,
+        sections=_sections(landscape),
+        static=static,
+    )
+    if as_json:
+        typer.echo(json.dumps(content, indent=1, ensure_ascii=False))
+        return
+    typer.echo(f"{output}  ({content['bytes'] / 1e6:.1f} MB, opens in any browser)")
+    print_next(f"open {output}")
+
+
+def write_report(
+    results: Sequence[str],
+    output: Path,
+    *,
+    title: str,
+    metric: Sequence[str] | None = None,
+    baseline: str = BASELINE,
+    study: Sequence[str] | None = None,
+    margin: list[str] | None = None,
+    sections: Sequence[Section] = (),
+    static: bool = False,
+) -> dict[str, Any]:
+    """Write the report of some results; the options are those of the command.
+
+    Returns:
+        The file, its size in bytes and the verdicts, one per data set and backbone.
+
     """
     check_output(output)
     paths = [find_store(name) for name in results]
@@ -67,20 +108,16 @@ def report(
         sources=[path.name for path in paths],
         records=load_records(stores, study or ()) if stores else (),
         studies=load_studies(stores, study or ()),
-        sections=_sections(landscape),
+        sections=sections,
     )
     conditions = collect_conditions(runs, expected, read_margins(margin, paths, study))
+    metrics = metric or default_metrics(conditions)
     page = render_report(
-        conditions,
-        report_input,
-        title=title,
-        baseline=baseline,
-        metrics=metric or default_metrics(conditions),
-        static=static,
+        conditions, report_input, title=title, baseline=baseline, metrics=metrics, static=static
     )
     write_output(output, page)
-    typer.echo(f"{output}  ({len(page.encode()) / 1e6:.1f} MB, opens in any browser)")
-    print_next(f"open {output}")
+    answers = verdicts(conditions, metrics[0], baseline=baseline)
+    return {"file": str(output), "bytes": len(page.encode()), "verdicts": answers}
 
 
 def _sections(landscape: Path | None) -> list[Section]:

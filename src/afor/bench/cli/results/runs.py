@@ -62,17 +62,20 @@ def failures(
         typer.echo("No run failed or diverged.")
         print_next(f"afor status {results}")
         return
-    print_next(f"afor show {bad[0].key[:12]}, afor failures {results} --retry")
+    print_next(f"afor show {results} {bad[0].key[:12]}, afor failures {results} --retry")
 
 
 def show(
-    key: Annotated[str, typer.Argument(help="The first digits of a run's key.")],
     results: Annotated[
-        str | None,
+        str,
         typer.Argument(
-            help="The results: a study's name, its TOML file or a store file.",
-            show_default="every store in results/",
+            help="The results: a study's name, its TOML file or a store file. A key alone is "
+            "looked up in every store in results/."
         ),
+    ],
+    key: Annotated[
+        str | None,
+        typer.Argument(help="The first digits of a run's key.", show_default=False),
     ] = None,
     store: OldStore = None,
     as_json: Json = False,
@@ -80,9 +83,9 @@ def show(
     """Show one run in full, and the command that repeats it.
 
     Example:
-        afor show 813b1b76feba demo
+        afor show demo 813b1b76feba
     """
-    named = store or (find_store(results) if results is not None else None)
+    named, key = _results_and_key(results, key, store)
     for path in [named] if named else sorted(FOLDER.glob("*.db")):
         with open_store(path) as opened:
             matches = opened.keys_like(key)
@@ -108,6 +111,18 @@ def show(
     raise StoreError(f"No run with the key {key} in {where}. `afor export` lists the keys of runs.")
 
 
+def _results_and_key(results: str, key: str | None, store: Path | None) -> tuple[Path | None, str]:
+    """Return the store and the key; earlier versions took them as KEY RESULTS."""
+    if key is None:
+        return store, results
+    if all(letter in "0123456789abcdef" for letter in results) and store is None:
+        try:
+            return find_store(results), key
+        except StoreError:
+            return find_store(key), results
+    return find_store(results, store), key
+
+
 def verify(
     results: Results,
     store: OldStore = None,
@@ -120,6 +135,7 @@ def verify(
     jobs: Jobs = 0,
     cache_dir: CacheDir = None,
     trust: Trust = False,
+    as_json: Json = False,
 ) -> None:
     """Train a sample of runs again and compare every bit.
 
@@ -132,10 +148,12 @@ def verify(
         raise ConfigError(f"--count {count}: expected the number of runs to repeat, or 0 for all.")
     path = find_store(results, store)
     different, first_different = 0, ""
+    rows: list[dict[str, object]] = []
     stopped = stopped_by_signals(f"{path} was only read.", f"afor verify {results}")
     with stopped, open_store(path) as opened, tempfile.TemporaryDirectory() as spool:
         opened.check()
-        typer.echo(f"{path}: every page and every run is as it was written.")
+        if not as_json:
+            typer.echo(f"{path}: every page and every run is as it was written.")
         code_by_run = runs_with_code(opened, sample_runs(opened, None, 0, seed))
         if key:
             code_by_run = {
@@ -169,15 +187,28 @@ def verify(
                 parts = "" if verdict.is_same else f": {', '.join(verdict.differs_in)}"
                 note = f" ({verdict.note})" if verdict.note else ""
                 run = f"{verdict.stored.key[:12]}  {describe(verdict.stored)}"
-                typer.echo(f"{word}  {run}{parts}{note}")
+                if not as_json:
+                    typer.echo(f"{word}  {run}{parts}{note}")
+                rows.append(
+                    {
+                        "key": verdict.stored.key,
+                        "same": verdict.is_same,
+                        "differs_in": list(verdict.differs_in),
+                        "note": verdict.note,
+                    }
+                )
                 if not verdict.is_same:
                     different += 1
                     first_different = first_different or verdict.stored.key
+    if as_json:
+        content = {"store": str(path), "intact": True, "different": different, "runs": rows}
+        typer.echo(json.dumps(content, indent=1))
+        raise typer.Exit(code=1 if different else 0)
     typer.echo(
         f"{len(stored_runs) - different} of {len(stored_runs)} repeated runs gave the same bits."
     )
     if different:
-        print_next(f"afor show {first_different[:12]} {path}")
+        print_next(f"afor show {path} {first_different[:12]}")
         raise typer.Exit(code=1)
     print_next(f"afor export {results}")
 

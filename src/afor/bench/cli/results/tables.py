@@ -184,6 +184,7 @@ def figure(
             "landscape."
         ),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Draw one figure, one column (88 mm) wide.
 
@@ -205,7 +206,11 @@ def figure(
         drawn = _draw_results(name, conditions, metric, baseline, optimizer, dataset, backbone)
     for target in targets:
         save_figure(drawn, target)
-        typer.echo(str(target))
+        if not as_json:
+            typer.echo(str(target))
+    if as_json:
+        typer.echo(json.dumps({"figure": name, "files": [str(target) for target in targets]}))
+        return
     print_next(f"afor report {joined(paths)}")
 
 

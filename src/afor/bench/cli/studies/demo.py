@@ -1,12 +1,14 @@
 """The command ``afor demo``: the whole protocol on ten people, in minutes."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import CacheDir, Jobs, StorePath
-from afor.bench.cli.results.report import report
+from afor.bench.cli.options import CacheDir, Jobs, Json, StorePath
+from afor.bench.cli.results.report import report, write_report
 from afor.bench.cli.results.tables import table
 from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run
 from afor.bench.cli.studies.selection import cores
@@ -26,6 +28,7 @@ def demo(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Set the results of an earlier demo aside first.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare seven optimizers on ten people, in minutes.
 
@@ -48,11 +51,17 @@ def demo(
         engine = make_engine("local", "", workers, study.threads)
         with Progress(study.name, workers) as watch:
             summary = run_study(study, toml, path, engine, cache_dir=cache_dir, watch=watch)
-    typer.echo(describe_summary(study.name, path, summary) + "\n")
-    table("main", [str(path)])
-    typer.echo("\n" + _beta2_lines(path) + "\n")
     title = "The demo: optimizers across subjects"
-    report([str(path)], output=path.with_suffix(".html"), title=title)
+    page = path.with_suffix(".html")
+    if as_json:
+        content = {"study": study.name, "store": str(path), **asdict(summary)}
+        content["report"] = write_report([str(path)], page, title=title)
+        typer.echo(json.dumps(content, indent=1, ensure_ascii=False))
+    else:
+        typer.echo(describe_summary(study.name, path, summary) + "\n")
+        table("main", [str(path)])
+        typer.echo("\n" + _beta2_lines(path) + "\n")
+        report([str(path)], output=page, title=title)
     if summary.failed:
         raise typer.Exit(code=1)
 

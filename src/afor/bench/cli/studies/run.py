@@ -32,6 +32,7 @@ from afor.bench.execution.jobs import Engine
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import Summary, run_study
 from afor.bench.execution.timing.limits import TimeLimits
+from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
 from afor.bench.store.locations import parse_part, store_path
@@ -87,13 +88,21 @@ def run(
             "--lr-per-optimizer makes its own search: leave out --lr-from. With --shard, run the "
             "search without --shard first and name it with --lr-from."
         )
-    gpus = gpus_for(study.device) if study.trainer == DEFAULT_TRAINER else ()
+    is_local = engine == "local" and study.trainer == DEFAULT_TRAINER
+    gpus = gpus_for(study.device) if is_local else ()
     workers = jobs or jobs_per_device * len(gpus) or max(1, cores() // study.threads)
     if selected.words:
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
     with stopped_in_run(f"afor run {shlex.join([name, *selected.words])}", path):
         workers_engine = make_engine(
-            engine, scheduler, workers, study.threads, time_limit, gpus, bundle_size(study)
+            engine,
+            scheduler,
+            workers,
+            study.threads,
+            time_limit,
+            gpus,
+            cache_dir,
+            bundle_size(study),
         )
         find_rate = (
             _search_rates(study, toml, path, workers_engine, workers, cache_dir)
@@ -147,6 +156,7 @@ def make_engine(
     threads: int,
     time_limit: float | None = None,
     gpus: Sequence[str] = (),
+    cache_dir: Path | None = None,
     bundle: int = AUTO_BUNDLE,
 ) -> Engine:
     """Return the engine that the options name.
@@ -158,6 +168,7 @@ def make_engine(
         threads: torch threads of each worker.
         time_limit: Minutes a run may take on the local engine.
         gpus: GPUs of this machine over which local workers are spread.
+        cache_dir: Folder in which the dask engine keeps the times of steps.
         bundle: Maximum number of runs that a local worker trains as one network.
 
     Returns:
@@ -174,7 +185,8 @@ def make_engine(
                 "--time-limit works with --engine local only. On a dask cluster the scheduler "
                 "gives up a worker it has not heard from for distributed.scheduler.worker-ttl."
             )
-        return DaskEngine(scheduler)
+        timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
+        return DaskEngine(scheduler, timer)
     if engine != "local" or scheduler:
         raise ConfigError(
             f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "

@@ -8,8 +8,8 @@ from afor.bench.common.devices import cores as cores
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.sources import available_part
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import best_rates, rate_finder
-from afor.bench.store.locations import find_store, store_path
+from afor.bench.store.learning_rates import searched_rates
+from afor.bench.store.locations import store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
 from afor.bench.study.planned_runs import FindRate
@@ -40,18 +40,7 @@ class SelectedStudy:
 
 
 def select_study(name: str, options: StudyOptions) -> SelectedStudy:
-    """Return the study that `plan` or `run` works on.
-
-    Args:
-        name: What the command names, see `changed_text`.
-        options: The options of the command.
-
-    Returns:
-        The study, its text and the options that change it.
-
-    Raises:
-        ConfigError: There is no such study, or an option does not fit it.
-    """
+    """Return the study that `plan` or `run` works on; raise ConfigError if an option is wrong."""
     changes = overrides(options)
     toml, where = changed_text(name, changes, options.store, trust=options.trust)
     toml = with_bundle(with_device(toml, where, options.device), where, options.bundle)
@@ -95,18 +84,9 @@ def _stored_text(name: str, path: Path) -> str | None:
 
 
 def with_device(toml: str, where: str, device: str) -> str:
-    """Set the device of a study; its name stays, and the kind of device is part of the keys.
+    """Set the device of a study unless `device` is empty; `where` names the text in messages.
 
-    Args:
-        toml: The text of the study.
-        where: Name of the text in messages.
-        device: The value of `--device`; empty keeps the study's.
-
-    Returns:
-        The text with this device.
-
-    Raises:
-        ConfigError: The text is not valid TOML.
+    The study keeps its name; the kind of device is part of the keys of its runs.
     """
     if not device:
         return toml
@@ -136,14 +116,7 @@ def with_bundle(toml: str, where: str, bundle: str) -> str:
 
 
 def with_roots(study: Study, roots: list[str] | None) -> Study:
-    """Set the folders of a study's data sets on this machine; folders change no run.
-
-    Args:
-        study: The study.
-        roots: The values of `--root`, each NAME=FOLDER.
-
-    Returns:
-        The study with these folders.
+    """Set the folders of a study's data sets from NAME=FOLDER; folders change no run.
 
     Raises:
         ConfigError: A value is not NAME=FOLDER with a data set of the study.
@@ -165,20 +138,9 @@ def with_roots(study: Study, roots: list[str] | None) -> Study:
 
 
 def rates_for(study: Study, lr_from: str) -> FindRate | None:
-    """Return the learning rates of a finished search, or None for the study's own rates.
-
-    Args:
-        study: The study; its key `lr_from` counts where the option is not given.
-        lr_from: The value of `--lr-from`.
-
-    Returns:
-        A function that finds the rate of a data set, backbone and optimizer, or None.
+    """Return the learning rates of the search that `--lr-from` or the study names, or None.
 
     Raises:
         StoreError: The results of the search are not here.
     """
-    search = lr_from or study.lr_from
-    if not search:
-        return None
-    with open_store(find_store(search)) as store:
-        return rate_finder(best_rates(store))
+    return searched_rates(lr_from or study.lr_from)

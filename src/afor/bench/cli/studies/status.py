@@ -1,4 +1,4 @@
-"""The command `afor status`."""
+"""The command ``afor status``. It imports little: users call it often, while a study runs."""
 
 import json
 

@@ -23,6 +23,7 @@ from afor.bench.cli.studies.selection import (
     select_study,
 )
 from afor.bench.cli.terminal import print_next
+from afor.bench.common.devices import is_available
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.sources import absent_datasets, expected_sources
 from afor.bench.execution.status import remaining_s
@@ -32,11 +33,16 @@ from afor.bench.execution.timing.forecast import (
     describe_span,
     forecast,
 )
+from afor.bench.execution.timing.forecast_check import (
+    ForecastCheck,
+    check_forecast,
+    describe_check,
+)
 from afor.bench.execution.timing.pace import clock
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.stats.comparisons import BASELINE
 from afor.bench.store.database import open_store
-from afor.bench.store.locations import store_path
+from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import StudyPlan
 from afor.bench.study.schema import (
@@ -63,6 +69,7 @@ def study(
             show_default="my-PRESET; that of a file stays",
         ),
     ] = "",
+    as_json: Json = False,
 ) -> None:
     """List the presets, or print a study as TOML to edit.
 
@@ -80,6 +87,9 @@ def study(
             content = {**read_toml(text, where), "name": new_name or f"my-{name}"}
             text = updated_toml(text, content)
             parse_study(text, where)
+        if as_json:
+            typer.echo(json.dumps(parse_study(text, where).model_dump(mode="json"), indent=1))
+            return
         typer.echo(text, nl=False)
         named = ["--name", new_name] if new_name else []
         command = shlex.join(["afor", "study", name, *changes.words(), *named])
@@ -87,8 +97,12 @@ def study(
         return
     if changes.words():
         raise ConfigError("Name the study to change, such as `afor study ablation --epochs 12`.")
-    for preset in preset_names():
-        typer.echo(f"{preset:<16}{load_study(preset).description}")
+    presets = {preset: load_study(preset).description for preset in preset_names()}
+    if as_json:
+        typer.echo(json.dumps(presets, indent=1, ensure_ascii=False))
+        return
+    for preset, description in presets.items():
+        typer.echo(f"{preset:<16}{description}")
     print_next("afor study demo")
 
 
@@ -109,6 +123,13 @@ def plan(
         typer.Option(
             help="Say what the study can decide at the noise of these results: a study's name, a "
             "store, or a .csv, .json or .parquet file."
+        ),
+    ] = "",
+    check: Annotated[
+        str,
+        typer.Option(
+            help="Compare the forecast with the finished runs of these results: a study's name or "
+            "a store."
         ),
     ] = "",
     baseline: Annotated[
@@ -135,10 +156,22 @@ def plan(
         with open_store(path) as opened:
             statuses = opened.statuses()
             seconds_left = remaining_s(opened, study_plan.runs)
-    if seconds_left is None and timing and planned.trainer == DEFAULT_TRAINER:
-        timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
+    timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
+    can_be_timed = planned.trainer == DEFAULT_TRAINER and all(
+        is_available(device) for device in {run.spec["device"] for run in study_plan.runs}
+    )
+    if seconds_left is None and timing and can_be_timed:
         needs = forecast(study_plan.runs, sources, timer)
         seconds_left = needs.total.middle
+    checked = None
+    if check:
+        if not can_be_timed:
+            raise ConfigError(
+                "--check times steps of the study, which this machine cannot do: it has a trainer "
+                "of its own, or a device that is not here. Leave --check out."
+            )
+        with open_store(find_store(check)) as opened:
+            checked = check_forecast(study_plan.runs, sources, timer, opened)
     decisions = pilot_sentences(study_plan, pilot, baseline) if pilot else []
     words = [statuses.get(run.key, "open") for run in study_plan.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
@@ -164,7 +197,9 @@ def plan(
             "needs": _json(needs) if needs else None,
             "runs": rows,
         }
-        typer.echo(json.dumps({**summary, "decides": decisions} if pilot else summary))
+        summary |= {"decides": decisions} if pilot else {}
+        summary |= {"check": _json_check(checked)} if checked else {}
+        typer.echo(json.dumps(summary))
         return
     _print_plan(planned, study_plan, needs)
     typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
@@ -176,6 +211,8 @@ def plan(
         typer.echo(f"time left with {workers} at once: {left}")
     if needs is not None:
         _print_needs(needs)
+    for line in describe_check(checked) if checked else ():
+        typer.echo(line)
     for name_of_dataset, reason in absent.items():
         typer.echo(f"absent, planned as published: {name_of_dataset}. {reason}", err=True)
     for sentence in decisions:
@@ -192,6 +229,16 @@ def _json(needs: Forecast) -> dict[str, Any]:
     ]
     sizes = {k: v for k, v in asdict(needs).items() if k != "by_condition"}
     return {"conditions": rows, "total": asdict(needs.total), **sizes}
+
+
+def _json_check(check: ForecastCheck) -> dict[str, Any]:
+    """Return a check of the forecast for programs."""
+    rows = [
+        {"dataset": dataset, "backbone": backbone, "optimizer": optimizer, **asdict(row)}
+        for (dataset, backbone, optimizer), row in check.by_condition.items()
+    ]
+    total = {**asdict(check.total), "ratio": check.total.ratio}
+    return {"conditions": rows, "total": total, "processor_time": check.processor_time}
 
 
 def _print_needs(needs: Forecast) -> None:

@@ -169,7 +169,7 @@ def _signals(
     if unknown := [name for name in names if name not in by_name]:
         raise ConfigError(
             f"physionet_mi: no channel {', '.join(unknown)} in {edf.path.name}. "
-            f"Known: {', '.join(by_name)}."
+            f"Accepted: {', '.join(by_name)}."
         )
     for name in names:
         rate = edf.rate_hz(by_name[name])

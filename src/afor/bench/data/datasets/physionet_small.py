@@ -50,7 +50,7 @@ def load_subject(_root: Path, subject: str, settings: PhysionetSmallSettings) ->
     names = settings.channels or CHANNELS
     if unknown := [name for name in names if name not in CHANNELS]:
         raise ConfigError(
-            f"physionet_small: no channel {', '.join(unknown)}. Known: {', '.join(CHANNELS)}."
+            f"physionet_small: no channel {', '.join(unknown)}. Accepted: {', '.join(CHANNELS)}."
         )
     rows = [CHANNELS.index(name) for name in names]
     samples = round(settings.trial_s * RATE_HZ)

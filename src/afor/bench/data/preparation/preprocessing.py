@@ -4,6 +4,7 @@ Each step is one pure function on arrays whose last axis is time (Sec. IV-A of t
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -29,11 +30,11 @@ class Band:
 def subtract_baseline(
     trials: Array, baseline_samples: int, chunk_samples: int, mode: BaselineMode = "template"
 ) -> Array:
-    """Subtract the baseline outside the beginning of each trial and return the remaining samples.
+    """Subtract the baseline at the beginning of each trial and return the remaining samples.
 
     Args:
         trials: Array whose last axis is time.
-        baseline_samples: Number of baseline samples outside the beginning.
+        baseline_samples: Number of baseline samples at the beginning.
         chunk_samples: Length of a chunk, for ``"template"``.
         mode: ``"template"`` averages the chunks of the baseline and subtracts the average from
             every chunk of the trial; ``"mean"`` subtracts each channel's baseline mean;
@@ -128,8 +129,6 @@ def resample(signal: Array, rate_hz: float, target_hz: float) -> Array:
     """Resample the last axis by a rational factor with an anti-alias filter."""
     if rate_hz == target_hz:
         return signal
-    from fractions import Fraction
-
     from scipy.signal import resample_poly
 
     ratio = Fraction(target_hz / rate_hz).limit_denominator(1000)
@@ -146,7 +145,7 @@ def window_starts(trial_samples: int, window_samples: int, stride_samples: int) 
     if window_samples < 1 or stride_samples < 1:
         raise ConfigError(
             f"window_samples = {window_samples} and stride_samples = {stride_samples}: both must "
-            "be outside least 1."
+            "be at least 1."
         )
     if window_samples > trial_samples:
         raise ConfigError(

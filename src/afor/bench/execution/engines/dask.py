@@ -22,6 +22,8 @@ from afor.bench.common.files import write_atomically
 from afor.bench.common.module_search import add_folders, used_folders
 from afor.bench.data.preparation.cache import default_cache_dir, samples_path
 from afor.bench.execution.jobs import MAX_DEATHS, Ended, Job, Started
+from afor.bench.execution.timing.order import longest_first
+from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.spool import SUFFIX, read_spool, write_spool
 from afor.bench.training.execute import execute, failed_run
 
@@ -41,12 +43,21 @@ _received: dict[str, Path] = {}  # fingerprint → folder of received trials
 
 
 class DaskEngine:
-    """Executes jobs on the workers of a dask scheduler."""
+    """Executes jobs on the workers of a dask scheduler, the longest of each draw first.
 
-    def __init__(self, scheduler: str) -> None:
+    Args:
+        scheduler: Address of the scheduler.
+        timer: Measures steps, from which the time of a job is expected; None makes one that keeps
+            its times in the user's cache.
+    """
+
+    trains_elsewhere = True  # the driver need not have the device of the study
+
+    def __init__(self, scheduler: str, timer: StepTimer | None = None) -> None:
         if not scheduler:
             raise ConfigError("--engine dask needs --scheduler tcp://HOST:PORT.")
         self.scheduler = scheduler
+        self.timer = timer
 
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
@@ -64,7 +75,8 @@ class DaskEngine:
                 f"`dask scheduler` and workers with `dask worker {self.scheduler} --nthreads 1`."
             ) from error
         try:
-            yield from _Session(client, distributed, sources, spool, token).run(jobs)
+            ordered = longest_first(jobs, sources, self.timer or StepTimer())
+            yield from _Session(client, distributed, sources, spool, token).run(ordered)
         finally:
             with contextlib.suppress(Exception):  # the scheduler may be gone
                 client.close(timeout=CONNECT_S)

@@ -77,7 +77,7 @@ def forecast(
         condition = (run.dataset, run.backbone, run.optimizer)
         epochs = _epochs(run.spec["training"], known_epochs.get(condition[:2]))
         epochs_of_runs += epochs.middle
-        span = _run_span(run, sources[run.dataset], timer, epochs)
+        span = _run_span(run.spec, sources[run.dataset], timer, epochs)
         spans[condition] = spans.get(condition, Span(0.0, 0.0, 0.0)) + span
     return Forecast(
         by_condition=spans,
@@ -106,11 +106,22 @@ def _epochs(training: Mapping[str, Any], measured: float | None) -> Span:
     return Span(least, min(max(measured, 1), most), most)
 
 
-def _run_span(run: PlannedRun, source: Source, timer: StepTimer, epochs: Span) -> Span:
-    times = timer.times(run.spec, input_shape(source))
-    split = run.spec["split"]
+def expected_seconds(spec: Mapping[str, Any], source: Source, timer: StepTimer) -> float:
+    """Return the seconds that a run is expected to take on this machine.
+
+    Args:
+        spec: Spec of the run, see `study.plan`.
+        source: The windows of its data set, or what is expected of them.
+        timer: Measures steps.
+    """
+    return _run_span(spec, source, timer, _epochs(spec["training"], None)).middle
+
+
+def _run_span(spec: Mapping[str, Any], source: Source, timer: StepTimer, epochs: Span) -> Span:
+    times = timer.times(spec, input_shape(source))
+    split = spec["split"]
     windows = {side: source.count_windows(split[side]) for side in ("train", "validation", "test")}
-    steps = math.ceil(windows["train"] / run.spec["training"]["batch_size"])
+    steps = math.ceil(windows["train"] / spec["training"]["batch_size"])
     epoch_s = steps * times.step_s + windows["validation"] * times.window_s
     test_s = windows["test"] * times.window_s
     return Span(*(count * epoch_s + test_s for count in (epochs.low, epochs.middle, epochs.high)))

@@ -4,29 +4,37 @@ Times are kept in the cache folder, for this processor and these versions, so a 
 same networks takes no time.
 """
 
+import functools
 import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from afor import __version__
 from afor.bench.common.devices import pick_device, repeatable, synchronize
 from afor.bench.common.files import write_atomically
 from afor.bench.common.seeding import isolated
 from afor.bench.data.preparation.cache import open_cache
+from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.study.bundling import AUTO_BUNDLE, is_bundled
 from afor.bench.study.planned_runs import canonical
+from afor.bench.training.execute import run_settings
+from afor.bench.training.run_spec import RunSettings
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
 
 FILE = "step-times.json"
+_UNTIMED = ("max_epochs", "patience", "weights", "passes", "adaptation")  # no part of a step
 STEPS = 3  # timed steps of a network, after one that is not counted
 OPTIMIZER_STEPS = 10  # Sophia estimates the curvature in every tenth
 EVALUATION_WINDOWS = 256
@@ -36,7 +44,7 @@ EVALUATION_WINDOWS = 256
 class StepTimes:
     """Seconds of the parts of a training, measured on random windows."""
 
-    gradient_s: float  # forward and backward pass of one batch
+    gradient_s: float  # reading, forward and backward pass of one batch
     optimizer_s: float  # step of the optimizer, with further passes that it needs
     window_s: float  # evaluation of one window
 
@@ -57,31 +65,28 @@ class StepTimer:
     def __init__(
         self, cache_dir: Path | None = None, announce: Callable[[str], None] | None = None
     ) -> None:
-        self._path = open_cache(cache_dir) / FILE
+        self._cache_dir = cache_dir
         self._announce = announce or (lambda _: None)
-        self._times: dict[str, dict[str, float]] = _read(self._path)
+        self._times: dict[str, dict[str, float]] = {}  # known to this process
         self._networks: dict[str, tuple[float, float]] = {}
 
     def times(self, spec: Mapping[str, Any], shape: InputShape) -> StepTimes:
-        """Return the times of a run's steps; measure them if they are not known.
-
-        Args:
-            spec: Spec of the run, see `study.plan`.
-            shape: Shape of its windows.
-
-        Returns:
-            The seconds of each part of a step.
-        """
+        """Return the times of a run's steps, by its spec; measure them if they are not known."""
         key = _key(spec, shape)
         if key not in self._times:
-            batch_size, runs = spec["training"]["batch_size"], _together(spec)
-            network = canonical([spec["backbone"], batch_size, asdict(shape), runs])
+            self._times = {**_read(self._path), **self._times}
+        if key not in self._times:
+            network = canonical([spec["backbone"], _step_settings(spec), asdict(shape)])
             self._announce(f"{spec['backbone']['name']} with {spec['optimizer']['name']}")
             measured = _measure(spec, shape, self._networks.get(network))
             self._networks[network] = (measured.gradient_s, measured.window_s)
             self._times = {**_read(self._path), **self._times, key: asdict(measured)}
             write_atomically(self._path, json.dumps(self._times, indent=1).encode())
         return StepTimes(**self._times[key])
+
+    @functools.cached_property
+    def _path(self) -> Path:
+        return open_cache(self._cache_dir) / FILE
 
 
 def _read(path: Path) -> dict[str, dict[str, float]]:
@@ -101,7 +106,7 @@ def _key(spec: Mapping[str, Any], shape: InputShape) -> str:
         {
             "backbone": spec["backbone"],
             "optimizer": {k: v for k, v in spec["optimizer"].items() if k != "lr"},
-            "batch_size": spec["training"]["batch_size"],
+            "training": _step_settings(spec),
             "shape": [shape.channels, shape.samples, shape.classes],
             "threads": spec["threads"],
             "device": spec["device"],
@@ -116,6 +121,11 @@ def _together(spec: Mapping[str, Any]) -> int:
     return AUTO_BUNDLE if is_bundled(spec) else 1
 
 
+def _step_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the training that may change the time of a step."""
+    return {name: value for name, value in spec["training"].items() if name not in _UNTIMED}
+
+
 def _measure(
     spec: Mapping[str, Any], shape: InputShape, network: tuple[float, float] | None
 ) -> StepTimes:
@@ -124,45 +134,32 @@ def _measure(
     For a bundled run, the gradient and the evaluation are its share of those of a bundle.
     """
     import torch
-    from torch.nn.functional import cross_entropy
 
     from afor.bench.models.registry import build_backbone
-    from afor.bench.models.stacked_eegnet import StackedEEGNet
     from afor.bench.optimizers.build import AfterStep, BeforeStep, build_optimizer
 
     device = pick_device(spec["device"])
-    batch_size = spec["training"]["batch_size"]
     optimizer_spec = spec["optimizer"]
-    with repeatable(spec["threads"]), isolated(0, device):
+    settings = run_settings(spec)
+    with repeatable(spec["threads"], settings.precision), isolated(0, device):
         model = build_backbone(spec["backbone"]["name"], shape, **spec["backbone"]["settings"])
         model = model.to(device)
-        optimizer = build_optimizer(
-            optimizer_spec["name"],
-            model,
-            optimizer_spec["lr"],
-            optimizer_spec["weight_decay"],
-            **optimizer_spec["settings"],
-        )
-        inputs = torch.randn(batch_size, shape.channels, shape.samples, device=device)
-        labels = torch.randint(shape.classes, (batch_size,), device=device)
-        windows = torch.randn(EVALUATION_WINDOWS, shape.channels, shape.samples, device=device)
 
-        together = _together(spec)
-        models = [model, *(deepcopy(model) for _ in range(together - 1))]
-        stack = StackedEEGNet(models) if together > 1 else None
+        def make_optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
+            return build_optimizer(
+                optimizer_spec["name"],
+                model,
+                optimizer_spec["lr"],
+                optimizer_spec["weight_decay"],
+                **optimizer_spec["settings"],
+            )
 
-        def gradient() -> None:
-            if stack is not None:
-                logits = stack(inputs, training=True).flatten(0, 1)
-                losses = cross_entropy(logits, labels.repeat(together), reduction="none")
-                stack.backward(losses.view(together, -1).mean(dim=1))
-                return
-            optimizer.zero_grad()
-            loss = cross_entropy(model(inputs), labels)
-            loss.backward()  # type: ignore[no-untyped-call]
-
-        def evaluation() -> None:
-            model(windows) if stack is None else stack(windows, training=False)
+        models = [model, *(deepcopy(model) for _ in range(_together(spec) - 1))]
+        optimizer = make_optimizer(model)
+        inputs = torch.randn(settings.batch_size, shape.channels, shape.samples, device=device)
+        labels = torch.randint(shape.classes, (settings.batch_size,), device=device)
+        model.train()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
 
         def step() -> None:
             if isinstance(optimizer, BeforeStep):
@@ -171,21 +168,67 @@ def _measure(
             if isinstance(optimizer, AfterStep):
                 optimizer.after_step(model, inputs)
 
-        model.train()
-        gradient()
         step()
-        if network is None:
-            gradient_s = statistics.median(_seconds(gradient, device) for _ in range(STEPS))
-            model.eval()
-            with torch.inference_mode():
-                evaluation()
-                window_s = _seconds(evaluation, device) / EVALUATION_WINDOWS
-            model.train()
-            gradient_s, window_s = gradient_s / together, window_s / together
-        else:
-            gradient_s, window_s = network
         optimizer_s = sum(_seconds(step, device) for _ in range(OPTIMIZER_STEPS)) / OPTIMIZER_STEPS
+        gradient_s, window_s = network or _time_network(
+            settings, shape, [(copy, make_optimizer(copy)) for copy in models], device
+        )
     return StepTimes(gradient_s, optimizer_s, window_s)
+
+
+def _time_network(
+    settings: RunSettings,
+    shape: InputShape,
+    runs: "Sequence[tuple[torch.nn.Module, torch.optim.Optimizer]]",
+    device: "torch.device",
+) -> tuple[float, float]:
+    """Return the seconds of a step without its optimizer's, and of the evaluation of a window.
+
+    They are those of the training loop, with reading, normalising and recording; of several runs,
+    the share of one in their bundle.
+    """
+    from afor.bench.training.batches import Side, make_normalize
+    from afor.bench.training.loop import Fit
+    from afor.bench.training.serving import (
+        PredictRequest,
+        Request,
+        StackServer,
+        TrainRequest,
+        serve_alone,
+    )
+
+    rng = np.random.default_rng(0)
+    count = max((STEPS + 1) * settings.batch_size, EVALUATION_WINDOWS)
+    signals = rng.standard_normal((count, shape.channels, shape.samples), dtype=np.float32)
+    windows = ArrayWindows(signals, rng.integers(shape.classes, size=count), ["person"] * count)
+    normalize = make_normalize(settings.normalization, windows, ["person"], device)
+    side = Side("training", windows, ["person"], normalize, device)
+    fits = [Fit(settings, *run, side, side, shape.classes) for run in runs]
+    size = settings.batch_size
+    first, *order = [side.indices[at : at + size] for at in range(0, (STEPS + 1) * size, size)]
+    held_out = side.part(side.indices[:EVALUATION_WINDOWS])
+    server = StackServer()
+
+    def serve(requests: Sequence[Request]) -> None:
+        if not settings.bundled:
+            serve_alone(requests[0])
+            return
+        for answer in server.serve(requests):
+            if isinstance(answer, Exception):
+                raise answer
+
+    def train(batches: "Sequence[NDArray[np.int64]]") -> None:
+        serve([TrainRequest(fit, batches, dropout_seed=0) for fit in fits])
+
+    def evaluate() -> None:
+        serve([PredictRequest(fit, held_out) for fit in fits])
+
+    train([first])
+    whole_s = _seconds(lambda: train(order), device) / STEPS / len(fits)
+    step_s = statistics.median(_seconds(fits[0].optimizer.step, device) for _ in range(STEPS))
+    evaluate()
+    evaluated_s = _seconds(evaluate, device) / len(fits)
+    return max(whole_s - step_s, 0.0), evaluated_s / EVALUATION_WINDOWS
 
 
 def _seconds(call: Callable[[], Any], device: "torch.device") -> float:

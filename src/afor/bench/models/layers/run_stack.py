@@ -9,24 +9,23 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-LEAST_WIDTH = 2
-
 
 class RunStack:
     """The parameters and buffers of several networks, stacked along a leading run dimension.
 
     A network belongs to the stack that was made last of it; an earlier stack must not be used then.
     Batched operations treat every run alike, whatever their number; only a batch of one takes other
-    paths in torch. A single network is therefore stacked with a copy of itself, and its bits are
-    those it has in any bundle.
+    paths in torch. Where they are used, a single network is therefore stacked with a copy of
+    itself, and its bits are those it has in any bundle.
 
     Args:
         models: Networks of one class and one shape, on one device.
+        least_width: 2 for a stack that uses torch's batched operations, else 1.
     """
 
-    def __init__(self, models: Sequence[nn.Module]) -> None:
+    def __init__(self, models: Sequence[nn.Module], least_width: int = 2) -> None:
         self.models = tuple(models)
-        self.width = max(LEAST_WIDTH, len(models))  # of the run dimension
+        self.width = max(least_width, len(models))  # of the run dimension
         self.first = models[0]
         # Each tensor that is trained, with the parameters of the networks.
         self._trained: list[tuple[Tensor, list[nn.Parameter]]] = []

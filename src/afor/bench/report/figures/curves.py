@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import (
@@ -18,6 +19,7 @@ from afor.bench.report.figures.style import (
 from afor.bench.stats.labels import dataset_label, optimizer_label
 from afor.bench.stats.sensitivity import Sensitivity
 
+Floats = NDArray[np.float64]
 Curves = Mapping[str, Sequence[Sequence[float]]]  # optimizer: one curve per run
 Trace = Mapping[str, Mapping[str, Sequence[float]]]  # layer group: quantity: one value per epoch
 LOG_FROM = 4.0  # losses that span more than this factor stand on a logarithmic axis
@@ -32,21 +34,17 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
         figure, axes = new_figure(14 + 36 * len(curves), rows=len(curves))
         for axis, (dataset, by_optimizer) in zip(axes[:, 0], curves.items(), strict=True):
             for position, (name, runs) in enumerate(by_optimizer.items()):
-                # Runs that ended early are averaged only up to their end.
-                whole = np.full((len(runs), max(len(run) for run in runs)), np.nan)
-                for i, run in enumerate(runs):
-                    whole[i, : len(run)] = run
-                epochs = np.arange(1, whole.shape[1] + 1)
+                mean, low, high = mean_and_band(runs)
+                epochs = np.arange(1, len(mean) + 1)
                 color = color_of(name, position)
                 axis.plot(
-                    epochs, np.nanmean(whole, axis=0), color=color,
+                    epochs, mean, color=color,
                     # AFOR's broad line is below, so that coinciding curves are both visible.
                     linestyle="-" if name == "afor" else DASHES[1 + position % (len(DASHES) - 1)],
                     linewidth=2.0 if name == "afor" else 1.0,
                     zorder=2 if name == "afor" else 3, label=plain(optimizer_label(name)),
                 )  # fmt: skip
                 if len(runs) > 2:
-                    low, high = np.nanquantile(whole, [0.25, 0.75], axis=0)
                     axis.fill_between(epochs, low, high, color=color, alpha=0.13, linewidth=0)
             means = [value for line in axis.lines for value in line.get_ydata()]
             if min(means) > 0 and max(means) > LOG_FROM * min(means):
@@ -65,6 +63,19 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
             note += f"\n{early} runs ended early and leave the mean where they end"
         _legend_below(figure, axes[0, 0], note)
     return figure
+
+
+def mean_and_band(runs: Sequence[Sequence[float]]) -> tuple[Floats, Floats, Floats]:
+    """Return the mean per epoch and the quartiles; a run that ended early counts up to its end.
+
+    >>> mean_and_band([[1.0, 3.0], [2.0]])[0].tolist()
+    [1.5, 3.0]
+    """
+    whole = np.full((len(runs), max(len(run) for run in runs)), np.nan)
+    for i, run in enumerate(runs):
+        whole[i, : len(run)] = run
+    low, high = np.nanquantile(whole, [0.25, 0.75], axis=0)
+    return np.nanmean(whole, axis=0), low, high
 
 
 def runs_ended_early(curves: Mapping[str, Curves]) -> int:

@@ -1,5 +1,6 @@
 """Draw the p-values of relabelled copies, and power over folds and draws."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from afor.bench.stats.design.power import POWER
 from afor.bench.stats.labels import backbone_label, dataset_label, metric_label, optimizer_label
 
 GREY, DARK = "#9A9A9A", "#4D4D4D"
+TITLE_WIDTH = 52  # letters of a title that fit above a figure
 
 
 def calibration_figure(calibrations: Sequence[Calibration]) -> Any:
@@ -45,7 +47,9 @@ def calibration_figure(calibrations: Sequence[Calibration]) -> Any:
             names = " = ".join(optimizer_label(name) for name in made.copies)
             where = f"{dataset_label(made.dataset)}, {backbone_label(made.backbone)}"
             lines = (names, f"{where}, {metric_label(made.metric)}")
-            axis.set_title("\n".join(map(plain, lines)), fontsize=6.5)
+            width = TITLE_WIDTH // columns
+            wrapped = [part for line in lines for part in textwrap.wrap(line, width)]
+            axis.set_title("\n".join(map(plain, wrapped)), fontsize=6.5)
             axis.set_xlabel("two-sided p")
             low, high = made.false_positives.interval
             axis.annotate(
@@ -73,6 +77,7 @@ def power_figure(
     *,
     title: str,
     pilot: int,
+    power: float = POWER,
 ) -> Any:
     """Draw power over folds, one line per number of draws and one panel per goal.
 
@@ -82,11 +87,12 @@ def power_figure(
         draws: Numbers of draws.
         title: The comparison.
         pilot: Number of folds of the pilot, marked.
+        power: The wanted power, marked.
     """
     with house_style():
         figure, axes = new_figure(18 + 46 * len(panels), rows=len(panels), sharex=True)
         for axis, (goal, grid) in zip(axes[:, 0], panels.items(), strict=True):
-            axis.axhline(100 * POWER, color=GREY, linewidth=0.8, linestyle="--")
+            axis.axhline(100 * power, color=GREY, linewidth=0.8, linestyle="--")
             axis.axvline(pilot, color=GREY, linewidth=0.8, linestyle=":")
             for j, count in enumerate(draws):
                 axis.plot(
@@ -103,10 +109,12 @@ def power_figure(
         )  # fmt: skip
         axes[-1, 0].set_xlabel("folds")
         axes[-1, 0].set_xscale("log")
-        ticks = [n for n in (5, 10, 20, 50, 100, 200) if folds[0] <= n <= folds[-1]]
+        ticks = [
+            n for n in (5, 10, 20, 50, 100, 200, 500, 1000, 2000) if folds[0] <= n <= folds[-1]
+        ]
         axes[-1, 0].set_xticks(ticks, map(str, ticks))
         axes[-1, 0].minorticks_off()
         figure.supxlabel(
-            f"dashed: {100 * POWER:g} %; dotted: folds of the pilot", fontsize=6, color="#444444"
+            f"dashed: {100 * power:g} %; dotted: folds of the pilot", fontsize=6, color="#444444"
         )
     return figure

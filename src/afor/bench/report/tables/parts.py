@@ -7,7 +7,7 @@ from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.groups import Condition, Conditions
 from afor.bench.stats.inference.decisions import Decision
 from afor.bench.stats.inference.margins import margin_text
-from afor.bench.stats.labels import metric_text
+from afor.bench.stats.labels import metric_style, metric_text
 
 MISSING = TableCell("–")
 MARKS = {Decision.BETTER: "↑", Decision.WORSE: "↓", Decision.EQUIVALENT: "≈"}
@@ -47,6 +47,11 @@ def incomplete_sentence(conditions: Conditions) -> str:
         return ""
     runs = sum(c.expected - c.done for c in missing)
     return f"Incomplete: {len(missing)} of {len(conditions)} conditions lack {runs} runs."
+
+
+def gain_units(metrics: Sequence[str]) -> str:
+    """Return the units in which differences of these metrics are printed."""
+    return " or ".join(dict.fromkeys(metric_style(metric).gain_unit for metric in metrics))
 
 
 def partial(condition: Condition) -> str:

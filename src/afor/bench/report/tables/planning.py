@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
-from afor.bench.report.tables.parts import MISSING
+from afor.bench.report.tables.parts import MISSING, gain_units
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers
 from afor.bench.stats.design.calibration import Calibration, Share
 from afor.bench.stats.design.power import (
@@ -114,7 +114,8 @@ def calibration_table(calibrations: Sequence[Calibration]) -> Table:
             f"({' or '.join(margins) or 'none'}) are declared equivalent; at most 5 % are allowed.",
             "Found equivalent: the copies, equal by construction, are declared equivalent; this is "
             "no error but what the noise allows. SD of a run: in "
-            f"{_units([c.metric for c in calibrations])}, between copies in one fold and draw.",
+            f"{gain_units([c.metric for c in calibrations])}, of one run over the copies of its "
+            "fold and draw; the difference of two copies has √2 times as much.",
             "p as trained: two-sided, of each pair under its own names. Relabelling makes folds "
             "independent; these p-values alone would show a dependence between folds.",
         ),
@@ -160,10 +161,11 @@ def variance_table(
     if not rows:
         present = ", ".join(dict.fromkeys(o for _, _, o in conditions))
         raise ConfigError(NOT_PAIRED.format(baseline=baseline, present=present))
+    lower = " or ".join(metric_label(m) for m in metrics if metric_style(m).lower_is_better)
     return Table(
         name="variance",
         title="Where the variance of a paired difference comes from: SDs in "
-        f"{_units(metrics)} (95 % interval)",
+        f"{gain_units(metrics)} (95 % interval)",
         columns=tuple(
             Column(text)
             for text in (
@@ -180,8 +182,15 @@ def variance_table(
             "difference, at this number of draws, that further draws average out.",
             "other seeds, equal seeds: one method against itself, so that the mean is zero in "
             "truth. All other rows compare two methods under equal seeds.",
-            f"{REST}: rounding that training amplifies, measured on AFOR with β₂ fixed at 0.999 "
-            "against AdamW, one method under equal seeds; taken off the component before it.",
+            *(
+                [
+                    f"{REST}: rounding that training amplifies, measured on AFOR with β₂ fixed at "
+                    "0.999 against AdamW, one method under equal seeds; taken off the component "
+                    "before it."
+                ]
+                if any(record["component"] == REST for record in records)
+                else []
+            ),
             *(
                 [
                     f"with draw, with subject: not told apart ({'; '.join(sorted(merged))}). "
@@ -189,6 +198,11 @@ def variance_table(
                     "seed; subject and draw where a fold has two or more draws."
                 ]
                 if merged
+                else []
+            ),
+            *(
+                [f"mean: of the difference as it is labelled. Less {lower} is better."]
+                if lower
                 else []
             ),
             "Not estimated: the covariance between folds, which share most training subjects.",
@@ -234,7 +248,7 @@ def assessment_table(
     return Table(
         name="power",
         title=f"What this design decides with a power of {100 * power:g} %, in "
-        f"{_units([made.metric for made in assessments])}",
+        f"{gain_units([made.metric for made in assessments])}",
         columns=tuple(
             Column(text)
             for text in ("folds × draws", "SD of a fold", "smallest difference", "smallest margin")
@@ -242,7 +256,7 @@ def assessment_table(
         rows=tuple(rows),
         label="Comparison",
         notes=(
-            "smallest difference: the smallest true mean difference that is noise. smallest "
+            "smallest difference: the smallest true mean difference that is found. smallest "
             "margin: the smallest margin within which equal methods are found equivalent. In "
             "parentheses: over the 95 % interval of the SD that a pilot of this size leaves open.",
             f"Exact tests at {100 * level:.3g} %, two-sided for a difference"
@@ -262,14 +276,17 @@ def power_table(
     folds: Sequence[int],
     draws: Sequence[int],
     grid: NDArray[np.float64],
+    *,
+    power: float = POWER,
 ) -> Table:
-    """Return the power over folds and draws for one goal."""
+    """Return the power over folds and draws for one goal; cells with the wanted one are marked."""
+    enough = np.round(grid, 2) >= power
     rows = [
         Row(
             f"{n} folds",
             tuple(
-                TableCell(f"{100 * value:.0f} %{' ✓' if round(value, 2) >= POWER else ''}")
-                for value in grid[i]
+                TableCell(f"{100 * value:.0f} %{' ✓' if marked else ''}")
+                for value, marked in zip(grid[i], enough[i], strict=True)
             ),
         )
         for i, n in enumerate(folds)
@@ -280,7 +297,7 @@ def power_table(
         columns=tuple(Column(f"{n} draw{'s' * (n > 1)}") for n in draws),
         rows=tuple(rows),
         label="Folds",
-        notes=(f"✓ {100 * POWER:g} % or more.",),
+        notes=(f"✓ {100 * power:g} % or more.",) if enough.any() else (),
         records=tuple(
             {"folds": n, "draws": r, "power": float(grid[i, j]), **asdict(goal)}
             for i, n in enumerate(folds)
@@ -402,10 +419,6 @@ def _component_records(
         }
         for component in noise.components
     ]
-
-
-def _units(metrics: Sequence[str]) -> str:
-    return " or ".join(dict.fromkeys(metric_style(metric).gain_unit for metric in metrics))
 
 
 def _block(dataset: str, backbone: str, metric: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
-from afor.bench.report.tables.parts import MISSING, incomplete_note
+from afor.bench.report.tables.parts import MISSING, gain_units, incomplete_note
 from afor.bench.stats.comparisons import Ranks, blocks_of, mean_ranks
 from afor.bench.stats.design.seed_noise import NO_COPIES, same_seed_noise, seed_noise
 from afor.bench.stats.groups import Conditions
@@ -111,7 +111,7 @@ def noise_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) 
     labels = ("SD of a fold", "largest mean", "SD, same seeds", "folds", "copies")
     return Table(
         name="noise",
-        title="How far another seed moves one method (points)",
+        title=f"How far another seed moves one method ({gain_units(metrics)})",
         columns=tuple(Column(text) for text in labels),
         rows=tuple(rows),
         label="Block",

@@ -1,5 +1,5 @@
 "use strict";
-// Sorting, filtering and tooltips. The page says the same without any of it.
+// Sorting, filtering and links to folded parts. The page says the same without any of it.
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
   const rows = [...body.rows];
@@ -57,20 +57,6 @@ for (const input of document.querySelectorAll("input.filter")) {
     if (heading) heading.hidden = !shown;
   });
 }
-const tip = document.createElement("div");
-tip.className = "tip";
-tip.hidden = true;
-document.body.append(tip);
-for (const fold of document.querySelectorAll("g.fold")) {
-  const title = fold.querySelector("title");
-  const text = title.textContent;
-  fold.addEventListener("pointerenter", () => { title.textContent = ""; tip.textContent = text; tip.hidden = false; });
-  fold.addEventListener("pointermove", (event) => {
-    tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8) + "px";
-    tip.style.top = event.clientY + 14 + "px";
-  });
-  fold.addEventListener("pointerleave", () => { title.textContent = text; tip.hidden = true; });
-}
 const open = () => {
   const target = location.hash && document.getElementById(location.hash.slice(1));
   for (let node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
@@ -78,3 +64,7 @@ const open = () => {
 };
 addEventListener("hashchange", open);
 open();
+// On paper the static figures stand in place of the charts, all of them unfolded.
+addEventListener("beforeprint", () => {
+  for (const node of document.querySelectorAll("details.static")) node.open = true;
+});

@@ -1,0 +1,236 @@
+"""Load the compiled EEGNet and call it on tensors.
+
+The C code checks the number of elements and the alignment of every array before it touches one;
+`Sizes.array` checks what only torch knows: dtype, layout, and that a tensor lies in its storage.
+"""
+
+import ctypes
+import functools
+import importlib.util
+import os
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from afor.native.binding import openmp_team
+
+ABI = 1
+DTYPES = {torch.float32: 0, torch.float64: 1}
+SET_VARIABLE = "AFOR_EEGNET_ISA"
+
+
+class Task(IntEnum):
+    """The functions of the library, as `enum which` in eegnet.c."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    EVALUATION = 2
+
+
+PARAMETERS = (
+    "temporal", "temporal_scale", "temporal_shift",
+    "spatial", "spatial_scale", "spatial_shift",
+    "depthwise", "pointwise", "separable_scale", "separable_shift",
+)  # fmt: skip
+# The arrays of a call in the order of eegnet.c.
+ARRAYS = (
+    "signal", *PARAMETERS, "keep", "second_keep", "moments", "statistics", "saved", "features",
+    "grad_features", "scratch", *(f"grad_{name}" for name in PARAMETERS),
+)  # fmt: skip
+_DTYPE_OF = {
+    "keep": torch.bool,
+    "second_keep": torch.bool,
+    "moments": torch.float64,
+    "statistics": torch.float64,
+    "scratch": torch.uint8,
+}
+# `struct call`: sizes, dtype, threads, launcher; epsilons and the factor of dropout; arrays.
+_CALL = struct.Struct(f"=14q4d{2 * len(ARRAYS)}q")
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | str:
+    """Return the loaded library, or the reason why it cannot be used."""
+    spec = importlib.util.find_spec("afor.bench.models.native._eegnet")
+    if spec is None or spec.origin is None:
+        return (
+            "the native EEGNet was not built when afor was installed (no working C compiler was "
+            "found); install a C compiler and reinstall afor"
+        )
+    try:
+        library = ctypes.CDLL(spec.origin)
+        library.afor_eegnet_abi.restype = ctypes.c_int64
+        abi = library.afor_eegnet_abi()
+    except (OSError, AttributeError) as error:
+        return f"the native EEGNet {spec.origin} does not load: {error}"
+    if abi != ABI:
+        return (
+            f"the native EEGNet {spec.origin} is of another version (interface {abi}, expected "
+            f"{ABI}); reinstall afor"
+        )
+    for task in Task:
+        function = _function(library, task)
+        function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int64
+    library.afor_eegnet_elements.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_void_p]
+    library.afor_eegnet_elements.restype = ctypes.c_int64
+    library.afor_eegnet_select.argtypes = [ctypes.c_char_p]
+    library.afor_eegnet_select.restype = ctypes.c_char_p
+    library.afor_eegnet_selected.restype = ctypes.c_char_p
+    name = os.environ.get(SET_VARIABLE, "")
+    if library.afor_eegnet_select(os.fsencode(name)) is None:
+        return (
+            f"{SET_VARIABLE}={name} names no instruction set that the native EEGNet has on this "
+            "processor; unset the variable to use the best one"
+        )
+    return library
+
+
+def _function(library: ctypes.CDLL, task: Task) -> "ctypes._NamedFuncPointer":
+    names = ("forward", "backward", "evaluate")
+    return getattr(library, f"afor_eegnet_{names[task]}")  # type: ignore[no-any-return]
+
+
+def instruction_set() -> str | None:
+    """Return the instruction set of the native EEGNet, or None if it cannot be used.
+
+    It is the best one the processor supports (``avx2`` or ``default``), or the one that the
+    environment variable ``AFOR_EEGNET_ISA`` names when it is first used. Results
+    differ in rounding.
+
+    >>> instruction_set() in ("avx2", "default", None)
+    True
+    """
+    library = _library()
+    return None if isinstance(library, str) else library.afor_eegnet_selected().decode()
+
+
+def unavailable_reason() -> str | None:
+    """Return the reason why the native EEGNet cannot be used, or None if it can.
+
+    >>> reason = unavailable_reason()
+    >>> reason is None or "native EEGNet" in reason
+    True
+    """
+    library = _library()
+    return library if isinstance(library, str) else None
+
+
+class Sizes(NamedTuple):
+    """The shape of a batch and of the network, and the type of its numbers.
+
+    With several ``groups``, as many networks are computed side by side on one signal: each has an
+    equal share of the filters and outputs, and the dropout masks are shared.
+    """
+
+    batch: int
+    channels: int
+    samples: int
+    filters: int
+    depth: int
+    outputs: int
+    kernel: int
+    second_kernel: int
+    pool: int
+    second_pool: int
+    groups: int
+    dtype: torch.dtype
+
+    @property
+    def pooled(self) -> int:
+        """Return the length after the first pool."""
+        return self.samples // self.pool
+
+    @property
+    def second_pooled(self) -> int:
+        """Return the length after the second pool."""
+        return self.pooled // self.second_pool
+
+    @property
+    def maps(self) -> int:
+        """Return the number of maps after the spatial filter."""
+        return self.filters * self.depth
+
+    def empty(self, task: Task, name: str) -> Tensor:
+        """Return an array of the size that a task needs, with undefined contents."""
+        dtype = _DTYPE_OF.get(name, self.dtype)
+        elements = _elements(self, task)[ARRAYS.index(name)]
+        return torch.empty(elements, dtype=dtype, device="cpu")
+
+
+@functools.lru_cache(maxsize=256)
+def _elements(sizes: Sizes, task: Task) -> tuple[int, ...]:
+    """Return the number of elements of every array of a task."""
+    library = _library()
+    if isinstance(library, str):
+        raise RuntimeError(library)
+    call = _CALL.pack(*sizes[:11], DTYPES[sizes.dtype], 1, 0, *(4 * [0.0]), *(len(ARRAYS) * (0, 0)))
+    elements = (ctypes.c_int64 * len(ARRAYS))()
+    if library.afor_eegnet_elements(call, task, elements):
+        raise ValueError(f"The native EEGNet has no network of these sizes: {sizes}.")
+    return tuple(elements)
+
+
+def run(
+    task: Task,
+    sizes: Sizes,
+    arrays: dict[str, Tensor | None],
+    eps: Sequence[float] = (0.0, 0.0, 0.0),
+    keep_factor: float = 1.0,
+) -> None:
+    """Call one of the functions.
+
+    Args:
+        task: The function.
+        sizes: The sizes that it works with.
+        arrays: Tensors by their names in ``ARRAYS``; None for a mask is no dropout.
+        eps: Epsilon of the three batch norms.
+        keep_factor: What dropout multiplies the kept elements with.
+
+    Raises:
+        ValueError: An array has another dtype, layout or size than the function needs. Nothing was
+            read or written.
+        RuntimeError: The native EEGNet cannot be used.
+    """
+    library = _library()
+    if isinstance(library, str):
+        raise RuntimeError(library)
+    dtype = sizes.dtype
+    addresses: list[int] = []
+    for name in ARRAYS:
+        tensor = arrays.get(name)
+        addresses += (0, 0) if tensor is None else _address(name, tensor, dtype)
+    threads = torch.get_num_threads()
+    call = _CALL.pack(
+        *sizes[:11], DTYPES[sizes.dtype], threads, openmp_team() or 0, *eps, keep_factor, *addresses
+    )
+    outcome = _function(library, task)(call)
+    if outcome < 0:
+        raise ValueError(f"The native EEGNet has no network of these sizes: {sizes}.")
+    if outcome > 0:
+        name = ARRAYS[outcome - 1]
+        tensor = arrays.get(name)
+        raise ValueError(
+            f"The native EEGNet needs {_elements(sizes, task)[outcome - 1]} elements of {name}, "
+            f"found {0 if tensor is None else tensor.numel()} (or they are not aligned)."
+        )
+
+
+def _address(name: str, tensor: Tensor, dtype: torch.dtype) -> tuple[int, int]:
+    """Return the address and number of elements of a tensor that can be read as it lies there."""
+    dtype = _DTYPE_OF.get(name, dtype)
+    if tensor.device.type != "cpu" or tensor.dtype != dtype or not tensor.is_contiguous():
+        raise ValueError(
+            f"The native EEGNet needs {name} as a contiguous {dtype} tensor on the CPU, found "
+            f"{tensor.dtype} on {tensor.device} with the strides {tensor.stride()}."
+        )
+    elements = tensor.numel()
+    if (tensor.storage_offset() + elements) * tensor.itemsize > tensor.untyped_storage().nbytes():
+        raise ValueError(
+            f"The native EEGNet cannot read {name}: it is larger than its storage, which was "
+            "resized. Give it a storage of its own (tensor.clone())."
+        )
+    return tensor.data_ptr(), elements

@@ -1,0 +1,158 @@
+"""The native EEGNet as a differentiable function."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from afor.bench.models.layers.spatial_first import filtered_moments
+from afor.bench.models.layers.toeplitz import same_filter
+from afor.bench.models.native.binding import PARAMETERS, Sizes, Task, run
+
+
+class Blocks(NamedTuple):
+    """What the two blocks of EEGNet are, besides their parameters."""
+
+    sizes: Sizes
+    eps: tuple[float, float, float]  # of the three batch norms
+    keep_factor: float  # what dropout multiplies the kept elements with
+
+
+def native_features(
+    blocks: Blocks, signal: Tensor, parameters: Sequence[Tensor], masks: Sequence[Tensor | None]
+) -> tuple[Tensor, Sequence[Tensor]]:
+    """Return the inputs of the classifier in training, and the statistics of the batch.
+
+    Args:
+        blocks: Sizes and settings.
+        signal: (batch, channels, samples); no gradient flows to it.
+        parameters: Those of ``PARAMETERS``, in that order and of any shape.
+        masks: The elements that the two dropouts keep, (batch, maps, time), or None without
+            dropout.
+
+    Returns:
+        The features (batch, outputs · time), and for each of the three batch norms the mean and
+        the unbiased variance of its input, which move its running statistics.
+    """
+    features, statistics = _Features.apply(blocks, signal, *masks, *parameters)  # type: ignore[no-untyped-call]
+    sizes = blocks.sizes
+    counts = [c for c in (sizes.filters, sizes.maps, sizes.outputs) for _ in range(2)]
+    *pieces, _ = statistics.to(sizes.dtype).split([*counts, statistics.numel() - sum(counts)])
+    return features, pieces
+
+
+def evaluated_features(
+    blocks: Blocks, signal: Tensor, parameters: Sequence[Tensor], statistics: Sequence[Tensor]
+) -> Tensor:
+    """Return the inputs of the classifier with given statistics and without dropout.
+
+    Args:
+        blocks: Sizes and settings.
+        signal: (batch, channels, samples).
+        parameters: Those of ``PARAMETERS``, in that order and of any shape.
+        statistics: Mean and variance of the first norm, of the second and of the third.
+    """
+    sizes = blocks.sizes
+    features = sizes.empty(Task.EVALUATION, "features")
+    arrays = _named(signal, parameters)
+    arrays["statistics"] = torch.cat([value.double() for value in statistics])
+    arrays["features"] = features
+    arrays["scratch"] = sizes.empty(Task.EVALUATION, "scratch")
+    run(Task.EVALUATION, sizes, arrays, blocks.eps)
+    return features.view(sizes.batch, -1)
+
+
+def _named(signal: Tensor, parameters: Sequence[Tensor]) -> dict[str, Tensor | None]:
+    arrays: dict[str, Tensor | None] = {"signal": signal.detach().contiguous()}
+    for name, value in zip(PARAMETERS, parameters, strict=True):
+        arrays[name] = value.detach().contiguous()
+    return arrays
+
+
+class _Features(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        blocks: Blocks,
+        signal: Tensor,
+        mask: Tensor | None,
+        second_mask: Tensor | None,
+        *parameters: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        sizes = blocks.sizes
+        arrays = _named(signal, parameters)
+        moments = sizes.empty(Task.FORWARD, "moments")
+        saved = sizes.empty(Task.FORWARD, "saved")
+        statistics = sizes.empty(Task.FORWARD, "statistics")
+        features = sizes.empty(Task.FORWARD, "features")
+        arrays |= {"keep": mask, "second_keep": second_mask, "moments": moments, "saved": saved}
+        arrays |= {"statistics": statistics, "features": features}
+        arrays["scratch"] = sizes.empty(Task.FORWARD, "scratch")
+        run(Task.FORWARD, sizes, arrays, blocks.eps, blocks.keep_factor)
+        ctx.blocks = blocks
+        ctx.save_for_backward(signal, mask, second_mask, moments, saved, statistics, *parameters)
+        ctx.mark_non_differentiable(statistics)
+        ctx.set_materialize_grads(False)
+        return features.view(sizes.batch, -1), statistics
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        blocks: Blocks = ctx.blocks
+        signal, mask, second_mask, moments, saved, statistics, *parameters = ctx.saved_tensors
+        grad = grads[0]
+        if grad is None:
+            return (None,) * (4 + len(parameters))
+        needed = ctx.needs_input_grad[4:]
+        if torch.is_grad_enabled():  # a second derivative needs a graph of this one
+            features = plain_features(blocks, signal, parameters, (mask, second_mask))
+            inputs = [p for p, needs in zip(parameters, needed, strict=True) if needs]
+            found = iter(torch.autograd.grad(features, inputs, grad, create_graph=True))
+            return None, None, None, None, *(next(found) if needs else None for needs in needed)
+        sizes = blocks.sizes
+        results = [torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters]
+        arrays = _named(signal, parameters)
+        arrays |= {"keep": mask, "second_keep": second_mask, "moments": moments, "saved": saved}
+        arrays |= {"statistics": statistics, "grad_features": grad.contiguous()}
+        arrays |= {f"grad_{name}": value for name, value in zip(PARAMETERS, results, strict=True)}
+        arrays["scratch"] = sizes.empty(Task.BACKWARD, "scratch")
+        run(Task.BACKWARD, sizes, arrays, blocks.eps, blocks.keep_factor)
+        wanted = [g if needs else None for g, needs in zip(results, needed, strict=True)]
+        return None, None, None, None, *wanted
+
+
+def plain_features(
+    blocks: Blocks, signal: Tensor, parameters: Sequence[Tensor], masks: Sequence[Tensor | None]
+) -> Tensor:
+    """Return what `native_features` does, computed by torch: for derivatives of any order."""
+    sizes = blocks.sizes
+    first, second, third = parameters[1:3], parameters[4:6], parameters[8:10]
+    temporal, spatial, depthwise, pointwise = (parameters[i].flatten(1) for i in (0, 3, 6, 7))
+    mean, variance = filtered_moments(signal, temporal)
+    factor = first[0] * torch.rsqrt(variance + blocks.eps[0])
+    shift = (first[1] - factor * mean).repeat_interleave(sizes.depth) * spatial.sum(dim=1)
+    mixed = torch.einsum("mc,bct->mbt", spatial, signal)
+    maps = same_filter(mixed, temporal * factor[:, None]) + shift[:, None, None]
+    maps = _batch_norm(maps.transpose(0, 1), second, blocks.eps[1])
+    maps = mean_pool(F.elu(maps), sizes.pool)
+    if masks[0] is not None:
+        maps = maps * masks[0] * blocks.keep_factor
+    maps = same_filter(maps.transpose(0, 1), depthwise)
+    maps = _batch_norm(torch.matmul(pointwise, maps.transpose(0, 1)), third, blocks.eps[2])
+    maps = mean_pool(F.elu(maps), sizes.second_pool)
+    if masks[1] is not None:
+        maps = maps * masks[1] * blocks.keep_factor
+    return maps.flatten(1)
+
+
+def _batch_norm(maps: Tensor, parameters: Sequence[Tensor], eps: float) -> Tensor:
+    scale, shift = parameters
+    return F.batch_norm(maps, None, None, scale, shift, training=True, eps=eps)
+
+
+def mean_pool(maps: Tensor, size: int) -> Tensor:
+    """Average over ``size`` samples without avg_pool's slow backward pass; drop the remainder."""
+    pooled = maps.shape[-1] // size
+    whole = maps[..., : pooled * size]
+    return whole.reshape(*maps.shape[:-1], pooled, size).mean(dim=-1)

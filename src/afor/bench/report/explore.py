@@ -1,0 +1,190 @@
+"""Collect what the report's charts show, and the script that draws them in the browser."""
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.text import printable, without_nan
+from afor.bench.report.figures.curves import mean_and_band
+from afor.bench.report.figures.style import color_of, marker_of
+from afor.bench.report.verdicts import verdict_sentence, verdict_word
+from afor.bench.stats.comparisons import BASELINE, Comparison, compare_all, main_optimizers
+from afor.bench.stats.curves import Records
+from afor.bench.stats.groups import Conditions
+from afor.bench.stats.labels import (
+    backbone_label,
+    better_sign,
+    dataset_label,
+    metric_style,
+    optimizer_label,
+)
+
+DIGITS = 6  # of a value in the page: more than any chart can show
+# The markers of Matplotlib figures, in the names of d3.
+SYMBOLS = {
+    "o": "circle", "s": "square", "^": "triangle", "D": "diamond", "v": "wye", "P": "cross",
+    "X": "star", "*": "hexagon",
+}  # fmt: skip
+
+
+def chart_data(
+    conditions: Conditions,
+    records: Records,
+    metrics: Sequence[str],
+    baseline: str = BASELINE,
+) -> dict[str, Any]:
+    """Return the content of all charts: names, comparisons, runs and training curves.
+
+    Args:
+        conditions: Groups of runs, from `collect_conditions`.
+        records: Runs with their histories, for the training curves.
+        metrics: Metrics that a reader can choose from; the first is shown first.
+        baseline: The optimizer the others are compared with.
+
+    Returns:
+        Values of JSON. A run names its data set, backbone and optimizer by their positions in the
+        lists; its values are in the order of `metrics`.
+
+    """
+    datasets = list(dict.fromkeys(dataset for dataset, _, _ in conditions))
+    backbones = list(dict.fromkeys(backbone for _, backbone, _ in conditions))
+    optimizers = list(dict.fromkeys(optimizer for _, _, optimizer in conditions))
+    main = main_optimizers(conditions)
+    comparisons = compare_all(conditions, metrics, baseline=baseline)
+    content = {
+        "baseline": printable(baseline),
+        "metrics": [_metric(name) for name in metrics],
+        "datasets": [_named(name, dataset_label(name)) for name in datasets],
+        "backbones": [_named(name, backbone_label(name)) for name in backbones],
+        "optimizers": [
+            {
+                **_named(name, optimizer_label(name)),
+                "color": color_of(name, position).lower(),
+                "symbol": SYMBOLS[marker_of(name, position)],
+                "main": name in main,
+            }
+            for position, name in enumerate(optimizers)
+        ],
+        "comparisons": [_comparison(comparison) for comparison in comparisons],
+        "subjects": _subjects(conditions),
+        "runs": [
+            [
+                datasets.index(condition.dataset),
+                backbones.index(condition.backbone),
+                optimizers.index(condition.optimizer),
+                fold,
+                draw,
+                [_rounded(run.metrics.get(metric, math.nan)) for metric in metrics],
+            ]
+            for condition in conditions.values()
+            for (fold, draw), run in sorted(condition.runs.items())
+        ],
+        "curves": _curves(records, main),
+    }
+    cleaned: dict[str, Any] = without_nan(content)
+    return cleaned
+
+
+def json_for_script(content: Mapping[str, Any]) -> str:
+    r"""Return JSON that can stand inside a script element.
+
+    >>> json_for_script({"name": "</script>"})
+    '{"name":"\\u003c/script>"}'
+    """
+    text = json.dumps(content, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def libraries_script() -> str:
+    """Return the bundled libraries, each after its licence, as one script."""
+    folder = files("afor.bench.report").joinpath("libraries")
+    entries = tomllib.loads(folder.joinpath("libraries.toml").read_text("utf-8"))
+    parts = []
+    for name, entry in entries.items():
+        licences = "\n\n".join(folder.joinpath(f).read_text("utf-8") for f in entry["licences"])
+        parts.append(f"/* {name} {entry['version']}\n\n{licences}*/")
+        parts.append(folder.joinpath(entry["file"]).read_text("utf-8"))
+    return "\n".join(parts)
+
+
+def _named(name: str, label: str) -> dict[str, Any]:
+    return {"name": printable(name), "label": printable(label)}
+
+
+def _metric(name: str) -> dict[str, Any]:
+    style = metric_style(name)
+    return {
+        **_named(name, style.label),
+        "scale": style.scale,
+        "unit": style.unit,
+        "gainScale": style.gain_scale,
+        "gainUnit": style.gain_unit,
+        "decimals": style.decimals,
+        "sign": better_sign(name),
+    }
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    low, high = comparison.interval
+    return {
+        "dataset": printable(comparison.dataset),
+        "backbone": printable(comparison.backbone),
+        "metric": printable(comparison.metric),
+        "optimizer": printable(comparison.optimizer),
+        "gain": _rounded(comparison.gain),
+        "low": _rounded(low),
+        "high": _rounded(high),
+        "margin": comparison.evidence.margin,
+        "complete": comparison.complete,
+        "folds": comparison.folds,
+        "word": verdict_word(comparison) if comparison.complete else "no verdict yet",
+        "sentence": printable(verdict_sentence(comparison)),
+    }
+
+
+def _subjects(conditions: Conditions) -> dict[str, dict[str, str]]:
+    """Return the test subjects of every fold of every data set."""
+    subjects: dict[str, dict[str, str]] = {}
+    for condition in conditions.values():
+        of_dataset = subjects.setdefault(printable(condition.dataset), {})
+        for (fold, _), run in condition.runs.items():
+            of_dataset[str(fold)] = ", ".join(printable(name) for name in run.test_subjects)
+    return subjects
+
+
+def _curves(records: Records, optimizers: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the training loss per epoch, mean and middle half of the runs."""
+    losses: dict[tuple[str, str, str], list[list[float]]] = {}
+    for run, record in records:
+        if run.optimizer in optimizers and record.history:
+            key = (run.dataset, run.backbone, run.optimizer)
+            losses.setdefault(key, []).append([epoch.train_loss for epoch in record.history])
+    curves = []
+    for (dataset, backbone, optimizer), runs in losses.items():
+        mean, low, high = mean_and_band(runs)
+        curves.append(
+            {
+                "dataset": printable(dataset),
+                "backbone": printable(backbone),
+                "optimizer": printable(optimizer),
+                "runs": len(runs),
+                "mean": _all_rounded(mean),
+                "low": _all_rounded(low),
+                "high": _all_rounded(high),
+            }
+        )
+    return curves
+
+
+def _rounded(value: float) -> float:
+    return round(value, DIGITS) if math.isfinite(value) else math.nan
+
+
+def _all_rounded(values: NDArray[np.float64]) -> list[float]:
+    return [_rounded(float(value)) for value in values]
