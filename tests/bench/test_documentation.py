@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PARTNERS = {"accelerate", "lightning", "moabb", "skorch", "transformers"}  # extras, not ours
 # What the tutorials say of results on another processor: points, of a mean or an SD over folds.
-POINTS = 5.0
+TRAINED_WITHIN = {"points": 5.0, "10⁻³ nats": 40.0}  # NLL: about the interval of a gain there
 TRAINED = ("Adam", "AdamW", "AFOR")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -58,10 +58,10 @@ def assert_printed_results(page: Path) -> int:
     """Hold tables and statistics on a page against the finished stores in this folder.
 
     What needs no training is the same to the last character. What comes out of a training may be
-    `POINTS` away, and the page says so; p-values, marks and ranks follow from it.
+    `TRAINED_WITHIN` away, and the page says so; p-values, marks and ranks follow from it.
     """
     content = page.read_text("utf-8")
-    compared = 0
+    compared, units = 0, set()
     for command, printed in re.findall(
         r"^\$ afor ((?:table main|stats) \S+)\n(.*?)^Next:", content, re.MULTILINE | re.DOTALL
     ):
@@ -72,27 +72,32 @@ def assert_printed_results(page: Path) -> int:
             app, command.split(), catch_exceptions=False
         )
         rows, expected = rows_of(result.stdout), rows_of(printed)
-        assert [name for name, _ in rows] == [name for name, _ in expected]
-        for (name, numbers), (_, on_page) in zip(rows, expected, strict=True):
-            allowed = POINTS if name in TRAINED else 0.0
+        assert [row[:2] for row in rows] == [row[:2] for row in expected]
+        for (name, unit, numbers), (_, _, on_page) in zip(rows, expected, strict=True):
+            allowed = TRAINED_WITHIN[unit] if name in TRAINED else 0.0
             assert numbers == pytest.approx(on_page, rel=0, abs=allowed), (command, name)
         compared += 1
-    if compared:
-        assert re.search(rf"within {POINTS:g}\s+points", content), "the page does not say how far"
+        units |= {unit for name, unit, _ in expected if name in TRAINED}
+    for unit in units:
+        distance = TRAINED_WITHIN[unit]
+        assert re.search(rf"within {distance:g}\s*·?\s*{unit}", content), "how far is not said"
     return compared
 
 
-def rows_of(text: str) -> list[tuple[str, list[float]]]:
-    """Return the points in each row of a table: of statistics, the gains alone."""
+def rows_of(text: str) -> list[tuple[str, str, list[float]]]:
+    """Return name, unit and numbers of each row of a table: of statistics, the gains alone."""
     rows = []
+    unit = "points"
     for line in text.replace("−", "-").splitlines():
+        if re.search(r": \d+ folds", line):
+            unit = "10⁻³ nats" if "nats" in line else "points"
         row = re.match(r"(AdamW|Adam|AFOR|Majority class|Chance level) {2,}(.*)", line)
         if row is None:
             continue
         gain = re.match(r"(?:better|worse|equal ±1|undecided) +([+-]\d+\.\d+)", row[2])
         numbers = [gain[1]] if gain else re.findall(r"[+-]?\d+\.\d+", row[2])
         if gain or "±" in row[2] or row[1] not in TRAINED:  # neither p-values nor ranks nor wins
-            rows.append((row[1], [float(number) for number in numbers]))
+            rows.append((row[1], unit, [float(number) for number in numbers]))
     return rows
 
 

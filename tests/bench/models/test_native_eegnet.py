@@ -14,8 +14,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from afor.bench.models.authors.eegnet import EEGNetAuthors
+from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.models.eegnet import EEGNet
-from afor.bench.models.input_shape import DATASET_SHAPES, InputShape
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.native import binding
 from afor.bench.models.native.binding import PARAMETERS, Sizes, Task, run, unavailable_reason
 from afor.bench.models.native.eegnet import Blocks, native_features, plain_features
@@ -463,5 +464,5 @@ def test_training_with_the_native_form_learns(synthetic_eeg):
         loss = F.cross_entropy(model(signal), labels)
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     assert losses[-1] < 0.7 * losses[0]

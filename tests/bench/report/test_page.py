@@ -12,10 +12,11 @@ from afor.bench.report.figures.style import house_style, new_figure
 from afor.bench.report.page import ReportInput, Section, render_report
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.side import ranks_caption
-from afor.bench.report.verdicts import verdicts
+from afor.bench.report.verdicts import answers
 from afor.bench.stats.comparisons import mean_ranks
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.labels import PAPER_METRICS
 
 NASTY = "<script>alert(1)</script>"
 GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, NASTY: 0.0}
@@ -102,9 +103,9 @@ def test_ids_are_unique_and_every_link_leads_somewhere(page):
 
 def test_the_answer_comes_first(html, page, conditions):
     text = "".join(page.text)
-    for sentence in verdicts(conditions):
-        assert sentence in text
-        assert text.index(sentence) < text.index("Results")
+    for answer in answers(conditions, PAPER_METRICS):
+        assert answer.details
+        assert text.index(answer.sentence) < text.index(answer.details) < text.index("Results")
 
 
 def test_every_number_of_the_results_is_in_the_page(page, conditions):

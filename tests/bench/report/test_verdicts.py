@@ -3,7 +3,13 @@ from dataclasses import replace
 
 import pytest
 
-from afor.bench.report.verdicts import paragraphs, verdict_sentence, verdict_word, verdicts
+from afor.bench.report.verdicts import (
+    answers,
+    paragraphs,
+    verdict_sentence,
+    verdict_word,
+    verdicts,
+)
 from afor.bench.stats.comparisons import compare
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
@@ -44,20 +50,20 @@ INTERVAL = f"{NUMBER} to {NUMBER}"
         (
             one(0.0, seed_noise=0.04),
             "undecided",
-            rf"Undecided: AFOR − Adam is {NUMBER} points of Acc \(95 % interval {INTERVAL}\)\. "
-            r"At this noise \d+ subjects instead of 9, or \d+ draws instead of 5, would decide "
+            rf"Undecided: AFOR − Adam is {NUMBER} points of Acc \(95 % interval {INTERVAL}\); "
+            r"at this noise \d+ subjects instead of 9, or \d+ draws instead of 5, would decide "
             r"with a probability of 80 % whether there is a difference of 1 point or none\.",
         ),
         (
             one(0.0, seed_noise=0.001, subject_noise=0.04),
             "undecided",
-            r"Undecided: .* At this noise \d+ subjects instead of 9 would decide .*",
+            r"Undecided: .*; at this noise \d+ subjects instead of 9 would decide .*",
         ),
-        (one(0.05, folds=3), "undecided", r"Undecided: .*95 % interval unbounded\). At this .*"),
+        (one(0.05, folds=3), "undecided", r"Undecided: .*95 % interval unbounded\); at this .*"),
         (
             one(0.0038, folds=32, margins={"accuracy": 0.4}),
             "undecided",
-            r"Undecided: .* 32 subjects decide with a probability of at least 80 % .*",
+            r"Undecided: .*; 32 subjects decide with a probability of at least 80 % .*",
         ),
     ],
 )
@@ -76,7 +82,9 @@ def test_a_metric_without_a_margin_says_that_the_study_can_state_one():
     results, _ = simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["bci2a"])
     results = [replace(r, metrics={"loss": r.metrics["accuracy"]}) for r in results]
     (comparison,) = compare(collect_conditions(results), "bci2a", "eegnet", "loss")
-    assert verdict_sentence(comparison).endswith("the study can state one.")
+    assert verdict_sentence(comparison).endswith(
+        "no margin of equivalence, which a study can state."
+    )
     stated = collect_conditions(results, margins={"loss": 90.0})
     (comparison,) = compare(stated, "bci2a", "eegnet", "loss")
     assert comparison.decision == "equivalent"
@@ -99,3 +107,21 @@ def test_a_paragraph_starts_with_afor_and_groups_the_others():
         c for c in compare(conditions, "bci2a", "eegnet", "accuracy") if c.optimizer != "afor"
     ]
     assert paragraphs(without)[0].startswith("BCI IV 2a, EEGNet, 9 folds. RAdam is better than")
+
+
+def test_the_answer_is_one_sentence_and_other_verdicts_stand_apart():
+    results, _ = simulate_results({"adam": 0.0, "mars": 0.0, "afor": 0.0}, datasets=["bci2a"])
+    kappa = {"adam": 0.0, "mars": 0.0, "afor": 0.2}
+    results = [
+        replace(r, metrics={**r.metrics, "kappa": kappa[r.optimizer] + r.fold / 100})
+        for r in results
+    ]
+    conditions = collect_conditions(results)
+    (answer,) = answers(conditions, ["accuracy", "weighted_f1", "kappa"])
+    sentence = answer.sentence.removeprefix("BCI IV 2a, EEGNet, 9 folds. ")
+    assert sentence.startswith("Undecided: ")
+    assert sentence.count(". ") == 0
+    assert answer.details == "AFOR by kappa: better than Adam. Others: undecided: MARS."
+    (alone,) = answers(conditions, ["accuracy", "weighted_f1"])
+    assert alone.sentence == answer.sentence
+    assert alone.details == "Others: undecided: MARS."

@@ -22,7 +22,7 @@ from afor.bench.report.tables.main import comparison_table, main_table
 from afor.bench.report.tables.paper import beside_paper_table, same_method_table
 from afor.bench.report.tables.side import datasets_table, noise_table, ranks_table
 from afor.bench.report.tables.variants import ablation_table, sensitivity_table
-from afor.bench.report.verdicts import verdicts
+from afor.bench.report.verdicts import answers
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers, mean_ranks
 from afor.bench.stats.curves import Records, loss_curves, run_traces
 from afor.bench.stats.groups import Condition, Conditions, mean_of_draws
@@ -139,7 +139,7 @@ def render_report(
             max(condition.expected - condition.done, 0) for condition in conditions.values()
         ),
         "sources": given.sources,
-        "answers": verdicts(conditions, metrics[0], baseline=baseline),
+        "answers": answers(conditions, metrics, baseline=baseline),
         "anchors": anchors,
         "downloads": {
             t.name: _downloads(t) for t in [*_flat(tables), *(s.table for s in given.sections)]

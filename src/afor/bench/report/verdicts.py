@@ -1,7 +1,8 @@
 """Put the decision about a comparison into a sentence, the first of a table and of a report."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from afor.bench.stats.comparisons import BASELINE, Comparison, compare_all
 from afor.bench.stats.groups import Conditions
@@ -20,6 +21,27 @@ from afor.bench.stats.labels import (
 FOCUS = "afor"  # the optimizer whose sentence stands first, where it was compared
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What the box at the top of a report says of one data set and backbone."""
+
+    sentence: str  # the verdict, the numbers that carry it and what would decide
+    details: str  # verdicts by other metrics where they differ, and on the others; may be empty
+
+
+def answers(
+    conditions: Conditions, metrics: Sequence[str], *, baseline: str = BASELINE
+) -> list[Answer]:
+    """Return the verdict by the first metric, and apart from it what it leaves out."""
+    comparisons = compare_all(conditions, metrics, baseline=baseline)
+    found = []
+    for members in _blocks(c for c in comparisons if c.metric == metrics[0]):
+        focus = _focus(members)
+        details = (_by_other_metrics(focus, comparisons), _on_others(focus, members))
+        found.append(Answer(_verdict(focus, members), " ".join(filter(None, details))))
+    return found
+
+
 def verdicts(
     conditions: Conditions,
     metric: str = "accuracy",
@@ -36,10 +58,7 @@ def paragraphs(comparisons: Sequence[Comparison]) -> list[str]:
 
     It gives the verdict on AFOR, or else on the best optimizer, and groups the others by theirs.
     """
-    blocks: dict[tuple[str, str, str], list[Comparison]] = {}
-    for c in comparisons:
-        blocks.setdefault((c.dataset, c.backbone, c.metric), []).append(c)
-    return [_paragraph(members) for members in blocks.values()]
+    return [_paragraph(members) for members in _blocks(comparisons)]
 
 
 def verdict_sentence(comparison: Comparison) -> str:
@@ -70,7 +89,7 @@ def verdict_sentence(comparison: Comparison) -> str:
             f"No difference: {name} and {base} are equal within {margin} of "
             f"{metric_label(c.metric)} ({signed(scale * c.gain)}, 90 % interval {inner})."
         )
-    return f"Undecided: {name} − {base} is {gain} ({interval}). {_what_would_decide(c)}"
+    return f"Undecided: {name} − {base} is {gain} ({interval}); {_what_would_decide(c)}."
 
 
 def verdict_word(comparison: Comparison) -> str:
@@ -94,50 +113,79 @@ def interval_text(low: float, high: float, scale: float) -> str:
     return f"{signed(scale * low)} to {signed(scale * high)}"
 
 
-def _paragraph(comparisons: list[Comparison]) -> str:
-    first = comparisons[0]
-    focus = next((c for c in comparisons if c.optimizer == FOCUS), None)
-    focus = focus or max(comparisons, key=lambda c: c.gain)
-    where = f"{dataset_label(first.dataset)}, {backbone_label(first.backbone)}"
+def _blocks(comparisons: Iterable[Comparison]) -> list[list[Comparison]]:
+    blocks: dict[tuple[str, str, str], list[Comparison]] = {}
+    for c in comparisons:
+        blocks.setdefault((c.dataset, c.backbone, c.metric), []).append(c)
+    return list(blocks.values())
+
+
+def _focus(comparisons: Sequence[Comparison]) -> Comparison:
+    """Return the comparison of AFOR, or else of the best optimizer."""
+    ours = (c for c in comparisons if c.optimizer == FOCUS)
+    return next(ours, None) or max(comparisons, key=lambda c: c.gain)
+
+
+def _paragraph(comparisons: Sequence[Comparison]) -> str:
+    focus = _focus(comparisons)
+    return f"{_verdict(focus, comparisons)} {_on_others(focus, comparisons)}".rstrip()
+
+
+def _verdict(focus: Comparison, comparisons: Sequence[Comparison]) -> str:
+    where = f"{dataset_label(focus.dataset)}, {backbone_label(focus.backbone)}"
     folds = max(c.folds for c in comparisons)
+    return f"{where}, {folds} fold{'s' * (folds != 1)}. {verdict_sentence(focus)}"
+
+
+def _by_other_metrics(focus: Comparison, comparisons: Sequence[Comparison]) -> str:
+    """Name the metrics by which the same optimizer has another verdict."""
+    place = (focus.dataset, focus.backbone, focus.optimizer)
+    parts = [
+        f"by {metric_label(c.metric)}: {_titles(c)[c.decision]}"
+        for c in comparisons
+        if (c.dataset, c.backbone, c.optimizer) == place and c.decision is not focus.decision
+    ]
+    return f"{optimizer_label(focus.optimizer)} {'; '.join(parts)}." if parts else ""
+
+
+def _on_others(focus: Comparison, comparisons: Sequence[Comparison]) -> str:
+    """Group the other optimizers by their verdicts."""
     others = [c for c in comparisons if c is not focus]
-    text = f"{where}, {folds} fold{'s' * (folds != 1)}. {verdict_sentence(focus)}"
-    return f"{text} {_grouped(others)}" if others else text
+    parts = [
+        f"{title}: {', '.join(names)}"
+        for decision, title in _titles(focus).items()
+        if (names := [optimizer_label(c.optimizer) for c in others if c.decision is decision])
+    ]
+    return f"Others: {'; '.join(parts)}." if parts else ""
 
 
-def _grouped(comparisons: list[Comparison]) -> str:
-    margin = comparisons[0].evidence.margin
-    base = optimizer_label(comparisons[0].baseline)
-    titles: dict[Decision | None, str] = {
+def _titles(comparison: Comparison) -> dict[Decision | None, str]:
+    """Return the words for each verdict by this metric, in the order in which they are listed."""
+    c, base = comparison, optimizer_label(comparison.baseline)
+    margin = "" if c.evidence.margin is None else margin_text(c.metric, c.evidence.margin)
+    return {
         Decision.BETTER: f"better than {base}",
         Decision.WORSE: f"worse than {base}",
         Decision.UNDECIDED: "undecided",
         None: "incomplete",
+        Decision.EQUIVALENT: f"equal within {margin}",
     }
-    if margin is not None:
-        titles[Decision.EQUIVALENT] = f"equal within {margin_text(comparisons[0].metric, margin)}"
-    parts = [
-        f"{title}: {', '.join(names)}"
-        for decision, title in titles.items()
-        if (names := [optimizer_label(c.optimizer) for c in comparisons if c.decision is decision])
-    ]
-    return f"Others: {'; '.join(parts)}."
 
 
 def _what_would_decide(c: Comparison) -> str:
     needed, margin = c.folds_to_decide(), c.evidence.margin
     if needed is None or margin is None:
-        return f"{metric_label(c.metric)} has no margin of equivalence; the study can state one."
+        return f"{metric_label(c.metric)} has no margin of equivalence, which a study can state"
     size = margin_text(c.metric, margin)
     unit = "subjects" if c.subjects_per_fold <= 1 else "folds"
     if needed <= c.folds:
         return (
             f"{c.folds} {unit} decide with a probability of at least 80 % whether there is a "
-            f"difference of {size} or none; a difference in between needs more."
+            f"difference of {size} or none, and a difference in between needs more"
         )
     draws = c.draws_to_decide()
     by_draws = f", or {draws} draws instead of {c.draws}," if draws else ""
     return (
-        f"At this noise {needed} {unit} instead of {c.folds}{by_draws} would decide with a "
-        f"probability of 80 % whether there is a difference of {size} or none."
+        f"at this noise {needed} {unit} instead of {c.folds}{by_draws} would decide with a "
+        f"probability of 80 % whether there is a difference of {size} or none"
     )

@@ -2,10 +2,11 @@
 
 Metrics cannot be made anew, but what the study and its data tell can: roles, classes, and the
 accuracy of the majority class. Rows and planned runs are matched by key, so a file that was trained
-on other data, or by another study, is refused.
+on other data, or by another study, is refused. A run may have been trained before the arithmetic of
+its network changed: what the study tells of it is the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.window_source import WindowSource
 from afor.bench.store.files import COLUMNS, Row, role_columns
-from afor.bench.study.planned_runs import PlannedRun, StudyPlan
+from afor.bench.study.planned_runs import PlannedRun, StudyPlan, run_key
 from afor.bench.study.roles import role_from_name
 
 
@@ -32,7 +33,9 @@ def complete_rows(rows: Sequence[Row], plans: Sequence[StudyPlan], path: Path) -
         ConfigError: A row belongs to none of the plans.
 
     """
-    planned = {plan.study.name: {run.key: run for run in plan.runs} for plan in plans}
+    planned = {
+        plan.study.name: {key: run for run in plan.runs for key in _keys(run)} for plan in plans
+    }
     studies = {plan.study.name: plan for plan in plans}
     completed = []
     for number, row in enumerate(rows, 1):
@@ -53,6 +56,15 @@ def complete_rows(rows: Sequence[Row], plans: Sequence[StudyPlan], path: Path) -
         names = [name for name in COLUMNS if name in row or name in told]
         completed.append({name: merged.get(name) for name in names})
     return completed
+
+
+def _keys(run: PlannedRun) -> Iterator[str]:
+    """Yield the key of a run, and those it had under each earlier arithmetic of its network."""
+    yield run.key
+    backbone = dict(run.spec["backbone"])
+    for code in range(backbone.pop("code", 1) - 1, 0, -1):
+        earlier = {**backbone, "code": code} if code > 1 else backbone
+        yield run_key({**run.spec, "backbone": earlier})
 
 
 def _task(run: PlannedRun, plan: StudyPlan) -> Row:

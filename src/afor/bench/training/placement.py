@@ -71,7 +71,8 @@ class OnDevice:
             torch.from_numpy(source.gather(np.arange(start, min(start + COPIED_AT_ONCE, count))))
             for start in range(0, count, COPIED_AT_ONCE)
         ]
-        self._windows = torch.empty((count, *parts[0].shape[1:]), device=device)
+        shape, dtype = (count, *parts[0].shape[1:]), parts[0].dtype
+        self._windows = torch.empty(shape, dtype=dtype, device=device)
         for number, part in enumerate(parts):
             start = number * COPIED_AT_ONCE
             self._windows[start : start + len(part)] = part.to(device)

@@ -18,6 +18,7 @@ from afor.bench.analyses.step_log import StepLog, Steps
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.window_source import WindowSource
 from afor.bench.study.schema import parse_study
+from afor.bench.training import placement
 
 
 @pytest.fixture
@@ -97,6 +98,7 @@ def in_float64(chosen, monkeypatch):
     The bias of EEGNet's first batch norm has a gradient of zero, which float32 replaces by rounding
     and Adam scales to full steps, other ones on every processor.
     """
+    monkeypatch.setattr(placement, "_kept", {})  # windows of earlier runs, in float32
     make_model, gather = ChosenRun.make_model, WindowSource.gather
     monkeypatch.setattr(ChosenRun, "make_model", lambda run: make_model(run).double())
     monkeypatch.setattr(

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.models.registry import NETWORK_NUMERICS
 from afor.bench.store.database import open_or_create, open_store
 from afor.bench.store.files import load_results, to_csv
 from afor.bench.store.lock import locked
@@ -152,6 +153,13 @@ def test_a_file_of_an_earlier_version_gets_the_columns_of_today(old_file):
         assert result.exit_code == 0, result.exception
         assert "Next: afor stats" in result.stderr
         assert load_results([Path(target)]) == load_results([Path("today.csv")])
+    assert Path("new.csv").read_text() == Path("today.csv").read_text()
+
+
+def test_runs_of_an_earlier_arithmetic_of_their_network_are_completed(old_file, monkeypatch):
+    monkeypatch.setitem(NETWORK_NUMERICS, "eegnet", NETWORK_NUMERICS.get("eegnet", 1) + 2)
+    arguments = ["export", "old.csv", "--study", str(old_file.file), "--output", "new.csv"]
+    assert runner.invoke(app, arguments).exit_code == 0
     assert Path("new.csv").read_text() == Path("today.csv").read_text()
 
 
