@@ -121,6 +121,7 @@ bursts-study: $(VENV)/.ready-bench
 stream-study: $(VENV)/.ready-bench
 	@$(RUN) studies/stream/choose.toml
 	@$(RUN) studies/stream/judge.toml
+	@$(RUN) studies/stream/rate.toml
 	@$(BIN)/python studies/beta2/results.py results $(BETA2)
 
 adaptation-study: $(VENV)/.ready-bench
@@ -131,7 +132,6 @@ adaptation-study: $(VENV)/.ready-bench
 awake-study: $(VENV)/.ready-bench
 	@$(RUN) studies/awake/choose.toml
 	@$(RUN) studies/awake/judge.toml
-	@$(RUN) studies/bursts/choose-clean.toml
 	@$(RUN) studies/awake/variants.toml
 	@$(BIN)/python studies/beta2/results.py results $(BETA2)
 

@@ -48,6 +48,7 @@ STUDIES = {
     "bursts-clean": "bursts/judge-clean",
     "bursts": "bursts/judge-bursts",
     "stream": "stream/judge",
+    "stream-rate": "stream/rate",
     "adaptation": "adaptation/judge",
     "awake": "awake/judge",
     "awake-variants": "awake/variants",
@@ -85,11 +86,12 @@ class Regime:
 
 CLEAN = Regime("clean, shuffled", "bursts-clean")
 STREAM = Regime("stream, next person", "stream", NEXT)
+ONE_RATE = Regime("stream at one learning rate, next person", "stream-rate", NEXT)
 HELD_OUT = Regime("stream, held-out people at the end", "stream")
 BURSTS = Regime("bursts of wrong labels", "bursts")
 CLIPPED = Regime("bursts, clipped at 0.5", "bursts", suffix="_clip")
 NEW_PERSON = Regime("new person, state kept", "adaptation")
-REGIMES = (CLEAN, STREAM, HELD_OUT, BURSTS, CLIPPED, NEW_PERSON)
+REGIMES = (CLEAN, STREAM, ONE_RATE, HELD_OUT, BURSTS, CLIPPED, NEW_PERSON)
 
 
 @dataclass(frozen=True)
@@ -265,8 +267,8 @@ def pilot_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
     """Return each claim of the pilot beside what was found here."""
     rows = []
     for claim in PILOT:
-        found = [h for h in headrooms.get(claim.regime.title, []) if h.metric == claim.metric]
-        gap = our_gap(claim, found[0]) if found else None
+        measured = [h for h in headrooms.get(claim.regime.title, []) if h.metric == claim.metric]
+        gap = our_gap(claim, measured[0]) if measured else None
         if gap is None:
             continue
         scale = gain_scale(claim.metric)
@@ -281,7 +283,7 @@ def pilot_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
                 "pilot": [claim.value, claim.low, claim.high],
                 "ours": [scale * sum(differences) / len(differences), scale * low, scale * high],
                 "folds": len(differences),
-                "chosen": list(found[0].best_constant.choices),
+                "chosen": list(measured[0].best_constant.choices),
                 "verdict": verdict(claim, differences, margin or 0.0),
             }
         )
@@ -431,7 +433,7 @@ def commands(folder: Path) -> list[list[str]]:
         if not runs.is_file():
             continue
         study = study_of(name)
-        metrics = NEXT if name == "stream" else FINAL
+        metrics = NEXT if name.startswith("stream") else FINAL
         margins = [f"{metric}={study.margins[metric]:g}" for metric in metrics]
         words = [str(runs)]
         words += [word for metric in metrics for word in ("--metric", metric)]
