@@ -25,8 +25,9 @@ from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.optimizers.build import build_optimizer
 from afor.bench.training.batches import Side, epoch_batches, make_normalize
-from afor.bench.training.loop import EVALUATION_BATCH, Fit
+from afor.bench.training.loop import Fit
 from afor.bench.training.run_spec import RunSettings
+from afor.bench.training.serving import EVALUATION_BATCH, answered_alone
 
 CPU = torch.device("cpu")
 
@@ -80,7 +81,7 @@ def our_epoch(settings: RunSettings, source: ArrayWindows, case: Case) -> float:
     optimizer = build_optimizer(settings.optimizer, model, settings.lr, settings.weight_decay)
     fit = Fit(settings, model, optimizer, training, validation, case.classes)
     started = time.process_time()
-    fit.run()
+    answered_alone(fit.run())
     return time.process_time() - started
 
 

@@ -62,12 +62,18 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
             "afor.bench.optimizers.build",
             "afor.bench.training.batches",
             "afor.bench.training.loop",
+            "afor.bench.training.serving",
         ],
     ),
     (
         "afor.bench.execution.engines.worker",
         WORKER,
         ["afor.bench.store.spool", "afor.bench.training.execute"],
+    ),
+    (
+        "afor.bench.study.bundling",
+        WITHOUT_TORCH,
+        ["afor.bench.models.registry", "afor.bench.models.stacked_eegnet"],
     ),
     ("afor.bench.study.plan", WITHOUT_TORCH, ["afor.bench.models.registry"]),
     (

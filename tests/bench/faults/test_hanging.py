@@ -1,6 +1,7 @@
 import signal
 import sys
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -110,6 +111,10 @@ def test_status_says_who_runs_and_what_has_been_running_unusually_long(tiny, mon
             assert run.key == event.key or run.key in store.statuses()
             monkeypatch.setattr("afor.bench.execution.status.time.time", lambda: run.since + 4000.0)
             seen.append(status_of(store))
+            monkeypatch.setattr(
+                "afor.bench.execution.status.read_running", lambda _: [replace(run, together=1000)]
+            )
+            seen.append(status_of(store))
             monkeypatch.undo()
 
     class Looking(Interfering):
@@ -122,11 +127,12 @@ def test_status_says_who_runs_and_what_has_been_running_unusually_long(tiny, mon
                     look(event)
 
     tiny.run_here(engine=Looking(None))
-    now, later = seen
+    now, later, bundled = seen
     assert now["driver"].split()[0] == str(psutil.Process().pid)
     (run,) = now["running"]
     assert not run["unusually_long"]
     assert later["running"][0]["unusually_long"]
+    assert not bundled["running"][0]["unusually_long"]  # its share is a thousandth
     print_status(later)
     text = capsys.readouterr().out
     assert "UNUSUALLY LONG: synthetic × tiny ×" in text

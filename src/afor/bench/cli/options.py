@@ -80,6 +80,16 @@ Device = Annotated[
         show_default="the study's",
     ),
 ]
+Bundled = Annotated[
+    str,
+    typer.Option(
+        "--bundle",
+        help="Train this many runs of a fold and draw as one network (EEGNets only): auto, or a "
+        "number; 1 trains each by itself. Bundled runs are equal to rounding, and runs of their "
+        "own in the store.",
+        show_default="the study's",
+    ),
+]
 JobsPerDevice = Annotated[
     int,
     typer.Option(
@@ -201,3 +211,4 @@ class StudyOptions(ChangeOptions):
     trust: Trust = False
     available: Available = False
     device: Device = ""
+    bundle: Bundled = ""

@@ -26,6 +26,7 @@ from afor.bench.optimizers.build import build_optimizer
 from afor.bench.training.batches import Side, make_normalize
 from afor.bench.training.loop import Fit, train
 from afor.bench.training.run_spec import RunSettings
+from afor.bench.training.serving import serve_alone
 from afor.reference import ReferenceState, reference_step
 
 SHAPES = ((64, 33), (8, 1, 5), (17,), ())  # matrices, convolutions, vectors, scalars
@@ -155,7 +156,7 @@ def _no_waiting(device: torch.device) -> str:
     if device.type != "cuda":
         return "not possible: only CUDA reports that the host waits"
     fit = small_fit(device, batch_size=4)
-    fit.train_epoch(0)  # the first compiles and allocates
+    serve_alone(fit.epoch(0))  # the first compiles and allocates
     reporting = torch.cuda.set_sync_debug_mode  # raises an error in the line that waits
     last = fit.steps * 2
 
@@ -164,7 +165,7 @@ def _no_waiting(device: torch.device) -> str:
 
     fit.watch_step = watch
     try:
-        fit.train_epoch(1)
+        serve_alone(fit.epoch(1))
     finally:
         reporting("default")
     return f"{fit.steps // 2} steps without waiting for the device"

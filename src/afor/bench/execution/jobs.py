@@ -27,6 +27,7 @@ class Started:
 
     key: str
     worker: str
+    together: int = 1  # jobs that the worker trains at once
 
 
 @dataclass(frozen=True)

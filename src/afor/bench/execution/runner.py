@@ -239,7 +239,7 @@ def _collect(
     trained = 0
     for event in events:
         if isinstance(event, Started):
-            running.began(event.key, event.worker)
+            running.began(event.key, event.worker, event.together)
             if watch:
                 watch.started(event.key, event.worker)
             continue

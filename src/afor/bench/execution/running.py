@@ -17,6 +17,7 @@ class RunningRun:
     key: str
     worker: str
     since: float  # seconds since 1970
+    together: int = 1  # runs that the worker trains at once
 
 
 class RunningFile:
@@ -26,9 +27,9 @@ class RunningFile:
         self._path = spool / FILE
         self._runs: dict[str, RunningRun] = {}
 
-    def began(self, key: str, worker: str) -> None:
-        """Add a run that started."""
-        self._runs[key] = RunningRun(key, worker, time.time())
+    def began(self, key: str, worker: str, together: int = 1) -> None:
+        """Add a run that started, one of several that its worker trains at once."""
+        self._runs[key] = RunningRun(key, worker, time.time(), together)
         self._write()
 
     def ended(self, key: str) -> None:
@@ -54,7 +55,13 @@ def read_running(spool: Path) -> list[RunningRun]:
     try:
         rows = json.loads((spool / FILE).read_text("utf-8"))
         return [
-            RunningRun(str(row["key"]), str(row["worker"]), float(row["since"])) for row in rows
+            RunningRun(
+                str(row["key"]),
+                str(row["worker"]),
+                float(row["since"]),
+                int(row.get("together", 1)),
+            )
+            for row in rows
         ]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []

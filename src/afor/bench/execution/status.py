@@ -80,7 +80,8 @@ def _running(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
                 "worker": running.worker,
                 "seconds": seconds,
                 "usual_seconds": limits.usual_s(key),
-                "unusually_long": limits.is_unusual(key, seconds),
+                # The usual time of a bundled run is its share.
+                "unusually_long": limits.is_unusual(key, seconds / max(running.together, 1)),
             }
         )
     return sorted(rows, key=lambda row: -row["seconds"])

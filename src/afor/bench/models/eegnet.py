@@ -38,6 +38,7 @@ EEGNetForm = Literal["auto", "native", "fast", "plain"]
 
 _FIRST_POOL, _SECOND_POOL = 4, 8  # Table 2: at 128 Hz down to 32 Hz, then to 4 Hz
 _SEPARABLE_KERNEL = 16  # Table 2: 500 ms at 32 Hz
+_VECTOR = 16  # float32 numbers that torch's vector loops take at a time with AVX2
 _SPATIAL_MAX_NORM, _CLASS_MAX_NORM = 1.0, 0.25  # Table 2
 
 
@@ -88,6 +89,9 @@ class EEGNet(nn.Module):
         torch.Size([4, 2])
     """
 
+    pools = (_FIRST_POOL, _SECOND_POOL)
+    largest_spatial_weight: float | None = None  # enforced at the start of every forward pass
+
     def __init__(
         self,
         shape: InputShape,
@@ -123,6 +127,10 @@ class EEGNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         pooled = shape.samples // _FIRST_POOL // _SECOND_POOL
         self.classifier = nn.Linear(separable_filters * pooled, shape.classes)
+        # Several runs can be one network in either other form; see `stacked_eegnet`. Whole vectors
+        # of maps: the rest of a vector loop would have other bits in the last run of a bundle.
+        whole = maps % _VECTOR == 0 and separable_filters % _VECTOR == 0
+        self.can_stack = form != "plain" and kernel <= shape.samples and whole
         for layer in (self.temporal, self.spatial, self.depthwise, self.pointwise, self.classifier):
             nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(self.classifier.bias)
@@ -220,7 +228,8 @@ class EEGNet(nn.Module):
         logits: Tensor = self.classifier(self.dropout(mean_pool(maps, _SECOND_POOL)).flatten(1))
         return logits
 
-    def _native(self, signal: Tensor) -> Tensor:
+    def native_blocks(self, signal: Tensor, networks: int = 1) -> Blocks:
+        """Return what the native form computes for a signal, with one or more such networks."""
         norms = self._norms()
         batch, channels, samples = signal.shape
         outputs, maps = self.pointwise.weight.shape[:2]
@@ -229,32 +238,40 @@ class EEGNet(nn.Module):
             batch,
             channels,
             samples,
-            filters,
+            filters * networks,
             maps // filters,
-            outputs,
+            outputs * networks,
             self.temporal.kernel_size[1],
             _SEPARABLE_KERNEL,
             _FIRST_POOL,
             _SECOND_POOL,
-            1,
+            networks,
             signal.dtype,
         )
         drop = self.dropout.p
         eps = (norms[0].eps, norms[1].eps, norms[2].eps)
-        blocks = Blocks(sizes, eps, 1 / (1 - drop) if drop < 1 else 0.0)
+        return Blocks(sizes, eps, 1 / (1 - drop) if drop < 1 else 0.0)
+
+    def native_masks(self, sizes: Sizes) -> list[Tensor | None]:
+        """Draw the elements that the two dropouts keep: those that the other forms draw."""
+        drop = self.dropout.p
+        outputs, maps = self.pointwise.weight.shape[:2]
+        shapes = (sizes.batch, maps, sizes.pooled), (sizes.batch, outputs, sizes.second_pooled)
+        return [
+            torch.empty(shape, dtype=torch.bool, device="cpu").bernoulli_(1 - drop)
+            if drop > 0
+            else None
+            for shape in shapes
+        ]
+
+    def _native(self, signal: Tensor) -> Tensor:
+        norms, blocks = self._norms(), self.native_blocks(signal)
         if not self.training:
             statistics = [n.get_buffer(k) for n in norms for k in ("running_mean", "running_var")]
             features = evaluated_features(blocks, signal, self._block_parameters(), statistics)
             return self.classifier(features)  # type: ignore[no-any-return]
-        # Both forms draw the same masks.
-        masks = [
-            torch.empty(shape, dtype=torch.bool, device=signal.device).bernoulli_(1 - drop)
-            if drop > 0
-            else None
-            for shape in ((batch, maps, sizes.pooled), (batch, outputs, sizes.second_pooled))
-        ]
         features, batch_statistics = native_features(
-            blocks, signal, self._block_parameters(), masks
+            blocks, signal, self._block_parameters(), self.native_masks(blocks.sizes)
         )
         _move_running(norms, batch_statistics)
         return self.classifier(features)  # type: ignore[no-any-return]

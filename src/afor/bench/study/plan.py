@@ -1,9 +1,9 @@
 """List the runs of a study, each with the specification that determines its result.
 
 A run's key is the SHA-256 of the canonical JSON of its *spec*: data fingerprint, preprocessing,
-subjects of the split, backbone and optimizer with all settings, seed, threads, dtype, device and
-the version of the numeric code. Paths, workers, engines and the names of the study and its entries
-are not part of it: a run that two studies share is trained once.
+subjects of the split, backbone and optimizer with all settings, seed, threads, dtype, device,
+whether it is bundled, and the version of the numeric code. Paths, workers, engines and the names
+of the study and its entries are not part of it: a run that two studies share is trained once.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
 from afor.bench.data.splits import Manifest, Split, make_splits
 from afor.bench.optimizers.build import check_optimizer, full_settings, load_class
+from afor.bench.study.bundling import companion_key, is_bundled, plans_bundles
 from afor.bench.study.planned_runs import (
     FindRate,
     PlannedRun,
@@ -107,6 +108,7 @@ def make_plan(
             "window_samples": source.window_samples,
             "stride_samples": source.stride_samples,
         }
+        bundled = {b.name: plans_bundles(study, b, source, device) for b in study.backbones}
         selected = _selected(study, manifest)
         _check_size(study, len(runs), dataset.name, len(selected))
         for split in selected:
@@ -116,6 +118,8 @@ def make_plan(
                         spec = _spec(study, dataset, split, optimizer, rate)
                         spec |= {"data": data, "backbone": backbones[backbone.name]}
                         spec |= {"device": device}
+                        if bundled[backbone.name]:
+                            spec["training"]["bundled"] = True
                         spec |= {"trainer": trainer} if trainer else {}
                         spec = json.loads(canonical(spec))  # exactly as the store returns it
                         runs.append(
@@ -137,10 +141,17 @@ def make_plan(
 
 
 def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRun, ...]:
-    """Return every `of`-th run, starting with the `number`-th, counted from 1."""
+    """Return every `of`-th run, starting with the `number`-th, counted from 1.
+
+    Runs that can be one bundle count as one: they stay together.
+    """
     if not 1 <= number <= of:
         raise ConfigError(f"shard {number}/{of} does not exist: choose from 1/{of} to {of}/{of}.")
-    return runs[number - 1 :: of]
+    together: dict[object, list[PlannedRun]] = {}
+    for position, run in enumerate(runs):
+        key = companion_key(run.spec) if is_bundled(run.spec) else position
+        together.setdefault(key, []).append(run)
+    return tuple(run for group in list(together.values())[number - 1 :: of] for run in group)
 
 
 def _spec(

@@ -48,6 +48,7 @@ MAX_FILE_BYTES = 10_000_000
 MAX_NESTING = 20
 MAX_THREADS = 1024
 MAX_DRAWS = 1000
+MAX_BUNDLE = 64
 MAX_COUNT = 1_000_000  # of epochs, windows in a batch, subjects, folds
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$", max_length=80)]
@@ -203,6 +204,9 @@ class Study(_Table):
     )
     # auto, cpu, cuda, mps; cuda:1 takes one GPU only. The kind of device is part of a run's key.
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
+    # Number of runs of a fold and draw that are trained as one network, where that is possible;
+    # "auto" where it is faster. A bundled run has another key: it is equal to rounding.
+    bundle: Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_BUNDLE)] = 1
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.

@@ -1,4 +1,4 @@
-"""Execute one run in a worker: from a spec and windows to the bytes of a finished run.
+"""Execute runs in a worker: from a spec and windows to the bytes of a finished run.
 
 An error inside a run is recorded as the result of that run; it never stops the worker.
 """
@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -22,6 +22,8 @@ from afor.bench.training.record import FinishedRun, RunRecord, decode, encode
 from afor.bench.training.run_spec import DEFAULT_TRAINER, Adaptation, Contamination, RunSettings
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from afor.bench.data.expected_windows import ExpectedWindows
     from afor.bench.data.window_source import WindowSource
 
@@ -50,28 +52,70 @@ def execute(key: str, spec: dict[str, Any], source: "WindowSource") -> bytes:
             raise TrainingError(
                 f"the trainer returned a {type(returned).__name__}, expected a RunRecord"
             )
-        record = returned
-        # Excludes the time of importing torch.
-        elapsed_s = record.elapsed_s
-        content = encode(
-            FinishedRun(
-                key,
-                record.status,
-                record.reason,
-                spec,
-                record,
-                "",
-                environment(record.device, spec.get("training", {}).get("precision", "float32")),
-                now(),
-                elapsed_s,
-            )
-        )
-        decode(content)  # the record of a custom trainer must be valid, too
-        return content
+        return _content(key, spec, returned)
     except Exception as error:  # noqa: BLE001  any error fails this run only
-        reason = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
-        trace = traceback.format_exc()[-MAX_TRACEBACK_LENGTH:]
-        elapsed_s = time.perf_counter() - started
+        return _failure(key, spec, error, time.perf_counter() - started)
+
+
+def execute_bundle(
+    jobs: Sequence[tuple[str, dict[str, Any]]],
+    source: "WindowSource",
+    finished: Callable[[str, bytes], None],
+) -> None:
+    """Train the runs of a bundle as one network; one that raises is recorded as failed.
+
+    Args:
+        jobs: Key and spec of each run.
+        source: The windows of their data set.
+        finished: Called with the key and the bytes of each run as soon as it has ended.
+    """
+    if len(jobs) == 1 or any("trainer" in spec for _, spec in jobs):
+        for key, spec in jobs:
+            finished(key, execute(key, spec, source))
+        return
+    from afor.bench.training.loop import train_bundle
+
+    missing = dict(jobs)
+
+    def ended(number: int, outcome: RunRecord | Exception, elapsed_s: float) -> None:
+        key, spec = jobs[number]
+        if isinstance(outcome, Exception):
+            content = _failure(key, spec, outcome, elapsed_s)
+        else:
+            content = _content(key, spec, outcome)
+        del missing[key]
+        finished(key, content)
+
+    specs = [spec for _, spec in jobs]
+    try:
+        train_bundle([run_settings(s) for s in specs], source, _maker(specs[0], source), ended)
+    except Exception:  # noqa: BLE001  an error of all: one by one, each run has its own
+        for key, spec in list(missing.items()):
+            finished(key, execute(key, spec, source))
+
+
+def _content(key: str, spec: dict[str, Any], record: RunRecord) -> bytes:
+    """Return the bytes of a run that was trained; raise ValueError for a record that is invalid."""
+    run = FinishedRun(
+        key,
+        record.status,
+        record.reason,
+        spec,
+        record,
+        "",
+        environment(record.device, spec.get("training", {}).get("precision", "float32")),
+        now(),
+        record.elapsed_s,  # excludes the time of importing torch
+    )
+    content = encode(run)
+    decode(content)  # the record of a custom trainer must be valid, too
+    return content
+
+
+def _failure(key: str, spec: dict[str, Any], error: Exception, elapsed_s: float) -> bytes:
+    """Return the bytes of a run that raised."""
+    reason = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
+    trace = "".join(traceback.format_exception(error))[-MAX_TRACEBACK_LENGTH:]
     return encode(
         FinishedRun(key, "failed", reason, spec, None, trace, environment(), now(), elapsed_s)
     )
@@ -86,15 +130,17 @@ def failed_run(key: str, spec: dict[str, Any], reason: str) -> bytes:
 
 def train_run(spec: Mapping[str, Any], source: "WindowSource") -> RunRecord:
     """Train the network and the optimizer of a spec: the default trainer of a study."""
-    from afor.bench.models.registry import build_backbone
     from afor.bench.training.loop import train
 
+    return train(run_settings(spec), source, _maker(spec, source))
+
+
+def _maker(spec: Mapping[str, Any], source: "WindowSource") -> "Callable[[], nn.Module]":
+    """Return a function that builds the network of a spec."""
+    from afor.bench.models.registry import build_backbone
+
     backbone, shape = spec["backbone"], input_shape(source)
-    return train(
-        run_settings(spec),
-        source,
-        lambda: build_backbone(backbone["name"], shape, **backbone["settings"]),
-    )
+    return lambda: build_backbone(backbone["name"], shape, **backbone["settings"])
 
 
 def run_settings(spec: Mapping[str, Any]) -> RunSettings:

@@ -2,6 +2,9 @@
 
     record = train(settings, source, lambda: build_backbone("eegnet", shape))
 
+A run is a program that asks for steps and predictions and is answered: alone, or together with the
+other runs of its bundle (`serving`).
+
 All random numbers depend on the study seed, the dataset, the fold and the draw, so a run repeats
 bit for bit, and two runs that differ only in the optimizer are paired: same weights, batches and
 dropout.
@@ -10,7 +13,8 @@ dropout.
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +25,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from afor.bench.common.devices import pick_device, repeatable
-from afor.bench.common.errors import TrainingError
+from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import derive_substep, isolated, seed_torch
 from afor.bench.optimizers.build import AfterStep, BeforeStep, ForSubject, TwoModes, build_optimizer
 from afor.bench.training.batches import (
@@ -35,13 +39,21 @@ from afor.bench.training.batches import (
 from afor.bench.training.contamination import contaminate
 from afor.bench.training.controller_trace import Traces
 from afor.bench.training.metrics import measure_trials, measure_windows
-from afor.bench.training.precision import MixedPrecision
+from afor.bench.training.precision import AUTOCAST, MixedPrecision
 from afor.bench.training.record import Epoch, NextSubject, RunRecord
-from afor.bench.training.run_spec import Adaptation, RunSettings
+from afor.bench.training.run_spec import Adaptation, RunSettings, shared_settings
+from afor.bench.training.serving import (
+    PredictRequest,
+    Request,
+    StackServer,
+    TrainRequest,
+    check_stackable,
+    serve_alone,
+)
 
-EVALUATION_BATCH = 256  # evaluation batch size; changing it changes results bit for bit
-
-
+Outcome = RunRecord | Exception
+# Called when a run has ended, with its number and its share of the time in seconds.
+Ended = Callable[[int, Outcome, float], None]
 Watch = Callable[[Epoch, nn.Module], None]
 # Called after each step with the training so far, the batch and its loss, a tensor on the device.
 WatchStep = Callable[["Fit", Batch, torch.Tensor], None]
@@ -73,36 +85,189 @@ def train(
         DataError: A subject of the split has no windows.
         LeakageError: A batch has a window of a subject of another side.
     """
-    started, processor_started = time.perf_counter(), time.process_time()
-    device = pick_device(settings.device)
-    with (
-        repeatable(settings.threads, settings.precision),
-        isolated(settings.seed("weights"), device),
-    ):
-        model = make_model().to(device)
-        optimizer = _make_optimizer(settings, model)
-        split = settings.split
-        normalize = make_normalize(settings.normalization, source, split.train, device)
-        training = Side("training", source, split.train, normalize, device)
-        validation = Side("validation", source, split.validation, normalize, device)
-        fit = Fit(settings, model, optimizer, training, validation, source.n_classes)
-        fit.watch, fit.watch_step = watch, watch_step
-        reason = fit.run_stream() if settings.order == "stream" else fit.run()
-        test = trials = before = None
-        if not reason:
-            model.load_state_dict(fit.best_weights)
-            held_out = Side("test", source, split.test, normalize, device)
-            if settings.adaptation is None:
-                logits = predict(model, held_out, source.n_classes)
+    outcomes: list[Outcome] = []
+
+    def keep(_number: int, outcome: Outcome, _elapsed_s: float) -> None:
+        outcomes.append(outcome)
+
+    train_bundle([settings], source, make_model, keep, watch, watch_step)
+    if isinstance(outcomes[0], Exception):
+        raise outcomes[0]
+    return outcomes[0]
+
+
+def train_bundle(
+    bundle: Sequence[RunSettings],
+    source: Windows,
+    make_model: Callable[[], nn.Module],
+    ended: Ended,
+    watch: Watch | None = None,
+    watch_step: WatchStep | None = None,
+) -> None:
+    """Train several runs that differ in optimizer, clipping or kept state, as one network.
+
+    Each run has its own weights, optimizer, early stopping and record. The numbers of a run are
+    those of the run alone, to rounding.
+
+    Args:
+        bundle: Settings of the runs, from the same split and seeds.
+        source: The windows.
+        make_model: Builds the network; its weights come from torch's global generator.
+        ended: Called when a run ends, with its position in the bundle, its record or the exception
+            that it raised, and its share of the time in seconds.
+        watch: Called after each epoch of each run.
+        watch_step: Called after each step of each run.
+
+    Raises:
+        ConfigError: The runs do not belong together.
+    """
+    _check_bundle(bundle)
+    first, device = bundle[0], pick_device(bundle[0].device)
+    server = StackServer() if first.bundled else None
+    started = _clocks()
+    with repeatable(first.threads, first.precision), isolated(first.seed("weights"), device):
+        sides = _Sides(first, source, device)
+        setup_s = (_clocks() - started) / len(bundle)
+        runs = [_Run(number, setup_s) for number in range(len(bundle))]
+        for run, settings in zip(runs, bundle, strict=True):
+            run.program = _program(settings, sides, make_model, run.seconds, watch, watch_step)
+        waiting = [run for run in runs if run.go_on(None, ended)]
+        while waiting:
+            by_work: dict[object, list[_Run]] = {}
+            for run in waiting:
+                by_work.setdefault(run.request.work, []).append(run)
+            waiting = []
+            for team in by_work.values():
+                started = _clocks()
+                answers = _answers(server, [run.request for run in team])
+                share_s = (_clocks() - started) / len(team)
+                for run, answer in zip(team, answers, strict=True):
+                    run.spent_s = run.spent_s + share_s
+                    if run.go_on(answer, ended):
+                        waiting.append(run)
+
+
+def _answers(server: StackServer | None, requests: Sequence[Request]) -> list[Any]:
+    """Return the answers to equal requests; an exception is the answer where one was raised."""
+    try:
+        return [serve_alone(requests[0])] if server is None else server.serve(requests)
+    except Exception as error:  # noqa: BLE001  raised again inside the runs
+        return [error] * len(requests)
+
+
+class _Sides:
+    """What the runs of a bundle share: the windows of their split, normalised."""
+
+    def __init__(self, settings: RunSettings, source: Windows, device: torch.device) -> None:
+        self._split, self._device = settings.split, device
+        self._normalize = make_normalize(settings.normalization, source, self._split.train, device)
+        self.source = source
+        self.device = device
+        self.training = self._side("training", self._split.train)
+        self.validation = self._side("validation", self._split.validation)
+
+    def test(self) -> Side:
+        """Return the test subjects; they are not touched before."""
+        return self._side("test", self._split.test)
+
+    def _side(self, role: str, names: Sequence[str]) -> Side:
+        return Side(role, self.source, names, self._normalize, self._device)
+
+
+class _Run:
+    """One run of a bundle: its program, what it asks for, and its share of the time."""
+
+    program: Generator[Request, Any, RunRecord]
+    request: Request
+
+    def __init__(self, number: int, spent_s: NDArray[np.float64]) -> None:
+        self.number = number
+        self.spent_s = spent_s  # as `_clocks`
+
+    def seconds(self) -> float:
+        """Return its share of the time so far."""
+        return float(self.spent_s[0])
+
+    def go_on(self, answer: Any, ended: Ended) -> bool:
+        """Give it the answer to its request; return False if the run has ended."""
+        started = _clocks()
+        outcome: Outcome
+        try:
+            if isinstance(answer, Exception):
+                self.request = self.program.throw(answer)
             else:
-                held_out, before_logits, logits = fit.adapt(held_out, settings.adaptation)
-                before = measure_windows(before_logits, held_out.labels)
-                if not np.isfinite(logits).all():
-                    reason = "the logits became non-finite in the adaptation"
-        if not reason:
-            test = measure_windows(logits, held_out.labels)
-            trials = measure_trials(logits, held_out.labels, held_out.trial_ids)
-    counts = np.bincount(training.labels, minlength=source.n_classes)
+                self.request = self.program.send(answer)
+        except StopIteration as end:
+            outcome = end.value
+        except Exception as error:  # noqa: BLE001  the error of one run, given to `ended`
+            outcome = error
+        else:
+            self.spent_s = self.spent_s + (_clocks() - started)
+            return True
+        self.spent_s = self.spent_s + (_clocks() - started)
+        elapsed_s, processor_s = self.spent_s.tolist()
+        if isinstance(outcome, RunRecord):
+            on_cpu = outcome.device == "cpu"
+            outcome = replace(
+                outcome, elapsed_s=elapsed_s, processor_s=processor_s if on_cpu else None
+            )
+        ended(self.number, outcome, elapsed_s)
+        return False
+
+
+def _clocks() -> NDArray[np.float64]:
+    """Return the seconds of the clock and of the processor."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def _check_bundle(bundle: Sequence[RunSettings]) -> None:
+    """Raise ConfigError unless the runs may share their batches and their network."""
+    first = bundle[0]
+    if len(bundle) > 1 and not first.bundled:
+        raise ConfigError("several runs are trained together only with bundled = True.")
+    if first.bundled and first.precision in AUTOCAST:
+        raise ConfigError(f'precision = "{first.precision}" cannot be bundled. Set bundle = 1.')
+    for settings in bundle:
+        if shared_settings(settings) != shared_settings(first):
+            raise ConfigError(
+                "the runs of a bundle differ in more than the optimizer, its settings, learning "
+                "rate and weight decay, clip_norm and the kept state of an adaptation."
+            )
+
+
+def _program(
+    settings: RunSettings,
+    sides: _Sides,
+    make_model: Callable[[], nn.Module],
+    seconds: Callable[[], float],
+    watch: Watch | None,
+    watch_step: WatchStep | None,
+) -> Generator[Request, Any, RunRecord]:
+    """Train and test one run; the program yields what it needs and gets the answer."""
+    seed_torch(settings.seed("weights"))
+    model = make_model().to(sides.device)
+    if settings.bundled:
+        check_stackable(model)
+    optimizer = _make_optimizer(settings, model)
+    n_classes = sides.source.n_classes
+    fit = Fit(settings, model, optimizer, sides.training, sides.validation, n_classes)
+    fit.seconds, fit.watch, fit.watch_step = seconds, watch, watch_step
+    reason = yield from (fit.run_stream() if settings.order == "stream" else fit.run())
+    test = trials = before = None
+    if not reason:
+        model.load_state_dict(fit.best_weights)
+        held_out = sides.test()
+        if settings.adaptation is None:
+            logits = yield PredictRequest(fit, held_out)
+        else:
+            held_out, before_logits, logits = yield from fit.adapt(held_out, settings.adaptation)
+            before = measure_windows(before_logits, held_out.labels)
+            if not np.isfinite(logits).all():
+                reason = "the logits became non-finite in the adaptation"
+    if not reason:
+        test = measure_windows(logits, held_out.labels)
+        trials = measure_trials(logits, held_out.labels, held_out.trial_ids)
+    counts = np.bincount(sides.training.labels, minlength=n_classes)
     return RunRecord(
         status="diverged" if reason else "done",
         reason=reason,
@@ -114,12 +279,11 @@ def train(
         parameters=sum(p.numel() for p in model.parameters()),
         steps=fit.steps,
         traces=fit.traces.result,
-        device=str(device),
-        elapsed_s=time.perf_counter() - started,
+        device=str(sides.device),
+        elapsed_s=0.0,  # set when the run has ended, as the time of the processor is
         beta2_by_tensor=fit.traces.beta2_by_tensor,
         prequential=tuple(fit.prequential),
         before_adaptation=before,
-        processor_s=time.process_time() - processor_started if device.type == "cpu" else None,
     )
 
 
@@ -154,6 +318,7 @@ class Fit:
         self.n_classes = n_classes
         self.watch: Watch | None = None
         self.watch_step: WatchStep | None = None
+        self.seconds: Callable[[], float] = time.perf_counter  # in a bundle, its share
         self.traces = Traces(optimizer, model)
         self.precision = MixedPrecision(settings.precision, self.device, optimizer)
         self.history: list[Epoch] = []
@@ -162,14 +327,22 @@ class Fit:
         self.best_state: dict[str, Any] = {}  # of the optimizer; kept for an adaptation alone
         self.prequential: list[NextSubject] = []
         self.steps = 0
+        self._after_step = optimizer.after_step if isinstance(optimizer, AfterStep) else None
+        self._before_step = optimizer.before_step if isinstance(optimizer, BeforeStep) else None
+        self._for_subject = optimizer.for_subject if isinstance(optimizer, ForSubject) else None
+        constrain = getattr(model, "apply_constraints", None)
+        self._constrain = constrain if settings.constraints else None
+        self._total = torch.zeros(())  # the loss summed over the windows of an epoch
+        self._windows = 0
 
-    def run(self) -> str:
+    def run(self) -> Generator[Request, Any, str]:
         """Train until the end or early stopping; return the reason of a divergence, or ''."""
         best = -1.0
         for epoch in range(self.settings.max_epochs):
-            started = time.perf_counter()
-            train_loss = self.train_epoch(epoch)
-            if fault := self._end_epoch(train_loss, started, f"epoch {epoch + 1}"):
+            started = self.seconds()
+            train_loss = yield self.epoch(epoch)
+            self.traces.end_epoch()
+            if fault := (yield from self._end_epoch(train_loss, started, f"epoch {epoch + 1}")):
                 return fault
             accuracy = self.history[-1].validation_accuracy
             if accuracy > best or self.settings.weights == "last":
@@ -180,7 +353,7 @@ class Fit:
                 break
         return ""
 
-    def run_stream(self) -> str:
+    def run_stream(self) -> Generator[Request, Any, str]:
         """Train on the subjects one after the other; return the reason of a divergence, or ''.
 
         Each subject but the first is scored before the training on them. The history has one entry
@@ -191,20 +364,20 @@ class Fit:
         order = np.random.default_rng(settings.seed("batches")).permutation(len(parts))
         for number, (name, part) in enumerate(parts[i] for i in order):
             if number:
-                loss, accuracy = self._evaluate(part)
+                loss, accuracy = yield from self._evaluate(part)
                 if not math.isfinite(loss):
                     return f"the loss on subject {name} became {loss}"
                 self.prequential.append(NextSubject(name, len(part.indices), accuracy, loss))
-            started = time.perf_counter()
+            started = self.seconds()
             losses = []
             for turn in range(number * settings.passes, (number + 1) * settings.passes):
                 seed = derive_substep(settings.seed("batches"), turn)
                 batches = epoch_batches(part, settings.batch_size, seed)
                 dropout_seed = derive_substep(settings.seed("dropout"), turn)
-                losses.append(self.train_batches(batches, dropout_seed))
+                losses.append((yield TrainRequest(self, batches, dropout_seed)))
             self.traces.end_epoch()
             train_loss = math.fsum(losses) / len(losses)
-            if fault := self._end_epoch(train_loss, started, f"subject {name}"):
+            if fault := (yield from self._end_epoch(train_loss, started, f"subject {name}")):
                 return fault
         self.best_epoch = len(self.history) - 1
         self._keep_state()
@@ -212,7 +385,7 @@ class Fit:
 
     def adapt(
         self, held_out: Side, adaptation: Adaptation
-    ) -> tuple[Side, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Generator[Request, Any, tuple[Side, NDArray[np.float32], NDArray[np.float32]]]:
         """Adapt to each test subject, each time from the end of the training.
 
         Returns:
@@ -224,7 +397,7 @@ class Fit:
         for number, side in enumerate(held_out.by_subject().values()):
             first, rest = split_trials(side, adaptation.share)
             self.model.load_state_dict(self.best_weights)
-            before.append(predict(self.model, rest, self.n_classes))
+            before.append((yield PredictRequest(self, rest)))
             optimizer = _make_optimizer(settings, self.model)
             if adaptation.state == "kept":
                 optimizer.load_state_dict(copy.deepcopy(self.best_state))
@@ -235,16 +408,16 @@ class Fit:
                     derive_substep(subject_seed, 2 * turn + purpose) for purpose in (0, 1)
                 )
                 batches = epoch_batches(first, settings.batch_size, batches_seed)
-                fit.train_batches(batches, dropout_seed)
+                yield TrainRequest(fit, batches, dropout_seed)
             if isinstance(optimizer, TwoModes):
                 optimizer.eval()
-            after.append(predict(self.model, rest, self.n_classes))
+            after.append((yield PredictRequest(fit, rest)))
             tested.append(rest.indices)
         side = held_out.part(np.concatenate(tested))
         return side, np.concatenate(before), np.concatenate(after)
 
-    def train_epoch(self, epoch: int) -> float:
-        """Take one step per batch of an epoch and return the mean loss over the windows."""
+    def epoch(self, epoch: int) -> TrainRequest:
+        """Ask for one step per batch of an epoch."""
         settings = self.settings
         batches = epoch_batches(
             self.training,
@@ -253,73 +426,96 @@ class Fit:
             settings.subjects_per_batch,
             settings.order,
         )
-        loss = self.train_batches(batches, derive_substep(settings.seed("dropout"), epoch))
-        self.traces.end_epoch()
-        return loss
+        return TrainRequest(self, batches, derive_substep(settings.seed("dropout"), epoch))
 
     def train_batches(self, batches: Sequence[NDArray[np.int64]], dropout_seed: int) -> float:
         """Take one step per batch and return the mean loss over the windows."""
-        settings, model, optimizer = self.settings, self.model, self.optimizer
         seed_torch(dropout_seed)
-        constrain = getattr(model, "apply_constraints", None) if settings.constraints else None
-        after_step = optimizer.after_step if isinstance(optimizer, AfterStep) else None
-        before_step = optimizer.before_step if isinstance(optimizer, BeforeStep) else None
-        for_subject = optimizer.for_subject if isinstance(optimizer, ForSubject) else None
-        model.train()
-        if isinstance(optimizer, TwoModes):
-            optimizer.train()
-        total, windows = torch.zeros((), device=self.device), 0
-        for batch in self.training.batches(batches):
-            if settings.contamination is not None:
-                seed = settings.seed("contamination")
-                batch = contaminate(batch, settings.contamination, seed, self.steps, self.n_classes)
-            if before_step is not None:
-                before_step(model, batch.inputs)  # Sophia on the next batch
-            optimizer.zero_grad()
+        self.begin_batches()
+        for loaded in self.training.batches(batches):
+            batch = self.contaminated(loaded)
+            self.before_forward(batch)
+            self.optimizer.zero_grad()
             with self.precision.forward():
-                loss = cross_entropy(model(batch.inputs), batch.labels)
+                loss = cross_entropy(self.model(batch.inputs), batch.labels)
             self.precision.backward(loss)
-            if settings.clip_norm is not None:
-                self.precision.unscale(optimizer)
-                clip_grad_norm_(model.parameters(), settings.clip_norm)
-            if for_subject is not None:
-                for_subject(_only_subject(batch))
-            self.precision.step(optimizer)
-            if constrain is not None:
-                constrain()  # max-norm of EEGNet
-            if after_step is not None:
-                after_step(model, batch.inputs)  # Sophia's second pass, every 10 steps
-            self.traces.after_step()
-            if self.watch_step is not None:
-                self.watch_step(self, batch, loss.detach())
-            total += loss.detach() * len(batch.subjects)
-            windows += len(batch.subjects)
-            self.steps += 1
-        return (total / windows).item()
+            self.take_step(batch, loss.detach())
+        return self.mean_loss()
 
-    def _evaluate(self, side: Side) -> tuple[float, float]:
+    def begin_batches(self) -> None:
+        """Prepare for the steps of an epoch."""
+        self.model.train()
+        if isinstance(self.optimizer, TwoModes):
+            self.optimizer.train()
+        self._total, self._windows = torch.zeros((), device=self.device), 0
+
+    def contaminated(self, batch: Batch) -> Batch:
+        """Return the batch as the network sees it in the next step."""
+        if self.settings.contamination is None:
+            return batch
+        seed = self.settings.seed("contamination")
+        return contaminate(batch, self.settings.contamination, seed, self.steps, self.n_classes)
+
+    def before_forward(self, batch: Batch) -> None:
+        """Do what the optimizer needs before the forward pass."""
+        if self._before_step is not None:
+            self._before_step(self.model, batch.inputs)  # Sophia on the next batch
+
+    def take_step(self, batch: Batch, loss: torch.Tensor) -> None:
+        """Take one step with the gradients that the parameters have now."""
+        settings, optimizer = self.settings, self.optimizer
+        if settings.clip_norm is not None:
+            self.precision.unscale(optimizer)
+            clip_grad_norm_(self.model.parameters(), settings.clip_norm)
+        if self._for_subject is not None:
+            self._for_subject(_only_subject(batch))
+        self.precision.step(optimizer)
+        if self._constrain is not None:
+            self._constrain()  # max-norm of EEGNet
+        if self._after_step is not None:
+            self._after_step(self.model, batch.inputs)  # Sophia's second pass, every 10 steps
+        self.traces.after_step()
+        if self.watch_step is not None:
+            self.watch_step(self, batch, loss)
+        self._total += loss * len(batch.subjects)
+        self._windows += len(batch.subjects)
+        self.steps += 1
+
+    def mean_loss(self) -> float:
+        """Return the mean loss over the windows since `begin_batches`."""
+        return (self._total / self._windows).item()
+
+    def _evaluate(self, side: Side) -> Generator[Request, Any, tuple[float, float]]:
         """Return the loss and the accuracy on a side."""
         if isinstance(self.optimizer, TwoModes):
             self.optimizer.eval()  # schedule-free: evaluate at the averaged weights
-        return score(predict(self.model, side, self.n_classes), side.labels)
+        logits = yield PredictRequest(self, side)
+        return score(logits, side.labels)
 
-    def _end_epoch(self, train_loss: float, started: float, when: str) -> str:
+    def _end_epoch(
+        self, train_loss: float, started: float, when: str
+    ) -> Generator[Request, Any, str]:
         """Validate and add to the history; return the reason of a divergence, or ''."""
-        trained = time.perf_counter()
+        trained = self.seconds()
         if not math.isfinite(train_loss):
             return f"the training loss became {train_loss} in {when}"
-        loss, accuracy = self._evaluate(self.validation)
+        loss, accuracy = yield from self._evaluate(self.validation)
         if not math.isfinite(loss):
             return f"the validation loss became {loss} in {when}"
         self.history.append(
-            Epoch(train_loss, loss, accuracy, trained - started, time.perf_counter() - trained)
+            Epoch(train_loss, loss, accuracy, trained - started, self.seconds() - trained)
         )
         if self.watch is not None:
             self.watch(self.history[-1], self.model)
         return ""
 
     def _keep_state(self) -> None:
-        self.best_weights = copy.deepcopy(self.model.state_dict())
+        state = self.model.state_dict()
+        # Clones, because a deep copy of a view copies the weights of all runs of a bundle.
+        self.best_weights = {
+            name: value.clone() if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+            for name, value in state.items()
+        }
         if self.settings.adaptation is not None:
             self.best_state = copy.deepcopy(self.optimizer.state_dict())
 
@@ -338,19 +534,6 @@ def _only_subject(batch: Batch) -> int:
             'Set order = "blocks" or "stream", or subjects_per_batch = 1.'
         )
     return first
-
-
-def predict(model: nn.Module, side: Side, n_classes: int) -> NDArray[np.float32]:
-    """Return the logits of all windows of a side, (windows, classes), in evaluation mode."""
-    model.eval()
-    with torch.inference_mode():
-        logits = torch.cat([model(batch.inputs) for batch in side.in_order(EVALUATION_BATCH)])
-    if logits.shape != (len(side.indices), n_classes):
-        raise TrainingError(
-            f"the network returns {tuple(logits.shape)} for {len(side.indices)} windows. "
-            f"Expected logits of shape ({len(side.indices)}, {n_classes}), one per class."
-        )
-    return logits.cpu().numpy()
 
 
 def score(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from afor.bench.common.devices import Precision
@@ -88,6 +88,7 @@ class RunSettings:
     device: str = "cpu"
     threads: int = 1
     precision: Precision = "float32"
+    bundled: bool = False  # in the arithmetic in which several runs are one network
 
     def __post_init__(self) -> None:
         checks = {
@@ -123,6 +124,20 @@ class RunSettings:
         """Return the seed of this run for one purpose; it does not depend on the optimizer."""
         split = self.split
         return derive_seed(self.study_seed, self.dataset, split.fold, split.draw, purpose)
+
+
+def shared_settings(settings: RunSettings) -> RunSettings:
+    """Return the settings without those in which the runs of a bundle may differ."""
+    adaptation = settings.adaptation and replace(settings.adaptation, state="kept")
+    return replace(
+        settings,
+        optimizer="",
+        lr=1.0,
+        optimizer_settings={},
+        weight_decay=0.0,
+        clip_norm=None,
+        adaptation=adaptation,
+    )
 
 
 def order_fault(

@@ -45,6 +45,17 @@ def test_the_rate_is_no_reason_to_measure_again(planned, tmp_path):
     assert len(announced) == 1
 
 
+def test_a_bundled_run_is_timed_in_a_bundle(planned, tmp_path):
+    plan, _, shape = planned
+    adam, _ = specs(plan)
+    timer = StepTimer(tmp_path)
+    timer.times(adam, shape)
+    share = timer.times({**adam, "training": {**adam["training"], "bundled": True}}, shape)
+    assert min(share.gradient_s, share.window_s) > 0
+    stored = step_timing._read(tmp_path / step_timing.FILE)
+    assert sorted("together" in json.loads(key) for key in stored) == [False, True]
+
+
 @pytest.mark.parametrize("content", [b"", b"[1]", b'{"a": 1}', b'{"a": {"b": 1}}', b"\xff"])
 def test_a_damaged_file_of_times_counts_as_empty(content, tmp_path):
     path = tmp_path / step_timing.FILE

@@ -36,6 +36,7 @@ from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
 from afor.bench.store.locations import parse_part, store_path
+from afor.bench.study.bundling import AUTO_BUNDLE, bundle_size
 from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import Study
 from afor.bench.training.run_spec import DEFAULT_TRAINER
@@ -94,7 +95,14 @@ def run(
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
     with stopped_in_run(f"afor run {shlex.join([name, *selected.words])}", path):
         workers_engine = make_engine(
-            engine, scheduler, workers, study.threads, time_limit, gpus, cache_dir
+            engine,
+            scheduler,
+            workers,
+            study.threads,
+            time_limit,
+            gpus,
+            cache_dir,
+            bundle_size(study),
         )
         find_rate = (
             _search_rates(study, toml, path, workers_engine, workers, cache_dir)
@@ -149,6 +157,7 @@ def make_engine(
     time_limit: float | None = None,
     gpus: Sequence[str] = (),
     cache_dir: Path | None = None,
+    bundle: int = AUTO_BUNDLE,
 ) -> Engine:
     """Return the engine that the options name.
 
@@ -160,6 +169,7 @@ def make_engine(
         time_limit: Minutes a run may take on the local engine.
         gpus: GPUs of this machine over which local workers are spread.
         cache_dir: Folder in which the dask engine keeps the times of steps.
+        bundle: Maximum number of runs that a local worker trains as one network.
 
     Returns:
         The engine.
@@ -183,7 +193,7 @@ def make_engine(
             f"Accepted: --engine local, or --engine dask --scheduler tcp://HOST:PORT."
         )
     limits = TimeLimits(None if time_limit is None else 60.0 * time_limit)
-    return LocalEngine(workers, threads, limits, gpus)
+    return LocalEngine(workers, threads, limits, gpus, bundle)
 
 
 def describe_summary(name: str, path: Path, summary: Summary) -> str:

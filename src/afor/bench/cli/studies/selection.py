@@ -43,7 +43,7 @@ def select_study(name: str, options: StudyOptions) -> SelectedStudy:
     """Return the study that `plan` or `run` works on; raise ConfigError if an option is wrong."""
     changes = overrides(options)
     toml, where = changed_text(name, changes, options.store, trust=options.trust)
-    toml = with_device(toml, where, options.device)
+    toml = with_bundle(with_device(toml, where, options.device), where, options.bundle)
     study = with_roots(parse_study(toml, where), options.root)
     if options.available:
         study = available_part(study)
@@ -91,6 +91,28 @@ def with_device(toml: str, where: str, device: str) -> str:
     if not device:
         return toml
     return updated_toml(toml, {**read_toml(toml, where), "device": device})
+
+
+def with_bundle(toml: str, where: str, bundle: str) -> str:
+    """Set how many runs of a study are trained as one network; its name stays.
+
+    Args:
+        toml: The text of the study.
+        where: Name of the text in messages.
+        bundle: The value of `--bundle`; empty keeps the study's.
+
+    Returns:
+        The text with this setting.
+
+    Raises:
+        ConfigError: The value is neither auto nor a number, or the text is not valid TOML.
+    """
+    if not bundle:
+        return toml
+    if bundle != "auto" and not bundle.isdecimal():
+        raise ConfigError(f"--bundle {bundle}: expected auto or a number of runs, such as 8.")
+    value = bundle if bundle == "auto" else int(bundle)
+    return updated_toml(toml, {**read_toml(toml, where), "bundle": value})
 
 
 def with_roots(study: Study, roots: list[str] | None) -> Study:

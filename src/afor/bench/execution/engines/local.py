@@ -11,20 +11,23 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from afor.bench.common.devices import VISIBLE_GPUS
 from afor.bench.common.errors import ConfigError, EngineError, StoreError
 from afor.bench.common.module_search import BOOTSTRAP, search_folders
+from afor.bench.execution.bundles import Bundle, halves, make_bundles
 from afor.bench.execution.engines.worker import receive, send
 from afor.bench.execution.engines.worker_starts import WorkerStarts
 from afor.bench.execution.jobs import MAX_DEATHS, Died, Ended, Job, Started
-from afor.bench.execution.timing.limits import TimeLimits, similarity_key
+from afor.bench.execution.timing.limits import SimilarityKey, TimeLimits, similarity_key
 from afor.bench.execution.timing.pace import clock
 from afor.bench.store.spool import SUFFIX, read_spool
+from afor.bench.study.bundling import AUTO_BUNDLE
 from afor.bench.training.execute import failed_run
+from afor.bench.training.record import decode
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
@@ -51,6 +54,8 @@ class LocalEngine:
         limits: Maximum time of a run; None uses the default limits.
         gpus: GPUs over which the workers are spread, as ``CUDA_VISIBLE_DEVICES`` names them; each
             worker sees one. Empty for runs on the CPU.
+        bundle: Maximum number of runs that a worker trains as one network, of those whose spec is
+            bundled.
 
     Raises:
         ConfigError: ``workers`` is below 1.
@@ -66,6 +71,7 @@ class LocalEngine:
         threads: int = 1,
         limits: TimeLimits | None = None,
         gpus: Sequence[str] = (),
+        bundle: int = AUTO_BUNDLE,
     ) -> None:
         if workers < 1:
             raise ConfigError(f"-j {workers}: at least one worker is needed.")
@@ -73,6 +79,7 @@ class LocalEngine:
         self.threads = threads
         self.limits = limits or TimeLimits()
         self.gpus = tuple(gpus)
+        self.bundle = bundle
 
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
@@ -93,22 +100,22 @@ class LocalEngine:
         """
         spool.mkdir(parents=True, exist_ok=True)
         packed = {name: pickle.dumps(source) for name, source in sources.items()}
-        waiting, deaths = deque(jobs), Counter[str]()
+        waiting, deaths = deque(make_bundles(jobs, self.bundle, self.workers)), Counter[str]()
         inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
         crew: list[_Worker] = []
         numbers = iter(range(1, sys.maxsize))
         starts = WorkerStarts()
         checked_at = time.monotonic()
         try:
-            while waiting or any(worker.job for worker in crew):
-                idle = sum(worker.job is None for worker in crew)
+            while waiting or any(worker.jobs for worker in crew):
+                idle = sum(not worker.jobs for worker in crew)
                 pause_s = starts.pause_s()  # read once: the wait below must use the same value
                 while len(crew) < self.workers and idle < len(waiting) and not pause_s:
                     gpu = _least_used(self.gpus, [worker.gpu for worker in crew])
                     crew.append(_Worker(next(numbers), spool, self.threads, inbox, gpu))
                     idle += 1
                 for worker in crew:
-                    if waiting and worker.is_ready and worker.job is None:
+                    if waiting and worker.is_ready and not worker.jobs:
                         worker.give(waiting.popleft(), packed)
                 checked_at = _extend_after_sleep(crew, checked_at)
                 try:
@@ -126,37 +133,57 @@ class LocalEngine:
                 elif message is not None and message[0] == "started":
                     worker.has_started = worker.has_worked = True
                     starts.began_run()
-                    yield Started(message[1], worker.name)
+                    yield Started(message[1], worker.name, len(worker.kinds))
                 elif message is not None and message[0] == "unwritable":
                     raise StoreError(
                         f"{spool}: a finished run cannot be written ({message[2]}). Free some "
                         f"space or repair the disk and run the same command again; all runs "
                         f"written so far are safe."
                     )
-                else:
-                    job, worker.job = worker.job, None
-                    if message is None:  # the pipe is closed: the worker has exited
-                        worker.stop(grace_s=CLOSING_S)
-                        crew.remove(worker)
-                        _count_early_end(worker, starts)
-                    if job is not None:
-                        event = self._end_of(job, worker, spool, deaths)
-                        if isinstance(event, Died):
-                            waiting.append(job)  # at the end: other jobs first
-                        yield event
+                elif message is not None:
+                    job = worker.jobs.pop(message[1])
+                    event = self._end_of(job, worker, spool, deaths)
+                    if isinstance(event, Died):  # its file is gone
+                        waiting.append((job,))
+                    yield event
+                else:  # the pipe is closed: the worker has exited
+                    worker.stop(grace_s=CLOSING_S)
+                    crew.remove(worker)
+                    _count_early_end(worker, starts)
+                    yield from self._after_death(worker, spool, deaths, waiting)
         finally:
             for worker in crew:
                 worker.stop()
+
+    def _after_death(
+        self, worker: "_Worker", spool: Path, deaths: Counter[str], waiting: deque[Bundle]
+    ) -> Iterator[Died | Ended]:
+        """Yield what became of the jobs of a worker that exited; put the others back."""
+        # A worker killed right after its rename has still finished the run.
+        is_open = {key: not (spool / f"{key}{SUFFIX}").exists() for key in worker.jobs}
+        unfinished = tuple(job for key, job in worker.jobs.items() if is_open[key])
+        if len(unfinished) > 1:
+            # Nobody knows which run did it: two halves, in the end one by one. They wait at the
+            # end: other jobs first.
+            waiting.extend(halves(unfinished) if worker.has_started else [unfinished])
+            for job in unfinished:
+                del worker.jobs[job.key]
+                yield Died(job.key, worker.cause())
+        for job in worker.jobs.values():
+            event = self._end_of(job, worker, spool, deaths)
+            if isinstance(event, Died):
+                waiting.append((job,))
+            yield event
 
     def _end_of(
         self, job: Job, worker: "_Worker", spool: Path, deaths: Counter[str]
     ) -> Died | Ended:
         """Return the result of a job whose worker finished it or exited; count its deaths."""
-        # A worker killed right after its rename has still finished the run.
         path = spool / f"{job.key}{SUFFIX}"
         content = read_spool(path)
         if content is not None:
-            self.limits.add(similarity_key(job.dataset, job.spec), worker.busy_s())
+            spent_s = worker.busy_s() if worker.has_one_job else decode(content).elapsed_s
+            self.limits.add(similarity_key(job.dataset, job.spec), spent_s)
             return Ended(job.key, content, path)
         # The death of a worker that had not started the job does not count.
         deaths[job.key] += worker.has_started or worker.hung_s > 0
@@ -167,8 +194,8 @@ class LocalEngine:
 
     def _limit_s(self, worker: "_Worker") -> float:
         """Return the time limit of what a worker does now; infinite if it is idle."""
-        if worker.job is not None:
-            return self.limits.limit_s(similarity_key(worker.job.dataset, worker.job.spec))
+        if worker.jobs:
+            return self.limits.bundle_limit_s(worker.kinds)
         return START_LIMIT_S if not worker.is_ready else math.inf
 
     def _left_s(self, worker: "_Worker") -> float:
@@ -224,11 +251,12 @@ class _Worker:
     ) -> None:
         self.name = f"worker {number}" + (f" on GPU {gpu}" if gpu is not None else "")
         self.gpu = gpu
-        self.job: Job | None = None
+        self.jobs: dict[str, Job] = {}  # not finished, by key
+        self.kinds: list[SimilarityKey] = []  # of all jobs it was given together
         self.is_ready = False
-        self.has_started = False  # its current job
+        self.has_started = False  # its current jobs
         self.has_worked = False  # has started any run
-        self.since = time.monotonic()  # start of its current job, or of the process
+        self.since = time.monotonic()  # start of its current jobs, or of the process
         self.hung_s = 0.0  # the time limit that it exceeded
         self.log = spool / f"worker-{number}.log"
         self._sources: set[str] = set()
@@ -255,16 +283,24 @@ class _Worker:
         self._sender = threading.Thread(target=self._send, daemon=True)
         self._sender.start()
 
-    def give(self, job: Job, packed: Mapping[str, bytes]) -> None:
-        """Send a job, preceded by its windows if this worker does not have them yet."""
-        self.job, self.has_started, self.since = job, False, time.monotonic()
-        if job.dataset not in self._sources:
-            self._outbox.put(("source", job.dataset, packed[job.dataset]))
-            self._sources.add(job.dataset)
-        self._outbox.put(("job", job.key, job.spec, job.dataset))
+    def give(self, bundle: Bundle, packed: Mapping[str, bytes]) -> None:
+        """Send the jobs of a bundle, preceded by their windows if this worker lacks them."""
+        self.jobs = {job.key: job for job in bundle}
+        self.kinds = [similarity_key(job.dataset, job.spec) for job in bundle]
+        self.has_started, self.since = False, time.monotonic()
+        dataset = bundle[0].dataset
+        if dataset not in self._sources:
+            self._outbox.put(("source", dataset, packed[dataset]))
+            self._sources.add(dataset)
+        self._outbox.put(("jobs", [(job.key, job.spec) for job in bundle], dataset))
+
+    @property
+    def has_one_job(self) -> bool:
+        """Whether it was given a single job."""
+        return len(self.kinds) == 1
 
     def busy_s(self) -> float:
-        """Return the seconds since the start of its current job, or of the process."""
+        """Return the seconds since the start of its current jobs, or of the process."""
         return time.monotonic() - self.since
 
     def end_as_hanging(self, limit_s: float) -> None:

@@ -63,7 +63,15 @@ def main() -> None:
     threading.Thread(target=_listen, args=(inbox,), daemon=True).start()
 
     from afor.bench.store.spool import write_spool
-    from afor.bench.training.execute import execute
+    from afor.bench.training.execute import execute_bundle
+
+    def finished(key: str, result: bytes) -> None:
+        try:
+            path = write_spool(spool, key, result)
+        except OSError as error:
+            send(answers, ("unwritable", key, f"{error}"))
+        else:
+            send(answers, ("finished", key, path.name))
 
     sources: dict[str, Any] = {}
     send(answers, ("ready",))
@@ -73,15 +81,10 @@ def main() -> None:
             name, content = rest
             sources[name] = pickle.loads(content)
             continue
-        key, spec, dataset = rest
-        send(answers, ("started", key))
-        result = execute(key, spec, sources[dataset])
-        try:
-            path = write_spool(spool, key, result)
-        except OSError as error:
-            send(answers, ("unwritable", key, f"{error}"))
-        else:
-            send(answers, ("finished", key, path.name))
+        jobs, dataset = rest
+        for key, _ in jobs:
+            send(answers, ("started", key))
+        execute_bundle(jobs, sources[dataset], finished)
 
 
 def _listen(inbox: "queue.SimpleQueue[Any]") -> None:

@@ -1,7 +1,7 @@
 """Limit the time of a run, after which its worker counts as hanging."""
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from afor.bench.study.planned_runs import canonical
@@ -46,6 +46,12 @@ class TimeLimits:
             return self.fixed_s
         usual_s = self.usual_s(key)
         return UNKNOWN_S if usual_s is None else max(FACTOR * usual_s, LEAST_S)
+
+    def bundle_limit_s(self, keys: Sequence[SimilarityKey]) -> float:
+        """Return the seconds after which runs that are trained together are killed."""
+        if self.fixed_s is None and any(self.usual_s(key) is None for key in keys):
+            return UNKNOWN_S
+        return sum(self.limit_s(key) for key in keys)
 
     def is_unusual(self, key: SimilarityKey, seconds: float) -> bool:
         """Tell whether a run takes much longer than similar runs."""

@@ -9,7 +9,8 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,14 @@ from afor.bench.common.seeding import isolated
 from afor.bench.data.preparation.cache import open_cache
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
+from afor.bench.study.bundling import AUTO_BUNDLE, is_bundled
 from afor.bench.study.planned_runs import canonical
 from afor.bench.training.execute import run_settings
 from afor.bench.training.run_spec import RunSettings
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
 
 FILE = "step-times.json"
 _UNTIMED = ("max_epochs", "patience", "weights", "passes", "adaptation")  # no part of a step
@@ -107,9 +110,15 @@ def _key(spec: Mapping[str, Any], shape: InputShape) -> str:
             "shape": [shape.channels, shape.samples, shape.classes],
             "threads": spec["threads"],
             "device": spec["device"],
+            **({"together": _together(spec)} if is_bundled(spec) else {}),
             "machine": [platform.node(), platform.machine(), torch.__version__, __version__],
         }
     )
+
+
+def _together(spec: Mapping[str, Any]) -> int:
+    """Return the number of runs that are timed as one network."""
+    return AUTO_BUNDLE if is_bundled(spec) else 1
 
 
 def _step_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +129,10 @@ def _step_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 def _measure(
     spec: Mapping[str, Any], shape: InputShape, network: tuple[float, float] | None
 ) -> StepTimes:
-    """Time steps with random windows; `network` holds times of the same network, if known."""
+    """Time steps with random windows; `network` holds times of the same network, if known.
+
+    For a bundled run, the gradient and the evaluation are its share of those of a bundle.
+    """
     import torch
 
     from afor.bench.models.registry import build_backbone
@@ -132,13 +144,18 @@ def _measure(
     with repeatable(spec["threads"], settings.precision), isolated(0, device):
         model = build_backbone(spec["backbone"]["name"], shape, **spec["backbone"]["settings"])
         model = model.to(device)
-        optimizer = build_optimizer(
-            optimizer_spec["name"],
-            model,
-            optimizer_spec["lr"],
-            optimizer_spec["weight_decay"],
-            **optimizer_spec["settings"],
-        )
+
+        def make_optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
+            return build_optimizer(
+                optimizer_spec["name"],
+                model,
+                optimizer_spec["lr"],
+                optimizer_spec["weight_decay"],
+                **optimizer_spec["settings"],
+            )
+
+        models = [model, *(deepcopy(model) for _ in range(_together(spec) - 1))]
+        optimizer = make_optimizer(model)
         inputs = torch.randn(settings.batch_size, shape.channels, shape.samples, device=device)
         labels = torch.randint(shape.classes, (settings.batch_size,), device=device)
         model.train()
@@ -153,23 +170,32 @@ def _measure(
 
         step()
         optimizer_s = sum(_seconds(step, device) for _ in range(OPTIMIZER_STEPS)) / OPTIMIZER_STEPS
-        gradient_s, window_s = network or _time_network(settings, shape, model, optimizer, device)
+        gradient_s, window_s = network or _time_network(
+            settings, shape, [(copy, make_optimizer(copy)) for copy in models], device
+        )
     return StepTimes(gradient_s, optimizer_s, window_s)
 
 
 def _time_network(
     settings: RunSettings,
     shape: InputShape,
-    model: "torch.nn.Module",
-    optimizer: "torch.optim.Optimizer",
+    runs: "Sequence[tuple[torch.nn.Module, torch.optim.Optimizer]]",
     device: "torch.device",
 ) -> tuple[float, float]:
     """Return the seconds of a step without its optimizer's, and of the evaluation of a window.
 
-    They are those of the training loop, with reading, normalising and recording.
+    They are those of the training loop, with reading, normalising and recording; of several runs,
+    the share of one in their bundle.
     """
     from afor.bench.training.batches import Side, make_normalize
-    from afor.bench.training.loop import Fit, predict
+    from afor.bench.training.loop import Fit
+    from afor.bench.training.serving import (
+        PredictRequest,
+        Request,
+        StackServer,
+        TrainRequest,
+        serve_alone,
+    )
 
     rng = np.random.default_rng(0)
     count = max((STEPS + 1) * settings.batch_size, EVALUATION_WINDOWS)
@@ -177,15 +203,31 @@ def _time_network(
     windows = ArrayWindows(signals, rng.integers(shape.classes, size=count), ["person"] * count)
     normalize = make_normalize(settings.normalization, windows, ["person"], device)
     side = Side("training", windows, ["person"], normalize, device)
-    fit = Fit(settings, model, optimizer, side, side, shape.classes)
+    fits = [Fit(settings, *run, side, side, shape.classes) for run in runs]
     size = settings.batch_size
     first, *order = [side.indices[at : at + size] for at in range(0, (STEPS + 1) * size, size)]
-    fit.train_batches([first], 0)
-    whole_s = _seconds(lambda: fit.train_batches(order, 0), device) / STEPS
-    step_s = statistics.median(_seconds(optimizer.step, device) for _ in range(STEPS))
     held_out = side.part(side.indices[:EVALUATION_WINDOWS])
-    predict(model, held_out, shape.classes)
-    evaluated_s = _seconds(lambda: predict(model, held_out, shape.classes), device)
+    server = StackServer()
+
+    def serve(requests: Sequence[Request]) -> None:
+        if not settings.bundled:
+            serve_alone(requests[0])
+            return
+        for answer in server.serve(requests):
+            if isinstance(answer, Exception):
+                raise answer
+
+    def train(batches: "Sequence[NDArray[np.int64]]") -> None:
+        serve([TrainRequest(fit, batches, dropout_seed=0) for fit in fits])
+
+    def evaluate() -> None:
+        serve([PredictRequest(fit, held_out) for fit in fits])
+
+    train([first])
+    whole_s = _seconds(lambda: train(order), device) / STEPS / len(fits)
+    step_s = statistics.median(_seconds(fits[0].optimizer.step, device) for _ in range(STEPS))
+    evaluate()
+    evaluated_s = _seconds(evaluate, device) / len(fits)
     return max(whole_s - step_s, 0.0), evaluated_s / EVALUATION_WINDOWS
 
 

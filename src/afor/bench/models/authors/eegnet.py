@@ -7,8 +7,6 @@ from afor.bench.models.eegnet import EEGNet, EEGNetForm
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.settings import Dropout, Epsilon, Momentum
 
-_LARGEST_SPATIAL_WEIGHT = 1.0
-
 
 class EEGNetAuthors(EEGNet):
     """Classify windows with the EEGNet that the AFOR authors released.
@@ -29,6 +27,8 @@ class EEGNetAuthors(EEGNet):
         norm_eps: Added to the variance in the three batch norms.
         form: How the forward pass is computed, as for :class:`EEGNet`.
     """
+
+    largest_spatial_weight = 1.0
 
     def __init__(
         self,
@@ -63,4 +63,4 @@ class EEGNetAuthors(EEGNet):
         """Set spatial weights above 1 to 1."""
         # Through .data: a second forward pass before the backward pass changes no value, and
         # must not invalidate what the first one saved.
-        self.spatial.weight.data.clamp_(max=_LARGEST_SPATIAL_WEIGHT)
+        self.spatial.weight.data.clamp_(max=self.largest_spatial_weight)

@@ -51,9 +51,52 @@ def filtered_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
     The output itself is never computed. Gradients flow to ``filters``, and to ``signal`` if it
     requires them.
     """
+    windows, second_moments, overall, level_square = _signal_moments(signal, filters.shape[-1])
+    # Responses of every filter to the mean window, the level-weighted mean window and the box.
+    responses = windows @ filters.t()
+    centred_mean, levelled_mean, box_mean = means = responses.mean(dim=1)
+    # Products with what the box lacks to be flat: none of them is a difference of large numbers.
+    centred = responses - means.unsqueeze(1)
+    ripple = (centred * centred[2]).mean(dim=1)  # (3, filters)
+    variance = (
+        ((filters @ second_moments) * filters).sum(dim=1) / signal.numel()
+        - centred_mean.square()
+        + _ripple_share(overall, level_square) @ ripple
+        + box_mean * (2 * levelled_mean + level_square * box_mean)
+    )
+    return centred_mean + overall * box_mean, variance.clamp(min=0)
+
+
+def stacked_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what :func:`filtered_moments` does for filters (runs, filters, kernel) of many runs.
+
+    Every product is one of a run by itself, so that its bits do not depend on the other runs.
+    """
+    windows, second_moments, overall, level_square = _signal_moments(signal, filters.shape[-1])
+    runs, count, kernel = filters.shape
+    columns = windows.reshape(-1, kernel).t().expand(runs, -1, -1)
+    responses = torch.bmm(filters, columns).view(runs, count, 3, -1)
+    means = responses.mean(dim=3)
+    centred_mean, levelled_mean, box_mean = means.unbind(2)
+    centred = responses - means.unsqueeze(3)
+    ripple = (centred * centred[:, :, 2:]).mean(dim=3)  # (runs, filters, 3)
+    powers = torch.bmm(filters, second_moments.expand(runs, -1, -1)) * filters
+    variance = (
+        powers.sum(dim=2) / signal.numel()
+        - centred_mean.square()
+        + (ripple * _ripple_share(overall, level_square)).sum(dim=2)
+        + box_mean * (2 * levelled_mean + level_square * box_mean)
+    )
+    return centred_mean + overall * box_mean, variance.clamp(min=0)
+
+
+def _signal_moments(signal: Tensor, kernel: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return what the statistics of any filter's output need to know of the signal.
+
+    That is the windows (3, samples, kernel) of the mean window, the level-weighted mean window and
+    the box, the second moments, the overall mean, and the mean square of the levels.
+    """
     batch, channels, samples = signal.shape
-    kernel = filters.shape[-1]
-    count = batch * channels * samples
     rows = signal.reshape(batch * channels, samples)
     # Second moments of data with an offset cancel in float32: split x into a window's own mean and
     # the rest. The mean meets only the zero-padded box, whose response is known exactly.
@@ -63,23 +106,13 @@ def filtered_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
     rows = rows - (level + overall)[:, None]
     weights = torch.stack([torch.ones_like(level), level]) / level.numel()
     profiles = torch.cat([weights @ rows, rows.new_ones(1, samples)])
-    windows = F.pad(profiles, same_padding(kernel)).unfold(1, kernel, 1)  # (3, samples, kernel)
-    # Responses of every filter to the mean window, the level-weighted mean window and the box.
-    responses = windows @ filters.t()
-    centred_mean, levelled_mean, box_mean = means = responses.mean(dim=1)
-    # Products with what the box lacks to be flat: none of them is a difference of large numbers.
-    centred = responses - means.unsqueeze(1)
-    ripple = (centred * centred[2]).mean(dim=1)  # (3, filters)
-    level_square = level.square().mean()
+    windows = F.pad(profiles, same_padding(kernel)).unfold(1, kernel, 1)
+    return windows, padded_second_moments(rows, kernel), overall, level.square().mean()
+
+
+def _ripple_share(overall: Tensor, level_square: Tensor) -> Tensor:
     two = torch.full_like(overall, 2)
-    share = torch.stack([2 * overall, two, level_square + overall.square()])
-    variance = (
-        ((filters @ padded_second_moments(rows, kernel)) * filters).sum(dim=1) / count
-        - centred_mean.square()
-        + share @ ripple
-        + box_mean * (2 * levelled_mean + level_square * box_mean)
-    )
-    return centred_mean + overall * box_mean, variance.clamp(min=0)
+    return torch.stack([2 * overall, two, level_square + overall.square()])
 
 
 def padded_second_moments(rows: Tensor, kernel: int) -> Tensor:

@@ -1,0 +1,160 @@
+"""Bundles of jobs: who belongs together, and what happens when one of them ends its worker."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from afor.bench.execution.bundles import make_bundles
+from afor.bench.execution.engines.local import LocalEngine
+from afor.bench.execution.jobs import Died, Ended, Job
+from afor.bench.execution.runner import open_jobs, run_study
+from afor.bench.execution.sources import open_sources
+from afor.bench.execution.timing.limits import UNKNOWN_S, TimeLimits
+from afor.bench.store.database import open_store
+from afor.bench.study.plan import make_plan, shard
+from afor.bench.study.schema import load_study, parse_study
+from afor.bench.training.record import decode
+
+
+def job(key: str, fold: int = 0, *, bundled: bool = True, **training: object) -> Job:
+    spec = {
+        "optimizer": {"name": key},
+        "split": {"fold": fold},
+        "training": {**training, **({"bundled": True} if bundled else {})},
+    }
+    return Job(key, spec, "eyes")
+
+
+def keys(bundles) -> list[str]:
+    return ["".join(job.key for job in bundle) for bundle in bundles]
+
+
+def test_runs_that_differ_in_optimizer_clipping_and_kept_state_are_put_together() -> None:
+    kept, reset = ({"state": state, "passes": 2} for state in ("kept", "reset"))
+    jobs = [job("a", adaptation=kept), job("b", 1, adaptation=kept)]
+    jobs += [job("c", adaptation=reset), job("d", clip_norm=0.5, adaptation=kept)]
+    jobs += [job("e", bundled=False), job("f", bundled=False), job("g", batch_size=8)]
+    assert keys(make_bundles(jobs, 8, 1)) == ["acd", "b", "e", "f", "g"]
+
+
+def test_bundles_are_of_nearly_equal_size_and_give_every_worker_something_to_do() -> None:
+    jobs = [job(key) for key in "abcdefghi"]
+    assert keys(make_bundles(jobs, 8, 1)) == ["abcd", "efghi"]
+    assert keys(make_bundles(jobs, 9, 2)) == ["abcde", "fghi"]
+    assert keys(make_bundles(jobs[:2], 8, 5)) == ["a", "b"]
+    assert make_bundles([], 8, 2) == []
+
+
+def test_a_bundle_may_take_the_time_of_all_its_runs_once_that_is_known() -> None:
+    adam, afor = ("eyes", "eegnet", "adam"), ("eyes", "eegnet", "afor")
+    assert TimeLimits(30.0).bundle_limit_s([adam, afor]) == 60.0
+    limits = TimeLimits()
+    assert limits.bundle_limit_s([adam, afor]) == UNKNOWN_S
+    limits.add(adam, 100.0)
+    assert limits.bundle_limit_s([adam, adam]) == 2 * limits.limit_s(adam)
+
+
+@pytest.fixture
+def bundled_jobs(tiny):
+    """Return the jobs of a tiny study as if its trainer could train them together."""
+
+    def make(**settings):
+        tiny.write(**settings)
+        study = load_study(str(tiny.file))
+        plan = make_plan(study, open_sources(study))
+        jobs = [
+            replace(job, spec={**job.spec, "training": {**job.spec["training"], "bundled": True}})
+            for job in open_jobs(plan.runs, {})
+        ]
+        return jobs, plan.sources, tiny.folder / "spool"
+
+    return make
+
+
+def test_a_run_that_kills_its_worker_fails_and_takes_no_companion_along(bundled_jobs) -> None:
+    jobs, sources, spool = bundled_jobs(
+        optimizers=("a", "killer", "b", "raiser"), subjects=3, draws=1
+    )
+    fold = jobs[:4]
+    events = list(LocalEngine(1).run(fold, sources, spool))
+    ended = [decode(event.content) for event in events if isinstance(event, Ended)]
+    assert Counter(run.key for run in ended) == Counter(job.key for job in fold)
+    status = {run.spec["optimizer"]["name"]: run for run in ended}
+    assert [status[name].status for name in ("a", "b")] == ["done", "done"]
+    assert "its worker died 3 times" in status["killer"].reason
+    assert "never works" in status["raiser"].reason
+    # `a` had ended before the death; the killer and two others were in the bundle, then in halves.
+    assert status["a"].key not in {event.key for event in events if isinstance(event, Died)}
+
+
+STUDY = """
+name = "bundled"
+backbones = ["eegnet"]
+bundle = "auto"
+training = { max_epochs = 4, patience = 1, batch_size = 16 }
+protocol = { draws = 1, only_folds = [0, 1] }
+datasets = [{ name = "synthetic", options = { n_subjects = 3, trials = 4, rate_hz = 64.0 } }]
+[[optimizers]]
+name = "adam"
+[[optimizers]]
+name = "afor"
+lr = 0.1
+[[optimizers]]
+name = "sophia"
+clip_norm = 0.5
+"""
+
+
+def test_a_stopped_study_goes_on_and_gives_the_bits_of_runs_by_themselves(
+    tmp_path, window_cache, inline_engine
+) -> None:
+    study, store = parse_study(STUDY), tmp_path / "bundled.db"
+    sources = open_sources(study, window_cache)
+    plan = make_plan(study, sources)
+    jobs, spool = open_jobs(plan.runs, {}), tmp_path / "bundled.db.spool"
+    events = LocalEngine(1).run(jobs, sources, spool)
+    first = next(event for event in events if isinstance(event, Ended))
+    events.close()  # ends the workers; what they have finished is in the spool
+    assert first.spool.exists()
+    summary = run_study(study, STUDY, store, LocalEngine(1), cache_dir=window_cache)
+    assert (summary.done, summary.failed) == (6, 0)
+    assert 0 < summary.trained < 6
+    alone = tmp_path / "alone.db"
+    run_study(study, STUDY, alone, inline_engine, cache_dir=window_cache)
+    with open_store(store) as ours, open_store(alone) as theirs:
+        for planned in plan.runs:
+            record = ours.run(planned.key).record
+            assert repr(record.numbers()) == repr(theirs.run(planned.key).record.numbers())
+
+
+def test_shards_keep_the_runs_of_a_bundle_together(window_cache) -> None:
+    study = parse_study(STUDY)
+    runs = make_plan(study, open_sources(study, window_cache)).runs
+    assert [[run.fold for run in shard(runs, i, 2)] for i in (1, 2)] == [[0] * 3, [1] * 3]
+    alone = make_plan(study.model_copy(update={"bundle": 1}), open_sources(study, window_cache))
+    assert shard(alone.runs, 2, 4) == alone.runs[1::4]
+
+
+@pytest.mark.parametrize(("rate_hz", "batch_size"), [(64.0, 513), (640.0, 2)])
+def test_auto_does_not_bundle_where_runs_alone_are_faster(
+    rate_hz, batch_size, window_cache
+) -> None:
+    text = STUDY.replace("batch_size = 16", f"batch_size = {batch_size}")
+    study = parse_study(text.replace("rate_hz = 64.0", f"rate_hz = {rate_hz}"))
+    sources = open_sources(study, window_cache)
+    for bundle, is_bundled in (("auto", None), (5, True)):
+        runs = make_plan(study.model_copy(update={"bundle": bundle}), sources).runs
+        assert {run.spec["training"].get("bundled") for run in runs} == {is_bundled}
+
+
+def test_only_the_key_of_runs_that_can_be_bundled_tells_so(window_cache) -> None:
+    plain = '{ name = "plain", use = "eegnet", settings = { form = "plain" } }'
+    study = parse_study(STUDY.replace('["eegnet"]', f'["eegnet", {plain}]'))
+    sources = open_sources(study, window_cache)
+    alone = make_plan(study.model_copy(update={"bundle": 1}), sources).runs
+    for bundle in ("auto", 5):
+        bundled = make_plan(study.model_copy(update={"bundle": bundle}), sources).runs
+        for one, other in zip(alone, bundled, strict=True):
+            assert (one.key == other.key) == (one.backbone == "plain")
+            assert other.spec["training"].get("bundled") == (True if one.key != other.key else None)
