@@ -57,7 +57,7 @@ def headroom_records(result: Headroom) -> list[dict[str, object]]:
         ("best constant", result.best_constant),
         *(("rule", method) for method in result.rules),
     ]
-    records = []
+    records: list[dict[str, object]] = []
     for category, method in methods:
         recovered = result.recovered(method)
         records.append(
