@@ -87,11 +87,11 @@ class Regime:
 
 CLEAN = Regime("clean, shuffled", "bursts-clean")
 STREAM = Regime("stream, next person", "stream", NEXT)
-STREAM_ONE_RATE = Regime("stream at one learning rate, next person", "stream-rate", NEXT)
+STREAM_ONE_RATE = Regime("stream at one rate, next person", "stream-rate", NEXT)
 HELD_OUT = Regime("stream, held-out people at the end", "stream")
 BURSTS = Regime("bursts of wrong labels", "bursts")
 CLIPPED = Regime("bursts, clipped at 0.5", "bursts", suffix="_clip")
-BURSTS_ONE_RATE = Regime("bursts at one learning rate", "bursts-rate")
+BURSTS_ONE_RATE = Regime("bursts at one rate", "bursts-rate")
 NEW_PERSON = Regime("new person, state kept", "adaptation")
 REGIMES = (
     CLEAN, STREAM, STREAM_ONE_RATE, HELD_OUT, BURSTS, BURSTS_ONE_RATE, CLIPPED, NEW_PERSON,
