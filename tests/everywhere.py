@@ -3,9 +3,12 @@
     python tests/everywhere.py                     # `make test-everywhere`
     python tests/everywhere.py --quick             # two environments, the most telling tests
     python tests/everywhere.py --only "1 thread" "shuffled"
+    python tests/everywhere.py --reports FOLDER    # an hour in parts
 
 The part is every test with the marker `numbers`, `files` or both, whichever the environment could
-change; `tests/conftest.py` lists their files. Exit code 1 when a test failed anywhere.
+change; `tests/conftest.py` lists their files. With `--reports` the
+report and the output of pytest stay in a folder, an environment whose report lies there is not run
+again, and the table has all that lie there. Exit code 1 when a test failed anywhere.
 """
 
 import argparse
@@ -15,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import xml.etree.ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -91,7 +93,10 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[e.name for e in ENVIRONMENTS])
     parser.add_argument("--quick", action="store_true", help="the pair that belongs to the CI")
     parser.add_argument("-n", default="auto", help="processes of pytest (default: one per core)")
+    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="keep reports, and use them")
     arguments = parser.parse_args()
+    if arguments.quick and arguments.reports:
+        parser.error("--reports keeps whole runs; leave out --quick or --reports")
     chosen = [
         environment
         for environment in ENVIRONMENTS
@@ -99,17 +104,30 @@ def main() -> int:
         and (environment.quick or not arguments.quick)
     ]
     options = ["-n", arguments.n, "--dist", "worksteal"] if arguments.n != "0" else []
-    outcomes = {}
-    for environment in chosen:
-        print(f"{environment.name} ...", file=sys.stderr, flush=True)
-        files = environment.quick if arguments.quick else ()
-        outcomes[environment.name] = run(environment, [*files, *options])
+    with tempfile.TemporaryDirectory(prefix="afor-reports-") as unkept:
+        folder = arguments.reports or Path(unkept)
+        folder.mkdir(parents=True, exist_ok=True)
+        for environment in chosen:
+            if not report_of(environment, folder).exists():
+                print(f"{environment.name} ...", file=sys.stderr, flush=True)
+                files = environment.quick if arguments.quick else ()
+                run(environment, [*files, *options], folder)
+        outcomes = {
+            environment.name: read_report(report)
+            for environment in ENVIRONMENTS
+            if (report := report_of(environment, folder)).exists() or environment in chosen
+        }
     print(table(outcomes))
     return int(any(outcome.failed or not outcome.passed for outcome in outcomes.values()))
 
 
-def run(environment: Environment, options: list[str]) -> Outcome:
-    """Run the marked tests in one environment."""
+def report_of(environment: Environment, folder: Path) -> Path:
+    """Return the place of an environment's JUnit report; what pytest printed lies beside it."""
+    return folder / (re.sub(r"\W+", "-", environment.name) + ".xml")
+
+
+def run(environment: Environment, options: list[str], reports: Path) -> None:
+    """Run the marked tests in one environment and leave the report in a folder."""
     with tempfile.TemporaryDirectory(prefix="afor-everywhere-") as name:
         folder = Path(name)
         tree, temporary, report = ROOT, folder / "tmp", folder / "tmp" / "report.xml"
@@ -146,16 +164,18 @@ def run(environment: Environment, options: list[str]) -> Outcome:
             "no:cacheprovider",
         ]
         command += [f"--junitxml={report}", *environment.options, *options]
-        started = time.monotonic()
-        done = subprocess.run(
-            command, cwd=tree, env=variables, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **identity,
-        )  # fmt: skip
-        seconds = time.monotonic() - started
-        outcome = read_report(report, seconds)
+        kept = report_of(environment, reports)
+        printed = kept.with_suffix(".txt")
+        with printed.open("w") as log:
+            subprocess.run(
+                command, cwd=tree, env=variables, stdout=log, stderr=subprocess.STDOUT,
+                check=False, **identity,
+            )  # fmt: skip
+        if report.exists():
+            shutil.copyfile(report, kept)
+        outcome = read_report(kept)
         if outcome.failed or not outcome.passed:
-            print(done.stdout[-8000:], file=sys.stderr, flush=True)
-        return outcome
+            print(printed.read_text(errors="replace")[-8000:], file=sys.stderr, flush=True)
 
 
 def works(prefix: list[str]) -> bool:
@@ -201,18 +221,19 @@ def programs_without_compilers(folder: Path) -> Path:
     return folder
 
 
-def read_report(report: Path, seconds: float) -> Outcome:
+def read_report(report: Path) -> Outcome:
     """Count the tests of a JUnit file; no file means that pytest did not get that far."""
     if not report.exists():
-        return Outcome(0, 1, 0, seconds, ("pytest wrote no report",))
-    cases = list(xml.etree.ElementTree.parse(report).iter("testcase"))
+        return Outcome(0, 1, 0, 0.0, ("pytest wrote no report",))
+    root = xml.etree.ElementTree.parse(report)
+    cases = list(root.iter("testcase"))
     failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
     skipped = sum(case.find("skipped") is not None for case in cases)
     return Outcome(
         passed=len(cases) - len(failed) - skipped,
         failed=len(failed),
         skipped=skipped,
-        seconds=seconds,
+        seconds=sum(float(suite.get("time", 0)) for suite in root.iter("testsuite")),
         failures=tuple(f"{case.get('classname')}::{case.get('name')}" for case in failed),
     )
 

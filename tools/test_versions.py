@@ -6,10 +6,11 @@
 One wheel of this package is built for each interpreter, in an environment without torch, and
 installed beside every version of torch: the native kernel does not depend on torch's version. For
 each pair an environment is made in the folder given, which must be outside the repository, and
-deleted once its result is recorded (`--keep` leaves it, and a later call uses it again). An
-environment with CUDA takes about 6 GB; what pip downloads stays in its cache, or not with
-`PIP_NO_CACHE_DIR=1`. Results are added to `results.json` in that folder; the table of all of them
-is printed, and written with `--markdown FILE`.
+deleted once its result is recorded (`--keep` leaves it, and a later call uses it again).
+`--prepare` makes the environments and runs nothing, so that what needs the network can be done
+before what needs the processor. An environment with CUDA takes about 6 GB; what pip downloads stays
+in its cache, or not with `PIP_NO_CACHE_DIR=1`. Results are added to `results.json` in that folder;
+the table of all of them is printed, and written with `--markdown FILE`.
 """
 
 import argparse
@@ -179,6 +180,7 @@ def main() -> None:
     parser.add_argument("--environments", type=Path, required=True, help="folder for environments")
     parser.add_argument("--jobs", type=int, default=2, help="tests run at once")
     parser.add_argument("--keep", action="store_true", help="do not delete environments")
+    parser.add_argument("--prepare", action="store_true", help="make environments, run nothing")
     parser.add_argument("--markdown", type=Path, help="file for the table")
     options = parser.parse_args()
     folder = options.environments.resolve()
@@ -195,6 +197,9 @@ def main() -> None:
         for torch in options.torch:
             home = folder / f"py{version}-torch{torch}"
             interpreter = make_environment(home, python, torch, wheel)
+            if options.prepare:
+                print(f"{home.name} is ready", flush=True)
+                continue
             result = examine(interpreter, folder / f"{home.name}-results", options.jobs)
             print(table([result]).splitlines()[-1], flush=True)
             failed |= bool(result.failed) or result.smoke == "failed"
@@ -203,6 +208,8 @@ def main() -> None:
             record.write_text(json.dumps(known, indent=1))
             if not options.keep:
                 shutil.rmtree(home)
+    if options.prepare:
+        return
     print(table(known))
     if options.markdown:
         options.markdown.write_text(table(known) + "\n")
