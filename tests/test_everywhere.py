@@ -5,15 +5,12 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 
 
-def test_every_file_that_is_marked_exists(everywhere, machine):
-    for marked, quick in (
-        (machine["numbers"], everywhere.QUICK_NUMBERS),
-        (machine["files"], everywhere.QUICK_FILES),
-    ):
-        assert [name for name in marked if not (TESTS / name).exists()] == []
-        for path in (everywhere.ROOT / name for name in quick):
-            assert path.exists()
-            assert any(path.is_relative_to(TESTS / name) for name in marked), path
+def test_every_file_that_is_named_exists_and_a_quick_run_is_a_part_of_the_whole(everywhere):
+    for environment in everywhere.ENVIRONMENTS:
+        assert [name for name in environment.tests if not (TESTS / name).exists()] == []
+        for quick in environment.quick:
+            assert (TESTS / quick).exists()
+            assert any(Path(quick).is_relative_to(name) for name in environment.tests), quick
 
 
 def test_a_quick_run_is_a_pair(everywhere):
@@ -64,7 +61,7 @@ def test_the_table_counts_and_names_what_failed(everywhere, tmp_path):
 def test_an_environment_with_a_report_is_not_run_again(everywhere, tmp_path, monkeypatch, capsys):
     ran = []
 
-    def run(environment, options, reports):
+    def run(environment, files, options, reports):
         ran.append(environment.name)
         everywhere.report_of(environment, reports).write_text(
             '<testsuites><testsuite time="1"><testcase name="x"/></testsuite></testsuites>'
