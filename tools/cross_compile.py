@@ -3,9 +3,8 @@
     python -m pip install ziglang
     python tools/cross_compile.py
 
-zig brings Clang and the headers and libraries of the other systems. The sources and flags are those
-of `setup.py`. A library that was made here has not been run: only its compiling and linking is
-shown. Exit code 1 when one could not be made.
+zig brings Clang and the headers of the other systems; sources and flags are those of `setup.py`.
+What is compiled here is neither linked nor run. Exit code 1 when something does not compile.
 """
 
 import importlib.util
@@ -29,12 +28,12 @@ def extensions() -> list[Extension]:
     return list(setup.call_args.kwargs["ext_modules"])
 
 
-def command(extension: Extension, target: str, library: Path) -> list[str]:
-    """Return the command that makes a shared library for another system."""
+def command(extension: Extension, target: str, output: Path) -> list[str]:
+    """Return the command that compiles a kernel for another system."""
+    sources = [str(ROOT / source) for source in extension.sources]
     return [
-        sys.executable, "-m", "ziglang", "cc", "-target", target, "-shared", "-fPIC",
-        *extension.extra_compile_args, *extension.sources, "-o", str(library),
-        *(f"-l{name}" for name in extension.libraries),
+        sys.executable, "-m", "ziglang", "cc", "-target", target, "-c",
+        *extension.extra_compile_args, "-Wall", "-fno-sanitize=all", *sources, "-o", str(output),
     ]  # fmt: skip
 
 
@@ -50,7 +49,7 @@ def main() -> int:
         for target in TARGETS:
             with tempfile.TemporaryDirectory() as folder:
                 done = subprocess.run(
-                    command(extension, target, Path(folder) / "kernel"),
+                    command(extension, target, Path(folder) / "kernel.o"),
                     cwd=ROOT, capture_output=True, text=True, check=False,
                 )  # fmt: skip
             if done.returncode:
