@@ -206,6 +206,8 @@ def main() -> None:
             if wheel is not None:
                 make_environment(home, python, torch, wheel)
             interpreter = interpreter_of(home)
+            if not interpreter.exists():
+                parser.error(f"there is no environment {home}; make it with --prepare")
             if options.prepare:
                 print(f"{home.name} is ready", flush=True)
                 continue
