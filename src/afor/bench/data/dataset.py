@@ -9,19 +9,19 @@ from afor.bench.data.recording import Recording
 from afor.bench.data.settings import DataSettings, parse_settings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
-    """The description of a data set for users."""
+    """The description of a data set for users; the defaults are those of a user's own data."""
 
     name: str
     title: str
     task: str
-    licence: str
-    where: str
-    citation: str
-    subjects: tuple[str, ...]  # of a complete copy
+    licence: str = "yours"
+    where: str = "your own disk"
+    citation: str = "yours"
+    subjects: tuple[str, ...] = ()  # of a complete copy
     shape: str
-    paper_windows: str
+    paper_windows: str = "not in the paper; the whole trial unless window_samples is set"
     layout: str
     download: str = ""  # the program that downloads it; empty if a signed agreement is needed
 
@@ -57,7 +57,7 @@ class Dataset:
     hashes_data: bool = False  # no source files to hash: the fingerprint uses the samples
     published: Callable[[Any], dict[str, int]] | None = None
     trial_shape: Callable[[Any], TrialShape] | None = None
-    excluded: Callable[[Any], Mapping[str, str]] | None = None  # subject → why, left out by default
+    excluded: Callable[[Any], Mapping[str, str]] = lambda _settings: {}  # by default: subject → why
     download: Callable[[Path, Any], None] | None = None
 
     def parse(self, options: Mapping[str, Any]) -> DataSettings:

@@ -1,7 +1,6 @@
 """`ExpectedWindows`, the windows of a data set whose files are not there, for plans."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +10,6 @@ from afor.bench.data.preparation.preprocessing import window_starts
 from afor.bench.data.settings import DataSettings
 
 
-@dataclass(frozen=True)
 class ExpectedWindows:
     """The windows of a complete copy: everything that `WindowSource` knows but the samples.
 
@@ -19,41 +17,21 @@ class ExpectedWindows:
     planned with it have no valid key and cannot be trained.
     """
 
-    dataset: str
-    subjects: tuple[str, ...]
-    settings: DataSettings
-    trial: TrialShape
-    fingerprint: str = ""
+    fingerprint = ""
 
-    @property
-    def channel_names(self) -> tuple[str, ...]:
-        """Return the names of the channels."""
-        return self.trial.channel_names
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Return the names of the classes."""
-        return self.trial.class_names
-
-    @property
-    def n_classes(self) -> int:
-        """Return the number of classes."""
-        return len(self.trial.class_names)
-
-    @property
-    def rate_hz(self) -> float:
-        """Return the sampling rate."""
-        return self.trial.rate_hz
-
-    @property
-    def window_samples(self) -> int:
-        """Return the samples of a window."""
-        return self.settings.window_samples or self.trial.samples
-
-    @property
-    def stride_samples(self) -> int:
-        """Return the samples from the start of one window to that of the next."""
-        return self.settings.stride_samples or self.window_samples
+    def __init__(
+        self, dataset: str, subjects: Sequence[str], settings: DataSettings, trial: TrialShape
+    ) -> None:
+        self.dataset = dataset
+        self.subjects = tuple(subjects)
+        self.settings = settings
+        self.trial = trial
+        self.channel_names = trial.channel_names
+        self.class_names = trial.class_names
+        self.n_classes = len(trial.class_names)
+        self.rate_hz = trial.rate_hz
+        self.window_samples = settings.window_samples or trial.samples
+        self.stride_samples = settings.stride_samples or self.window_samples
 
     @cached_property
     def windows_per_subject(self) -> int:
@@ -81,31 +59,16 @@ def expected_windows(
     subjects: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
 ) -> ExpectedWindows | None:
-    """Return the windows of a complete copy of a data set.
+    """Return the windows of a complete copy, or None if its size is not known without the files.
 
-    Args:
-        name: Name of the data set.
-        options: Options of the data set.
-        subjects: Subjects to use; None for all.
-        exclude: Subjects to leave out.
-
-    Returns:
-        The windows, or None if the size of the data set is not known without its files.
-
-    Raises:
-        ConfigError: The name or an option is not valid.
-
-    Example:
-        >>> windows = expected_windows("deap", {})
-        >>> len(windows.subjects), len(windows)
-        (32, 76800)
+    >>> windows = expected_windows("deap", {})
+    >>> len(windows.subjects), len(windows)
+    (32, 76800)
     """
     dataset = get_dataset(name)
     settings = dataset.parse(options)
     if dataset.trial_shape is None:
         return None
-    left_out = {*(dataset.excluded(settings) if dataset.excluded else ()), *exclude}
+    left_out = {*dataset.excluded(settings), *exclude}
     wanted = subjects or [s for s in dataset.info.subjects if s not in left_out]
-    return ExpectedWindows(
-        dataset.info.name, tuple(wanted), settings, dataset.trial_shape(settings)
-    )
+    return ExpectedWindows(dataset.info.name, wanted, settings, dataset.trial_shape(settings))

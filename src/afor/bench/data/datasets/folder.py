@@ -20,7 +20,7 @@ from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.datasets.recordings import recordings_by_subject
 from afor.bench.data.preparation.preprocessing import filter_signal
 from afor.bench.data.recording import Recording, number_labels, require_finite
-from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
 
 MAX_ARRAY_BYTES = 4 << 30
 SUFFIXES = ("-epo.fif", ".npz")
@@ -34,8 +34,6 @@ class FolderSettings(DataSettings):
     channels: Words | None = None  # None: all
     classes: Words | None = None  # order of the classes; None sorts them by name
     band_hz: BandHz = "none"
-    window_samples: Samples = 0
-    stride_samples: Samples = 0
 
     def trial_settings(self) -> dict[str, Any]:
         """Leave out the channels where all are taken, as before there was a choice."""
@@ -83,7 +81,7 @@ def load_subject(root: Path, subject: str, settings: FolderSettings) -> Recordin
         return recording
     require_finite(recording.trials, f"folder subject {subject}", recording.channel_names)
     filtered = filter_signal(recording.trials, recording.rate_hz, band).astype(np.float32)
-    return Recording(**{**recording.__dict__, "trials": filtered})
+    return replace(recording, trials=filtered)
 
 
 def _with_channels(recording: Recording, channels: tuple[str, ...]) -> Recording:
@@ -194,12 +192,7 @@ DATASET = Dataset(
         name="folder",
         title="Your own data in a folder",
         task="whatever the labels say",
-        licence="yours",
-        where="your own disk",
-        citation="yours",
-        subjects=(),
         shape="the same channels, rate and trial length in every file",
-        paper_windows="not in the paper; the whole trial unless window_samples is set",
         layout="<subject>-epo.fif (MNE Epochs) or <subject>.npz, one per subject",
     ),
     settings=FolderSettings,

@@ -3,18 +3,16 @@
 open_windows("moabb:BNCI2014_001", options={"paradigm_options": {"fmin": 4, "fmax": 40}})
 """
 
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.recording import Recording
-from afor.bench.data.settings import DataSettings, Samples
+from afor.bench.data.settings import DataSettings
 
 MICROVOLTS_PER_VOLT = 1e6
 # Paradigm of a MOABB data set → the class that cuts it into trials.
@@ -27,8 +25,6 @@ class MoabbSettings(DataSettings):
     paradigm: str = "auto"
     paradigm_options: dict[str, Any] = Field(default_factory=dict)
     dataset_options: dict[str, Any] = Field(default_factory=dict)
-    window_samples: Samples = 0
-    stride_samples: Samples = 0
 
 
 def moabb_dataset(name: str) -> Dataset:
@@ -48,23 +44,21 @@ def moabb_dataset(name: str) -> Dataset:
             licence="see the data set's page at https://moabb.neurotechx.com",
             where="MOABB downloads it",
             citation="the data set's own, and MOABB: Jayaram and Barachant, J. Neural Eng., 2018",
-            subjects=(),
             shape="as MOABB gives it",
-            paper_windows="not in the paper; the whole trial unless window_samples is set",
             layout="MOABB's own folder (set by the environment variable MNE_DATA)",
             download="MOABB",
         ),
         settings=MoabbSettings,
-        find=lambda _root, settings: _subjects(name, settings),
+        find=lambda _root, settings: tuple(map(str, _make_dataset(name, settings).subject_list)),
         files=lambda _root, _subject, _settings: (),
-        load=lambda root, subject, settings: load_subject(name, root, subject, settings),
+        load=lambda _root, subject, settings: load_subject(name, subject, settings),
         version=1,
         needs_root=False,
         hashes_data=True,
     )
 
 
-def load_subject(name: str, _root: Path, subject: str, settings: MoabbSettings) -> Recording:
+def load_subject(name: str, subject: str, settings: MoabbSettings) -> Recording:
     """Read one subject with MOABB and return it as a recording."""
     dataset = _make_dataset(name, settings)
     paradigm = _make_paradigm(dataset, settings)
@@ -77,23 +71,13 @@ def load_subject(name: str, _root: Path, subject: str, settings: MoabbSettings) 
             f"moabb:{name} subject {subject}: MOABB could not read it "
             f"({type(error).__name__}: {error})."
         ) from error
-    names = tuple(sorted(paradigm.used_events(dataset)))
-    if unknown := sorted(set(map(str, classes)).difference(names)):
+    names, words = tuple(sorted(paradigm.used_events(dataset))), [str(label) for label in classes]
+    if unknown := sorted(set(words).difference(names)):
         raise DataError(f"moabb:{name} subject {subject}: unknown class {', '.join(unknown)}.")
-    return Recording(
-        dataset=f"moabb:{name}",
-        subject=subject,
-        trials=signal.astype(np.float32),
-        labels=np.array([names.index(str(label)) for label in classes], dtype=np.int64),
-        trial_ids=np.arange(len(signal)),
-        channel_names=tuple(epochs.ch_names),
-        rate_hz=float(epochs.info["sfreq"]),
-        class_names=names,
+    rate_hz, where = epochs.info["sfreq"], f"moabb:{name}"
+    return Recording.of_trials(
+        subject, signal, words, epochs.ch_names, rate_hz, class_names=names, dataset=where
     )
-
-
-def _subjects(name: str, settings: MoabbSettings) -> tuple[str, ...]:
-    return tuple(str(subject) for subject in _make_dataset(name, settings).subject_list)
 
 
 def _make_dataset(name: str, settings: MoabbSettings) -> Any:

@@ -62,12 +62,7 @@ DATASET = Dataset(
         name="recordings",
         title="Your own continuous recordings in a folder",
         task="whatever the events say",
-        licence="yours",
-        where="your own disk",
-        citation="yours",
-        subjects=(),
         shape="the same channels, rate and trial length for every subject",
-        paper_windows="not in the paper; the whole trial unless window_samples is set",
         layout=f"<subject>/<name> or <subject>_<name>, {', '.join(SUFFIXES)}; events in "
         "<name>_events.tsv, events.tsv or the file's annotations",
     ),

@@ -23,7 +23,7 @@ from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.preparation.preprocessing import filter_signal, resample
 from afor.bench.data.recording import Recording, require_finite
-from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
 
 SUFFIXES = (".edf", ".bdf", ".gdf", ".fif", ".set", ".vhdr")
 COMPANIONS = (".eeg", ".vmrk", ".fdt", ".dat")  # that belong to a .vhdr or .set file
@@ -43,8 +43,6 @@ class ContinuousSettings(DataSettings):
     trial_s: Annotated[float, Field(gt=0, le=86400)] | None = None  # None: the events' duration
     band_hz: BandHz = "none"
     resample_hz: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    window_samples: Samples = 0
-    stride_samples: Samples = 0
 
 
 @dataclass(frozen=True)
