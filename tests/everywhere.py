@@ -92,7 +92,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the pair that belongs to the CI")
     parser.add_argument("-n", default="auto", help="processes of pytest (default: one per core)")
     arguments = parser.parse_args()
-    chosen = [
+    selected = [
         environment
         for environment in ENVIRONMENTS
         if (not arguments.only or environment.name in arguments.only)
@@ -100,7 +100,7 @@ def main() -> int:
     ]
     options = ["-n", arguments.n, "--dist", "worksteal"] if arguments.n != "0" else []
     outcomes = {}
-    for environment in chosen:
+    for environment in selected:
         print(f"{environment.name} ...", file=sys.stderr, flush=True)
         files = environment.quick if arguments.quick else ()
         outcomes[environment.name] = run(environment, [*files, *options])
@@ -135,17 +135,9 @@ def run(environment: Environment, options: list[str]) -> Outcome:
             elif os.geteuid() == 0:
                 identity = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
                 os.chown(temporary, NOBODY, NOBODY)
-        command = [
-            *prefix,
-            sys.executable,
-            "-m",
-            "pytest",
-            "-m",
-            environment.markers,
-            "-p",
-            "no:cacheprovider",
-        ]
-        command += [f"--junitxml={report}", *environment.options, *options]
+        command = [*prefix, sys.executable, "-m", "pytest", "-m", environment.markers]
+        command += ["-p", "no:cacheprovider", f"--junitxml={report}"]
+        command += [*environment.options, *options]
         started = time.monotonic()
         done = subprocess.run(
             command, cwd=tree, env=variables, stdout=subprocess.PIPE,
@@ -192,9 +184,9 @@ def make_read_only(tree: Path) -> None:
 def programs_without_compilers(folder: Path) -> Path:
     """Make a folder of links to everything on PATH that is not a C or C++ compiler."""
     folder.mkdir()
-    places = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
-    for place in filter(os.path.isdir, places):
-        for program in Path(place).iterdir():
+    on_path = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
+    for directory in filter(os.path.isdir, on_path):
+        for program in Path(directory).iterdir():
             link = folder / program.name
             if not COMPILERS.fullmatch(program.name) and not link.is_symlink():
                 link.symlink_to(program)

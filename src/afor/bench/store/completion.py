@@ -21,17 +21,11 @@ from afor.bench.study.roles import role_from_name
 def complete_rows(rows: Sequence[Row], plans: Sequence[StudyPlan], path: Path) -> list[Row]:
     """Return the rows with the columns of today that their studies tell, in today's order.
 
-    Args:
-        rows: The rows of a file, from `read_rows`.
-        plans: The plans of all studies of the file, made with their data.
-        path: The file, for messages.
-
-    Returns:
-        New rows; a cell that is already filled keeps its value.
+    A value that a row already has stays. The plans are those of all studies in the file at `path`,
+    made with their data.
 
     Raises:
         ConfigError: A row belongs to none of the plans.
-
     """
     planned = {
         plan.study.name: {key: run for run in plan.runs for key in _keys(run)} for plan in plans

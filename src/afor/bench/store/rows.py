@@ -8,7 +8,7 @@ what the contents and the study files say.
 
 import hashlib
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ RUN_COLUMNS = "key, status, reason, elapsed_s, finished_at, sha256"
 PLAN_COLUMNS = (
     "study, position, dataset, backbone, optimizer, fold, draw, key, entry, rate, is_search"
 )
+SELECT_PLANS = f"SELECT {PLAN_COLUMNS} FROM cells ORDER BY study, position"
 RunRow = tuple[str, str, str, float, str, str]  # RUN_COLUMNS
 PlanRow = tuple[Any, ...]  # PLAN_COLUMNS
 
@@ -65,9 +66,20 @@ def read_rows(connection: sqlite3.Connection) -> Rows:
     connection.execute("BEGIN")
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        return _read_first_schema(connection) if version == 1 else _read(connection)
+        rows = _read_first_schema(connection) if version == 1 else _read(connection)
     finally:
         connection.execute("ROLLBACK")
+    if extra := set(rows.plans) - set(rows.studies):
+        raise DamageError(f"it lists runs of a study that is not in it ({short_name(min(extra))})")
+    return rows
+
+
+def plans_by_study(rows: Iterable[PlanRow]) -> dict[Any, list[PlanRow]]:
+    """Return the rows of each study's plan."""
+    plans: dict[Any, list[PlanRow]] = {}
+    for row in rows:
+        plans.setdefault(row[0], []).append(row)
+    return plans
 
 
 def _read(connection: sqlite3.Connection) -> Rows:
@@ -82,7 +94,7 @@ def _read(connection: sqlite3.Connection) -> Rows:
         last_key = row[0]
         runs[last_key] = (row[0], row[1], row[2], row[3], row[4], row[5])
         total = combine(total, row_digest)
-    plans = _plans(connection)
+    plans = plans_by_study(connection.execute(SELECT_PLANS))
     studies: dict[str, str] = {}
     for *row, row_digest in connection.execute(
         "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies ORDER BY name"
@@ -95,18 +107,9 @@ def _read(connection: sqlite3.Connection) -> Rows:
             )
         studies[row[0]] = row[1]
         total = combine(total, row_digest)
-    if extra := set(plans) - set(studies):
-        raise DamageError(f"it lists runs of a study that is not in it ({short_name(min(extra))})")
     if connection.execute("SELECT sha256 FROM total").fetchall() != [(total,)]:
         raise DamageError("runs or studies are missing or were added by something else than afor")
     return Rows(runs, studies, plans)
-
-
-def _plans(connection: sqlite3.Connection) -> dict[str, list[PlanRow]]:
-    plans: dict[str, list[PlanRow]] = {}
-    for row in connection.execute(f"SELECT {PLAN_COLUMNS} FROM cells ORDER BY study, position"):
-        plans.setdefault(row[0], []).append(row)
-    return plans
 
 
 def _read_first_schema(connection: sqlite3.Connection) -> Rows:
@@ -120,11 +123,10 @@ def _read_first_schema(connection: sqlite3.Connection) -> Rows:
         runs[run.key] = (row[0], row[1], row[2], row[3], row[4], row[5])
         specs[run.key] = run.spec
     studies = dict(connection.execute("SELECT name, toml FROM studies ORDER BY name"))
-    plans = _plans(connection)
-    if extra := set(plans) - set(studies):
-        raise DamageError(f"it lists runs of a study that is not in it ({short_name(min(extra))})")
+    plans = plans_by_study(connection.execute(SELECT_PLANS))
     for name, rows in plans.items():
-        check_plan(name, studies[name], rows, specs)
+        if name in studies:
+            check_plan(name, studies[name], rows, specs)
     return Rows(runs, studies, plans)
 
 

@@ -30,14 +30,7 @@ HALF_PRECISIONS = ("bfloat16", "float16")
 def plans_bundles(
     study: Study, entry: BackboneEntry, source: "WindowSource | ExpectedWindows", device: str
 ) -> bool:
-    """Tell whether the runs of a network are bundled in a study.
-
-    Args:
-        study: The study.
-        entry: The network.
-        source: The windows.
-        device: The kind of device.
-    """
+    """Tell whether the runs of a network on these windows are bundled in a study."""
     if study.bundle == 1 or study.trainer != DEFAULT_TRAINER:
         return False
     if study.training.precision in HALF_PRECISIONS:

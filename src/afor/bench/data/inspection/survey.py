@@ -96,8 +96,8 @@ def _with_first(survey: Survey, by_subject: Mapping[str, list[Path]]) -> Survey:
     """Add what the first recording holds."""
     path = sorted(next(iter(by_subject.values())))[0]
     raw, notes = read_raw(path, str(path))
-    types = dict(zip(raw.ch_names, raw.get_channel_types(), strict=True))
-    eeg = tuple(n for n, type_ in types.items() if type_ == "eeg" and is_eeg_name(n))
+    types = zip(raw.ch_names, raw.get_channel_types(), strict=True)
+    eeg = tuple(name for name, type_ in types if type_ == "eeg" and is_eeg_name(name))
     table = events_table_of(path)
     if _has_trial_type(table):
         events = events_of(raw, path, table, "trial_type")
@@ -108,7 +108,7 @@ def _with_first(survey: Survey, by_subject: Mapping[str, list[Path]]) -> Survey:
         survey,
         first=str(path.relative_to(survey.root)),
         channels=eeg,
-        other_channels=tuple(n for n in types if n not in eeg),
+        other_channels=tuple(name for name in raw.ch_names if name not in eeg),
         rate_hz=float(raw.info["sfreq"]),
         seconds=float(raw.n_times / raw.info["sfreq"]),
         events_from=str(table.relative_to(survey.root)) if table else "its annotations",
