@@ -20,6 +20,14 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def exists(path: Path) -> bool:
+    """Return True if there is such a file or folder; a name that is not possible has none."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a NUL character
+        return False
+
+
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
     """Write a file so that a reader sees the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ class TrialShape:
     samples: int  # of one trial
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dataset:
     """The description and the reader of a data set.
 
@@ -49,9 +49,9 @@ class Dataset:
     info: DatasetInfo
     settings: type[DataSettings]
     find: Callable[[Path, Any], tuple[str, ...]]
-    files: Callable[[Path, str, Any], tuple[Path, ...]]
+    files: Callable[[Path, str, Any], tuple[Path, ...]] = lambda _root, _subject, _settings: ()
     load: Callable[[Path, str, Any], Recording]
-    version: int  # increase it if the reader returns other numbers for the same bytes
+    version: int = 1  # increase it if the reader returns other numbers for the same bytes
     needs_root: bool = True
     check_unit: bool = True
     hashes_data: bool = False  # no source files to hash: the fingerprint uses the samples

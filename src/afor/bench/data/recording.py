@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from afor.bench.common.errors import DataError
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.common.suggest import did_you_mean
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -74,7 +75,9 @@ class Recording:
         rate_hz: float,
         *,
         class_names: Sequence[str] | None = None,
+        trial_ids: ArrayLike | None = None,
         dataset: str = "own",
+        notes: Sequence[str] = (),
     ) -> "Recording":
         """Return a recording of arrays.
 
@@ -86,7 +89,9 @@ class Recording:
             rate_hz: Sampling rate in hertz.
             class_names: Names of the classes in their order; None sorts words, and numbers classes
                 from 0. Give them if a subject may lack a class.
+            trial_ids: Unique numbers of the trials in the source; None counts from 0.
             dataset: Name of the data set in messages.
+            notes: What is unusual about the recording.
 
         Raises:
             DataError: A label is not one of the classes.
@@ -99,10 +104,11 @@ class Recording:
             subject=subject,
             trials=np.asarray(trials, dtype=np.float32),
             labels=numbers,
-            trial_ids=np.arange(len(numbers)),
+            trial_ids=np.arange(len(numbers)) if trial_ids is None else np.asarray(trial_ids),
             channel_names=tuple(channel_names),
             rate_hz=float(rate_hz),
             class_names=names,
+            notes=tuple(notes),
         )
 
     @property
@@ -168,6 +174,16 @@ def number_labels(
             f"{where}: label {', '.join(unknown)} is out of range; accepted: {', '.join(names)}."
         )
     return np.array([names.index(label) for label in labels.tolist()], dtype=np.int64), names
+
+
+def channel_rows(wanted: Sequence[str], present: Sequence[str], where: str) -> list[int]:
+    """Return the positions of channels; raise ConfigError with the nearest name of one."""
+    if unknown := [name for name in wanted if name not in present]:
+        raise ConfigError(
+            f"{where}: no channel {', '.join(unknown)}.{did_you_mean(unknown[0], present)} "
+            f"Accepted: {', '.join(present)}."
+        )
+    return [present.index(name) for name in wanted]
 
 
 def require_finite(values: NDArray[np.floating], where: str, channels: Sequence[str]) -> None:

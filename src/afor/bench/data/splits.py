@@ -50,10 +50,9 @@ class Manifest:
         for split in self.splits:
             if (split.fold, split.draw) == (fold, draw):
                 return split
-        draws = max(split.draw for split in self.splits) + 1
         raise ConfigError(
-            f"{self.dataset} has no fold {fold}, draw {draw}. "
-            f"Folds go from 0 to {self.blocks - 1}, draws from 0 to {draws - 1}."
+            f"{self.dataset} has no fold {fold}, draw {draw}. Folds go from 0 to "
+            f"{self.blocks - 1}, draws from 0 to {max(split.draw for split in self.splits)}."
         )
 
 

@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.dataset import TrialShape
 from afor.bench.data.preparation.cache import PreparedSubject, map_samples
 from afor.bench.data.preparation.preprocessing import window_starts
 from afor.bench.data.recording import count_classes
@@ -26,7 +27,27 @@ KEEP_BYTES = 1 << 30
 RELEASE_AFTER_BYTES = 16 << 20
 
 
-class WindowSource:
+class WindowLayout:
+    """What is known of the windows of a data set without their samples."""
+
+    def __init__(
+        self, dataset: str, subjects: Sequence[str], settings: DataSettings, trial: TrialShape
+    ) -> None:
+        self.dataset = dataset
+        self.subjects = tuple(subjects)
+        self.settings = settings
+        self.channel_names = trial.channel_names
+        self.class_names = trial.class_names
+        self.n_classes = len(trial.class_names)
+        self.rate_hz = trial.rate_hz
+        self.window_samples = settings.window_samples or trial.samples
+        self.stride_samples = settings.stride_samples or self.window_samples
+        starts = window_starts(trial.samples, self.window_samples, self.stride_samples)
+        self._starts = np.array(starts)
+        self.windows_per_trial = len(starts)
+
+
+class WindowSource(WindowLayout):
     """All windows of a data set, cut from memory-mapped trials and numbered from 0.
 
     Windows are ordered by subject, trial and start. The object can be pickled; the other process
@@ -43,21 +64,11 @@ class WindowSource:
         fingerprint_samples: bool = False,
     ) -> None:
         first = prepared[0]
-        self.dataset = dataset
+        trials, _, samples = first.shape
+        shape = TrialShape(first.channel_names, first.rate_hz, first.class_names, trials, samples)
+        super().__init__(dataset, [subject.subject for subject in prepared], settings, shape)
         self.folder = folder
         self.prepared = tuple(prepared)
-        self.settings = settings
-        self.subjects = tuple(subject.subject for subject in prepared)
-        self.channel_names = first.channel_names
-        self.class_names = first.class_names
-        self.n_classes = len(first.class_names)
-        self.rate_hz = first.rate_hz
-        self.window_samples = settings.window_samples or first.shape[2]
-        self.stride_samples = settings.stride_samples or self.window_samples
-        self._starts = np.array(
-            window_starts(first.shape[2], self.window_samples, self.stride_samples)
-        )
-        self.windows_per_trial = len(self._starts)
         self._first_trial = np.cumsum([0, *(subject.shape[0] for subject in prepared)])
         self._fingerprint_samples = fingerprint_samples
         self._is_large = sum(4 * int(np.prod(s.shape)) for s in prepared) > KEEP_BYTES

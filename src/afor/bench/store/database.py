@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.results import RunResult
@@ -25,9 +24,11 @@ from afor.bench.store.rows import (
     DamageError,
     PlanRow,
     Rows,
+    RunRow,
     check_content,
     combine,
     digest,
+    plan_digest,
     read_rows,
     run_row,
 )
@@ -88,15 +89,15 @@ class Store:
         """
         row = run_row(content)
         with self._writing():
-            present = self._execute("SELECT status FROM runs WHERE key = ?", (row[0],)).fetchone()
+            present = self._execute("SELECT status FROM runs WHERE key = ?", (row.key,)).fetchone()
             if present == ("failed",) and replace_failed:
-                self._delete("runs", "key", row[0])
+                self._delete("runs", "key", row.key)
             elif present is not None:
                 return False
             self._insert_run(row, content)
         return True
 
-    def _insert_run(self, row: tuple[Any, ...], content: bytes) -> None:
+    def _insert_run(self, row: RunRow, content: bytes) -> None:
         row_digest = digest(*row)
         columns = f"{RUN_COLUMNS}, row_sha256, content"
         self._execute(
@@ -123,7 +124,7 @@ class Store:
         """Write the plan of a study; an older plan of the same name is replaced."""
         study, is_search = plan.study.name, int(plan.study.search is not None)
         rows = [
-            (
+            PlanRow(
                 *(study, position, r.dataset, r.backbone, r.optimizer, r.fold, r.draw),
                 *(r.key, r.entry, float(r.rate), is_search),
             )
@@ -140,7 +141,7 @@ class Store:
 
     def _insert_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
         planned_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        row = (study, toml, planned_at, digest(*rows))
+        row = (study, toml, planned_at, plan_digest(rows))
         self._connection.executemany(
             f"INSERT INTO cells ({PLAN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
         )
@@ -152,7 +153,7 @@ class Store:
 
     def statuses(self) -> dict[str, str]:
         """Return the status of every run by its key."""
-        return {key: row[1] for key, row in self._rows().runs.items()}
+        return {key: row.status for key, row in self._rows().runs.items()}
 
     def studies(self) -> dict[str, str]:
         """Return the TOML of every study planned here."""
@@ -165,9 +166,9 @@ class Store:
         for name in sorted(rows.plans) if study is None else [study]:
             roles = _stored_roles(rows.studies.get(name, ""))
             for planned in rows.plans.get(name, ()):
-                run = rows.runs.get(planned[7])
+                run = rows.runs.get(planned.key)
                 outcome = run[1:5] if run else ("open", "", 0.0, "")
-                role = run_role(roles, entry=planned[8], label=planned[4])
+                role = run_role(roles, planned.entry, label=planned.optimizer)
                 stored.append(StoredRun(*(name, *planned[2:], *outcome, role)))
         return stored
 
@@ -181,12 +182,12 @@ class Store:
         with self._reading():
             select = f"SELECT {RUN_COLUMNS}, content FROM runs WHERE key = ?"
             row = self._execute(select, (key,)).fetchone()
-            return (check_content(row[:-1], row[-1]), row[-1]) if row else None
+            return (check_content(RunRow(*row[:-1]), row[-1]), row[-1]) if row else None
 
     def keys_like(self, prefix: str) -> list[str]:
         """Return the keys of finished and planned runs that start with these digits."""
         rows = self._rows()
-        keys = set(rows.runs) | {row[7] for plan in rows.plans.values() for row in plan}
+        keys = set(rows.runs) | {row.key for plan in rows.plans.values() for row in plan}
         return sorted(key for key in keys if key.startswith(prefix))
 
     def contents(self) -> Iterator[bytes]:
@@ -251,9 +252,9 @@ class Store:
                 differing += repr(ours.record.numbers()) != repr(theirs.record.numbers())
         for study, toml in other.studies().items():
             rows = other.plan_rows(study)
-            merged = {tuple(row[2:7]): row for row in (*self.plan_rows(study), *rows)}
-            ordered = sorted(merged.values(), key=lambda row: row[1])
-            numbered = [(row[0], n, *row[2:]) for n, row in enumerate(ordered)]
+            merged = {row[2:7]: row for row in (*self.plan_rows(study), *rows)}
+            ordered = sorted(merged.values(), key=lambda row: row.position)
+            numbered = [row._replace(position=n) for n, row in enumerate(ordered)]
             self.replace_study(study, toml, numbered)
         return new, present, differing
 
@@ -289,7 +290,7 @@ class Store:
             make_tables(self._connection)
             select = "SELECT content FROM old_runs WHERE key = ?"
             for row in rows.runs.values():
-                self._insert_run(row, *self._execute(select, (row[0],)).fetchone())
+                self._insert_run(row, *self._execute(select, (row.key,)).fetchone())
             for study, toml in rows.studies.items():
                 self._insert_study(study, toml, rows.plans.get(study, ()))
             for table in ("runs", "studies", "cells"):

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.common.files import write_output
+from afor.bench.common.files import exists, write_output
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.text import escape_cell, unescape_cell, without_nan
 from afor.bench.store.database import Store, StoredRun, open_store
@@ -94,7 +94,7 @@ def load_results(
     results: list[RunResult] = []
     expected: list[ExpectedRuns] = []
     for path in paths:
-        if not _exists(path):
+        if not exists(path):
             raise StoreError(
                 f"{path} does not exist. Give the store of a study (`afor run` says where it is), "
                 "or a .csv, .json or .parquet file of results."
@@ -116,7 +116,7 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         StoreError: The file cannot be read, or is not one of `afor export`.
     """
-    if not _exists(path):
+    if not exists(path):
         raise StoreError(f"{path} does not exist.")
     rows = []
     for number, row in enumerate(_content(path)[0], 1):
@@ -486,12 +486,7 @@ def _result(row: _Row) -> RunResult:
         subjects = split_subjects(subjects, is_export=row.status is not None)
     is_done = row.status in (None, "done")
     return RunResult(
-        study=row.study or "",
-        dataset=row.dataset,
-        backbone=row.backbone,
-        optimizer=row.optimizer,
-        fold=row.fold,
-        draw=row.draw,
+        *(row.study or "", row.dataset, row.backbone, row.optimizer, row.fold, row.draw),
         test_subjects=subjects,
         # A missing metric of a finished run was not finite; a column of words is not a metric.
         metrics={
@@ -529,13 +524,6 @@ def _first_fault(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     fault = str(first["msg"])
     return f"{first['loc'][0]} = {show_value(first['input'])}: {fault}" if first["loc"] else fault
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name that is too long, or holds a NUL character
-        return False
 
 
 def _import_arrow() -> tuple[Any, Any]:

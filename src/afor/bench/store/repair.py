@@ -25,6 +25,7 @@ from afor.bench.store.rows import (
     check_content,
     check_plan,
     digest,
+    plan_digest,
     plans_by_study,
     run_row,
     short_name,
@@ -97,12 +98,12 @@ def _intact_runs(connection: sqlite3.Connection) -> tuple[dict[str, bytes], set[
     for row in rows:
         content = row[-1]
         try:
-            columns = run_row(content)
-            check_content((*columns[:5], row[5]), content)  # the other columns are rebuilt
+            rebuilt = run_row(content)
+            check_content(rebuilt._replace(sha256=row[5]), content)
         except (ValueError, TypeError, RecursionError):
             lost.add(str(row[0]))
         else:
-            contents[columns[0]] = content
+            contents[rebuilt.key] = content
     missing = {key for key in keys if isinstance(key, str)} - set(contents)
     for key in missing - lost:
         if not _is_readable(connection, key):
@@ -164,7 +165,7 @@ def _restore_plans(
         if not plan.is_sound:
             lost_studies.append(ascii(name)[1:-1][:80])  # it may hold anything
             continue
-        is_listed = not plan.digest or digest(*plan.rows) == plan.digest
+        is_listed = not plan.digest or plan_digest(plan.rows) == plan.digest
         try:
             if is_listed and not plan.digest:
                 check_plan(name, plan.toml, plan.rows, specs)

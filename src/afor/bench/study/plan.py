@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
 # Increase it when the training code gives other numbers for the same spec. For a change in one
 # network alone there is NETWORK_NUMERICS in models/registry.py.
 NUMERICS = 1
+
+# Training settings of every spec; others are part of it only where they differ from the default.
+ALWAYS_IN_SPEC = {
+    "max_epochs", "patience", "normalization", "subjects_per_batch", "constraints"
+}  # fmt: skip
 
 # A plan holds all its runs with the names of their subjects in memory.
 MAX_RUNS = 200_000
@@ -157,21 +163,11 @@ def _spec(
             **_user_code(optimizer.use, "optimizer"),
         },
         "seed": study.seed if optimizer.seed is None else optimizer.seed,
-        "split": {
-            "fold": split.fold,
-            "draw": split.draw,
-            "train": list(split.train),
-            "validation": list(split.validation),
-            "test": list(split.test),
-        },
+        "split": asdict(split),
         "threads": study.threads,
         "training": {
+            **training.model_dump(include=ALWAYS_IN_SPEC),
             "batch_size": dataset.batch_size or training.batch_size,
-            "max_epochs": training.max_epochs,
-            "patience": training.patience,
-            "normalization": training.normalization,
-            "subjects_per_batch": training.subjects_per_batch,
-            "constraints": training.constraints,
             **({} if training.precision == "float32" else {"precision": training.precision}),
             **_added_training(training, optimizer),
         },

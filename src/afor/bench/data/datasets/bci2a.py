@@ -128,16 +128,12 @@ def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording
         published = MARKED.get(f"{subject}{name}", rejected)
         if count == TRIALS and rejected != published:
             notes.append(f"session {name}: {published} marked trials are published")
-    return Recording(
-        dataset="bci2a",
-        subject=subject,
-        trials=np.concatenate(trials),
-        labels=np.concatenate(labels),
-        trial_ids=np.concatenate(ids),
-        channel_names=CHANNELS,
-        rate_hz=float(RATE_HZ),
+    return Recording.of_trials(
+        *(subject, np.concatenate(trials), np.concatenate(labels), CHANNELS, RATE_HZ),
         class_names=CLASS_NAMES,
-        notes=tuple(notes),
+        trial_ids=np.concatenate(ids),
+        dataset="bci2a",
+        notes=notes,
     )
 
 
@@ -322,7 +318,6 @@ DATASET = Dataset(
     find=find_subjects,
     files=source_files,
     load=load_subject,
-    version=1,
     published=_published,
     trial_shape=trial_shape,
     download=download,

@@ -64,11 +64,6 @@ def bids_paths(root: Path, settings: BidsSettings) -> dict[str, list[Any]]:
     return dict(sorted(by_subject.items()))
 
 
-def find_subjects(root: Path, settings: BidsSettings) -> tuple[str, ...]:
-    """Return the subjects with a recording of the task."""
-    return tuple(bids_paths(root, settings))
-
-
 def source_files(root: Path, subject: str, settings: BidsSettings) -> tuple[Path, ...]:
     """Return the recordings of a subject, their tables of events and of channels."""
     files: list[Path] = []
@@ -118,8 +113,7 @@ DATASET = Dataset(
         layout="sub-<subject>/[ses-<session>/]eeg/sub-…_task-…_eeg.<suffix>, as BIDS says",
     ),
     settings=BidsSettings,
-    find=find_subjects,
+    find=lambda root, settings: tuple(bids_paths(root, settings)),
     files=source_files,
     load=load_subject,
-    version=1,
 )

@@ -83,9 +83,11 @@ def load_subject(root: Path, subject: str, settings: DeapSettings) -> Recording:
     ratings = arrays["labels"][:, RATINGS[settings.rating]]
     signal = subtract_baseline(eeg, BASELINE_SAMPLES, RATE_HZ, settings.baseline)
     signal = filter_signal(signal, RATE_HZ, band_of(settings.band_hz))
-    labels, names = (ratings > settings.threshold).astype(np.int64), _class_names(settings)
+    labels = (ratings > settings.threshold).astype(np.int64)
     return Recording.of_trials(
-        subject, signal, labels, CHANNELS, RATE_HZ, class_names=names, dataset="deap"
+        *(subject, signal, labels, CHANNELS, RATE_HZ),
+        class_names=_class_names(settings),
+        dataset="deap",
     )
 
 
@@ -134,6 +136,5 @@ DATASET = Dataset(
     find=find_subjects,
     files=source_files,
     load=load_subject,
-    version=1,
     trial_shape=trial_shape,
 )

@@ -95,16 +95,11 @@ def load_subject(root: Path, subject: str, settings: IsrucSettings) -> Recording
         )
     if not is_extracted and missing:
         notes.append(f"{len(epochs)} epochs and {len(labels)} scores: cut to the shorter")
-    return Recording(
-        dataset="isruc",
-        subject=subject,
-        trials=epochs[:n],
-        labels=labels[:n],
-        trial_ids=np.arange(n),
-        channel_names=CHANNELS,
-        rate_hz=float(RATE_HZ),
+    return Recording.of_trials(
+        *(subject, epochs[:n], labels[:n], CHANNELS, RATE_HZ),
         class_names=CLASS_NAMES,
-        notes=tuple(notes),
+        dataset="isruc",
+        notes=notes,
     )
 
 
@@ -149,8 +144,8 @@ def _read_recording(
         by_name[plain] = label
     signals = []
     for name in CHANNELS:
-        is_there = any(label in by_name for label in (name, *_labels(name, "-")))
-        electrode = name if is_there else _substitute(name, subject, notes)
+        is_recorded = any(label in by_name for label in (name, *_labels(name, "-")))
+        electrode = name if is_recorded else _substitute(name, subject, notes)
         signals.append(_electrode(edf, by_name, electrode, where, notes))
     length = min(len(signal) for signal in signals) // EPOCH_SAMPLES
     if length == 0:
@@ -272,7 +267,6 @@ DATASET = Dataset(
     find=find_subjects,
     files=source_files,
     load=load_subject,
-    version=1,
     trial_shape=trial_shape,
     published=lambda settings: PUBLISHED_COUNTS if settings.scorer == 1 else {},
     excluded=lambda settings: (

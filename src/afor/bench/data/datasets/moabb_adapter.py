@@ -50,9 +50,7 @@ def moabb_dataset(name: str) -> Dataset:
         ),
         settings=MoabbSettings,
         find=lambda _root, settings: tuple(map(str, _make_dataset(name, settings).subject_list)),
-        files=lambda _root, _subject, _settings: (),
         load=lambda _root, subject, settings: load_subject(name, subject, settings),
-        version=1,
         needs_root=False,
         hashes_data=True,
     )
@@ -74,9 +72,10 @@ def load_subject(name: str, subject: str, settings: MoabbSettings) -> Recording:
     names, words = tuple(sorted(paradigm.used_events(dataset))), [str(label) for label in classes]
     if unknown := sorted(set(words).difference(names)):
         raise DataError(f"moabb:{name} subject {subject}: unknown class {', '.join(unknown)}.")
-    rate_hz, where = epochs.info["sfreq"], f"moabb:{name}"
     return Recording.of_trials(
-        subject, signal, words, epochs.ch_names, rate_hz, class_names=names, dataset=where
+        *(subject, signal, words, epochs.ch_names, epochs.info["sfreq"]),
+        class_names=names,
+        dataset=f"moabb:{name}",
     )
 
 

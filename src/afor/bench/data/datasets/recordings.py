@@ -33,11 +33,6 @@ def recordings_by_subject(root: Path) -> dict[str, list[Path]]:
     return dict(sorted(by_subject.items()))
 
 
-def find_subjects(root: Path, _settings: ContinuousSettings) -> tuple[str, ...]:
-    """Return the subjects, from the names of folders or files."""
-    return tuple(recordings_by_subject(root))
-
-
 def source_files(root: Path, subject: str, _settings: ContinuousSettings) -> tuple[Path, ...]:
     """Return the recordings of a subject with the files that belong to them."""
     paths = recordings_by_subject(root).get(subject, [])
@@ -67,8 +62,7 @@ DATASET = Dataset(
         "<name>_events.tsv, events.tsv or the file's annotations",
     ),
     settings=ContinuousSettings,
-    find=find_subjects,
+    find=lambda root, _settings: tuple(recordings_by_subject(root)),
     files=source_files,
     load=load_subject,
-    version=1,
 )

@@ -171,16 +171,11 @@ def load_subject(settings: SyntheticSettings, subject: str) -> Recording:
     wrong = rng.random(true_labels.size) < truth.label_noise
     drawn = rng.integers(len(recipe.class_names), size=true_labels.size)
     labels = np.where(wrong, drawn, true_labels)
-    return Recording(
-        dataset="synthetic",
-        subject=subject,
-        trials=trials,
-        labels=labels.astype(np.int64),
-        trial_ids=np.arange(true_labels.size),
-        channel_names=recipe.channel_names,
-        rate_hz=recipe.rate_hz,
+    return Recording.of_trials(
+        *(subject, trials, labels, recipe.channel_names, recipe.rate_hz),
         class_names=recipe.class_names,
-        notes=(f"{int((labels != true_labels).sum())} labels are wrong on purpose",),
+        dataset="synthetic",
+        notes=[f"{int((labels != true_labels).sum())} labels are wrong on purpose"],
     )
 
 
@@ -256,7 +251,6 @@ DATASET = Dataset(
     ),
     settings=SyntheticSettings,
     find=lambda _root, settings: subject_names(settings),
-    files=lambda _root, _subject, _settings: (),
     load=lambda _root, subject, settings: load_subject(settings, subject),
     version=MODEL_VERSION,
     needs_root=False,

@@ -22,7 +22,7 @@ from pydantic import Field
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.preparation.preprocessing import filter_signal, resample
-from afor.bench.data.recording import Recording, require_finite
+from afor.bench.data.recording import Recording, channel_rows, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
 
 SUFFIXES = (".edf", ".bdf", ".gdf", ".fif", ".set", ".vhdr")
@@ -194,17 +194,11 @@ def recording_of(
             f"{dataset} subject {subject}: no trial. Events here: {', '.join(seen) or 'none'}. "
             "Put a table of events beside the recording, or name its classes with classes."
         )
-    class_names = settings.classes or tuple(sorted(set(words)))
-    return Recording(
+    return Recording.of_trials(
+        *(subject, np.stack(trials), words, *first),
+        class_names=settings.classes,
         dataset=dataset,
-        subject=subject,
-        trials=np.stack(trials).astype(np.float32),
-        labels=np.array([class_names.index(word) for word in words], dtype=np.int64),
-        trial_ids=np.arange(len(words)),
-        channel_names=first[0],
-        rate_hz=first[1],
-        class_names=class_names,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
@@ -214,12 +208,8 @@ def _signal(
     """Return the names of the channels, their signal in microvolts, and its rate."""
     raw = part.raw
     if settings.channels is not None:
-        if unknown := [name for name in settings.channels if name not in raw.ch_names]:
-            raise ConfigError(
-                f"{part.where}: no channel {', '.join(unknown)}."
-                f"{did_you_mean(unknown[0], raw.ch_names)} It has {', '.join(raw.ch_names)}."
-            )
-        names = tuple(settings.channels)
+        names = settings.channels
+        channel_rows(names, raw.ch_names, part.where)
     else:
         types = zip(raw.ch_names, raw.get_channel_types(), strict=True)
         names = tuple(name for name, channel_type in types if channel_type == "eeg")

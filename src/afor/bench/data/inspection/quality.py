@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.data.inspection.channel_kinds import is_eeg_name
+from afor.bench.data.montage import is_eeg_name
 from afor.bench.data.recording import PLAUSIBLE_SD_UV
 
 NEARLY_FLAT = 0.02  # of the median channel's standard deviation

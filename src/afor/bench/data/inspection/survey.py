@@ -11,7 +11,7 @@ from afor.bench.data.catalog import get_dataset
 from afor.bench.data.datasets import bids, recordings
 from afor.bench.data.datasets.folder import FolderSettings, find_subjects
 from afor.bench.data.formats.continuous import SUFFIXES, events_of, events_table_of, read_raw
-from afor.bench.data.inspection.channel_kinds import is_eeg_name
+from afor.bench.data.montage import is_eeg_name
 
 MAX_FREE_EVENTS = 20  # more different labels than these are no classes
 IGNORED_LABELS = ("bad", "edge", "boundary", "new segment")  # of MNE, EEGLAB, BrainVision

@@ -115,18 +115,14 @@ def write_subject(
     _delete_stale_temp_files(folder, target.name)
     write_atomically(target, trials.data)
     sums, squares = _moments(trials)
+    copied = ("dataset", "subject", "channel_names", "rate_hz", "class_names", "notes")
     prepared = PreparedSubject(
+        **{name: getattr(recording, name) for name in copied},
         key=key,
-        dataset=recording.dataset,
-        subject=recording.subject,
         shape=(trials.shape[0], trials.shape[1], trials.shape[2]),
         labels=tuple(recording.labels.tolist()),
         trial_ids=tuple(recording.trial_ids.tolist()),
         trial_hashes=trial_hashes(trials),
-        channel_names=recording.channel_names,
-        rate_hz=recording.rate_hz,
-        class_names=recording.class_names,
-        notes=recording.notes,
         sources=tuple(sources),
         channel_sum=tuple(sums.tolist()),
         channel_square_sum=tuple(squares.tolist()),

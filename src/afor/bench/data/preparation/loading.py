@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from afor.bench.common.errors import AbsentError, ConfigError, DataError, LeakageError
+from afor.bench.common.files import exists
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.common.text import shorten
 from afor.bench.data.catalog import get_dataset
@@ -154,17 +155,10 @@ def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
     info = dataset.info
     advice = f"Get the data from {info.where}; expected layout: {info.layout}"
     folder = Path(root) if root is not None else default_root(info.name)
-    if not _is_folder(folder):
+    if not (exists(folder) and folder.is_dir()):
         hint = " Name it with --root." if root is None else ""
         raise AbsentError(f"{info.title}: there is no folder {shorten(folder)}.{hint} {advice}.")
     return folder
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):  # a name that is too long, or holds a NUL character
-        return False
 
 
 def default_root(name: str) -> Path:
