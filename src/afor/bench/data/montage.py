@@ -1,4 +1,4 @@
-"""What the names of channels tell: the positions of 10-10 electrodes, and which are not EEG."""
+"""Interpret the names of channels: positions of 10-10 electrodes, and what is not EEG."""
 
 import re
 

@@ -56,7 +56,7 @@ def as_trials(
     channel_names: Sequence[str] | None = None,
     trial_s: float | None = None,
 ) -> Trials:
-    """Return trials from whatever a notebook holds.
+    """Return trials from the objects that notebooks work with.
 
     Args:
         data: One of: an array (trials, channels, samples) in microvolts; MNE Epochs; a dictionary

@@ -405,8 +405,8 @@ def _read_store(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], li
 def _read_file(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Return the runs of the named studies, or of all.
 
-    The column `status` of `afor export` tells finished runs from planned ones; without it, all runs
-    are finished, and missing ones are known only from the list `expected`, which has no study.
+    The column `status` of `afor export` separates finished runs from planned ones. Without it, all
+    runs are finished; missing ones are known only from the list `expected`, which has no study.
     """
     _, row_name, first, _ = _FILES[path.suffix.lower()]
     rows, listed = _content(path)

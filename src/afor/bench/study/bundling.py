@@ -2,7 +2,7 @@
 
 Runs that share data, network, split and seeds start from the same weights and see the same
 batches. Those of a network with a stacked form can be trained as one network; they are then
-*bundled*, in whatever number: the arithmetic is the same for one run and for many.
+*bundled*. The arithmetic does not depend on how many runs a bundle has.
 """
 
 import json

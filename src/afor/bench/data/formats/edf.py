@@ -129,37 +129,32 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
     per_record = sum(signal.samples for signal in signals)
     header_bytes = FIXED_BYTES + SIGNAL_BYTES * n_signals
     present, left_over = divmod(size - header_bytes, 2 * per_record)
-    notes = []
+    faults: dict[str, str] = {}  # by the note that replaces each if it is accepted
     if n_records == -1:
-        if not allow_truncated or present == 0:
-            raise DataError(
-                f"{path}: the number of records was never written: the recording was not closed. "
-                "Accept what is there with --allow-truncated."
-            )
-        notes.append(f"not closed: {present} records")
+        faults[f"not closed: {present} records"] = (
+            "the number of records was never written: the recording was not closed. Accept what is "
+            "there with --allow-truncated."
+        )
         n_records = present
     if present < n_records:
-        if not allow_truncated or present == 0:
-            raise DataError(
-                f"{path}: truncated, {present} of {n_records} records are there. Fetch the file "
-                "again, or accept the part with --allow-truncated."
-            )
-        notes.append(f"truncated: {present} of {n_records} records")
+        faults[f"truncated: {present} of {n_records} records"] = (
+            f"truncated, {present} of {n_records} records are there. Fetch the file again, or "
+            "accept the part with --allow-truncated."
+        )
     elif present > n_records or left_over:
         # More data than the header says: the count may be damaged, and data would be lost.
         extra = size - header_bytes - n_records * 2 * per_record
-        if not allow_truncated:
-            raise DataError(
-                f"{path}: {extra} bytes more than its header announces ({n_records} records). "
-                "Header or file is damaged; fetch the file again, or accept the announced part "
-                "with --allow-truncated."
-            )
-        notes.append(f"{extra} bytes after the last record left out")
+        faults[f"{extra} bytes after the last record left out"] = (
+            f"{extra} bytes more than its header announces ({n_records} records). Header or file "
+            "is damaged; fetch the file again, or accept the announced part with --allow-truncated."
+        )
+    if faults and (not allow_truncated or present == 0):
+        raise DataError(f"{path}: {next(iter(faults.values()))}")
     if variant.startswith("EDF+D"):
         raise DataError(f"{path}: EDF+D (with gaps) is not supported; convert it to EDF+C.")
     count = min(present, n_records)
     samples = np.memmap(path, dtype="<i2", mode="r", offset=header_bytes, shape=(count, per_record))
-    return EdfFile(path, signals, record_s, np.asarray(samples), tuple(notes))
+    return EdfFile(path, signals, record_s, np.asarray(samples), tuple(faults))
 
 
 def _parse_fixed(fixed: bytes, path: Path) -> tuple[int, float, int, str]:
