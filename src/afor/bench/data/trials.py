@@ -56,22 +56,10 @@ def as_trials(
     channel_names: Sequence[str] | None = None,
     trial_s: float | None = None,
 ) -> Trials:
-    """Return trials from the objects that notebooks work with.
+    """Return the trials of an array, MNE objects, a dictionary by subject or a data set of torch.
 
-    Args:
-        data: One of: an array (trials, channels, samples) in microvolts; MNE Epochs; a dictionary
-            from subjects to arrays, Epochs or Raw; a data set of torch, skorch or braindecode,
-            whose items are (trial, label, ...).
-        labels: Class of each trial, or a dictionary by subject. None takes the event names of MNE
-            and the labels of a data set.
-        subjects: Subject of each trial, or the name of a column of Epochs' metadata. None for a
-            dictionary, and for braindecode, whose descriptions have a column ``subject``.
-        rate_hz: Sampling rate of arrays.
-        channel_names: Names of the channels of arrays; None numbers them.
-        trial_s: Length of a trial of Raw, from its annotations on; None takes their duration.
-
-    Returns:
-        The trials of all subjects.
+    The arguments are those of `afor.bench.compare`. The items of a data set are (trial, label, ...);
+    the parts of a data set of braindecode have a ``subject`` in their descriptions.
 
     Raises:
         ConfigError: Something that is needed was not given.

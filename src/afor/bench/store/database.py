@@ -83,9 +83,7 @@ class Store:
     def add(self, content: bytes, *, replace_failed: bool = False) -> bool:
         """Write a finished run as `execute` returns it; return False if it is stored already.
 
-        Args:
-            content: The run.
-            replace_failed: Replace a failed run of the same key.
+        A failed run of the same key stays, unless `replace_failed` is set.
         """
         row = run_row(content)
         with self._writing():
