@@ -58,8 +58,8 @@ def as_trials(
 ) -> Trials:
     """Return the trials of an array, MNE objects, a dictionary by subject or a data set of torch.
 
-    The arguments are those of `afor.bench.compare`. The items of a data set are (trial, label, ...);
-    the parts of a data set of braindecode have a ``subject`` in their descriptions.
+    The arguments are those of `afor.bench.compare`. A data set has items (trial, label, ...), that
+    of braindecode also parts with a ``subject`` in their descriptions.
 
     Raises:
         ConfigError: Something that is needed was not given.

@@ -30,9 +30,7 @@ class MoabbSettings(DataSettings):
 def moabb_dataset(name: str) -> Dataset:
     """Return a MOABB data set by its class name; raise ConfigError with the nearest one."""
     moabb = _import_moabb()
-    from moabb.datasets.base import BaseDataset
-
-    if not _is_class(moabb.datasets, name, BaseDataset) and name != "FakeDataset":
+    if not _is_class(moabb.datasets, name, moabb.datasets.base.BaseDataset):
         names = [entry for entry in dir(moabb.datasets) if entry[0].isupper()]
         hint = did_you_mean(name, names, prefix="moabb:")
         raise ConfigError(f"MOABB {moabb.__version__} has no data set {name!r}.{hint}")
@@ -69,35 +67,27 @@ def load_subject(name: str, subject: str, settings: MoabbSettings) -> Recording:
             f"moabb:{name} subject {subject}: MOABB could not read it "
             f"({type(error).__name__}: {error})."
         ) from error
-    names, words = tuple(sorted(paradigm.used_events(dataset))), [str(label) for label in classes]
-    if unknown := sorted(set(words).difference(names)):
-        raise DataError(f"moabb:{name} subject {subject}: unknown class {', '.join(unknown)}.")
+    words = [str(label) for label in classes]
     return Recording.of_trials(
         *(subject, signal, words, epochs.ch_names, epochs.info["sfreq"]),
-        class_names=names,
+        class_names=sorted(paradigm.used_events(dataset)),
         dataset=f"moabb:{name}",
     )
 
 
 def _make_dataset(name: str, settings: MoabbSettings) -> Any:
-    moabb = _import_moabb()
-    from moabb.datasets.fake import FakeDataset
-
-    cls = FakeDataset if name == "FakeDataset" else getattr(moabb.datasets, name)
     try:
-        return cls(**settings.dataset_options)
+        return getattr(_import_moabb().datasets, name)(**settings.dataset_options)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"moabb:{name}: dataset_options are not accepted: {error}") from None
 
 
 def _make_paradigm(dataset: Any, settings: MoabbSettings) -> Any:
-    moabb = _import_moabb()
-    from moabb.paradigms.base import BaseParadigm
-
+    paradigms = _import_moabb().paradigms
     name = settings.paradigm
     if name == "auto":
         name = PARADIGMS.get(dataset.paradigm, "")
-    if not _is_class(moabb.paradigms, name, BaseParadigm):
+    if not _is_class(paradigms, name, paradigms.base.BaseParadigm):
         raise ConfigError(
             f"moabb: no paradigm {settings.paradigm!r} for a data set of the kind "
             f"{dataset.paradigm!r}; set 'paradigm' to a class of moabb.paradigms, such as "
@@ -108,7 +98,7 @@ def _make_paradigm(dataset: Any, settings: MoabbSettings) -> Any:
         options = {"n_classes": len(dataset.event_id), **options}
         options.setdefault("events", list(dataset.event_id)[: options["n_classes"]])
     try:
-        return getattr(moabb.paradigms, name)(**options)
+        return getattr(paradigms, name)(**options)
     except (TypeError, ValueError, AssertionError) as error:
         raise ConfigError(f"moabb: paradigm_options are not accepted: {error}") from None
 
