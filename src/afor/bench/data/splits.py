@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -45,11 +46,14 @@ class Manifest:
     subjects: tuple[str, ...]
     splits: tuple[Split, ...]
 
+    @cached_property
+    def _by_number(self) -> dict[tuple[int, int], Split]:
+        return {(split.fold, split.draw): split for split in self.splits}
+
     def split(self, fold: int, draw: int) -> Split:
         """Return the split of a fold and draw; raise ConfigError if it does not exist."""
-        for split in self.splits:
-            if (split.fold, split.draw) == (fold, draw):
-                return split
+        if split := self._by_number.get((fold, draw)):
+            return split
         raise ConfigError(
             f"{self.dataset} has no fold {fold}, draw {draw}. Folds go from 0 to "
             f"{self.blocks - 1}, draws from 0 to {max(split.draw for split in self.splits)}."

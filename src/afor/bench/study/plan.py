@@ -218,11 +218,7 @@ def _selected(study: Study, manifest: Manifest) -> list[Split]:
     folds, draws = study.protocol.only_folds, study.protocol.only_draws
     wanted_folds = sorted(set(range(manifest.blocks) if folds is None else folds))
     wanted_draws = sorted(set(range(study.protocol.draws) if draws is None else draws))
-    splits = {(split.fold, split.draw): split for split in manifest.splits}
-    return [
-        splits.get(wanted) or manifest.split(*wanted)  # raises, and lists the valid ones
-        for wanted in product(wanted_folds, wanted_draws)
-    ]
+    return [manifest.split(fold, draw) for fold, draw in product(wanted_folds, wanted_draws)]
 
 
 def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:

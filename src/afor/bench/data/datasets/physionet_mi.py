@@ -106,8 +106,7 @@ def find_subjects(root: Path, settings: PhysionetSettings) -> tuple[str, ...]:
 def source_files(root: Path, subject: str, settings: PhysionetSettings) -> tuple[Path, ...]:
     """Return the files of the task's runs; raise DataError if one is missing."""
     paths = tuple(_run_path(root, subject, run) for run in RUNS[settings.task])
-    missing = [path.name for path in paths if not path.is_file()]
-    if missing:
+    if missing := [path.name for path in paths if not path.is_file()]:
         raise DataError(
             f"PhysioNet subject {subject}: {', '.join(missing)} missing in {root / subject}; task "
             f"{settings.task!r} needs runs {', '.join(map(str, RUNS[settings.task]))}. Download "
