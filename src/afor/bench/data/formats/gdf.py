@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
+from afor.bench.common.files import read_limited
 
 FIXED_BYTES = 256
 CHANNEL_BYTES = 256
@@ -35,12 +36,7 @@ class GdfFile:
 
 def read_gdf(path: Path) -> GdfFile:
     """Read a GDF 1.99 file of int16 samples; raise DataError if it is not valid."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{path}: larger than {MAX_BYTES} bytes, no session of this set is.")
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    content = read_limited(path, MAX_BYTES)
     if not content:
         raise DataError(f"{path}: the file is empty. Fetch it again.")
     if content[:8] != b"GDF 1.99":

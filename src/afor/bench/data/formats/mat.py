@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from afor.bench.common.errors import DataError
+from afor.bench.common.files import read_limited
 
 MAX_VARIABLE_BYTES = 256 << 20  # a session of BCI IV 2a unpacks to 134 MB
 MAX_KEPT_BYTES = 512 << 20  # six channels of a long ISRUC night: 320 MB
@@ -39,12 +40,7 @@ def read_mat(path: Path, wanted: set[str] | None = None) -> dict[str, Any]:
 
     Values are arrays and texts; a cell array is a list, a struct a list of dicts.
     """
-    try:
-        if path.stat().st_size > MAX_KEPT_BYTES:
-            raise DataError(f"{path}: larger than {MAX_KEPT_BYTES} bytes.")
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    content = read_limited(path, MAX_KEPT_BYTES)
     if content[:8] == b"\x89HDF\r\n\x1a\n" or content[:10] == b"MATLAB 7.3":
         raise DataError(f"{path}: a MATLAB 7.3 file; save it with '-v7'.")
     if len(content) < HEADER_BYTES or content[126:128] not in (b"IM", b"MI"):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
+from afor.bench.common.files import read_limited
 
 MAX_BYTES = 256 << 20  # a DEAP file has 103 MB; re-saved by Python 3 up to 1.5 times that
 MAX_INSTRUCTIONS = 10_000
@@ -81,13 +82,7 @@ def read_arrays(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[
 
     Nothing in the file is executed.
     """
-    try:
-        size = path.stat().st_size
-        if size > max_bytes:
-            raise DataError(f"{path}: {size} bytes are more than the limit of {max_bytes}.")
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    content = read_limited(path, max_bytes)
     try:
         return _checked(_Machine(content).run())
     except _RefusedError as refusal:
