@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import functools
 import gc
 import importlib.util
 import os
@@ -80,16 +81,27 @@ def filled_once(
 
 
 @pytest.fixture(scope="session")
-def everywhere() -> ModuleType:
-    """Return the script behind `make test-everywhere`, a module that no package has."""
-    path = Path(__file__).with_name("everywhere.py")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # dataclasses look it up
-    spec.loader.exec_module(module)
-    return module
+def load_script() -> Callable[[str], ModuleType]:
+    """Return a function that loads a script, which no package has, by its path here."""
+
+    @functools.cache
+    def load(name: str) -> ModuleType:
+        path = Path(__file__).parents[1] / name
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look it up
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def everywhere(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    """Return the script behind `make test-everywhere`."""
+    return load_script("tests/everywhere.py")
 
 
 IMPLEMENTATIONS: dict[str, dict[str, bool]] = {

@@ -137,7 +137,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.quick and arguments.reports:
         parser.error("--reports keeps whole runs; leave out --quick or --reports")
-    chosen = [
+    selected = [
         environment
         for environment in ENVIRONMENTS
         if (not arguments.only or environment.name in arguments.only)
@@ -147,7 +147,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="afor-reports-") as unkept:
         folder = arguments.reports or Path(unkept)
         folder.mkdir(parents=True, exist_ok=True)
-        for environment in chosen:
+        for environment in selected:
             if not report_of(environment, folder).exists():
                 print(f"{environment.name} ...", file=sys.stderr, flush=True)
                 files = environment.quick if arguments.quick else environment.tests
@@ -155,7 +155,7 @@ def main() -> int:
         outcomes = {
             environment.name: read_report(report)
             for environment in ENVIRONMENTS
-            if (report := report_of(environment, folder)).exists() or environment in chosen
+            if (report := report_of(environment, folder)).exists() or environment in selected
         }
     print(table(outcomes))
     return int(any(outcome.failed or not outcome.passed for outcome in outcomes.values()))
@@ -248,9 +248,9 @@ def make_read_only(tree: Path) -> None:
 def programs_without_compilers(folder: Path) -> Path:
     """Make a folder of links to everything on PATH that is not a C or C++ compiler."""
     folder.mkdir()
-    places = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
-    for place in filter(os.path.isdir, places):
-        for program in Path(place).iterdir():
+    on_path = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
+    for directory in filter(os.path.isdir, on_path):
+        for program in Path(directory).iterdir():
             link = folder / program.name
             if not COMPILERS.fullmatch(program.name) and not link.is_symlink():
                 link.symlink_to(program)

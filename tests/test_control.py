@@ -211,20 +211,18 @@ def test_an_operation_gives_floats_what_it_gives_vectors(x):
     def same(name, *arguments, **options):
         vectors = [torch.tensor([a], dtype=torch.float64) for a in arguments]
         expected = getattr(OnTensors, name)(*vectors, **options).item()
-        found = getattr(OnFloats, name)(*arguments, **options)
-        assert found == pytest.approx(expected, rel=1e-14, abs=0.0, nan_ok=True)
+        computed = getattr(OnFloats, name)(*arguments, **options)
+        assert computed == pytest.approx(expected, rel=1e-14, abs=0.0, nan_ok=True)
 
     same("sigmoid", x)
     same("addcmul", 2.0, x, -3.0, value=-1.0)
     for weight in (0.0, 0.1, 0.9, 1.0):
         same("lerp", x, 0.7, weight)
     for limit in (-1.0, 1.0):
-        expected = torch.tensor([x], dtype=torch.float64)
+        vector = torch.tensor([x], dtype=torch.float64)
         for name in ("at_least", "at_most"):
-            found = getattr(OnFloats, name)(x, limit)
-            assert found == pytest.approx(
-                getattr(OnTensors, name)(expected, limit).item(), nan_ok=True
-            )
+            expected = getattr(OnTensors, name)(vector, limit).item()
+            assert getattr(OnFloats, name)(x, limit) == pytest.approx(expected, nan_ok=True)
     assert OnFloats.clip(x, -1.0, 1.0) == pytest.approx(
         torch.clamp(torch.tensor(x), -1.0, 1.0).item(), nan_ok=True
     )

@@ -33,8 +33,12 @@ def test_every_public_name_has_a_docstring(name):
     module = importlib.import_module(name)
     assert module.__doc__
     for attribute, value in vars(module).items():
-        own = getattr(value, "__module__", None) == name
-        if own and not attribute.startswith("_") and (inspect.isclass(value) or callable(value)):
+        is_defined_here = getattr(value, "__module__", None) == name
+        if (
+            is_defined_here
+            and not attribute.startswith("_")
+            and (inspect.isclass(value) or callable(value))
+        ):
             assert inspect.getdoc(value), f"{name}.{attribute} has no docstring"
 
 

@@ -20,8 +20,8 @@ def test_a_quick_run_is_a_pair(everywhere):
 def test_sources_are_copied_without_results_and_with_packages_of_that_name(everywhere, tmp_path):
     tree = everywhere.copy_sources(tmp_path / "tree", kernel=False)
     copied = {path.relative_to(tree) for path in tree.rglob("*.py")}
-    there = {path.relative_to(everywhere.ROOT) for path in (everywhere.ROOT / "src").rglob("*.py")}
-    assert there - copied == set()
+    sources = (everywhere.ROOT / "src").rglob("*.py")
+    assert {path.relative_to(everywhere.ROOT) for path in sources} - copied == set()
     assert not (tree / ".git").exists()
     assert not list(tree.rglob("*.so"))
 

@@ -183,15 +183,15 @@ def test_the_benchmark_has_no_modules_beside_its_packages():
 
 
 def test_an_import_inside_a_function_is_listed_with_its_reason():
-    there = {
+    present = {
         (name, target)
         for name, path in KNOWN.items()
         for target, inside in imports(name, path.read_text())
         if inside
     }
     listed = {(name, target) for name, _, targets in INSIDE_FUNCTIONS for target in targets}
-    assert sorted(there - listed) == [], "move these to the top of their module, or give a reason"
-    assert sorted(listed - there) == [], "these are no longer there: take them off the list"
+    assert sorted(present - listed) == [], "move these to the top of their module, or give a reason"
+    assert sorted(listed - present) == [], "these are no longer there: take them off the list"
     assert all(reason for _, reason, _ in INSIDE_FUNCTIONS)
 
 

@@ -54,9 +54,9 @@ def streams(seed: int, shape: tuple[int, ...], decades: float) -> Tensor:
     values = torch.randn(shape, generator=generator, dtype=torch.float64)
     spread = torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
     values = values * 10.0 ** (spread * decades)
-    kind = torch.randint(0, 10, shape, generator=generator)
-    values[kind == 0] = 0.0
-    return torch.where(kind == 1, values.roll(1, dims=0).neg(), values)
+    case = torch.randint(0, 10, shape, generator=generator)
+    values[case == 0] = 0.0
+    return torch.where(case == 1, values.roll(1, dims=0).neg(), values)
 
 
 def run(implementation: dict, drawn: dict, seed: int, *, dtype=torch.float64, **extra):

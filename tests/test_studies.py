@@ -46,15 +46,15 @@ def test_the_search_for_the_rate_is_on_the_data_of_the_study() -> None:
     ],
 )
 def test_rates_are_chosen_in_the_same_training_on_other_people(choose, judge) -> None:
-    chosen, judged = (
+    searched, judged = (
         load_study(str(ROOT / "studies" / f"{name}.toml")) for name in (choose, judge)
     )
-    assert judged.lr_from == chosen.name
-    assert chosen.search is not None
-    assert [entry.name for entry in chosen.optimizers] == [e.name for e in judged.optimizers]
+    assert judged.lr_from == searched.name
+    assert searched.search is not None
+    assert [entry.name for entry in searched.optimizers] == [e.name for e in judged.optimizers]
     same_length = {"max_epochs": judged.training.max_epochs}
-    assert chosen.training.model_copy(update=same_length) == judged.training
-    ours, theirs = chosen.datasets[0], judged.datasets[0]
+    assert searched.training.model_copy(update=same_length) == judged.training
+    ours, theirs = searched.datasets[0], judged.datasets[0]
     assert ours.options == theirs.options
     assert ours.subjects == [f"S{i:03d}" for i in range(1, 31)]
     assert theirs.subjects == [f"S{i:03d}" for i in range(31, 61)]

@@ -1,6 +1,5 @@
 """The script behind `make test-versions`, without the gigabytes that it installs."""
 
-import importlib.util
 import re
 import sys
 import tomllib
@@ -15,11 +14,8 @@ COMPATIBILITY = ROOT / "docs" / "reference" / "compatibility.md"
 
 
 @pytest.fixture(scope="module")
-def versions():
-    spec = importlib.util.spec_from_file_location("versions", ROOT / "tools" / "test_versions.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def versions(load_script):
+    return load_script("tools/test_versions.py")
 
 
 def test_the_tests_of_the_optimizer_are_chosen_by_what_they_are_not(versions):

@@ -61,8 +61,7 @@ def test_files() -> list[str]:
     """Return the tests of the optimizer, relative to the repository."""
     folders = [ROOT / "tests", *(ROOT / "tests" / name for name in ("native", "triton", "sharded"))]
     files = sorted(file for folder in folders for file in folder.glob("test_*.py"))
-    chosen = [file for file in files if file.name not in NOT_THE_OPTIMIZER]
-    return [str(file.relative_to(ROOT)) for file in chosen]
+    return [str(file.relative_to(ROOT)) for file in files if file.name not in NOT_THE_OPTIMIZER]
 
 
 def requirements(torch: str) -> list[str]:
@@ -141,26 +140,21 @@ def examine(interpreter: Path, work: Path, jobs: int) -> Result:
         "--durations=20", "--timeout", "1800", f"--junitxml={report}", *test_files(),
     ]  # fmt: skip
     smoke = [str(interpreter.parent / "afor"), "run", "smoke", "--store", "smoke.db"]
-    with (work / "tests.txt").open("w") as log:
-        ran = subprocess.run(
-            tests, cwd=ROOT, env=variables, stdout=log, stderr=subprocess.STDOUT, check=False
-        )
-    with (work / "smoke.txt").open("w") as log:
-        study = subprocess.run(
-            smoke, cwd=work, env=variables, stdout=log, stderr=subprocess.STDOUT, check=False
-        )
+
+    def exit_code(command: list[str], folder: Path, log: str) -> int:
+        with (work / log).open("w") as output:
+            return subprocess.run(
+                command, cwd=folder, env=variables, stdout=output, stderr=subprocess.STDOUT,
+                check=False,
+            ).returncode  # fmt: skip
+
+    tests_failed = exit_code(tests, ROOT, "tests.txt")
+    smoke_failed = exit_code(smoke, work, "smoke.txt")
     outcomes = count(report)
-    if ran.returncode and not outcomes["failed"]:
+    if tests_failed and not outcomes["failed"]:
         outcomes["failed"] = 1  # e.g. a worker that crashed
-    return Result(
-        python,
-        torch,
-        kernel,
-        outcomes["passed"],
-        outcomes["failed"],
-        outcomes["skipped"],
-        "failed" if study.returncode else "passed",
-    )
+    counts = (outcomes[name] for name in ("passed", "failed", "skipped"))
+    return Result(python, torch, kernel, *counts, "failed" if smoke_failed else "passed")
 
 
 def table(results: list[Result]) -> str:
@@ -195,7 +189,7 @@ def main() -> None:
         parser.error(f"--environments {folder} is inside the repository; give a folder outside it")
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / "results.json"
-    known = [Result(*row) for row in json.loads(record.read_text())] if record.exists() else []
+    results = [Result(*row) for row in json.loads(record.read_text())] if record.exists() else []
     failed = False
     for python in options.python or [sys.executable]:
         ask = "import sys; print('%d.%d' % sys.version_info[:2])"
@@ -215,15 +209,15 @@ def main() -> None:
             print(table([result]).splitlines()[-1], flush=True)
             failed |= bool(result.failed) or result.smoke == "failed"
             pair = (result.python, result.torch)
-            known = [r for r in known if (r.python, r.torch) != pair] + [result]
-            record.write_text(json.dumps(known, indent=1))
+            results = [r for r in results if (r.python, r.torch) != pair] + [result]
+            record.write_text(json.dumps(results, indent=1))
             if not options.keep:
                 shutil.rmtree(home)
     if options.prepare:
         return
-    print(table(known))
+    print(table(results))
     if options.markdown:
-        options.markdown.write_text(table(known) + "\n")
+        options.markdown.write_text(table(results) + "\n")
     sys.exit(failed)
 
 

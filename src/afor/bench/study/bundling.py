@@ -2,7 +2,7 @@
 
 Runs that share data, network, split and seeds start from the same weights and see the same
 batches. Those of a network with a stacked form can be trained as one network; they are then
-*bundled*, in whatever number: the arithmetic is the same for one run and for many.
+*bundled*. The arithmetic does not depend on how many runs a bundle has.
 """
 
 import json
@@ -30,14 +30,7 @@ HALF_PRECISIONS = ("bfloat16", "float16")
 def plans_bundles(
     study: Study, entry: BackboneEntry, source: "WindowSource | ExpectedWindows", device: str
 ) -> bool:
-    """Tell whether the runs of a network are bundled in a study.
-
-    Args:
-        study: The study.
-        entry: The network.
-        source: The windows.
-        device: The kind of device.
-    """
+    """Tell whether the runs of a network on these windows are bundled in a study."""
     if study.bundle == 1 or study.trainer != DEFAULT_TRAINER:
         return False
     if study.training.precision in HALF_PRECISIONS:

@@ -63,7 +63,7 @@ class ExpectedRuns:
     optimizer: str
     folds: int
     draws: int
-    role: Role | None = None  # of its optimizer entry; None in files that do not tell
+    role: Role | None = None  # of its optimizer entry; None in files without roles
 
 
 @dataclass(frozen=True)
