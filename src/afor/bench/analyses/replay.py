@@ -103,9 +103,7 @@ def find_run(
 
 
 def replay(
-    run: ChosenRun,
-    watch: Watch | None = None,
-    watch_step: WatchStep | None = None,
+    run: ChosenRun, watch: Watch | None = None, watch_step: WatchStep | None = None
 ) -> RunRecord:
     """Train the run completely; the record equals that of the study bit for bit.
 

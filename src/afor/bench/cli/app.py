@@ -16,10 +16,7 @@ class Commands(LazyGroup):
     """All commands. A summary is the first line of the command's help."""
 
     table: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "demo": (
-            "studies.demo:demo",
-            "Compare seven optimizers on ten people, in minutes.",
-        ),
+        "demo": ("studies.demo:demo", "Compare seven optimizers on ten people, in minutes."),
         "doctor": (
             "catalog.doctor:doctor",
             "Check this machine: what works, and how to fix the rest.",

@@ -30,8 +30,7 @@ OldStore = Annotated[  # from before RESULTS could be a store file itself
     Path | None, typer.Option("--store", hidden=True, help="The store file to read.")
 ]
 OnlyStudies = Annotated[
-    list[str] | None,
-    typer.Option("--study", help="Use only the runs of this study of the store."),
+    list[str] | None, typer.Option("--study", help="Use only the runs of this study of the store.")
 ]
 
 # Where things are.
@@ -102,8 +101,7 @@ JobsPerDevice = Annotated[
 Trust = Annotated[
     bool,
     typer.Option(
-        "--trust",
-        help="Import the code that a store names. Without it the code is only listed.",
+        "--trust", help="Import the code that a store names. Without it the code is only listed."
     ),
 ]
 Available = Annotated[

@@ -34,10 +34,7 @@ SYMBOLS = {
 
 
 def chart_data(
-    conditions: Conditions,
-    records: Records,
-    metrics: Sequence[str],
-    baseline: str = BASELINE,
+    conditions: Conditions, records: Records, metrics: Sequence[str], baseline: str = BASELINE
 ) -> dict[str, Any]:
     """Return the content of all charts: names, comparisons, runs and training curves.
 

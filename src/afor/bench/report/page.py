@@ -184,11 +184,9 @@ def render_report(
     context["sections"] = [
         (name, text)
         for name, text in _SECTIONS.items()
-        if {
-            "noise": tables["noise"],
-            "training": drawn["training"],
-            "more": tables["more"],
-        }.get(name, True)
+        if {"noise": tables["noise"], "training": drawn["training"], "more": tables["more"]}.get(
+            name, True
+        )
     ]
     before = [name for name, _ in context["sections"]].index("ranks") + 1 + bool(drawn["training"])
     context["sections"][before:before] = [(s.name, s.title) for s in given.sections]
@@ -251,11 +249,7 @@ def _drawing(figure: Any, name: str, caption: str, *, has_chart: bool = False) -
 def _figures(
     conditions: Conditions, given: ReportInput, metric: str, baseline: str
 ) -> dict[str, list[_Drawing]]:
-    drawings: dict[str, list[_Drawing]] = {
-        "gains": [],
-        "training": [],
-        "more": [],
-    }
+    drawings: dict[str, list[_Drawing]] = {"gains": [], "training": [], "more": []}
     gain = figures.gain_figure(conditions, metric, baseline=baseline)
     caption = "Gain over the baseline per data set."
     drawings["gains"].append(_drawing(gain, "gain", caption, has_chart=True))

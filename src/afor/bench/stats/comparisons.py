@@ -10,13 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.groups import (
-    Condition,
-    Conditions,
-    mean_of_draws,
-    mean_sd,
-    paired_gains,
-)
+from afor.bench.stats.groups import Condition, Conditions, mean_of_draws, mean_sd, paired_gains
 from afor.bench.stats.inference.decisions import LEVEL, Decision, PairedDecision, decide_family
 from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.inference.paired_tests import (

@@ -212,6 +212,5 @@ def _paper_order(keys: list[ConditionKey]) -> list[ConditionKey]:
     backbones = in_paper_order([k[1] for k in keys], BACKBONE_LABELS)
     optimizers = order_optimizers(k[2] for k in keys)
     return sorted(
-        keys,
-        key=lambda k: (datasets.index(k[0]), backbones.index(k[1]), optimizers.index(k[2])),
+        keys, key=lambda k: (datasets.index(k[0]), backbones.index(k[1]), optimizers.index(k[2]))
     )

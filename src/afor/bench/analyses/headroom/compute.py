@@ -170,9 +170,7 @@ def headroom_of(
     count = scores.shape[1]
     halves = [np.arange(count) % 2 == 0, np.arange(count) % 2 == 1]
 
-    def outcome(
-        belongs: Callable[[Candidate], bool],
-    ) -> Outcome:
+    def outcome(belongs: Callable[[Candidate], bool]) -> Outcome:
         """Return the score of each unit with what the other half chose, and the choices."""
         members = [i for i, candidate in enumerate(candidates) if belongs(candidate)]
         out, choices = np.empty(count), []

@@ -13,12 +13,7 @@ from afor.bench.report.figures.style import (
     new_figure,
     plain,
 )
-from afor.bench.stats.labels import (
-    backbone_label,
-    dataset_label,
-    metric_label,
-    metric_style,
-)
+from afor.bench.stats.labels import backbone_label, dataset_label, metric_label, metric_style
 
 
 def headroom_figure(results: Sequence[Headroom]) -> Any:

@@ -37,8 +37,7 @@ def cost(
         ),
     ] = None,
     batch: Annotated[
-        int,
-        typer.Option(min=0, max=65_536, help="Batch size; 0 uses the paper's, 256 or 64."),
+        int, typer.Option(min=0, max=65_536, help="Batch size; 0 uses the paper's, 256 or 64.")
     ] = 0,
     weight_decay: Annotated[
         float, typer.Option(help="Weight decay, by default that of Sec. IV-C; 0 leaves it out.")

@@ -9,11 +9,7 @@ import typer
 
 from afor.bench.analyses.headroom.hypergradient import measure_hypergradient
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import (
-    Json,
-    RunOptions,
-    StudyName,
-)
+from afor.bench.cli.options import Json, RunOptions, StudyName
 from afor.bench.cli.terminal import print_next
 from afor.bench.study.schema import load_study
 

@@ -28,12 +28,7 @@ from afor.bench.analyses.landscape.trajectories import (
 )
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import (
-    Jobs,
-    Json,
-    RunOptions,
-    StudyName,
-)
+from afor.bench.cli.options import Jobs, Json, RunOptions, StudyName
 from afor.bench.cli.printing import check_figures
 from afor.bench.cli.studies.selection import cores
 from afor.bench.cli.terminal import print_next

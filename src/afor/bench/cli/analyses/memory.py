@@ -9,12 +9,7 @@ import typer
 from afor.bench.analyses.adaptation.memory import COMPARED, Memory, describe, watch_memory
 from afor.bench.analyses.adaptation.memory_figures import policy_figure, wake_figure
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import (
-    AforVariant,
-    Json,
-    RunOptions,
-    StudyName,
-)
+from afor.bench.cli.options import AforVariant, Json, RunOptions, StudyName
 from afor.bench.cli.printing import check_figures
 from afor.bench.cli.terminal import print_next
 from afor.bench.report.figures.style import save_figure

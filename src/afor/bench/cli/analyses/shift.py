@@ -9,12 +9,7 @@ import typer
 from afor.bench.analyses.adaptation.shift import Shift, describe_shift, measure_shift
 from afor.bench.analyses.adaptation.shift_figure import shift_figure
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import (
-    AforVariant,
-    Json,
-    RunOptions,
-    StudyName,
-)
+from afor.bench.cli.options import AforVariant, Json, RunOptions, StudyName
 from afor.bench.cli.printing import check_figures
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError

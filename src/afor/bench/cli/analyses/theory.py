@@ -14,12 +14,7 @@ from afor.bench.analyses.theory.summary import RUN_SOURCES, TOY_SOURCES, report
 from afor.bench.analyses.theory.table import theory_table
 from afor.bench.analyses.theory.toy import judge_toy, make_toy, sweep_eps
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import (
-    AforVariant,
-    Json,
-    RunOptions,
-    TableFormat,
-)
+from afor.bench.cli.options import AforVariant, Json, RunOptions, TableFormat
 from afor.bench.cli.printing import FORMATS, choose, render, write_outputs
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError

@@ -29,10 +29,7 @@ from afor.bench.study.toml_io import toml_text
 MAX_SHOWN = 20  # subjects or events that a line lists
 
 Name = Annotated[
-    str,
-    typer.Argument(
-        help=f"The data set: {', '.join(NAMES)} moabb:<Name> or module:function.",
-    ),
+    str, typer.Argument(help=f"The data set: {', '.join(NAMES)} moabb:<Name> or module:function.")
 ]
 Root = Annotated[
     Path | None,

@@ -88,8 +88,7 @@ def variance(
     metric: Metrics = None,
     baseline: Baseline = "adam",
     optimizer: Annotated[
-        list[str] | None,
-        typer.Option("--optimizer", help="Show only this optimizer; repeatable."),
+        list[str] | None, typer.Option("--optimizer", help="Show only this optimizer; repeatable.")
     ] = None,
     study: OnlyStudies = None,
     form: TableFormat = None,

@@ -74,8 +74,7 @@ def show(
         ),
     ],
     key: Annotated[
-        str | None,
-        typer.Argument(help="The first digits of a run's key.", show_default=False),
+        str | None, typer.Argument(help="The first digits of a run's key.", show_default=False)
     ] = None,
     store: OldStore = None,
     as_json: Json = False,

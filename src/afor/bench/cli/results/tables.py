@@ -131,8 +131,7 @@ def table(
     study: OnlyStudies = None,
     margin: Margins = None,
     ours: Annotated[
-        Path | None,
-        typer.Option(help="JSON file of measured values, shown beside the paper's."),
+        Path | None, typer.Option(help="JSON file of measured values, shown beside the paper's.")
     ] = None,
     standalone: Annotated[
         bool,

@@ -11,18 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from afor.bench.cli.options import (
-    Jobs,
-    JobsPerDevice,
-    Json,
-    StudyName,
-    StudyOptions,
-)
-from afor.bench.cli.studies.selection import (
-    cores,
-    rates_for,
-    select_study,
-)
+from afor.bench.cli.options import Jobs, JobsPerDevice, Json, StudyName, StudyOptions
+from afor.bench.cli.studies.selection import cores, rates_for, select_study
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.devices import gpus_for
 from afor.bench.common.errors import ConfigError

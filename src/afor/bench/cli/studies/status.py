@@ -11,11 +11,7 @@ from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store
 
 
-def status(
-    results: Results,
-    store: OldStore = None,
-    as_json: Json = False,
-) -> None:
+def status(results: Results, store: OldStore = None, as_json: Json = False) -> None:
     """Show the progress of a study, also while it runs.
 
     Example:

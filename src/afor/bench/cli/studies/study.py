@@ -7,37 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from afor.bench.cli.options import (
-    ChangeOptions,
-    Jobs,
-    Json,
-    StudyName,
-    StudyOptions,
-)
+from afor.bench.cli.options import ChangeOptions, Jobs, Json, StudyName, StudyOptions
 from afor.bench.cli.results.pilot import pilot_sentences
-from afor.bench.cli.studies.selection import (
-    changed_text,
-    cores,
-    overrides,
-    rates_for,
-    select_study,
-)
+from afor.bench.cli.studies.selection import changed_text, cores, overrides, rates_for, select_study
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.devices import is_available
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.sources import absent_datasets, expected_sources
 from afor.bench.execution.status import remaining_s
-from afor.bench.execution.timing.forecast import (
-    Forecast,
-    describe_bytes,
-    describe_span,
-    forecast,
-)
-from afor.bench.execution.timing.forecast_check import (
-    ForecastCheck,
-    check_forecast,
-    describe_check,
-)
+from afor.bench.execution.timing.forecast import Forecast, describe_bytes, describe_span, forecast
+from afor.bench.execution.timing.forecast_check import ForecastCheck, check_forecast, describe_check
 from afor.bench.execution.timing.pace import clock
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.stats.comparisons import BASELINE
@@ -45,13 +24,7 @@ from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store, store_path
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import StudyPlan
-from afor.bench.study.schema import (
-    Study,
-    load_study,
-    parse_study,
-    preset_names,
-    read_toml,
-)
+from afor.bench.study.schema import Study, load_study, parse_study, preset_names, read_toml
 from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.run_spec import DEFAULT_TRAINER
 

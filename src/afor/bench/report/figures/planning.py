@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.report.figures.style import (
-    CYCLE,
-    SHAPES,
-    VERMILION,
-    house_style,
-    new_figure,
-    plain,
-)
+from afor.bench.report.figures.style import CYCLE, SHAPES, VERMILION, house_style, new_figure, plain
 from afor.bench.stats.design.calibration import Calibration
 from afor.bench.stats.design.power import POWER
 from afor.bench.stats.labels import backbone_label, dataset_label, metric_label, optimizer_label

@@ -84,12 +84,7 @@ def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
         used += size
     tables = []
     for part in parts:
-        grid = RichTable(
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, 2, 0, 0),
-            show_edge=False,
-        )
+        grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
         grid.add_column(table.label, no_wrap=True)
         for i in part:
             column = table.columns[i]

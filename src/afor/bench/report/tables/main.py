@@ -236,10 +236,7 @@ def _reference_rows(
         value, name = level.chance
         text = f"{metric_text(metric, value)} ({name})"
         chance.append(MISSING if math.isnan(value) else TableCell(text))
-    return [
-        Row("Majority class", tuple(majority), rule=True),
-        Row("Chance level", tuple(chance)),
-    ]
+    return [Row("Majority class", tuple(majority), rule=True), Row("Chance level", tuple(chance))]
 
 
 def _main_notes(

@@ -12,13 +12,7 @@ from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.parts import MISSING, gain_units
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers
 from afor.bench.stats.design.calibration import Calibration, Share
-from afor.bench.stats.design.power import (
-    POWER,
-    Assessment,
-    Goal,
-    smallest_effect,
-    smallest_margin,
-)
+from afor.bench.stats.design.power import POWER, Assessment, Goal, smallest_effect, smallest_margin
 from afor.bench.stats.design.published_power import CORRELATIONS, PLAUSIBLE, published_power
 from afor.bench.stats.design.seed_noise import NO_COPIES, SAME_METHOD
 from afor.bench.stats.design.variance import (

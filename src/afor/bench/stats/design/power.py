@@ -124,11 +124,7 @@ class Assessment:
 
 
 def assess(
-    conditions: Conditions,
-    metric: str,
-    *,
-    baseline: str,
-    optimizers: Sequence[str],
+    conditions: Conditions, metric: str, *, baseline: str, optimizers: Sequence[str]
 ) -> list[Assessment]:
     """Assess every comparison with the baseline that has two or more complete folds.
 
