@@ -225,16 +225,8 @@ def trace(
 ) -> Trace:
     """Feed AFOR white gradient noise and record its controller.
 
-    Args:
-        steps: Number of steps.
-        size: Number of elements of the tensor.
-        seed: Seed of the noise.
-        burst_scale: Factor of the gradient in a burst.
-        burst_share: Probability that a step is a burst.
-        fast_channel: False for the ablation *w/o FC*.
-
-    Returns:
-        The controller's values after each step.
+    A step is a burst with the probability `burst_share`: its gradient is `burst_scale` times as
+    large. `fast_channel` is False for the ablation *w/o FC*.
     """
     rng = np.random.default_rng(seed)
     bursts = rng.random(steps) < burst_share

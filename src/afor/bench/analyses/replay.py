@@ -61,19 +61,7 @@ def find_run(
     draw: int = 0,
     cache_dir: Path | None = None,
 ) -> ChosenRun:
-    """Select one run of a study and open its windows.
-
-    Args:
-        study: The study.
-        dataset: Name of a data set of the study; empty selects the first.
-        backbone: Name of a backbone of the study; empty selects the first.
-        optimizer: Name of an optimizer of the study; empty selects the first.
-        fold: Number of the fold, from 0.
-        draw: Number of the draw, from 0.
-        cache_dir: Folder of prepared trials; None selects the default.
-
-    Returns:
-        The run with its windows.
+    """Select one run of a study and open its windows; an empty name selects the first.
 
     Raises:
         ConfigError: The study has no such entry, fold or draw.

@@ -52,14 +52,7 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
 
 
 def with_single_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function with one option per field of each group of options.
-
-    Args:
-        function: A command. A parameter of a dataclass is a group of options.
-
-    Returns:
-        The command with the signature that typer reads.
-    """
+    """Return the command with one option per field of each parameter that is a dataclass."""
     parameters: list[inspect.Parameter] = []
     groups: dict[str, type[Any]] = {}
     for parameter in inspect.signature(function).parameters.values():

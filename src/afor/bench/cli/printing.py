@@ -23,16 +23,10 @@ PLAIN_WIDTH = 160  # columns of text that goes to a file or a pipe
 
 
 def render(table: formats.Table, form: str, *, standalone: bool, to_file: bool = False) -> str:
-    """Return a table as text.
+    """Return a table as text in one of `FORMATS`.
 
-    Args:
-        table: The table.
-        form: One of `FORMATS`.
-        standalone: Make LaTeX a whole document.
-        to_file: The text goes to a file, also if standard output is a terminal.
-
-    Returns:
-        The text, with line breaks.
+    `standalone` makes LaTeX a whole document; text for a file has no colours even if standard
+    output is a terminal.
     """
     if form == "markdown":
         return formats.to_markdown(table)
@@ -70,14 +64,9 @@ def by_suffix(output: Path | None) -> str:
 
 
 def check_figures(targets: Iterable[Path | None], others: tuple[str, ...] = ()) -> None:
-    """Check the files that a command is to write, before the work.
+    """Check the files that a command is to write, before the work; raise ConfigError.
 
-    Args:
-        targets: The files; None stands for no file.
-        others: Suffixes that the command writes besides those of figures.
-
-    Raises:
-        ConfigError: A suffix is not accepted, or a file cannot be written there.
+    `others` are suffixes that the command writes besides those of figures; None stands for no file.
     """
     for target in targets:
         if target is None:
@@ -93,11 +82,7 @@ def write_outputs(
 ) -> None:
     """Write a result to files, each as its suffix says, and name them on standard error.
 
-    Args:
-        targets: The files.
-        table: The result as a table.
-        values: The result as JSON.
-        draw: Draws the figure; called if a file wants one.
+    `values` is the result as JSON; `draw` is called if a file wants the figure.
     """
     drawn: Any = None
     for target in targets:

@@ -47,11 +47,7 @@ def event_windows(
             tensor that is zero throughout.
 
     Returns:
-        The windows, (events, before + after, tensors). Events whose window leaves the series are
-        left out.
-
-    Raises:
-        ConfigError: No event has a complete window.
+        The windows, (events, before + after, tensors), without those that leave the series.
     """
     complete = [event for event in events if event - before >= 0 and event + after <= len(series)]
     if not complete or before < 1 or after < 1:
@@ -69,15 +65,9 @@ def event_windows(
 
 
 def respond(windows: FloatArray, before: int, judged: int) -> Response:
-    """Average windows over tensors and events.
+    """Average windows of `event_windows` over tensors and events.
 
-    Args:
-        windows: From `event_windows`.
-        before: Steps of a window before the event.
-        judged: Steps from the event on over which the size of the response is averaged.
-
-    Returns:
-        The mean curve and the size of the response, each with its interval.
+    The size of the response is its mean over the `judged` steps from the event on.
 
     >>> steps = np.array([0.0, 0.0, 2.0, 1.0])[None, :, None]
     >>> respond(np.concatenate([steps, steps]), before=2, judged=2).size

@@ -68,13 +68,6 @@ def watch_memory(run: ChosenRun, steps: int = 0, progress: Progress | None = Non
         run: A run of AFOR.
         steps: Number of steps, without early stopping; 0 trains as long as the run itself.
         progress: Called with the name of each training before it starts.
-
-    Returns:
-        Every step of the controllers, and the distances from AdamW at a constant beta2.
-
-    Raises:
-        ConfigError: The run is not one of AFOR.
-        TrainingError: A training diverged.
     """
     notify = progress or (lambda _: None)
     if steps < 0:

@@ -137,9 +137,6 @@ def measure_shift(
         statistics: "paper" or "calibrated"; empty keeps the setting of the run.
         progress: Called with a description of each training before it starts.
 
-    Returns:
-        The responses by quantity and layer group, and an answer for each claim of the paper.
-
     Raises:
         ConfigError: The blocks do not fit the subjects, or too few changes follow the warm-up.
         TrainingError: A training diverged.

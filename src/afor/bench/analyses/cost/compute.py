@@ -116,22 +116,10 @@ def measure_cost(
     rounds: int = 25,
     threads: int = 1,
 ) -> Cost:
-    """Measure the step of several optimizers on one network.
+    """Measure the step of several optimizers, Adam always among them, on one network.
 
-    Args:
-        backbone: A backbone of the registry, or module:Class.
-        dataset: Data set that gives the shape of the windows.
-        optimizers: Names of optimizers; Adam is always added.
-        batch: Batch size; 0 uses the paper's.
-        weight_decay: Weight decay; 0 leaves its operations out.
-        rounds: Number of interleaved timing rounds.
-        threads: Number of torch threads.
-
-    Returns:
-        Operations, memory and time of every optimizer.
-
-    Raises:
-        ConfigError: A name is not known or a number is out of range.
+    The data set gives the shape of the windows; a batch size of 0 uses the paper's. Raises
+    ConfigError if a name is not known or a number is out of range.
     """
     shape = shape_of(dataset)
     batch = batch or BATCHES.get(dataset, OTHER_BATCH)
@@ -176,14 +164,7 @@ def measure_growth(
 ) -> list[dict[str, object]]:
     """Measure how the time of a step grows with the number of parameters.
 
-    Args:
-        optimizers: Names of optimizers; Adam is always added.
-        sizes: Numbers of parameters.
-        rounds: Number of interleaved timing rounds for each size.
-        threads: Number of torch threads.
-
-    Returns:
-        One row per size and optimizer: its time, and time and operations relative to Adam's.
+    Returns one row per size and optimizer: its time, and time and operations relative to Adam's.
     """
     entrants = entrants_of(optimizers)
     rows: list[dict[str, object]] = []

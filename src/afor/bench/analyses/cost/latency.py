@@ -72,24 +72,10 @@ def measure_latency(
     rounds: int,
     threads: int = 1,
 ) -> dict[str, Latency]:
-    """Time the steps of all entrants on copies of one model.
+    """Time the steps of all entrants, Adam in its default form among them, on copies of one model.
 
     As in the paper (Sec. V-D): the same weights, the same gradients at every step, after a warm-up.
-
-    Args:
-        entrants: What to time; Adam in its default form must be among them.
-        model: The model, with gradients.
-        inputs: A batch, so that an optimizer's additional passes count, spread over its period;
-            None for parameters alone.
-        weight_decay: Weight decay.
-        rounds: Number of rounds.
-        threads: Number of torch threads.
-
-    Returns:
-        The time of each entrant by its name.
-
-    Raises:
-        ConfigError: Adam is not among the entrants.
+    With a batch as `inputs`, an optimizer's additional passes count, spread over its period.
     """
     baseline = next((e.name for e in entrants if e.optimizer == "adam" and not e.settings), None)
     if baseline is None:

@@ -62,15 +62,8 @@ class Hypergradient:
 def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -> Hypergradient:
     """Train a run of AdamW and take the hypergradient at some of its steps.
 
-    The training itself is not changed.
-
-    Args:
-        run: A run of plain AdamW, from `find_run`.
-        starts: Numbers of the steps after which the unrolling begins, from 1.
-        horizon: Number of unrolled steps.
-
-    Raises:
-        ConfigError: The optimizer is not AdamW, or the run ends before the last start.
+    The training itself is not changed. The unrolling begins after each of the steps `starts`, which
+    count from 1. Raises ConfigError if the optimizer is not AdamW or the run ends before the last.
     """
     if run.planned.spec["optimizer"]["name"] != "adamw" or not starts or horizon < 1:
         raise ConfigError(
@@ -118,15 +111,8 @@ def unrolled_loss(
 ) -> torch.Tensor:
     """Return the validation loss after one step of AdamW per batch, a function of beta2.
 
-    Args:
-        model: The network; it is not changed.
-        weights: Its parameters by name.
-        moments: The state of AdamW.
-        batches: Inputs and labels of each step.
-        validation: Inputs and labels of the loss.
-        beta2: Decay rate of the second moment, a scalar that may require a gradient.
-        group: `lr`, `beta1`, `eps` and `weight_decay`.
-        seed: Seed of the dropout.
+    The network is not changed; `weights` are its parameters by name, `seed` is that of the dropout,
+    and `group` holds `lr`, `beta1`, `eps` and `weight_decay`.
     """
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     first, second = dict(moments.first), dict(moments.second)

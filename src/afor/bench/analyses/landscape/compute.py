@@ -95,9 +95,6 @@ def landscape(
         workers: Number of processes.
         watch: Called with the points done and the points in all.
 
-    Returns:
-        The losses, the paths in the plane and how they were computed.
-
     Raises:
         ConfigError: An argument is out of range, or the runs do not start from the same weights.
     """

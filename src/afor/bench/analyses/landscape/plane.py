@@ -69,18 +69,8 @@ def make_plane(
 ) -> Plane:
     """Return a plane through the center.
 
-    Args:
-        directions: "random", "filter" or "pca".
-        center: Weights at the origin, as one vector.
-        points: Weights along all paths, (points, weights); "pca" needs them.
-        shapes: Shapes of the network's parameters; "filter" needs them.
-        seed: Seed of random directions.
-
-    Returns:
-        The plane.
-
-    Raises:
-        ConfigError: The directions are not known, or span no plane.
+    "pca" needs the points of all paths, (points, weights); "filter" the shapes of the parameters.
+    The seed is that of random directions. Raises ConfigError if the directions span no plane.
     """
     check_directions(directions)
     if directions == "pca":

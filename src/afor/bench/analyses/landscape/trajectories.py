@@ -53,13 +53,6 @@ def record_trajectory(
         run: The run, from `find_run`.
         every_steps: Record the weights after every so many steps too; 0 records epochs alone.
         watch: Called with the number of each finished epoch.
-
-    Returns:
-        The recorded weights.
-
-    Raises:
-        ConfigError: `every_steps` is negative.
-        TrainingError: The run diverged.
     """
     if every_steps < 0:
         raise ConfigError(f"every_steps = {every_steps}: 0 keeps epochs alone, 1 every step.")
@@ -131,13 +124,7 @@ def _fill(tensors: Sequence[torch.Tensor], values: NDArray[np.floating]) -> None
 
 
 def save_trajectories(path: Path, trajectories: Sequence[Trajectory], every_steps: int) -> None:
-    """Write trajectories to an .npz file, so that another plane needs no training.
-
-    Args:
-        path: The file to write.
-        trajectories: The trajectories.
-        every_steps: Steps between two points, as given to `record_trajectory`.
-    """
+    """Write trajectories to an .npz file, so that another plane needs no training."""
     content: dict[str, NDArray[np.generic]] = {
         "format": np.array(FORMAT),
         "every_steps": np.array(every_steps),

@@ -31,14 +31,7 @@ FIXED_BETA2 = (0.99, 0.999)  # beta2_min and beta2_init, Sec. III-C
 
 
 def toy_figure(sweeps: Mapping[float, Sequence["ToyVerdict"]]) -> Any:
-    """Draw the permitted learning rate and the bound over eps.
-
-    Args:
-        sweeps: For each weight decay, the results of `sweep_eps`.
-
-    Returns:
-        The matplotlib figure.
-    """
+    """Draw the permitted learning rate and the bound over eps: `sweep_eps` by weight decay."""
     with house_style():
         figure, axes = new_figure(108, rows=2, sharex=True)
         rates, bounds = axes[:, 0]
@@ -80,13 +73,7 @@ def toy_figure(sweeps: Mapping[float, Sequence["ToyVerdict"]]) -> Any:
 def memory_figure(beta2: "NDArray[np.float64]", tensors: Sequence[str], title: str) -> Any:
     """Draw Lemma 1's weights at the last step over the age of a gradient, one curve per layer.
 
-    Args:
-        beta2: The trace of beta2, (steps, tensors).
-        tensors: Name of each tensor.
-        title: Title of the figure.
-
-    Returns:
-        The matplotlib figure.
+    `beta2` is the trace of every tensor, (steps, tensors).
     """
     steps = len(beta2)
     age = np.arange(steps)[::-1]

@@ -57,19 +57,9 @@ class RunEstimates:
 
 
 def estimate_run(run: ChosenRun) -> RunEstimates:
-    """Train a run again and estimate the constants of Theorem 1.
+    """Train a run of AFOR in the paper's form again and estimate the constants of Theorem 1.
 
     The observation does not change the training.
-
-    Args:
-        run: A run of AFOR in the paper's form.
-
-    Returns:
-        The estimates and the traces of beta2.
-
-    Raises:
-        ConfigError: The optimizer is not AFOR in the paper's form.
-        TrainingError: No epoch was finished.
     """
     observer = _Observer(run.label)
     record = replay(run, observer.watch, observer.watch_step)

@@ -40,9 +40,8 @@ def models(as_json: Json = False) -> None:
 def model_table() -> list[dict[str, Any]]:
     """Describe every backbone.
 
-    Returns:
-        One row per backbone: its name, kind, family, source and size per data set. If a network
-        refuses a data set, its size names the `settings` with which it accepts it, or is None.
+    If a network refuses a data set, its size names the `settings` with which it accepts it, or is
+    None.
     """
     rows = []
     for name, sizes in recorded_sizes().items():

@@ -23,11 +23,7 @@ Margins = Annotated[
 def read_margins(
     pairs: Sequence[str] | None, paths: Sequence[Path], studies: Sequence[str] | None
 ) -> dict[str, float]:
-    """Return the margins by metric: those of the command line, and those of the studies.
-
-    Raises:
-        ConfigError: A pair is not METRIC=POINTS, or two studies differ and no pair decides.
-    """
+    """Return the margins by metric: those of the command line, and those of the studies."""
     given = dict(map(_read_pair, pairs or ()))
     return {**load_margins(paths, studies or (), except_for=given), **given}
 

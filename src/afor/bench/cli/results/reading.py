@@ -37,19 +37,7 @@ def read_json(path: Path) -> Any:
 def load_conditions(
     paths: list[Path], study: list[str] | None, margin: list[str] | None
 ) -> Conditions:
-    """Read the results, grouped; say on standard error how many runs are missing.
-
-    Args:
-        paths: Stores and files of results.
-        study: Names of the studies to read; None reads all.
-        margin: The values of `--margin`.
-
-    Returns:
-        The conditions.
-
-    Raises:
-        ConfigError: No results are named.
-    """
+    """Read the results, grouped; say on standard error how many runs are missing."""
     if not paths:
         raise ConfigError(
             "Name the results: at least one study, TOML file or store file, or a .csv, .json or "

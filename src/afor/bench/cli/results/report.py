@@ -93,12 +93,7 @@ def write_report(
     sections: Sequence[Section] = (),
     static: bool = False,
 ) -> dict[str, Any]:
-    """Write the report of some results; the options are those of the command.
-
-    Returns:
-        The file, its size in bytes and the verdicts, one per data set and backbone.
-
-    """
+    """Write the report; return the file, its size and a verdict per data set and backbone."""
     check_output(output)
     paths = [find_store(name) for name in results]
     runs, expected = load_results(paths, study or ())

@@ -149,23 +149,11 @@ def make_engine(
     cache_dir: Path | None = None,
     bundle: int = AUTO_BUNDLE,
 ) -> Engine:
-    """Return the engine that the options name.
+    """Return the engine that the options of a command name; raise ConfigError if they do not fit.
 
-    Args:
-        engine: local or dask.
-        scheduler: Address of the dask scheduler.
-        workers: Number of local worker processes.
-        threads: torch threads of each worker.
-        time_limit: Minutes a run may take on the local engine.
-        gpus: GPUs of this machine over which local workers are spread.
-        cache_dir: Folder in which the dask engine keeps the times of steps.
-        bundle: Maximum number of runs that a local worker trains as one network.
-
-    Returns:
-        The engine.
-
-    Raises:
-        ConfigError: There is no such engine, or an option does not apply to it.
+    `workers`, `threads` of each, `time_limit` in minutes, `gpus` and `bundle`, the maximum number
+    of runs trained as one network, are for the local engine; `scheduler`, an address, and
+    `cache_dir`, where the times of steps are kept, for dask.
     """
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
@@ -197,12 +185,7 @@ def describe_summary(name: str, path: Path, summary: Summary) -> str:
 
 
 class stopped_by_signals:  # noqa: N801  a context manager, used like a function
-    """Exit with code 130 on Ctrl-C or SIGTERM, and print how to continue.
-
-    Args:
-        kept: A sentence that says what is not lost.
-        next_command: How to continue.
-    """
+    """Exit with code 130 on Ctrl-C or SIGTERM, and print what is kept and how to continue."""
 
     def __init__(self, kept: str, next_command: str) -> None:
         self._kept, self._next_command = kept, next_command

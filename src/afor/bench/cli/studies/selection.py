@@ -53,7 +53,7 @@ def select_study(name: str, options: StudyOptions) -> SelectedStudy:
 def changed_text(
     name: str, changes: Overrides, store: Path | None = None, *, trust: bool
 ) -> tuple[str, str]:
-    """Return a study's TOML with the changes made.
+    """Return a study's TOML with the changes made, and what to call it in messages.
 
     Args:
         name: A preset, a TOML file, or the name of a study whose store is here, such as
@@ -61,13 +61,6 @@ def changed_text(
         changes: What the options of the command change.
         store: The store that `--store` names.
         trust: Accept a study from a store also if it names code outside this package.
-
-    Returns:
-        The TOML, and what to call it in messages.
-
-    Raises:
-        ConfigError: There is no such study, a change is not valid, or the study comes from a store
-            and names code that is not trusted.
     """
     path = store_path(name, store)
     is_new = name not in preset_names() and not name.endswith(".toml") and not Path(name).is_file()
@@ -116,11 +109,7 @@ def with_bundle(toml: str, where: str, bundle: str) -> str:
 
 
 def with_roots(study: Study, roots: list[str] | None) -> Study:
-    """Set the folders of a study's data sets from NAME=FOLDER; folders change no run.
-
-    Raises:
-        ConfigError: A value is not NAME=FOLDER with a data set of the study.
-    """
+    """Set the folders of a study's data sets from NAME=FOLDER; folders change no run."""
     folders = dict.fromkeys((entry.name for entry in study.datasets), "")
     for pair in roots or ():
         name, equals, folder = pair.partition("=")
@@ -138,9 +127,5 @@ def with_roots(study: Study, roots: list[str] | None) -> Study:
 
 
 def rates_for(study: Study, lr_from: str) -> FindRate | None:
-    """Return the learning rates of the search that `--lr-from` or the study names, or None.
-
-    Raises:
-        StoreError: The results of the search are not here.
-    """
+    """Return the learning rates of the search that `--lr-from` or the study names, or None."""
     return searched_rates(lr_from or study.lr_from)

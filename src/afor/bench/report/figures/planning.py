@@ -72,15 +72,9 @@ def power_figure(
     pilot: int,
     power: float = POWER,
 ) -> Any:
-    """Draw power over folds, one line per number of draws and one panel per goal.
+    """Draw power over folds, one line per number of draws and one panel per goal in words.
 
-    Args:
-        panels: Power by (folds, draws) for each goal in words.
-        folds: Numbers of folds.
-        draws: Numbers of draws.
-        title: The comparison.
-        pilot: Number of folds of the pilot, marked.
-        power: The wanted power, marked.
+    A panel is the power by (folds, draws). The wanted power and the folds of the pilot are marked.
     """
     with house_style():
         figure, axes = new_figure(18 + 46 * len(panels), rows=len(panels), sharex=True)

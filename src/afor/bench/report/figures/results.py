@@ -116,10 +116,6 @@ def folds_figure(
     """Draw each fold's two results joined by a line, sorted by the difference.
 
     In SVG, an invisible bar with the id `fold-N` covers the N-th row; the report shows a tip there.
-
-    Raises:
-        ConfigError: The two optimizers have no fold in common.
-
     """
     condition, base = (conditions.get((dataset, backbone, name)) for name in (optimizer, baseline))
     rows = paired_folds(condition, base, metric) if condition and base else []

@@ -29,21 +29,13 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Component:
-    """One variance component, or the sum of those that the design cannot tell apart.
+    """One variance component, or the sum of those that the design cannot tell apart."""
 
-    Attributes:
-        sources: The sources of variance in it.
-        variance: The estimate, in the metric's squared unit.
-        low: Lower end of the 95 % interval of the variance.
-        high: Upper end.
-        samples: Simulated values of the variance, which the interval is taken from.
-    """
-
-    sources: tuple[str, ...]
-    variance: float
-    low: float
-    high: float
-    samples: FloatArray
+    sources: tuple[str, ...]  # the sources of variance in it
+    variance: float  # the estimate, in the metric's squared unit
+    low: float  # lower end of the 95 % interval of the variance
+    high: float  # upper end
+    samples: FloatArray  # simulated values of the variance, which the interval is taken from
 
     @property
     def name(self) -> str:
@@ -84,15 +76,12 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     """Estimate the variance components of a complete nested design.
 
     Args:
-        differences: Paired differences by (fold, draw, seed).
+        differences: Paired differences by (fold, draw, seed), of at least two folds.
         seed: Seed of the simulation behind the intervals.
 
     Returns:
         The components. Levels with one member are not apart from the level above: with one seed,
         draw and seed are one component; with one draw, subject and draw are.
-
-    Raises:
-        ValueError: There are fewer than two folds, or a difference is missing.
 
     >>> rng = np.random.default_rng(0)
     >>> made = rng.normal(0, 2, (40, 1, 1)) + rng.normal(0, 1, (40, 5, 1))
@@ -145,15 +134,7 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
 
 
 def split_off_rest(noise: VarianceComponents, rest: Component) -> VarianceComponents:
-    """Take the rest, measured on one method under two names, off the lowest component.
-
-    Args:
-        noise: The components of a comparison.
-        rest: The variance of a run's difference between two identical methods under equal seeds.
-
-    Returns:
-        The components with the rest as the last one.
-    """
+    """Take the rest off the lowest component of a comparison and add it as the last one."""
     lowest = noise.components[-1]
     variance = min(rest.variance, lowest.variance)
     shown = Component(rest.sources, variance, rest.low, rest.high, rest.samples)
@@ -169,19 +150,8 @@ def paired_differences(
 ) -> FloatArray:
     """Return the differences between two methods by (fold, draw, seed).
 
-    A method's copies count as its further seeds. Pairs share fold, draw and seed; folds without
-    all pairs are left out.
-
-    Args:
-        conditions: Groups of runs, from `collect_conditions`.
-        dataset: Data set of the block.
-        backbone: Backbone of the block.
-        metric: Name of the metric.
-        optimizer: The one method.
-        baseline: The other method.
-
-    Returns:
-        The differences; without a complete fold the array is empty.
+    A method's copies count as its further seeds. Pairs share fold, draw and seed; folds without all
+    pairs are left out, so that the array may be empty.
     """
     ours, theirs = (
         _by_seed(conditions, dataset, backbone, metric, name) for name in (optimizer, baseline)

@@ -68,12 +68,12 @@ def simulate_differences(
     draws: int = 1,
     seed: int = 0,
 ) -> Array:
-    """Draw the fold differences of many studies.
+    """Draw the fold differences of many studies, one study per row.
 
     Args:
         shape: The noise between folds, one of `SHAPES`.
-        studies: Number of studies, the rows of the result.
-        folds: Number of folds, the columns.
+        studies: Number of studies.
+        folds: Number of folds.
         effect: True mean difference.
         sd: SD of the noise between folds.
         draw_sd: SD of the noise of one draw; a fold averages its draws.
@@ -115,17 +115,7 @@ def family_rates(
 ) -> Family:
     """Simulate several optimizers against one baseline, with Holm's correction over all of them.
 
-    Args:
-        effects: True difference of each optimizer from the baseline.
-        studies: Number of studies.
-        folds: Number of folds.
-        margin: Margin of equivalence.
-        shape: The noise of each optimizer, one of `SHAPES`; that of the baseline is shared.
-        seed: Seed of the simulation.
-
-    Returns:
-        The shares of studies with at least one wrong verdict of each kind.
-
+    `effects` are their true differences from the baseline, whose noise they share.
     """
     rng = np.random.default_rng(seed)
     base = SHAPES[shape](rng, (studies, folds))
