@@ -108,13 +108,8 @@ def mean_beta2_range(points: int = 2001) -> tuple[float, float]:
     beta2 = LOW + (HIGH - LOW) / (1 + np.exp(-np.clip(zscores, -CLIP, CLIP)))
     bounds = []
     for sign in (1, -1):
-        solved = linprog(
-            sign * beta2,
-            A_ub=[zscores**2],
-            b_ub=[1.0],
-            A_eq=[np.ones_like(zscores), zscores],
-            b_eq=[1.0, 0.0],
-        )
+        sums = np.array([np.ones_like(zscores), zscores])  # of the probabilities, and the mean
+        solved = linprog(sign * beta2, A_ub=[zscores**2], b_ub=[1.0], A_eq=sums, b_eq=[1.0, 0.0])
         bounds.append(sign * float(solved.fun))
     return bounds[0], bounds[1]
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from afor.bench.common.errors import ConfigError
@@ -21,6 +22,7 @@ from afor.bench.store.learning_rates import searched_rates
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.study.schema import Study
+from afor.bench.training.batches import Side, make_normalize
 from afor.bench.training.execute import input_shape, run_settings
 from afor.bench.training.loop import Watch, WatchStep, train
 from afor.bench.training.record import RunRecord
@@ -43,6 +45,12 @@ class ChosenRun:
         """Build the network; its weights come from torch's global generator."""
         backbone = self.planned.spec["backbone"]
         return build_backbone(backbone["name"], input_shape(self.source), **backbone["settings"])
+
+    def training_side(self, device: torch.device) -> Side:
+        """Return the windows of the training subjects, normalized as in the run."""
+        settings, names = self.settings, self.settings.split.train
+        normalize = make_normalize(settings.normalization, self.source, names, device)
+        return Side("training", self.source, names, normalize, device)
 
     @property
     def label(self) -> str:

@@ -19,7 +19,10 @@ EXAMPLE = "\n\nExample:\n"  # starts the last section of a command's docstring
 
 
 class LazyGroup(typer.core.TyperGroup):
-    """A group with a table of commands: name to (module:function below `cli`, summary)."""
+    """A group with a table of commands: name to (module below `cli`, summary).
+
+    The module has a function, or a group of commands, of the same name.
+    """
 
     table: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
@@ -35,8 +38,7 @@ class LazyGroup(typer.core.TyperGroup):
 
     def load(self, name: str) -> Any:
         """Import a command of the table and return it, or its group of commands."""
-        module, _, attribute = self.table[name][0].partition(":")
-        target = getattr(import_module(f"afor.bench.cli.{module}"), attribute)
+        target = getattr(import_module(f"afor.bench.cli.{self.table[name][0]}"), name)
         if isinstance(target, typer.Typer):
             return typer.main.get_command(target)
         single = typer.Typer(add_completion=False)

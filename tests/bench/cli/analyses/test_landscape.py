@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from afor.bench.analyses.landscape.record import landscape_json, write_landscape
+from afor.bench.analyses.landscape.record import landscape_json
 from afor.bench.analyses.landscape.trajectories import save_trajectories
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
@@ -84,7 +84,7 @@ def test_mistakes_are_told_before_the_work(small, tmp_path, monkeypatch):
 def test_the_report_takes_a_landscape_in(bowl, tmp_path):
     results, data, page = (tmp_path / name for name in ("r.json", "l.json", "report.html"))
     write_results(results, *simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"]))
-    write_landscape(bowl, data)
+    data.write_text(landscape_json(bowl))
     call("report", results, "-o", page, "--landscape", data)
     html = page.read_text()
     assert 'href="#landscape"' in html

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from afor.bench.common.errors import ConfigError
 
@@ -90,8 +91,6 @@ def respond(windows: FloatArray, before: int, judged: int) -> Response:
 
 def mean_interval(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the mean over the first axis and its 95 % t interval; infinite for a single value."""
-    from scipy.special import stdtrit
-
     n, mean = len(values), values.mean(axis=0)
     if n < 2:
         return mean, np.full_like(mean, -math.inf), np.full_like(mean, math.inf)

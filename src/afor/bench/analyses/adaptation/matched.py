@@ -77,11 +77,11 @@ def overall_beta2(by_tensor: Mapping[str, float], sizes: Mapping[str, int] | Non
 
 def matched_study(
     store: Store,
-    *,
     study: str = "",
     dataset: str = "",
     backbone: str = "",
     optimizer: str = "afor",
+    *,
     sizes: Mapping[str, int] | None = None,
 ) -> MatchedStudy:
     """Make the study from the finished runs of one optimizer on one network of a store.
@@ -131,12 +131,8 @@ def _runs_of_optimizer(
 ) -> list[StoredRun]:
     """Return the runs of one optimizer on one network of one study."""
     stored_runs = [stored for stored in store.runs() if not stored.is_search]
-    for column, wanted in (
-        ("optimizer", optimizer),
-        ("study", study),
-        ("dataset", dataset),
-        ("backbone", backbone),
-    ):
+    names = {"optimizer": optimizer, "study": study, "dataset": dataset, "backbone": backbone}
+    for column, wanted in names.items():
         present = list(dict.fromkeys(getattr(stored, column) for stored in stored_runs))
         if not wanted:
             # A matched study holds the same AFOR runs again; it is never its own origin.

@@ -1,6 +1,5 @@
 """Measure the cost of an optimizer's step: operations, state, time relative to Adam."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from afor.bench.analyses.cost.flops import SOPHIA_CURVATURE, Case, Formula, form
 from afor.bench.analyses.cost.latency import (
     Entrant,
     Latency,
+    copy_with_gradients,
     growth,
     growth_shapes,
     measure_latency,
@@ -231,9 +231,7 @@ def _step_cost(
     # The counter sees a native kernel as one operator; the for-loop does the same arithmetic.
     countable = {**entrant.settings, **(FOR_LOOP if _is_afor(entrant.optimizer) else {})}
     countable.update({"fused": False} if entrant.name == ADAM_FUSED else {})
-    model_copy = copy.deepcopy(model)
-    for p, original in zip(model_copy.parameters(), model.parameters(), strict=True):
-        p.grad = original.grad
+    model_copy = copy_with_gradients(model)
     optimizer = Entrant(entrant.name, entrant.optimizer, countable).build(model_copy, weight_decay)
     step, period = step_of(optimizer, model_copy, inputs)
     with isolated(0, inputs.device):

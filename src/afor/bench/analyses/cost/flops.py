@@ -139,9 +139,5 @@ def formula(name: str, cases: Iterable[Case] = ("decay",)) -> Formula | None:
     if lines is None:
         return None
     counted = [line for line in lines if not line.when or line.when in tuple(cases)]
-    return Formula(
-        sum(line.element for line in counted),
-        sum(line.row for line in counted),
-        sum(line.tensor for line in counted),
-        sum(line.host for line in counted),
-    )
+    parts = ("element", "row", "tensor", "host")
+    return Formula(*(sum(getattr(line, part) for line in counted) for part in parts))

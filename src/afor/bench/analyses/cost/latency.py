@@ -63,6 +63,14 @@ def step_of(
     return step, int(optimizer.param_groups[0].get("interval", 1))
 
 
+def copy_with_gradients(model: nn.Module) -> nn.Module:
+    """Return a copy of a model with copies of its gradients."""
+    model_copy = copy.deepcopy(model)
+    for p, original in zip(model_copy.parameters(), model.parameters(), strict=True):
+        p.grad = None if original.grad is None else original.grad.clone()
+    return model_copy
+
+
 def measure_latency(
     entrants: Sequence[Entrant],
     model: nn.Module,
@@ -85,9 +93,7 @@ def measure_latency(
     racers = []
     with one_thread_count(threads), isolated(0, torch.device("cpu")):
         for entrant in entrants:
-            model_copy = copy.deepcopy(model)
-            for p, original in zip(model_copy.parameters(), model.parameters(), strict=True):
-                p.grad = None if original.grad is None else original.grad.clone()
+            model_copy = copy_with_gradients(model)
             optimizer = entrant.build(model_copy, weight_decay)
             step, period = step_of(optimizer, model_copy, inputs)
             for _ in range(2 * period):

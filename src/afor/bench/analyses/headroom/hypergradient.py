@@ -78,18 +78,12 @@ def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -
         if fit.steps + 1 in starts:
             measured[fit.steps + 1] = _unroll(fit, horizon)
 
-    steps_per_epoch = math.ceil(
-        np.isin(run.source.subject_codes, _codes(run)).sum() / settings.batch_size
-    )
+    windows = len(run.source.indices_of(settings.split.train))
+    steps_per_epoch = math.ceil(windows / settings.batch_size)
     epochs = min(settings.max_epochs, math.ceil(max(starts) / steps_per_epoch) + 1)
-    train(
-        replace(settings, max_epochs=epochs, patience=epochs),
-        run.source,
-        run.make_model,
-        watch_step=watch,
-    )
-    missing = [start for start in starts if start not in measured]
-    if missing:
+    longer = replace(settings, max_epochs=epochs, patience=epochs)
+    train(longer, run.source, run.make_model, watch_step=watch)
+    if any(start not in measured for start in starts):
         raise ConfigError(
             f"{run.label} has fewer than {max(starts)} steps. Lower --last, or train longer with "
             f"another study."
@@ -146,11 +140,9 @@ def _unroll(fit: Fit, horizon: int) -> tuple[float, float]:
     model, optimizer = fit.model, fit.optimizer
     group = optimizer.param_groups[0]
     named = dict(model.named_parameters())
-    states = {name: optimizer.state[param] for name, param in named.items()}
-    moments = Moments(
-        {name: state["exp_avg"].clone() for name, state in states.items()},
-        {name: state["exp_avg_sq"].clone() for name, state in states.items()},
-        fit.steps + 1,
+    first, second = (
+        {name: optimizer.state[param][moment].clone() for name, param in named.items()}
+        for moment in ("exp_avg", "exp_avg_sq")
     )
     order: list[np.ndarray] = []
     while len(order) < horizon:
@@ -164,21 +156,12 @@ def _unroll(fit: Fit, horizon: int) -> tuple[float, float]:
         loss = unrolled_loss(
             model,
             {name: param.detach().clone().requires_grad_() for name, param in named.items()},
-            moments,
+            Moments(first, second, fit.steps + 1),
             [(batch.inputs, batch.labels) for batch in batches],
             (held_out.inputs, held_out.labels),
             1 - logarithm.exp(),
-            {
-                "lr": group["lr"],
-                "beta1": group["betas"][0],
-                "eps": group["eps"],
-                "weight_decay": group["weight_decay"],
-            },
+            {**group, "beta1": group["betas"][0]},
             seed=fit.steps,
         )
         (derivative,) = torch.autograd.grad(loss, [logarithm])
     return loss.item(), derivative.item()
-
-
-def _codes(run: ChosenRun) -> list[int]:
-    return [run.source.subjects.index(name) for name in run.settings.split.train]

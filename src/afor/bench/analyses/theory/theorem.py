@@ -126,11 +126,6 @@ def finite_bound(assumptions: Assumptions, constants: Constants, lr: ArrayLike) 
     )
 
 
-def orders_of_magnitude(value: float, reference: float) -> float:
-    """Return by how many powers of ten a value exceeds a reference."""
-    return math.log10(value / reference)
-
-
 def steps_to_inform(assumptions: Assumptions, constants: Constants) -> float:
     """Return how many steps at the largest learning rate bring the bound below the trivial one.
 

@@ -1,14 +1,13 @@
 """The command ``afor doctor``: what works on this machine."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import Json
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.options import Json, option
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.doctor import Finding, examine
 from afor.bench.store.locations import FOLDER
 
@@ -17,10 +16,10 @@ def doctor(
     as_json: Json = False,
     gpu: Annotated[
         bool,
-        typer.Option(
-            "--gpu",
-            help="Also check AFOR on the GPU, in two minutes: steps against the equations, graph "
+        option(
+            "Also check AFOR on the GPU, in two minutes: steps against the equations, graph "
             "capture, GradScaler, a small training twice, throughput.",
+            "--gpu",
         ),
     ] = False,
 ) -> None:
@@ -38,7 +37,7 @@ def doctor(
 
         _show(check_gpu(), findings, as_json=as_json)
     if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+        print_json([asdict(finding) for finding in findings])
     if any(finding.verdict == "broken" for finding in findings):
         raise typer.Exit(code=1)
     print_next("afor demo")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from afor.bench.cli.options import Json
+from afor.bench.cli.terminal import print_json
 from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.study.schema import paper_backbone
 
@@ -24,7 +25,7 @@ def models(as_json: Json = False) -> None:
     """
     rows = model_table()
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows, indent=2)
         return
     _print_table(rows)
     typer.echo(

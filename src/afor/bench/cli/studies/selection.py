@@ -43,7 +43,7 @@ def select_study(name: str, options: StudyOptions) -> SelectedStudy:
     """Return the study that `plan` or `run` works on; raise ConfigError if an option is wrong."""
     changes = overrides(options)
     toml, where = changed_text(name, changes, options.store, trust=options.trust)
-    toml = with_bundle(with_device(toml, where, options.device), where, options.bundle)
+    toml = _on_this_machine(toml, where, options)
     study = with_roots(parse_study(toml, where), options.root)
     if options.available:
         study = available_part(study)
@@ -76,36 +76,18 @@ def _stored_text(name: str, path: Path) -> str | None:
         return store.studies().get(name)
 
 
-def with_device(toml: str, where: str, device: str) -> str:
-    """Set the device of a study unless `device` is empty; `where` names the text in messages.
+def _on_this_machine(toml: str, where: str, options: StudyOptions) -> str:
+    """Set the device and the bundle that the options name; the study keeps its name.
 
-    The study keeps its name; the kind of device is part of the keys of its runs.
+    The kind of device is part of the keys of its runs.
     """
-    if not device:
-        return toml
-    return updated_toml(toml, {**read_toml(toml, where), "device": device})
-
-
-def with_bundle(toml: str, where: str, bundle: str) -> str:
-    """Set how many runs of a study are trained as one network; its name stays.
-
-    Args:
-        toml: The text of the study.
-        where: Name of the text in messages.
-        bundle: The value of `--bundle`; empty keeps the study's.
-
-    Returns:
-        The text with this setting.
-
-    Raises:
-        ConfigError: The value is neither auto nor a number, or the text is not valid TOML.
-    """
-    if not bundle:
-        return toml
-    if bundle != "auto" and not bundle.isdecimal():
+    changes: dict[str, object] = {"device": options.device} if options.device else {}
+    bundle = options.bundle
+    if bundle and bundle != "auto" and not bundle.isdecimal():
         raise ConfigError(f"--bundle {bundle}: expected auto or a number of runs, such as 8.")
-    value = bundle if bundle == "auto" else int(bundle)
-    return updated_toml(toml, {**read_toml(toml, where), "bundle": value})
+    if bundle:
+        changes["bundle"] = bundle if bundle == "auto" else int(bundle)
+    return updated_toml(toml, {**read_toml(toml, where), **changes}) if changes else toml
 
 
 def with_roots(study: Study, roots: list[str] | None) -> Study:

@@ -1,7 +1,7 @@
 """Define sizes, colours and markers of figures; they differ without colour vision too."""
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,8 @@ from afor.bench.common.files import write_output
 from afor.bench.common.text import printable
 
 MM = 1 / 25.4  # inches
-COLUMN_MM = 88  # one column of the journals of this field
+COLUMN_MM, PAGE_MM = 88, 180  # one column and two columns of the journals of this field
+NOTE = {"fontsize": 6, "color": "#444444"}  # of the text below a figure
 FORMATS = (".pdf", ".svg", ".png")
 DPI = 300
 
@@ -77,12 +78,36 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def new_figure(height_mm: float, *, rows: int = 1, columns: int = 1, **options: Any) -> Any:
-    """Return (figure, axes as a 2-D array), one journal column wide; needs no display."""
+def empty_figure(height_mm: float, width_mm: float = PAGE_MM) -> Any:
+    """Return a figure without axes, two journal columns wide; needs no display."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(COLUMN_MM * MM, height_mm * MM), layout="constrained")
+    return Figure(figsize=(width_mm * MM, height_mm * MM), layout="constrained")
+
+
+def new_figure(height_mm: float, *, rows: int = 1, columns: int = 1, **options: Any) -> Any:
+    """Return (figure, axes as a 2-D array), one journal column wide."""
+    figure = empty_figure(height_mm, COLUMN_MM)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def name_rows(axis: Any, labels: Sequence[str], **text: Any) -> None:
+    """Write a label beside each row of an axis, the first on top."""
+    axis.set_yticks(range(len(labels)), [plain(label) for label in labels], **text)
+    axis.set_ylim(len(labels) - 0.4, -0.6)
+    axis.tick_params(axis="y", length=0)
+    axis.grid(axis="x")
+
+
+def set_right_title(axis: Any, text: str) -> None:
+    """Write a second, lighter title above the right end of an axis."""
+    axis.set_title(text, loc="right", fontsize=6.5, fontweight="normal")
+
+
+def legend_below(figure: Any, axis: Any, columns: int, **options: Any) -> Any:
+    """Put the legend of an axis below the figure."""
+    handles, labels = axis.get_legend_handles_labels()
+    return figure.legend(handles, labels, loc="outside lower center", ncols=columns, **options)
 
 
 def save_figure(figure: Any, path: Path, *, dpi: int = DPI) -> None:
@@ -97,14 +122,24 @@ def save_figure(figure: Any, path: Path, *, dpi: int = DPI) -> None:
     write_output(path, content.getvalue())
 
 
+def color_at(position: int) -> str:
+    """Return the colour of what stands at a position of a figure; colours repeat."""
+    return CYCLE[position % len(CYCLE)]
+
+
+def shape_at(position: int) -> str:
+    """Return the marker of what stands at a position of a figure; markers repeat."""
+    return SHAPES[position % len(SHAPES)]
+
+
 def color_of(name: str, position: int = 0) -> str:
     """Return an optimizer's colour, the same in every figure."""
-    return COLORS.get(name, CYCLE[position % len(CYCLE)])
+    return COLORS.get(name, color_at(position))
 
 
 def marker_of(name: str, position: int = 0) -> str:
     """Return an optimizer's marker, the same in every figure."""
-    return MARKERS.get(name, SHAPES[position % len(SHAPES)])
+    return MARKERS.get(name, shape_at(position))
 
 
 def plain(text: str) -> str:

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from afor.bench.stats.comparisons import blocks_of
 from afor.bench.stats.design.seed_noise import SAME_METHOD, copy_groups
-from afor.bench.stats.groups import Condition, Conditions
+from afor.bench.stats.groups import Condition, Conditions, block_of, complete_folds
 from afor.bench.stats.inference.decisions import LEVEL
 from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.inference.paired_tests import (
     equivalence_p_rows,
     holm,
-    sign_flip_p_rows,
     two_sided_p,
+    two_sided_p_rows,
 )
 
 RELABELLINGS = 1000
@@ -91,7 +91,7 @@ def calibrate(
     """
     calibrations = []
     for dataset, backbone in blocks_of(conditions):
-        block = [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone)]
+        block = block_of(conditions, dataset, backbone)
         for metric in metrics:
             usable = [c for c in block if c.has(metric)]
             for names in [*copy_groups(usable), *SAME_METHOD.items()]:
@@ -120,7 +120,7 @@ def _calibrate(
 ) -> Calibration:
     folds, draws, copies = values.shape
     differences = relabelled_differences(values, relabellings, rng)
-    p_two_sided = [_two_sided_rows(rows) for rows in differences]
+    p_two_sided = [two_sided_p_rows(rows) for rows in differences]
     trained = tuple(
         (names[i], names[j], two_sided_p((values[..., j] - values[..., i]).mean(axis=1)))
         for i, j in combinations(range(copies), 2)
@@ -167,11 +167,6 @@ def _equivalences(
     return _declared([equivalence_p_rows(rows + moved, margin) for rows in differences], level)
 
 
-def _two_sided_rows(rows: FloatArray) -> FloatArray:
-    smaller = np.minimum(sign_flip_p_rows(rows), sign_flip_p_rows(-rows))
-    return np.minimum(1.0, 2.0 * smaller)
-
-
 def _declared(p_values: Sequence[FloatArray], level: float) -> Share:
     """Count the studies in which a comparison is below the level after Holm's correction."""
     studies = list(zip(*p_values, strict=True))
@@ -180,13 +175,7 @@ def _declared(p_values: Sequence[FloatArray], level: float) -> Share:
 
 def _values(copies: Sequence[Condition], metric: str) -> tuple[tuple[str, ...], FloatArray]:
     """Return the copies that differ and their values by (fold, draw, copy), complete folds only."""
-    common = set.intersection(*(set(c.runs) for c in copies))
-    draws = sorted({draw for _, draw in common})
-    folds = [
-        fold
-        for fold in sorted({fold for fold, _ in common})
-        if all((fold, draw) in common for draw in draws)
-    ]
+    folds, draws = complete_folds([set.intersection(*(set(c.runs) for c in copies))])
     arrays: dict[str, FloatArray] = {}
     for copy in copies:
         values = np.array([[copy.value((f, d), metric) for d in draws] for f in folds])

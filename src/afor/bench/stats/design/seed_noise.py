@@ -11,13 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
-from afor.bench.stats.groups import (
-    Condition,
-    Conditions,
-    mean_of_draws,
-    mean_sd,
-    paired_fold_values,
-)
+from afor.bench.stats.groups import Condition, Conditions, block_of, mean_sd, paired_fold_values
 
 # AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, to rounding.
 SAME_METHOD = {"afor_fixed_0999": "adamw"}
@@ -65,11 +59,7 @@ def seed_noise(
     degrees of freedom. Copies that are equal bit for bit ran under the same seed and contain no
     noise, so they are listed and left out.
     """
-    block = {
-        o: condition
-        for (d, b, o), condition in conditions.items()
-        if (d, b) == (dataset, backbone) and condition.has(metric)
-    }
+    block = {c.optimizer: c for c in block_of(conditions, dataset, backbone) if c.has(metric)}
     squares, degrees, folds, largest = 0.0, 0, 0, 0.0
     used: list[tuple[str, ...]] = []
     identical: list[tuple[str, str]] = []
@@ -138,7 +128,4 @@ def same_seed_noise(
 
 def _common_fold_values(copies: list[Condition], metric: str) -> list[list[float]]:
     common = set.intersection(*(set(condition.runs) for condition in copies))
-    return [
-        list(mean_of_draws({key: condition.value(key, metric) for key in common}).values())
-        for condition in copies
-    ]
+    return [list(condition.fold_values(metric, common).values()) for condition in copies]

@@ -12,13 +12,13 @@ intervals (Weerahandi 1993): every mean square is divided by a simulated chi-squ
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.stats.design.seed_noise import SAME_METHOD
-from afor.bench.stats.groups import Condition, Conditions
+from afor.bench.stats.groups import Condition, Conditions, block_of, complete_folds
 
 SUBJECT, DRAW, SEED = "subject × method", "draw × method", "seed × method"
 REST = "rest"  # rounding that training amplifies; measured on one method under two names
@@ -100,9 +100,8 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     degrees: list[int] = []
     sizes: list[int] = []  # runs that one member of a level averages
     center = values.mean(keepdims=True)
-    groups, waiting = 1, []
+    groups = 1
     for axis, source in enumerate((SUBJECT, DRAW, SEED)):
-        waiting.append(source)
         members = values.shape[axis]
         freedom = groups * (members - 1)
         groups *= members
@@ -112,11 +111,9 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
             squares.append(size * float(np.sum((means - center) ** 2)) / freedom)
             degrees.append(freedom)
             sizes.append(size)
-            sources.append(waiting)
-            waiting = []
+            sources.append([source])
         else:
-            sources[-1] += waiting
-            waiting = []
+            sources[-1].append(source)
         center = means
     pooled = _non_increasing(squares, degrees)
     rng = np.random.default_rng(seed)
@@ -137,12 +134,9 @@ def split_off_rest(noise: VarianceComponents, rest: Component) -> VarianceCompon
     """Take the rest off the lowest component of a comparison and add it as the last one."""
     lowest = noise.components[-1]
     variance = min(rest.variance, lowest.variance)
-    shown = Component(rest.sources, variance, rest.low, rest.high, rest.samples)
+    shown = replace(rest, variance=variance)
     left = _component(lowest.sources, lowest.variance - variance, lowest.samples - rest.samples)
-    kept = (*noise.components[:-1], left, shown)
-    return VarianceComponents(
-        noise.folds, noise.draws, noise.seeds, noise.mean, noise.fold_sd, kept
-    )
+    return replace(noise, components=(*noise.components[:-1], left, shown))
 
 
 def paired_differences(
@@ -156,16 +150,8 @@ def paired_differences(
     ours, theirs = (
         _by_seed(conditions, dataset, backbone, metric, name) for name in (optimizer, baseline)
     )
-    seeds = [seed for seed in ours if seed in theirs]
-    pairs = [(ours[seed], theirs[seed]) for seed in seeds]
-    common = [set(one.runs) & set(other.runs) for one, other in pairs]
-    places = set.union(*common) if common else set()
-    draws = sorted({draw for _, draw in places})
-    folds = [
-        fold
-        for fold in sorted({fold for fold, _ in places})
-        if all((fold, draw) in shared for shared in common for draw in draws)
-    ]
+    pairs = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
+    folds, draws = complete_folds([one.runs.keys() & other.runs.keys() for one, other in pairs])
     differences = [
         [
             [one.value((f, d), metric) - other.value((f, d), metric) for one, other in pairs]
@@ -207,9 +193,9 @@ def _by_seed(
     if named is not None and named.has(metric):
         by_seed[None] = named
     if named is None or not named.is_copy:
-        for (d, b, _), copy in conditions.items():
+        for copy in block_of(conditions, dataset, backbone):
             is_copy = copy.is_copy and copy.method == method and copy.role.seed is not None
-            if (d, b) == (dataset, backbone) and is_copy and copy.has(metric):
+            if is_copy and copy.has(metric):
                 by_seed[copy.role.seed] = copy
     return by_seed
 

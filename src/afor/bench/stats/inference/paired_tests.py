@@ -89,6 +89,12 @@ def sign_flip_p_rows(rows: ArrayLike) -> NDArray[np.float64]:
     return counts
 
 
+def two_sided_p_rows(rows: ArrayLike) -> NDArray[np.float64]:
+    """Return `two_sided_p` of each row."""
+    values = np.asarray(rows, dtype=np.float64)
+    return np.minimum(1.0, 2.0 * np.minimum(sign_flip_p_rows(values), sign_flip_p_rows(-values)))
+
+
 def equivalence_p(differences: ArrayLike, margin: float) -> float:
     """Return p of the claim that the mean difference lies between -margin and +margin.
 
