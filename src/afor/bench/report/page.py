@@ -133,9 +133,8 @@ def render_report(
     environment.filters.update(printable=printable, sortvalue=_sort_value, groups=_groups)
     drawn = _figures(conditions, given, metrics[0], baseline)
     charts = {} if static else chart_data(conditions, given.records, metrics, baseline)
-    scripts = (
-        [] if static else [libraries_script(), _template("report.js"), _template("explore.js")]
-    )
+    scripts = [libraries_script(), *map(_template, ("report.js", "explore.js"))]
+    scripts = [] if static else scripts
     context: dict[str, Any] = {
         **tables,
         "title": title,
@@ -156,15 +155,8 @@ def render_report(
         "studies": list((given.studies or {}).items()),
         "attributions": _attributions(conditions, given.studies or {}),
         "extra": [
-            {
-                "name": section.name,
-                "title": section.title,
-                "svg": Markup(inline_svg(section.figure, section.name, section.caption)),
-                "caption": section.caption,
-                "findings": section.findings,
-                "table": section.table,
-            }
-            for section in given.sections
+            {**vars(s), "svg": Markup(inline_svg(s.figure, s.name, s.caption))}
+            for s in given.sections
         ],
         "disjoint": _tested_once(given.results),
         "raw": _data_link("text/csv", results_csv(given.results)),

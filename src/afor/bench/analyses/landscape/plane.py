@@ -114,9 +114,7 @@ def filter_plane(
                 ratio = weights / np.linalg.norm(filters, axis=1)
                 result[start:stop] = (filters * ratio[:, None]).ravel()
         start = stop
-    gram_schmidt(
-        scaled
-    )  # refuses directions that are dependent, as filters of a single weight make them
+    gram_schmidt(scaled)  # refuses dependent directions, which filters of a single weight make
     return Plane(center, scaled)
 
 

@@ -72,9 +72,7 @@ def record_trajectory(
             points_by_step[steps] = flatten(fit.model)
 
     def after_epoch(epoch: Epoch, model: nn.Module) -> None:  # noqa: ARG001
-        points_by_step[steps] = flatten(
-            model
-        )  # the weights that a run restores if this epoch is its best
+        points_by_step[steps] = flatten(model)  # what a run restores if this epoch is its best
         at_epochs.append(steps)
         if watch is not None:
             watch(len(at_epochs))
@@ -149,19 +147,13 @@ def load_trajectories(path: Path, every_steps: int) -> dict[str, Trajectory]:
                     f"{path} holds a point every {content['every_steps']} steps, "
                     f"{every_steps} are asked for (0: every epoch). Name another file."
                 )
-            names = [n.rsplit("/", 2)[:2] for n in content.files if n.endswith("/weights")]
-            return {
-                key: Trajectory(
-                    optimizer=optimizer,
-                    key=key,
-                    weights=content[f"{optimizer}/{key}/weights"],
-                    buffers=content[f"{optimizer}/{key}/buffers"],
-                    steps=content[f"{optimizer}/{key}/steps"],
-                    solution=int(content[f"{optimizer}/{key}/solution"]),
-                    epochs=int(content[f"{optimizer}/{key}/epochs"]),
-                )
-                for optimizer, key in names
-            }
+            trajectories = {}
+            for name in [n.removesuffix("/weights") for n in content.files if "/weights" in n]:
+                optimizer, key = name.rsplit("/", 1)
+                *arrays, solution, epochs = (content[f"{name}/{field}"] for field in FIELDS)
+                ends = (int(solution), int(epochs))
+                trajectories[key] = Trajectory(optimizer, key, *arrays, *ends)
+            return trajectories
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ConfigError(
             f"{path} does not hold trajectories ({error}). Remove it or name another file; "

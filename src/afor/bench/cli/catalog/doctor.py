@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -30,22 +31,18 @@ def doctor(
     Example:
         afor doctor --gpu
     """
-    findings: list[Finding] = []
-    _show(examine(FOLDER), findings, as_json=as_json)
+    checks: list[Iterable[Finding]] = [examine(FOLDER)]
     if gpu:
         from afor.bench.execution.gpu_check import check_gpu
 
-        _show(check_gpu(), findings, as_json=as_json)
+        checks.append(check_gpu())
+    findings = []
+    for finding in chain.from_iterable(checks):
+        findings.append(finding)
+        if not as_json:
+            typer.echo(f"{finding.verdict:<8} {finding.subject:<15} {finding.text}")
     if as_json:
         print_json([asdict(finding) for finding in findings])
     if any(finding.verdict == "broken" for finding in findings):
         raise typer.Exit(code=1)
     print_next("afor demo")
-
-
-def _show(new: Iterable[Finding], findings: list[Finding], *, as_json: bool) -> None:
-    """Collect findings, and print each at once unless JSON is asked for."""
-    for finding in new:
-        findings.append(finding)
-        if not as_json:
-            typer.echo(f"{finding.verdict:<8} {finding.subject:<15} {finding.text}")

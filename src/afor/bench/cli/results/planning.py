@@ -18,7 +18,7 @@ from afor.bench.report.figures.planning import calibration_figure, power_figure
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
 from afor.bench.report.tables.formats import Table, to_json
-from afor.bench.stats.comparisons import main_optimizers
+from afor.bench.stats.comparisons import BASELINE, main_optimizers
 from afor.bench.stats.design.calibration import RELABELLINGS
 from afor.bench.stats.design.calibration import calibrate as calibrate_copies
 from afor.bench.stats.design.power import (
@@ -80,7 +80,7 @@ def calibrate(
 def variance(
     results: ResultsList = None,
     metric: Metrics = None,
-    baseline: Baseline = "adam",
+    baseline: Baseline = BASELINE,
     optimizer: Annotated[list[str] | None, option("Show only this optimizer; repeatable.")] = None,
     study: OnlyStudies = None,
     form: TableFormat = None,
@@ -110,7 +110,7 @@ def power(
     optimizer: Annotated[
         str, option("The comparison to plan for.", show_default="afor, or the first of the study")
     ] = "",
-    baseline: Baseline = "adam",
+    baseline: Baseline = BASELINE,
     metric: OneMetric = "accuracy",
     effect: Annotated[
         float | None,
@@ -151,11 +151,12 @@ def power(
     paths = find_all(results)
     conditions = load_conditions(paths, study, margin)
     _check_metrics(conditions, [metric])
-    _check_optimizers(conditions, [baseline, *([optimizer] if optimizer else [])])
+    asked = [optimizer] if optimizer else []
+    _check_optimizers(conditions, [baseline, *asked])
     names = [name for name in main_optimizers(conditions) if name != baseline]
     family = family or max(1, len(names))
     level = LEVEL / family
-    listed = list(dict.fromkeys([*names, *([optimizer] if optimizer else [])]))
+    listed = list(dict.fromkeys([*names, *asked]))
     assessments = assess(conditions, metric, baseline=baseline, optimizers=listed)
     made = _pick(assessments, conditions, optimizer, baseline, dataset, backbone)
     goals = _goals(made, conditions, effect, level)

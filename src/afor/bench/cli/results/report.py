@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.analyses.landscape.record import read_landscape
-from afor.bench.analyses.landscape.section import landscape_section
+from afor.bench.analyses.landscape.text import landscape_section
 from afor.bench.cli.options import Json, OnlyStudies, argument, option
 from afor.bench.cli.results.reading import Margins, find_all, read_json, read_margins
 from afor.bench.cli.terminal import print_json, print_next

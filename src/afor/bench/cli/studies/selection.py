@@ -64,16 +64,14 @@ def changed_text(
     """
     path = store_path(name, store)
     is_new = name not in preset_names() and not name.endswith(".toml") and not Path(name).is_file()
-    stored = _stored_text(name, path) if is_new and path.is_file() else None
+    stored = None
+    if is_new and path.is_file():
+        with open_store(path) as opened:
+            stored = opened.studies().get(name)
     text, where = (stored, str(path)) if stored is not None else study_text(name)
     if stored is not None and not trust:
         refuse_stored_code(parse_study(text, where), where)
     return overridden(text, where, changes), where
-
-
-def _stored_text(name: str, path: Path) -> str | None:
-    with open_store(path) as store:
-        return store.studies().get(name)
 
 
 def _on_this_machine(toml: str, where: str, options: StudyOptions) -> str:

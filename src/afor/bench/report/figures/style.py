@@ -4,7 +4,6 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
@@ -20,53 +19,44 @@ DPI = 300
 # Okabe & Ito 2008: distinct for the common forms of colour blindness. Markers differ as well.
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE, BLACK, GREY = "#0072B2", "#D55E00", "#CC79A7", "#000000", "#7F7F7F"
-COLORS: Mapping[str, str] = MappingProxyType(
-    {
-        "adam": BLACK,
-        "adamw": GREY,
-        "radam": SKY,
-        "adamp": GREEN,
-        "sophia": PURPLE,
-        "mars": ORANGE,
-        "afor": VERMILION,
-    }
-)
-MARKERS: Mapping[str, str] = MappingProxyType(
-    {"adam": "s", "adamw": "D", "radam": "^", "adamp": "v", "sophia": "P", "mars": "X", "afor": "o"}
-)
+COLORS: Mapping[str, str] = {
+    "adam": BLACK, "adamw": GREY, "radam": SKY, "adamp": GREEN, "sophia": PURPLE, "mars": ORANGE,
+    "afor": VERMILION,
+}  # fmt: skip
+MARKERS: Mapping[str, str] = {
+    "adam": "s", "adamw": "D", "radam": "^", "adamp": "v", "sophia": "P", "mars": "X", "afor": "o",
+}  # fmt: skip
 CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
 
-STYLE: Mapping[str, object] = MappingProxyType(
-    {
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "font.size": 7,
-        "axes.titlesize": 7.5,
-        "axes.labelsize": 7,
-        "xtick.labelsize": 6.5,
-        "ytick.labelsize": 6.5,
-        "legend.fontsize": 6.5,
-        "axes.linewidth": 0.6,
-        "xtick.major.width": 0.6,
-        "ytick.major.width": 0.6,
-        "xtick.major.size": 2.5,
-        "ytick.major.size": 2.5,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlelocation": "left",
-        "axes.titleweight": "bold",
-        "lines.linewidth": 1.1,
-        "legend.frameon": False,
-        "grid.color": "#E3E3E3",
-        "grid.linewidth": 0.5,
-        "axes.axisbelow": True,
-        "pdf.fonttype": 42,  # text stays text, which publishers ask for
-        "svg.hashsalt": "afor",  # the same figure gives the same bytes
-        "savefig.dpi": DPI,
-        "figure.dpi": DPI,
-    }
-)
+STYLE: Mapping[str, object] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 7,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "legend.fontsize": 6.5,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "lines.linewidth": 1.1,
+    "legend.frameon": False,
+    "grid.color": "#E3E3E3",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "pdf.fonttype": 42,  # text stays text, which publishers ask for
+    "svg.hashsalt": "afor",  # the same figure gives the same bytes
+    "savefig.dpi": DPI,
+    "figure.dpi": DPI,
+}
 
 
 @contextmanager

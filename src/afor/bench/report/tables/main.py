@@ -24,7 +24,7 @@ from afor.bench.stats.comparisons import (
     main_optimizers,
     reference_levels,
 )
-from afor.bench.stats.groups import Condition, Conditions
+from afor.bench.stats.groups import Condition, Conditions, block_of
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
@@ -154,9 +154,7 @@ def _top_two(
     conditions: Conditions, dataset: str, backbone: str, metric: str, names: Sequence[str]
 ) -> dict[str, int]:
     """Return the ranks 1 and 2 of the best and second best complete conditions."""
-    members = [
-        conditions[dataset, backbone, n] for n in names if (dataset, backbone, n) in conditions
-    ]
+    members = [c for c in block_of(conditions, dataset, backbone) if c.optimizer in names]
     means = {c.optimizer: c.summary(metric)[0] for c in members if c.complete and c.has(metric)}
     levels = sorted(set(means.values()), reverse=better_sign(metric) > 0)[:2]
     # A single method is not marked as best.

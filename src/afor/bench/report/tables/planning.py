@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell, columns_of, text_row
-from afor.bench.report.tables.parts import MISSING, gain_units
+from afor.bench.report.tables.parts import gain_units
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers
 from afor.bench.stats.design.calibration import Calibration, Share
 from afor.bench.stats.design.power import POWER, Assessment, Goal, smallest_effect, smallest_margin
@@ -310,9 +310,8 @@ def published_power_table() -> Table:
         records.append({**asdict(row), "judgement": row.judgement})
     expected = [sum(row.powers[i] for row in rows_of_paper) for i in range(len(CORRELATIONS))]
     stars = sum(row.significant for row in rows_of_paper)
-    sums = [TableCell(), TableCell(), TableCell(str(stars))]
-    sums += [TableCell(f"{value:.1f}") for value in expected]
-    rows.append(Row("Stars in all", (*sums, MISSING, MISSING), rule=True))
+    sums = ["", "", str(stars), *(f"{value:.1f}" for value in expected), "–", "–"]
+    rows.append(replace(text_row("Stars in all", sums), rule=True))
     judged = [row.judgement for row in rows_of_paper if row.significant]
     lowest, highest = PLAUSIBLE
     return Table(

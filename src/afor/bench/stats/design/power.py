@@ -220,13 +220,7 @@ def folds_for(goal: Goal, fold_sd: float, *, power: float = POWER) -> int | None
 
 
 def cheapest_design(
-    noise: VarianceComponents,
-    goal: Goal,
-    *,
-    seconds: float = math.nan,
-    power: float = POWER,
-    max_draws: int = MAX_DRAWS,
-    max_folds: int = MAX_FOLDS,
+    noise: VarianceComponents, goal: Goal, *, seconds: float = math.nan, power: float = POWER
 ) -> Design | None:
     """Return the design of two methods that reaches a goal in the least time, or None.
 
@@ -235,10 +229,10 @@ def cheapest_design(
     further draws bring, so only one is considered then.
     """
     designs = []
-    for draws in range(1, (max_draws if noise.draws > 1 else 1) + 1):
+    for draws in range(1, (MAX_DRAWS if noise.draws > 1 else 1) + 1):
         sd = math.sqrt(noise.fold_variance(draws))
         folds = folds_for(goal, sd, power=power)
-        if folds is not None and folds <= max_folds:
+        if folds is not None:
             cost = study_seconds(noise, folds, draws, seconds)
             open_sds = np.sqrt(np.quantile(noise.fold_variance_samples(draws), (0.975, 0.025)))
             low, high = (goal.reached(float(end), folds) for end in open_sds)

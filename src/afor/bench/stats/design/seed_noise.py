@@ -65,13 +65,11 @@ def seed_noise(
     identical: list[tuple[str, str]] = []
     for names in copy_groups(block.values()):
         values = _common_fold_values([block[name] for name in names], metric)
-        distinct: list[int] = []
-        for i in range(len(names)):
-            twin = next((j for j in distinct if values[i] == values[j]), None)
-            if twin is None:
-                distinct.append(i)
-            else:
-                identical.append((names[twin], names[i]))
+        first_with: dict[tuple[float, ...], int] = {}  # position of the first copy by its values
+        for i, series in enumerate(values):
+            twin = first_with.setdefault(tuple(series), i)
+            identical += [(names[twin], names[i])] if twin != i else []
+        distinct = list(first_with.values())
         n = len(values[0])
         if len(distinct) < 2 or n == 0:
             continue
