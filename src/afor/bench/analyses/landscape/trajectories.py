@@ -148,11 +148,13 @@ def load_trajectories(path: Path, every_steps: int) -> dict[str, Trajectory]:
                     f"{every_steps} are asked for (0: every epoch). Name another file."
                 )
             trajectories = {}
-            for name in [n.removesuffix("/weights") for n in content.files if "/weights" in n]:
-                optimizer, key = name.rsplit("/", 1)
-                *arrays, solution, epochs = (content[f"{name}/{field}"] for field in FIELDS)
-                ends = (int(solution), int(epochs))
-                trajectories[key] = Trajectory(optimizer, key, *arrays, *ends)
+            for file in filter(lambda name: name.endswith("/weights"), content.files):
+                optimizer, key, _ = file.rsplit("/", 2)
+                fields = (content[f"{optimizer}/{key}/{field}"] for field in FIELDS)
+                weights, buffers, steps, solution, epochs = fields
+                trajectories[key] = Trajectory(
+                    optimizer, key, weights, buffers, steps, int(solution), int(epochs)
+                )
             return trajectories
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ConfigError(
