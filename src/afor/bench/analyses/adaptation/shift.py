@@ -189,7 +189,7 @@ def measure_shift(
 def train_schedule(
     run: ChosenRun, schedule: Schedule, optimizer_settings: Mapping[str, Any]
 ) -> Steps:
-    """Train the run's network on given batches and return every step of its controllers."""
+    """Train the network of a run on given batches; return every step of its controllers."""
     settings = run.settings
     device = pick_device(settings.device)
     log = StepLog()
