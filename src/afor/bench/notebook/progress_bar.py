@@ -41,12 +41,9 @@ class ProgressBar:
         """Show the number of runs and of those that ended earlier."""
         keys = {run.key for run in runs}
         self._ended = keys.intersection(statuses)
-        self._bar.reset(
-            self._task,
-            total=len(keys),
-            completed=len(self._ended),
-            description=f"{self._title}: starting workers",
-        )
+        text = f"{self._title}: starting workers"
+        ended = len(self._ended)
+        self._bar.reset(self._task, total=len(keys), completed=ended, description=text)
 
     def started(self, key: str, worker: str) -> None:  # noqa: ARG002
         """Say that runs are trained."""
