@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from afor.bench.execution.jobs import Job
-from afor.bench.study.bundling import companion_key, is_bundled
 
 Bundle = tuple[Job, ...]
 
@@ -23,8 +22,7 @@ def make_bundles(jobs: Sequence[Job], size: int, workers: int) -> list[Bundle]:
     """
     companions: dict[str, list[Job]] = {}
     for job in jobs:
-        key = companion_key(job.spec) if is_bundled(job.spec) else job.key
-        companions.setdefault(f"{job.dataset} {key}", []).append(job)
+        companions.setdefault(f"{job.dataset} {job.companions or job.key}", []).append(job)
     bundles = [piece for group in companions.values() for piece in _cut(group, size)]
     while len(bundles) < workers and (largest := max(bundles, key=len, default=())):
         if len(largest) == 1:

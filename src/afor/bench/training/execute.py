@@ -3,6 +3,7 @@
 An error inside a run is recorded as the result of that run; it never stops the worker.
 """
 
+import contextlib
 import platform
 import sys
 import time
@@ -64,6 +65,8 @@ def execute_bundle(
 ) -> None:
     """Train the runs of a bundle as one network; one that raises is recorded as failed.
 
+    Runs that cannot be trained together on this machine are trained one by one.
+
     Args:
         jobs: Key and spec of each run.
         source: The windows of their data set.
@@ -74,11 +77,14 @@ def execute_bundle(
             finished(key, execute(key, spec, source))
         return
     from afor.bench.training.loop import train_bundle
+    from afor.bench.training.serving import CannotBundleError
 
     missing = dict(jobs)
 
     def ended(number: int, outcome: RunRecord | Exception, elapsed_s: float) -> None:
         key, spec = jobs[number]
+        if isinstance(outcome, CannotBundleError):
+            return
         if isinstance(outcome, Exception):
             content = _failure(key, spec, outcome, elapsed_s)
         else:
@@ -87,11 +93,10 @@ def execute_bundle(
         finished(key, content)
 
     specs = [spec for _, spec in jobs]
-    try:
+    with contextlib.suppress(Exception):  # an error of all: one by one, each run has its own
         train_bundle([run_settings(s) for s in specs], source, _maker(specs[0], source), ended)
-    except Exception:  # noqa: BLE001  an error of all: one by one, each run has its own
-        for key, spec in list(missing.items()):
-            finished(key, execute(key, spec, source))
+    for key, spec in missing.items():
+        finished(key, execute(key, spec, source))
 
 
 def _content(key: str, spec: dict[str, Any], record: RunRecord) -> bytes:

@@ -107,7 +107,8 @@ def train_bundle(
     """Train several runs that differ in optimizer, clipping or kept state, as one network.
 
     Each run has its own weights, optimizer, early stopping and record. The numbers of a run are
-    those of the run alone, to rounding.
+    those of the run alone: to the bit, or to rounding if its settings are `bundled`. A run that
+    cannot be trained with the others ends with CannotBundleError: train it by itself.
 
     Args:
         bundle: Settings of the runs, from the same split and seeds.
@@ -123,14 +124,16 @@ def train_bundle(
     """
     _check_bundle(bundle)
     first, device = bundle[0], pick_device(bundle[0].device)
-    server = StackServer() if first.bundled else None
+    server = StackServer() if first.bundled or len(bundle) > 1 else None
     started = _clocks()
     with repeatable(first.threads, first.precision), isolated(first.seed("weights"), device):
         sides = _Sides(first, source, device)
         setup_s = (_clocks() - started) / len(bundle)
         runs = [_Run(number, setup_s) for number in range(len(bundle))]
         for run, settings in zip(runs, bundle, strict=True):
-            run.program = _program(settings, sides, make_model, run.seconds, watch, watch_step)
+            run.program = _program(
+                settings, sides, make_model, len(bundle), run.seconds, watch, watch_step
+            )
         waiting = [run for run in runs if run.go_on(None, ended)]
         while waiting:
             by_work: dict[object, list[_Run]] = {}
@@ -223,9 +226,7 @@ def _clocks() -> NDArray[np.float64]:
 def _check_bundle(bundle: Sequence[RunSettings]) -> None:
     """Raise ConfigError unless the runs may share their batches and their network."""
     first = bundle[0]
-    if len(bundle) > 1 and not first.bundled:
-        raise ConfigError("several runs are trained together only with bundled = True.")
-    if first.bundled and first.precision in AUTOCAST:
+    if (first.bundled or len(bundle) > 1) and first.precision in AUTOCAST:
         raise ConfigError(f'precision = "{first.precision}" cannot be bundled. Set bundle = 1.')
     for settings in bundle:
         if shared_settings(settings) != shared_settings(first):
@@ -239,6 +240,7 @@ def _program(
     settings: RunSettings,
     sides: _Sides,
     make_model: Callable[[], nn.Module],
+    runs: int,
     seconds: Callable[[], float],
     watch: Watch | None,
     watch_step: WatchStep | None,
@@ -246,8 +248,7 @@ def _program(
     """Train and test one run; the program yields what it needs and gets the answer."""
     seed_torch(settings.seed("weights"))
     model = make_model().to(sides.device)
-    if settings.bundled:
-        check_stackable(model)
+    check_stackable(model, settings, runs)
     optimizer = _make_optimizer(settings, model)
     n_classes = sides.source.n_classes
     fit = Fit(settings, model, optimizer, sides.training, sides.validation, n_classes)

@@ -169,7 +169,7 @@ def make_engine(
         time_limit: Minutes a run may take on the local engine.
         gpus: GPUs of this machine over which local workers are spread.
         cache_dir: Folder in which the dask engine keeps the times of steps.
-        bundle: Maximum number of runs that a local worker trains as one network.
+        bundle: Maximum number of runs that a worker trains as one network.
 
     Returns:
         The engine.
@@ -186,7 +186,7 @@ def make_engine(
                 "gives up a worker it has not heard from for distributed.scheduler.worker-ttl."
             )
         timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
-        return DaskEngine(scheduler, timer)
+        return DaskEngine(scheduler, timer, bundle)
     if engine != "local" or scheduler:
         raise ConfigError(
             f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "

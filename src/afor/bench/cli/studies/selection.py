@@ -109,9 +109,11 @@ def with_bundle(toml: str, where: str, bundle: str) -> str:
     """
     if not bundle:
         return toml
-    if bundle != "auto" and not bundle.isdecimal():
-        raise ConfigError(f"--bundle {bundle}: expected auto or a number of runs, such as 8.")
-    value = bundle if bundle == "auto" else int(bundle)
+    if bundle not in ("exact", "auto") and not bundle.isdecimal():
+        raise ConfigError(
+            f"--bundle {bundle}: expected exact, auto or a number of runs, such as 8."
+        )
+    value = int(bundle) if bundle.isdecimal() else bundle
     return updated_toml(toml, {**read_toml(toml, where), "bundle": value})
 
 

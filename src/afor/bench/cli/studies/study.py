@@ -43,6 +43,7 @@ from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.stats.comparisons import BASELINE
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store, store_path
+from afor.bench.study.bundling import bundle_size
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import StudyPlan
 from afor.bench.study.schema import (
@@ -195,6 +196,10 @@ def plan(
             "seconds": seconds_left,
             "absent": sorted(absent),
             "needs": _json(needs) if needs else None,
+            "bundles": [
+                {"dataset": dataset, "backbone": backbone, **asdict(bundling)}
+                for (dataset, backbone), bundling in study_plan.bundling.items()
+            ],
             "runs": rows,
         }
         summary |= {"decides": decisions} if pilot else {}
@@ -279,6 +284,8 @@ def _print_plan(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> 
             f"{_count(row.folds, study_plan.manifests[row.dataset].blocks, 'fold')} × "
             f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}{time}"
         )
+    for (dataset, backbone), bundling in study_plan.bundling.items():
+        typer.echo(f"  {dataset} × {backbone}: {bundling.describe(bundle_size(study))}")
 
 
 def _count(selected: int, total: int, noun: str) -> str:

@@ -54,8 +54,7 @@ class LocalEngine:
         limits: Maximum time of a run; None uses the default limits.
         gpus: GPUs over which the workers are spread, as ``CUDA_VISIBLE_DEVICES`` names them; each
             worker sees one. Empty for runs on the CPU.
-        bundle: Maximum number of runs that a worker trains as one network, of those whose spec is
-            bundled.
+        bundle: Maximum number of runs that a worker trains as one network, of those that may be.
 
     Raises:
         ConfigError: ``workers`` is below 1.
