@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from afor.bench.common.errors import ConfigError, TrainingError
+from afor.bench.common.errors import CannotBundleError, ConfigError, TrainingError
 from afor.bench.data.splits import make_splits
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.authors.eegnet import EEGNetAuthors
@@ -24,7 +24,6 @@ from afor.bench.training.run_spec import (
     Contamination,
     RunSettings,
 )
-from afor.bench.training.serving import CannotBundleError
 
 SHAPE = InputShape.unnamed(4, samples=36, rate_hz=32, classes=2)
 PAPER = ["adam", "adamw", "radam", "adamp", "sophia", "mars", "afor"]

@@ -33,12 +33,18 @@ class Limits:
 
     samples: int  # of a window
     batch_samples: int  # of all windows of a batch, in one channel
+    arithmetic: Arithmetic = True  # that was measured
 
 
 # By benchmarks/bundles.py. Beyond the limits of EEGNet the maps of eight runs leave the
 # processor's caches; those of NSAL-DGAT are the largest that were measured.
 _EEGNET = Limits(256, 2**15)
-FASTER = {"eegnet": _EEGNET, "eegnet_authors": _EEGNET, "nsal_dgat": Limits(600, 256 * 600)}
+FASTER = {
+    "eegnet": _EEGNET,
+    "eegnet_authors": _EEGNET,
+    "nsal_dgat": Limits(600, 256 * 600, BY_TORCH_FUNC),
+}
+NOT_FASTER = "bundles were not measured to be faster here"
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ def plan_bundling(
     if study.training.precision in HALF_PRECISIONS:
         return _one_by_one(f"precision = {study.training.precision} is not bundled")
     if isinstance(study.bundle, str) and not _is_faster(entry, shape, batch_size, device):
-        return _one_by_one("bundles were not measured to be faster here")
+        return _one_by_one(NOT_FASTER)
     import torch
 
     from afor.bench.models.functional_stack import refusal
@@ -104,10 +110,13 @@ def plan_bundling(
         if device == "cpu" and can_stack(model) and has_compiled_form(model):
             return Bundling(together=True)
         return _one_by_one('a bundle would be equal to rounding only; bundle = "auto" accepts that')
+    arithmetic: Arithmetic = BY_TORCH_FUNC
     if entry.use in BACKBONES and can_stack(model):  # not a subclass with a forward of its own
-        return Bundling(together=True, arithmetic=True)
-    reason = refusal(build, shape)
-    return _one_by_one(reason) if reason else Bundling(together=True, arithmetic=BY_TORCH_FUNC)
+        arithmetic = True
+    if study.bundle == "auto" and arithmetic != FASTER[entry.use].arithmetic:
+        return _one_by_one(NOT_FASTER)
+    reason = refusal(build, shape) if arithmetic == BY_TORCH_FUNC else ""
+    return _one_by_one(reason) if reason else Bundling(together=True, arithmetic=arithmetic)
 
 
 def _one_by_one(reason: str) -> Bundling:

@@ -15,7 +15,7 @@ import numpy as np
 
 from afor import __version__
 from afor.bench.common.devices import describe_device
-from afor.bench.common.errors import ConfigError, TrainingError
+from afor.bench.common.errors import CannotBundleError, ConfigError, TrainingError
 from afor.bench.common.module_search import import_named, is_trainer
 from afor.bench.data.splits import Split
 from afor.bench.models.input_shape import InputShape
@@ -77,7 +77,6 @@ def execute_bundle(
             finished(key, execute(key, spec, source))
         return
     from afor.bench.training.loop import train_bundle
-    from afor.bench.training.serving import CannotBundleError
 
     missing = dict(jobs)
 

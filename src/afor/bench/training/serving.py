@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from afor.bench.common.errors import TrainingError
+from afor.bench.common.errors import CannotBundleError, TrainingError
 from afor.bench.common.seeding import seed_torch
 from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.functional_stack import FunctionalStack
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from afor.bench.training.loop import Fit
 
 EVALUATION_BATCH = 256  # evaluation batch size; changing it changes results bit for bit
-
-
-class CannotBundleError(TrainingError):
-    """A run cannot be trained with its companions; by itself it can."""
 
 
 @dataclass(frozen=True)
