@@ -39,8 +39,8 @@ class Watcher(PreparationWatcher, Protocol):
     def planned(self, runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> None:
         """Receive all planned runs and the statuses of those that ended."""
 
-    def started(self, key: str, worker: str) -> None:
-        """Receive the start of a run."""
+    def started(self, key: str, worker: str, together: int = 1) -> None:
+        """Receive the start of a run, one of several that its worker trains at once."""
 
     def ended(self, run: FinishedRun) -> None:
         """Receive a run that was stored."""
@@ -241,7 +241,7 @@ def _collect(
         if isinstance(event, Started):
             running.began(event.key, event.worker, event.together)
             if watch:
-                watch.started(event.key, event.worker)
+                watch.started(event.key, event.worker, event.together)
             continue
         running.ended(event.key)
         if isinstance(event, Died):

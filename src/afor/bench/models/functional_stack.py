@@ -18,8 +18,8 @@ from afor.bench.models.input_shape import InputShape
 from afor.bench.models.layers.run_stack import RunStack
 
 TRIAL_WINDOWS = 4
-TOLERANCE = 1e-9  # of the trial, in float64, as a share of the largest number of its kind
-REASON_LENGTH = 120
+TOLERANCE = 1e-9  # of the trial, in float64; of numbers above 1, as a share of the largest
+REASON_LENGTH = 90
 
 
 class FunctionalStack(RunStack):
@@ -57,12 +57,10 @@ def refusal(make_model: Callable[[], nn.Module], shape: InputShape) -> str:
             alone = [_pass(copy.deepcopy(model), signal, labels) for model in models]
             together = _stacked_pass(FunctionalStack(models), signal, labels)
         except Exception as error:  # noqa: BLE001  whatever a network raises, it is not stacked
-            first_line = (str(error).strip() or "no reason given").splitlines()[0]
-            return f"torch.func does not take it ({type(error).__name__}: {first_line})"[
-                :REASON_LENGTH
-            ]
-    for own, stacked in zip(alone, together, strict=True):
-        if not all(_is_close(a, b) for a, b in zip(own, stacked, strict=True)):
+            first_line = str(error).strip().partition("\n")[0][:REASON_LENGTH]
+            return f"torch.func does not take it ({type(error).__name__}: {first_line})"
+    for expected, actual in zip(alone, together, strict=True):
+        if not all(_is_close(a, b) for a, b in zip(expected, actual, strict=True)):
             return "torch.func does not give the numbers that the network gives by itself"
     return ""
 
@@ -83,12 +81,12 @@ def _stacked_pass(stack: RunStack, signal: Tensor, labels: Tensor) -> list[list[
     """Return what `_pass` returns, for every network of a stack."""
     seed_torch(1)
     logits = stack(signal, training=True)
-    stack.backward(torch.stack([cross_entropy(own, labels) for own in logits]))
+    stack.backward(torch.stack([cross_entropy(of_run, labels) for of_run in logits]))
     with torch.no_grad():
         evaluated = stack(signal, training=False)
     return [
-        [own.detach(), own_evaluated, *_state(model)]
-        for own, own_evaluated, model in zip(logits, evaluated, stack.models, strict=True)
+        [trained.detach(), tested, *_state(model)]
+        for trained, tested, model in zip(logits, evaluated, stack.models, strict=True)
     ]
 
 
@@ -99,8 +97,6 @@ def _state(model: nn.Module) -> list[Tensor]:
     return [flat, *(buffer.double() for buffer in model.buffers())]
 
 
-def _is_close(own: Tensor, stacked: Tensor) -> bool:
-    largest = own.abs().max() if own.numel() else torch.zeros(())
-    return own.shape == stacked.shape and bool(
-        ((own - stacked).abs() <= TOLERANCE * largest.clamp(min=1.0)).all()
-    )
+def _is_close(expected: Tensor, actual: Tensor) -> bool:
+    tolerance = TOLERANCE * max([1.0, *expected.abs().flatten().tolist()])
+    return expected.shape == actual.shape and bool(((expected - actual).abs() <= tolerance).all())

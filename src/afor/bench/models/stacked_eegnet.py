@@ -77,13 +77,16 @@ class StackedEEGNet(RunStack):
         parameters = [self.parameters[name] for name in _NATIVE_PARAMETERS]
         if training:
             masks = self.first.native_masks(blocks.sizes)
-            features, found = native_features(blocks, signal, parameters, masks)
-            for name, mean, variance in zip(_NORMS, found[::2], found[1::2], strict=True):
+            features, moments = native_features(blocks, signal, parameters, masks)
+            for name, mean, variance in zip(_NORMS, moments[::2], moments[1::2], strict=True):
                 self._move_running(name, mean, variance)
         else:
-            kinds = ("running_mean", "running_var")
-            given = [self.buffers[f"{name}.{kind}"].flatten() for name in _NORMS for kind in kinds]
-            features = evaluated_features(blocks, signal, parameters, given)
+            moments = [
+                self.buffers[f"{name}.{statistic}"].flatten()
+                for name in _NORMS
+                for statistic in ("running_mean", "running_var")
+            ]
+            features = evaluated_features(blocks, signal, parameters, moments)
         return features.view(len(signal), self.width, -1).transpose(0, 1).contiguous()
 
     def _batched(self, signal: Tensor, *, training: bool) -> Tensor:
@@ -133,9 +136,9 @@ class StackedEEGNet(RunStack):
     def _move_running(self, name: str, mean: Tensor, unbiased: Tensor) -> None:
         """Move the running statistics of a norm by those of a batch."""
         momentum = getattr(self.first, name).momentum
-        for kind, found in (("running_mean", mean), ("running_var", unbiased)):
-            running = self.buffers[f"{name}.{kind}"]
-            running.lerp_(found.view_as(running), momentum)
+        for statistic, of_batch in (("running_mean", mean), ("running_var", unbiased)):
+            running = self.buffers[f"{name}.{statistic}"]
+            running.lerp_(of_batch.view_as(running), momentum)
         self.buffers[f"{name}.num_batches_tracked"].add_(1)
 
     def _norm_elu_pool(self, name: str, maps: Tensor, size: int, *, training: bool) -> Tensor:

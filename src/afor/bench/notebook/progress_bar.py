@@ -48,7 +48,7 @@ class ProgressBar:
             description=f"{self._title}: starting workers",
         )
 
-    def started(self, key: str, worker: str) -> None:  # noqa: ARG002
+    def started(self, key: str, worker: str, together: int = 1) -> None:  # noqa: ARG002
         """Say that runs are trained."""
         self._bar.update(self._task, description=f"{self._title}: training")
 

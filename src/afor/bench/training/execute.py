@@ -120,15 +120,15 @@ def _failure(key: str, spec: dict[str, Any], error: Exception, elapsed_s: float)
     """Return the bytes of a run that raised."""
     reason = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
     trace = "".join(traceback.format_exception(error))[-MAX_TRACEBACK_LENGTH:]
+    return failed_run(key, spec, reason, trace, elapsed_s)
+
+
+def failed_run(
+    key: str, spec: dict[str, Any], reason: str, trace: str = "", elapsed_s: float = 0.0
+) -> bytes:
+    """Return the bytes of a failed run, by itself of one whose workers died."""
     return encode(
         FinishedRun(key, "failed", reason, spec, None, trace, environment(), now(), elapsed_s)
-    )
-
-
-def failed_run(key: str, spec: dict[str, Any], reason: str) -> bytes:
-    """Return the bytes of a failed run, for one whose workers died."""
-    return encode(
-        FinishedRun(key, "failed", reason, spec, None, "", environment(), now(), elapsed_s=0.0)
     )
 
 

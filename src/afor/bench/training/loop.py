@@ -200,14 +200,13 @@ class _Run:
                 self.request = self.program.throw(answer)
             else:
                 self.request = self.program.send(answer)
+            return True
         except StopIteration as end:
             outcome = end.value
         except Exception as error:  # noqa: BLE001  the error of one run, given to `ended`
             outcome = error
-        else:
+        finally:
             self.spent_s = self.spent_s + (_clocks() - started)
-            return True
-        self.spent_s = self.spent_s + (_clocks() - started)
         elapsed_s, processor_s = self.spent_s.tolist()
         if isinstance(outcome, RunRecord):
             on_cpu = outcome.device == "cpu"

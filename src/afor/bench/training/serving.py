@@ -133,7 +133,7 @@ class StackServer:
         """Set the gradients of all runs and return their losses, (runs,)."""
         stack = self._stack(fits)
         logits = stack(batch.inputs, training=True)
-        losses = torch.stack([cross_entropy(own, batch.labels) for own in logits.unbind(0)])
+        losses = torch.stack([cross_entropy(of_run, batch.labels) for of_run in logits])
         stack.backward(losses)
         return losses.detach()[: len(fits)]
 
