@@ -22,9 +22,8 @@ from afor.bench.data.splits import make_splits
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
-from afor.bench.optimizers.build import build_optimizer
-from afor.bench.training.batches import Side, epoch_batches, make_normalize
-from afor.bench.training.loop import Fit
+from afor.bench.training.batches import epoch_batches
+from afor.bench.training.loop import Fit, make_fit
 from afor.bench.training.run_spec import BY_TORCH_FUNC, RunSettings
 from afor.bench.training.serving import (
     PredictRequest,
@@ -77,15 +76,8 @@ def make_fits(case: Case, batch: int, runs: int, optimizer: str) -> list[Fit]:
     split = make_splits("benchmark", source.subjects).split(0, 0)
     bundled = True if case.network.startswith("eegnet") else BY_TORCH_FUNC
     settings = RunSettings("benchmark", split, optimizer, 1e-3, batch_size=batch, bundled=bundled)
-    normalize = make_normalize("zscore", source, split.train, CPU)
-    training = Side("training", source, split.train, normalize, CPU)
-    validation = Side("validation", source, split.validation, normalize, CPU)
-    fits = []
-    for number in range(runs):
-        model, lr = case.build(), 1e-4 * 2**number
-        trained = build_optimizer(optimizer, model, lr, settings.weight_decay)
-        fits.append(Fit(replace(settings, lr=lr), model, trained, training, validation, 2))
-    return fits
+    rates = [1e-4 * 2**number for number in range(runs)]
+    return [make_fit(replace(settings, lr=lr), case.build(), source, CPU) for lr in rates]
 
 
 def measure(case: Case, batch: int, runs: int, rounds: int, optimizer: str) -> dict[str, str]:

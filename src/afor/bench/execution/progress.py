@@ -88,9 +88,7 @@ class Progress:
         self._status[run.key] = run.status
         self._has_news = True
         planned_run = self._planned[run.key][0]
-        self._pace.add(
-            planned_run.dataset, planned_run.backbone, planned_run.optimizer, run.elapsed_s
-        )
+        self._pace.add(*planned_run.condition, run.elapsed_s)
         if run.status != "done":
             self._print(
                 printable(f"{run.status}: {describe(planned_run)} ({run.key[:12]}): {run.reason}")
@@ -119,10 +117,8 @@ class Progress:
             self._print(self.line())
 
     def _seconds_left(self) -> float | None:
-        waiting = [
-            same_key[0] for key, same_key in self._planned.items() if key not in self._status
-        ]
-        seconds = self._pace.total((run.dataset, run.backbone, run.optimizer) for run in waiting)
+        waiting = [runs[0] for key, runs in self._planned.items() if key not in self._status]
+        seconds = self._pace.total(run.condition for run in waiting)
         if seconds is None:
             return None
         now = time.monotonic()
@@ -177,7 +173,7 @@ class Progress:
         return grid, grid.row_count + 3
 
     def _mark(self, runs: list[PlannedRun], condition: tuple[str, str, str]) -> Any:
-        keys = [run.key for run in runs if (run.dataset, run.backbone, run.optimizer) == condition]
+        keys = [run.key for run in runs if run.condition == condition]
         states = Counter(self._status.get(key, "open") for key in keys)
         bad = states["failed"] + states["diverged"]
         ended = len(keys) - states["open"]

@@ -55,6 +55,11 @@ class PlannedRun:
     role: Role | None  # of its optimizer entry
     companions: str = ""  # equal for runs that may be trained as one network; empty: none
 
+    @property
+    def condition(self) -> tuple[str, str, str]:
+        """Return data set, backbone and optimizer."""
+        return self.dataset, self.backbone, self.optimizer
+
 
 @dataclass(frozen=True)
 class ExpectedRuns:

@@ -248,9 +248,7 @@ def _program(
     seed_torch(settings.seed("weights"))
     model = make_model().to(sides.device)
     check_stackable(model, settings, runs)
-    optimizer = _make_optimizer(settings, model)
-    n_classes = sides.source.n_classes
-    fit = Fit(settings, model, optimizer, sides.training, sides.validation, n_classes)
+    fit = _make_fit(settings, model, sides)
     fit.seconds, fit.watch, fit.watch_step = seconds, watch, watch_step
     reason = yield from (fit.run_stream() if settings.order == "stream" else fit.run())
     test = trials = before = None
@@ -267,7 +265,7 @@ def _program(
     if not reason:
         test = measure_windows(logits, held_out.labels)
         trials = measure_trials(logits, held_out.labels, held_out.trial_ids)
-    counts = np.bincount(sides.training.labels, minlength=n_classes)
+    counts = np.bincount(sides.training.labels, minlength=fit.n_classes)
     return RunRecord(
         status="diverged" if reason else "done",
         reason=reason,
@@ -285,6 +283,26 @@ def _program(
         prequential=tuple(fit.prequential),
         before_adaptation=before,
     )
+
+
+def make_fit(
+    settings: RunSettings, model: nn.Module, source: Windows, device: torch.device
+) -> "Fit":
+    """Return a training that has not begun.
+
+    Args:
+        settings: Settings of the run.
+        model: The network, on the device.
+        source: The windows.
+        device: The device.
+    """
+    return _make_fit(settings, model, _Sides(settings, source, device))
+
+
+def _make_fit(settings: RunSettings, model: nn.Module, sides: _Sides) -> "Fit":
+    optimizer = _make_optimizer(settings, model)
+    n_classes = sides.source.n_classes
+    return Fit(settings, model, optimizer, sides.training, sides.validation, n_classes)
 
 
 def _make_optimizer(settings: RunSettings, model: nn.Module) -> torch.optim.Optimizer:

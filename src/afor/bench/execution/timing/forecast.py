@@ -76,12 +76,11 @@ def forecast(
     spans: dict[tuple[str, str, str], Span] = {}
     epochs_of_runs = 0.0
     for run in runs:
-        condition = (run.dataset, run.backbone, run.optimizer)
-        epochs = _epochs(run.spec["training"], known_epochs.get(condition[:2]))
+        epochs = _epochs(run.spec["training"], known_epochs.get((run.dataset, run.backbone)))
         epochs_of_runs += epochs.middle
         together = min(companions[run.companions], AUTO_BUNDLE) if run.companions else 1
         span = _run_span(run.spec, sources[run.dataset], timer, epochs, together)
-        spans[condition] = spans.get(condition, Span(0.0, 0.0, 0.0)) + span
+        spans[run.condition] = spans.get(run.condition, Span(0.0, 0.0, 0.0)) + span
     return Forecast(
         by_condition=spans,
         epochs_measured=bool(runs) and all((r.dataset, r.backbone) in known_epochs for r in runs),
