@@ -45,6 +45,9 @@ def test_bundles_are_of_nearly_equal_size_and_give_every_worker_something_to_do(
     assert keys(make_bundles(jobs, 8, 1)) == ["abcd", "efghi"]
     assert keys(make_bundles(jobs, 9, 2)) == ["abcde", "fghi"]
     assert keys(make_bundles(jobs[:2], 8, 5)) == ["a", "b"]
+    folds = [job(key, fold) for fold, members in enumerate(("abc", "def", "gh")) for key in members]
+    assert keys(make_bundles(folds, 8, 2)) == ["abc", "de", "f", "gh"]
+    assert keys(make_bundles(folds, 8, 3)) == ["abc", "def", "gh"]
     assert make_bundles([], 8, 2) == []
 
 

@@ -14,7 +14,7 @@ def make_bundles(jobs: Sequence[Job], size: int, workers: int) -> list[Bundle]:
     Args:
         jobs: The jobs in the order of the plan.
         size: Maximum number of runs of a bundle.
-        workers: Number of workers; bundles are made smaller so that each has one.
+        workers: Number of workers; the last bundles are made smaller so that all have one.
 
     Returns:
         The bundles, in the order of their first jobs. A job that cannot be bundled is one of its
@@ -24,11 +24,12 @@ def make_bundles(jobs: Sequence[Job], size: int, workers: int) -> list[Bundle]:
     for job in jobs:
         companions.setdefault(f"{job.dataset} {job.companions or job.key}", []).append(job)
     bundles = [piece for group in companions.values() for piece in _cut(group, size)]
-    while len(bundles) < workers and (largest := max(bundles, key=len, default=())):
-        if len(largest) == 1:
+    while len(bundles) % workers:
+        last = range(max(len(bundles) - workers, 0), len(bundles))
+        position = max(last, key=lambda number: len(bundles[number]))
+        if len(bundles[position]) == 1:
             break
-        position = bundles.index(largest)
-        bundles[position : position + 1] = halves(largest)
+        bundles[position : position + 1] = halves(bundles[position])
     return bundles
 
 
