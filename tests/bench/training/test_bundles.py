@@ -29,6 +29,7 @@ SHAPE = InputShape.unnamed(4, samples=36, rate_hz=32, classes=2)
 PAPER = ["adam", "adamw", "radam", "adamp", "sophia", "mars", "afor"]
 # All optimizers of this package but those that need batches of one subject.
 SHUFFLED = [name for name in OPTIMIZERS if "subject" not in name]
+BY_SUBJECT = ["adam", "adamw_per_subject", "afor"]
 
 
 compiled = pytest.mark.skipif(
@@ -259,7 +260,7 @@ def test_the_bits_of_a_run_do_not_depend_on_its_companions(form, source, setting
     [
         (EEGNet, 4, 36, PAPER, {"adaptation": Adaptation(passes=1), "bundled": True}),
         (EEGNetAuthors, 3, 33, PAPER, {"batch_size": 23, "clip_norm": 0.5}),
-        (EEGNet, 1, 35, ["adam", "afor"], {"threads": 2, "batch_size": 31, "order": "blocks"}),
+        (EEGNet, 1, 35, BY_SUBJECT, {"threads": 2, "batch_size": 31, "order": "blocks"}),
         pytest.param(EEGNetAuthors, 3, 33, SHUFFLED, {"batch_size": 7}, marks=pytest.mark.slow),
     ],
 )

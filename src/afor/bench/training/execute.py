@@ -126,7 +126,7 @@ def _failure(key: str, spec: dict[str, Any], error: Exception, elapsed_s: float)
 def failed_run(
     key: str, spec: dict[str, Any], reason: str, trace: str = "", elapsed_s: float = 0.0
 ) -> bytes:
-    """Return the bytes of a failed run, by itself of one whose workers died."""
+    """Return the bytes of a failed run; it has no trace if its workers died."""
     return encode(
         FinishedRun(key, "failed", reason, spec, None, trace, environment(), now(), elapsed_s)
     )

@@ -167,8 +167,6 @@ class _Team:
     def __init__(self, fits: "Sequence[Fit]") -> None:
         self._fits = fits
         self._answers: dict[Fit, Any] = {}
-        device = fits[0].device
-        self._random: Any = torch if device.type == "cpu" else torch.get_device_module(device)
         self.active = list(fits)
 
     def each(self, do: "Callable[[Fit], Any]") -> None:
@@ -190,16 +188,18 @@ class _Team:
         def watched(fit: "Fit") -> Any:
             if ":" not in fit.settings.optimizer or len(self._fits) == 1:
                 return do(fit)
-            state = self._random.get_rng_state()
+            on_cpu = fit.device.type == "cpu"
+            random: Any = torch if on_cpu else torch.get_device_module(fit.device)
+            state = random.get_rng_state()
             try:
                 answer = do(fit)
-                if not torch.equal(state, self._random.get_rng_state()):
+                if not torch.equal(state, random.get_rng_state()):
                     raise CannotBundleError(
                         f"{fit.settings.optimizer} draws from torch's generator, which the runs of "
                         "a bundle share"
                     )
             finally:
-                self._random.set_rng_state(state)
+                random.set_rng_state(state)
             return answer
 
         self.each(watched)
