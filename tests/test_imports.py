@@ -59,6 +59,7 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
         WITHOUT_TORCH,
         [
             "afor.bench.models.registry",
+            "afor.bench.models.stacked_eegnet",
             "afor.bench.optimizers.build",
             "afor.bench.training.batches",
             "afor.bench.training.loop",
@@ -73,7 +74,11 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     (
         "afor.bench.study.bundling",
         WITHOUT_TORCH,
-        ["afor.bench.models.registry", "afor.bench.models.stacked_eegnet"],
+        [
+            "afor.bench.models.functional_stack",
+            "afor.bench.models.registry",
+            "afor.bench.models.stacked_eegnet",
+        ],
     ),
     ("afor.bench.study.plan", WITHOUT_TORCH, ["afor.bench.models.registry"]),
     (

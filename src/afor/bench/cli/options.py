@@ -80,9 +80,10 @@ Device = Annotated[
 Bundled = Annotated[
     str,
     option(
-        "Train this many runs of a fold and draw as one network (EEGNets only): auto, or a "
-        "number; 1 trains each by itself. Bundled runs are equal to rounding, and runs of their "
-        "own in the store.",
+        "Train runs of a fold and draw as one network. exact: up to 8, where it is faster and "
+        "each has the bits of the run by itself (EEGNets in compiled code). auto: also where it is "
+        "faster and equal to rounding. A number: as many, for every network that can. Runs of the "
+        "last two have keys of their own. 1: none.",
         show_default="the study's",
     ),
 ]

@@ -45,7 +45,7 @@ class ProgressBar:
         ended = len(self._ended)
         self._bar.reset(self._task, total=len(keys), completed=ended, description=text)
 
-    def started(self, key: str, worker: str) -> None:  # noqa: ARG002
+    def started(self, key: str, worker: str, together: int = 1) -> None:  # noqa: ARG002
         """Say that runs are trained."""
         self._bar.update(self._task, description=f"{self._title}: training")
 

@@ -2,8 +2,9 @@
 
 A run's key is the SHA-256 of the canonical JSON of its *spec*: data fingerprint, preprocessing,
 subjects of the split, backbone and optimizer with all settings, seed, threads, dtype, device,
-whether it is bundled, and the version of the numeric code. Paths, workers, engines and the names
-of the study and its entries are not part of it: a run that two studies share is trained once.
+the arithmetic of bundles where it is another one, and the version of the numeric code. Paths,
+workers, engines and the names of the study and its entries are not part of it: a run that two
+studies share is trained once.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
 from afor.bench.data.splits import Manifest, Split, make_splits
 from afor.bench.optimizers.build import check_optimizer, full_settings, load_class
-from afor.bench.study.bundling import companion_key, is_bundled, plans_bundles
+from afor.bench.study.bundling import Bundling, companion_key, plan_bundling
 from afor.bench.study.planned_runs import FindRate, PlannedRun, Spec, StudyPlan, canonical, run_key
 from afor.bench.study.roles import roles_of, run_role
 from afor.bench.study.schema import (
@@ -86,6 +87,7 @@ def make_plan(
     backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
     roles = roles_of(study)
     manifests: dict[str, Manifest] = {}
+    bundling: dict[tuple[str, str], Bundling] = {}
     runs: list[PlannedRun] = []
     for dataset in study.datasets:
         source = sources[dataset.name]
@@ -106,15 +108,20 @@ def make_plan(
             "window_samples": source.window_samples,
             "stride_samples": source.stride_samples,
         }
-        bundled = {b.name: plans_bundles(study, b, source, device) for b in study.backbones}
+        batch_size = dataset.batch_size or study.training.batch_size
+        for backbone in study.backbones:
+            bundling[dataset.name, backbone.name] = plan_bundling(
+                study, backbone, source, batch_size, device
+            )
         selected = _selected(study, manifest)
         _check_size(study, len(runs), dataset.name, len(selected))
         for split, backbone, optimizer in product(selected, study.backbones, study.optimizers):
+            bundles = bundling[dataset.name, backbone.name]
             for label, rate in _rates(study, dataset, backbone, optimizer, find_rate):
                 spec = _spec(study, dataset, split, optimizer, rate)
                 spec |= {"data": data, "backbone": backbones[backbone.name], "device": device}
-                if bundled[backbone.name]:
-                    spec["training"]["bundled"] = True
+                if bundles.arithmetic:
+                    spec["training"]["bundled"] = bundles.arithmetic
                 spec |= {"trainer": trainer} if trainer else {}
                 spec = json.loads(canonical(spec))  # exactly as the store returns it
                 runs.append(
@@ -125,10 +132,11 @@ def make_plan(
                         entry=optimizer.name,
                         rate=rate,
                         role=run_role(roles, optimizer.name, label),
+                        companions=companion_key(spec) if bundles.together else "",
                     )
                 )
     runs.sort(key=lambda run: (run.draw, run.fold))  # stable: the rest stays as listed
-    return StudyPlan(study, tuple(runs), manifests, dict(sources))
+    return StudyPlan(study, tuple(runs), manifests, dict(sources), bundling)
 
 
 def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRun, ...]:
@@ -140,8 +148,7 @@ def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRu
         raise ConfigError(f"shard {number}/{of} does not exist: choose from 1/{of} to {of}/{of}.")
     together: dict[object, list[PlannedRun]] = {}
     for position, run in enumerate(runs):
-        key = companion_key(run.spec) if is_bundled(run.spec) else position
-        together.setdefault(key, []).append(run)
+        together.setdefault(run.companions or position, []).append(run)
     return tuple(run for group in list(together.values())[number - 1 :: of] for run in group)
 
 

@@ -197,9 +197,11 @@ class Study(_Table):
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     # auto, cpu, cuda, mps; cuda:1 takes one GPU only. The kind of device is part of a run's key.
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
-    # Number of runs of a fold and draw that are trained as one network, where that is possible;
-    # "auto" where it is faster. A bundled run has another key: it is equal to rounding.
-    bundle: Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_BUNDLE)] = 1
+    # Which runs of a fold and draw are trained as one network. "exact": where it is faster and
+    # gives the bits of runs by themselves, so that keys do not tell. "auto": also where it is
+    # faster and equal to rounding. A number: as many, wherever it is possible. Runs of the last
+    # two have keys of their own. 1: none.
+    bundle: Literal["exact", "auto"] | Annotated[int, Field(ge=1, le=MAX_BUNDLE)] = "exact"
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.

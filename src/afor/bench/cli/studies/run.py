@@ -142,9 +142,9 @@ def make_engine(
 ) -> Engine:
     """Return the engine that the options of a command name; raise ConfigError if they do not fit.
 
-    `workers`, `threads` of each, `time_limit` in minutes, `gpus` and `bundle`, the maximum number
-    of runs trained as one network, are for the local engine; `scheduler`, an address, and
-    `cache_dir`, where the times of steps are kept, for dask.
+    `workers`, `threads` of each, `time_limit` in minutes and `gpus` are for the local engine;
+    `scheduler`, an address, and `cache_dir`, where the times of steps are kept, for dask. `bundle`
+    is the maximum number of runs that a worker trains as one network.
     """
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
@@ -155,7 +155,7 @@ def make_engine(
                 "gives up a worker it has not heard from for distributed.scheduler.worker-ttl."
             )
         timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
-        return DaskEngine(scheduler, timer)
+        return DaskEngine(scheduler, timer, bundle)
     if engine != "local" or scheduler:
         raise ConfigError(
             f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "

@@ -81,10 +81,12 @@ def _on_this_machine(toml: str, where: str, options: StudyOptions) -> str:
     """
     changes: dict[str, object] = {"device": options.device} if options.device else {}
     bundle = options.bundle
-    if bundle and bundle != "auto" and not bundle.isdecimal():
-        raise ConfigError(f"--bundle {bundle}: expected auto or a number of runs, such as 8.")
+    if bundle and bundle not in ("exact", "auto") and not bundle.isdecimal():
+        raise ConfigError(
+            f"--bundle {bundle}: expected exact, auto or a number of runs, such as 8."
+        )
     if bundle:
-        changes["bundle"] = bundle if bundle == "auto" else int(bundle)
+        changes["bundle"] = int(bundle) if bundle.isdecimal() else bundle
     return updated_toml(toml, {**read_toml(toml, where), **changes}) if changes else toml
 
 

@@ -31,6 +31,7 @@ from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.groups import ConditionKey
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store, store_path
+from afor.bench.study.bundling import bundle_size
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import StudyPlan
 from afor.bench.study.schema import Study, load_study, parse_study, preset_names, read_toml
@@ -175,6 +176,10 @@ def plan(
             "seconds": seconds_left,
             "absent": sorted(absent),
             "needs": _forecast_content(needs) if needs else None,
+            "bundles": [
+                {"dataset": dataset, "backbone": backbone, **asdict(bundling)}
+                for (dataset, backbone), bundling in study_plan.bundling.items()
+            ],
             "runs": rows,
         }
         summary |= {"decides": decisions} if pilot else {}
@@ -256,6 +261,8 @@ def _print_plan(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> 
             f"{_count(row.folds, study_plan.manifests[row.dataset].blocks, 'fold')} × "
             f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rates[condition]:g}{time}"
         )
+    for (dataset, backbone), bundling in study_plan.bundling.items():
+        typer.echo(f"  {dataset} × {backbone}: {bundling.describe(bundle_size(study))}")
 
 
 def _count(selected: int, total: int, noun: str) -> str:
