@@ -16,6 +16,7 @@ from afor import AFOR
 from afor.control import FIELDS, ControlSettings
 from afor.native import binding as fused
 from afor.native.binding import unavailable_reason
+from afor.native.extension import declare
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "afor" / "native" / "kernel.c"
@@ -128,7 +129,7 @@ def build_kernel(library: Path, *flags: str) -> ctypes.CDLL:
     """Compile the kernel with further flags and load it."""
     command = [str(COMPILER), *FLAGS, "-w", *flags, "-shared", "-fPIC", str(SOURCE)]
     subprocess.run([*command, "-lm", "-lpthread", "-o", str(library)], check=True)
-    return fused._bind(ctypes.CDLL(str(library)))
+    return declare(ctypes.CDLL(str(library)), fused.FUNCTIONS)
 
 
 @functools.cache
