@@ -17,7 +17,7 @@ from afor.bench.models.layers.run_stack import RunStack
 from afor.bench.models.layers.spatial_first import stacked_moments
 from afor.bench.models.layers.toeplitz import same_filter
 from afor.bench.models.native.binding import DTYPES, unavailable_reason
-from afor.bench.models.native.eegnet import evaluated_features, native_features
+from afor.bench.models.native.eegnet import evaluated_features, mean_pool, native_features
 
 # In the order of `native.binding.PARAMETERS`.
 _NATIVE_PARAMETERS = (
@@ -66,13 +66,13 @@ class StackedEEGNet(RunStack):
         parameters = [self.parameter(name) for name in _NATIVE_PARAMETERS]
         if training:
             masks = self.first.native_masks(blocks.sizes)
-            features, found = native_features(blocks, signal, parameters, masks)
-            for name, mean, variance in zip(_NORMS, found[::2], found[1::2], strict=True):
+            features, batch = native_features(blocks, signal, parameters, masks)
+            for name, mean, variance in zip(_NORMS, batch[::2], batch[1::2], strict=True):
                 self._move_running(name, mean, variance)
         else:
-            kinds = ("running_mean", "running_var")
-            given = [self.buffer(f"{name}.{kind}").flatten() for name in _NORMS for kind in kinds]
-            features = evaluated_features(blocks, signal, parameters, given)
+            running = [f"{norm}.running_{name}" for norm in _NORMS for name in ("mean", "var")]
+            statistics = [self.buffer(name).flatten() for name in running]
+            features = evaluated_features(blocks, signal, parameters, statistics)
         return features.view(len(signal), self.width, -1).transpose(0, 1).contiguous()
 
     def _batched(self, signal: Tensor, *, training: bool) -> Tensor:
@@ -122,9 +122,9 @@ class StackedEEGNet(RunStack):
     def _move_running(self, name: str, mean: Tensor, unbiased: Tensor) -> None:
         """Move the running statistics of a norm by those of a batch."""
         momentum = getattr(self.first, name).momentum
-        for kind, found in (("running_mean", mean), ("running_var", unbiased)):
-            running = self.buffer(f"{name}.{kind}")
-            running.lerp_(found.view_as(running), momentum)
+        for statistic, value in (("running_mean", mean), ("running_var", unbiased)):
+            running = self.buffer(f"{name}.{statistic}")
+            running.lerp_(value.view_as(running), momentum)
         self.buffer(f"{name}.num_batches_tracked").add_(1)
 
     def _norm_elu_pool(self, name: str, maps: Tensor, size: int, *, training: bool) -> Tensor:
@@ -132,19 +132,11 @@ class StackedEEGNet(RunStack):
         norm = getattr(self.first, name)
         if training:
             self.buffer(f"{name}.num_batches_tracked").add_(1)
-        maps = F.batch_norm(
-            maps.unsqueeze(0),
-            self.buffer(f"{name}.running_mean").flatten(),
-            self.buffer(f"{name}.running_var").flatten(),
-            self.parameter(f"{name}.weight").flatten(),
-            self.parameter(f"{name}.bias").flatten(),
-            training,
-            norm.momentum,
-            norm.eps,
-        ).squeeze(0)
-        pooled = maps.shape[-1] // size
-        whole = F.elu(maps)[..., : pooled * size]
-        return whole.reshape(*maps.shape[:-1], pooled, size).mean(dim=-1)
+        mean, var = (self.buffer(f"{name}.running_{x}").flatten() for x in ("mean", "var"))
+        weight, bias = (self.parameter(f"{name}.{x}").flatten() for x in ("weight", "bias"))
+        options = training, norm.momentum, norm.eps
+        maps = F.batch_norm(maps.unsqueeze(0), mean, var, weight, bias, *options).squeeze(0)
+        return mean_pool(F.elu(maps), size)
 
     def _dropout(self, maps: Tensor, *, training: bool) -> Tensor:
         """Drop the same elements in all runs, those that a run alone drops."""
