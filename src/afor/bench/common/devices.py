@@ -125,12 +125,7 @@ def repeatable(threads: int, precision: Precision = "float32") -> Iterator[None]
 
 
 def describe_device(device: "torch.device", precision: str = "float32") -> dict[str, str]:
-    """Return what may change the last bits of a result on an accelerator; empty for the CPU.
-
-    Args:
-        device: The device.
-        precision: The precision of the training, one of `Precision`.
-    """
+    """Return what may change the last bits of a result on an accelerator; empty for the CPU."""
     import torch
 
     if device.type != "cuda":
