@@ -234,23 +234,15 @@ class KernelPlan:
         _check_misfit(self._library_step())
 
     def sums(self) -> Tensor:
-        """Return the five sums of each tensor, (tensors, 5); nothing is changed.
-
-        Raises:
-            RuntimeError: As for `step`.
-        """
+        """Return the five sums of each tensor, (tensors, 5); raises as `step`, changes nothing."""
         sums = torch.empty(self._tensors, len(Sums._fields), dtype=torch.float64)
         _check_misfit(self._library_sums(sums.data_ptr()))
         return sums
 
     def finish(self, sums: Tensor) -> None:
-        """Take a step with the sums of whole tensors, of which these may be parts.
+        """Take a step with the sums of whole tensors, of which these may be parts; raise as `step`.
 
-        Args:
-            sums: The sums of each tensor, (tensors, 5), the first two divided by its elements.
-
-        Raises:
-            RuntimeError: As for `step`.
+        ``sums`` are those of each tensor, (tensors, 5), the first two divided by its elements.
         """
         sums = sums.to("cpu", torch.float64).contiguous()
         if sums.shape != (self._tensors, len(Sums._fields)):

@@ -53,7 +53,7 @@ def triton_afor(*lists: Sequence[Tensor], **options: Unpack[StepOptions]) -> Non
         launch = _Launch(list(entries.values()), options)
         launch.sum_pieces()
         launch.update()
-    _end(lists[0], copies)
+    _copy_back(lists[0], copies)
 
 
 def begin_triton(*lists: Sequence[Tensor], **options: Unpack[StepOptions]) -> tuple[Sums, Finish]:
@@ -77,7 +77,7 @@ def begin_triton(*lists: Sequence[Tensor], **options: Unpack[StepOptions]) -> tu
             launch.check_addresses()
         for positions, launch in begun:
             launch.update(torch.stack([by_tensor[i] for i in positions]))
-        _end(lists[0], copies)
+        _copy_back(lists[0], copies)
 
     return Sums(*torch.stack([sums[i] for i in range(len(lists[0]))], dim=1).unbind()), finish
 
@@ -97,7 +97,7 @@ def _buckets(
     return list(buckets.values())
 
 
-def _end(params: Sequence[Tensor], copies: list[tuple[Tensor, Tensor]]) -> None:
+def _copy_back(params: Sequence[Tensor], copies: list[tuple[Tensor, Tensor]]) -> None:
     """Copy back what was updated elsewhere, and let autograd know of the writes."""
     for stored, used in copies:
         stored.copy_(used)

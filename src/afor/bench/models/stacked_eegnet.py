@@ -29,7 +29,7 @@ _NORMS = ("temporal_norm", "spatial_norm", "separable_norm")
 
 
 def can_stack(model: nn.Module) -> bool:
-    """Tell whether runs of this network can be trained as one: EEGNets but in their plain form."""
+    """Return True if runs of this network can be trained as one: EEGNet, not in its plain form."""
     return isinstance(model, EEGNet) and model.can_stack
 
 

@@ -63,7 +63,7 @@ class MARS(StepwiseOptimizer):
     def new_state(self, param: Tensor, group: Options) -> Options:
         """Return the state of a tensor before its first step."""
         state = super().new_state(param, group)
-        if _corrects(param, group):
+        if _uses_mars(param, group):
             # Paper: x_1 = x_0, so the first correction is zero. Here: the previous
             # gradient starts at zero because the authors' code does so.
             state["previous_grad"] = torch.zeros_like(param)
@@ -71,7 +71,7 @@ class MARS(StepwiseOptimizer):
 
     def update(self, param: Tensor, grad: Tensor, state: Options, group: Options) -> None:
         """Take one step on one tensor."""
-        if _corrects(param, group):
+        if _uses_mars(param, group):
             beta1, beta2 = group["betas"]
             lr, weight_decay = group["lr"], group["weight_decay"]
             direction = corrected(grad, state["previous_grad"], beta1, group["gamma"])
@@ -88,7 +88,7 @@ class MARS(StepwiseOptimizer):
         adamw_update(param, (first, second), corrections, group, lr=lr, weight_decay=weight_decay)
 
 
-def _corrects(param: Tensor, group: Options) -> bool:
+def _uses_mars(param: Tensor, group: Options) -> bool:
     """Return whether MARS trains a tensor; AdamW trains the others."""
     return param.dim() == 2 or not group["matrices_only"]
 

@@ -124,7 +124,7 @@ class Sophia(StepwiseOptimizer):
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
-            shrink = self._shrink([grad for grad in grads if grad is not None])
+            shrink = self._clip_factor([grad for grad in grads if grad is not None])
             grad_of = dict(zip(params, grads, strict=True))
             for group in self.param_groups:
                 _, beta2 = group["betas"]
@@ -139,7 +139,7 @@ class Sophia(StepwiseOptimizer):
                             grad = grad * shrink
                         hessian.mul_(beta2).addcmul_(grad, grad, value=weight)
 
-    def _shrink(self, grads: list[Tensor]) -> Tensor | None:
+    def _clip_factor(self, grads: list[Tensor]) -> Tensor | None:
         """Return the factor that clips the norm of the sampled gradient, or None."""
         max_norm = self.param_groups[0]["hessian_clip"]
         if max_norm is None:

@@ -195,7 +195,7 @@ def run(
 
 
 def _address(name: str, tensor: Tensor, dtype: torch.dtype) -> tuple[int, int]:
-    """Return the address and number of elements of a tensor that can be read as it lies there."""
+    """Return address and number of elements of a tensor; raise ValueError if it must be copied."""
     dtype = _DTYPE_OF.get(name, dtype)
     if tensor.device.type != "cpu" or tensor.dtype != dtype or not tensor.is_contiguous():
         raise ValueError(

@@ -14,7 +14,7 @@ from afor.bench.models.native.binding import PARAMETERS, Sizes, Task, run
 
 
 class Blocks(NamedTuple):
-    """What the two blocks of EEGNet are, besides their parameters."""
+    """Sizes and settings of the two blocks of EEGNet."""
 
     sizes: Sizes
     eps: tuple[float, float, float]  # of the three batch norms
@@ -67,14 +67,14 @@ def has_tangent(tensor: Tensor) -> bool:
 
 
 def _named(signal: Tensor, parameters: Sequence[Tensor]) -> dict[str, Tensor | None]:
-    arrays: dict[str, Tensor | None] = {"signal": _in_order(signal)}
+    arrays: dict[str, Tensor | None] = {"signal": _contiguous(signal)}
     for name, value in zip(PARAMETERS, parameters, strict=True):
-        arrays[name] = _in_order(value)
+        arrays[name] = _contiguous(value)
     return arrays
 
 
-def _in_order(tensor: Tensor) -> Tensor:
-    """Return the values as they are to lie in memory, copied if they do not."""
+def _contiguous(tensor: Tensor) -> Tensor:
+    """Return a detached, contiguous tensor without a pending negation; copy only if needed."""
     return tensor.detach().resolve_neg().contiguous()
 
 
@@ -129,7 +129,7 @@ class _Features(torch.autograd.Function):
         results = [torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters]
         arrays = _named(signal, parameters)
         arrays |= {"keep": mask, "second_keep": second_mask, "moments": moments, "saved": saved}
-        arrays |= {"statistics": statistics, "grad_features": _in_order(grad)}
+        arrays |= {"statistics": statistics, "grad_features": _contiguous(grad)}
         arrays |= {f"grad_{name}": value for name, value in zip(PARAMETERS, results, strict=True)}
         arrays["scratch"] = sizes.empty(Task.BACKWARD, "scratch")
         run(Task.BACKWARD, sizes, arrays, blocks.eps, blocks.keep_factor)
