@@ -1,6 +1,5 @@
 """Fixtures for all tests."""
 
-import functools
 import gc
 import importlib.util
 import os
@@ -30,66 +29,20 @@ settings.register_profile(
 settings.load_profile("afor")
 
 
-# Files and folders of tests whose outcome could depend on the machine, relative to this folder.
-MACHINE = {
-    # On the kernels that ATen, oneDNN and MKL choose for the processor, on the number of threads,
-    # on a compiler.
-    "numbers": (
-        # The optimizer: every implementation against the equations.
-        "native", "test_checkpoint.py", "test_contract_compile.py",
-        "test_contract_differentiable.py", "test_contract_dtypes.py", "test_contract_scaler.py",
-        "test_contract_tensors.py", "test_contract_training.py",
-        "test_control.py", "test_monitor.py", "test_operators.py", "test_optimizer.py",
-        "test_properties.py", "test_reference.py", "test_released.py", "test_update.py",
-        # Networks, optimizers and training of the benchmark.
-        "bench/models", "bench/optimizers", "bench/training", "bench/test_numerics.py",
-        "bench/common/test_seeding.py",
-        # Signals and analyses.
-        "bench/data/datasets/test_synthetic.py", "bench/data/preparation/test_loading.py",
-        "bench/data/preparation/test_preprocessing.py", "bench/analyses/adaptation",
-        "bench/analyses/landscape", "bench/analyses/test_replay.py",
-        "bench/analyses/test_step_log.py", "bench/analyses/theory", "bench/cli/analyses",
-        # Results that are printed in the documentation.
-        "test_doctests.py", "bench/test_documentation.py",
-    ),
-    # On the user and the folders that can be written, on a compiler, on locale and time zone.
-    "files": (
-        "native", "test_checkpoint.py", "test_contract_compile.py", "test_packaging.py",
-        "bench/cli", "bench/common", "bench/data", "bench/execution/test_verify.py",
-        "bench/report", "bench/store", "bench/study", "bench/test_examples.py",
-        "bench/test_export.py", "test_cli_page.py", "test_doctests.py",
-        "test_documentation_studies.py",
-    ),
-}  # fmt: skip
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in another order")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what depends on the machine, leave long tests to `make test-slow`, shuffle if asked."""
+    """Leave long tests to `make test-slow`, shuffle if asked."""
     seed = config.getoption("--shuffle")
     if seed is not None:
         random.Random(seed).shuffle(items)  # the same order in every process of xdist
     long = pytest.mark.skip(reason="long version; run with `make test-slow`")
     with_long = "slow" in (config.option.markexpr or "")
     for item in items:
-        for marker in markers_of(item.path):
-            item.add_marker(marker)
         if "slow" in item.keywords and not with_long:
             item.add_marker(long)
-
-
-@functools.cache
-def markers_of(file: Path) -> tuple[str, ...]:
-    """Return the markers of a file of tests."""
-    tests = Path(__file__).parent
-    return tuple(
-        marker
-        for marker, names in MACHINE.items()
-        if any(file.is_relative_to(tests / name) for name in names)
-    )
 
 
 def pytest_collection_finish() -> None:
@@ -137,11 +90,6 @@ def everywhere() -> ModuleType:
     sys.modules[path.stem] = module  # dataclasses look it up
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(scope="session")
-def machine() -> dict[str, tuple[str, ...]]:
-    return MACHINE
 
 
 IMPLEMENTATIONS: dict[str, dict[str, bool]] = {
