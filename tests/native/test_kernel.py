@@ -426,7 +426,7 @@ def test_a_kernel_of_another_version_is_refused(monkeypatch) -> None:
             return 0
 
     built = SimpleNamespace(origin="_kernel.so")  # also where none is
-    monkeypatch.setattr(fused.importlib.util, "find_spec", lambda _: built)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: built)
     monkeypatch.setattr(fused.ctypes, "CDLL", lambda _: Other())
     fused._library.cache_clear()
     try:
