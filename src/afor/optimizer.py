@@ -52,6 +52,11 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
     "finite": (lambda _: True, ("fixed_mean",)),
     "above 0": (lambda x: x > 0, ("fixed_scale", "zscore_clip")),
 }
+_CONFLICTS = (
+    ("fused", "foreach", "`fused` and `foreach` cannot be `True` together"),
+    ("fused", "differentiable", "`fused` does not support `differentiable`"),
+    ("foreach", "differentiable", "`foreach` does not support `differentiable`"),
+)
 SWITCHES = ("fast_channel", "maximize", "foreach", "fused", "capturable", "differentiable")
 
 
@@ -424,12 +429,8 @@ def _check_fused(params: list[Tensor]) -> None:
 
 
 def _check_implementation(options: dict[str, Any]) -> None:
-    if options["fused"]:
-        if options["foreach"]:
-            raise RuntimeError("`fused` and `foreach` cannot be `True` together")
-        if options["differentiable"]:
-            raise RuntimeError("`fused` does not support `differentiable`")
-    if options["foreach"] and options["differentiable"]:
-        raise RuntimeError("`foreach` does not support `differentiable`")
+    for first, second, problem in _CONFLICTS:
+        if options[first] and options[second]:
+            raise RuntimeError(problem)
     if options["variant"] == "released" and (options["foreach"] or options["fused"]):
         raise RuntimeError('variant="released" has a for-loop only: leave foreach and fused unset')

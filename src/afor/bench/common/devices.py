@@ -106,14 +106,9 @@ def repeatable(threads: int, precision: Precision = "float32") -> Iterator[None]
     flags = cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    tf32 = precision == "tf32"
     torch.set_num_threads(threads)
-    cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = (
-        True,
-        False,
-        tf32,
-        tf32,
-    )
+    cudnn.deterministic, cudnn.benchmark = True, False
+    cudnn.allow_tf32 = matmul.allow_tf32 = precision == "tf32"
     if torch.cuda.is_available():
         torch.use_deterministic_algorithms(True, warn_only=True)
     try:

@@ -52,15 +52,9 @@ class RegisteredOptimizer:
 def _afor(
     name: str, label: str, section: Section, reference: str, **changes: object
 ) -> RegisteredOptimizer:
-    return RegisteredOptimizer(
-        name=name,
-        label=label,
-        section=section,
-        target="afor:AFOR",
-        settings={**AFOR_DESIGN, **changes},
-        reference=reference,
-        variant_of="afor" if changes else None,
-    )
+    settings, variant_of = {**AFOR_DESIGN, **changes}, "afor" if changes else None
+    entry = (name, label, section, "afor:AFOR", settings, reference)
+    return RegisteredOptimizer(*entry, variant_of=variant_of)
 
 
 _OURS = "afor.bench.optimizers"
