@@ -10,7 +10,6 @@ from afor.control import (
     FIELDS,
     ControlSettings,
     OnFloats,
-    OnTensors,
     Sums,
     advance,
     advance_floats,
@@ -210,7 +209,7 @@ def test_floats_and_vectors_advance_alike(settings):
 def test_an_operation_gives_floats_what_it_gives_vectors(x):
     def same(name, *arguments, **options):
         vectors = [torch.tensor([a], dtype=torch.float64) for a in arguments]
-        expected = getattr(OnTensors, name)(*vectors, **options).item()
+        expected = getattr(torch, name)(*vectors, **options).item()
         computed = getattr(OnFloats, name)(*arguments, **options)
         assert computed == pytest.approx(expected, rel=1e-14, abs=0.0, nan_ok=True)
 
@@ -219,10 +218,12 @@ def test_an_operation_gives_floats_what_it_gives_vectors(x):
     for weight in (0.0, 0.1, 0.9, 1.0):
         same("lerp", x, 0.7, weight)
     for limit in (-1.0, 1.0):
-        vector = torch.tensor([x], dtype=torch.float64)
-        for name in ("at_least", "at_most"):
-            expected = getattr(OnTensors, name)(vector, limit).item()
-            assert getattr(OnFloats, name)(x, limit) == pytest.approx(expected, nan_ok=True)
-    assert OnFloats.clip(x, -1.0, 1.0) == pytest.approx(
+        expected = torch.tensor([x], dtype=torch.float64)
+        for name in ("clamp_min", "clamp_max"):
+            computed = getattr(OnFloats, name)(x, limit)
+            assert computed == pytest.approx(
+                getattr(torch, name)(expected, limit).item(), nan_ok=True
+            )
+    assert OnFloats.clamp(x, -1.0, 1.0) == pytest.approx(
         torch.clamp(torch.tensor(x), -1.0, 1.0).item(), nan_ok=True
     )

@@ -35,6 +35,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
 OPTIMIZER = [
     ["torch_private"],
     ["control", "reference", "state_check", "sums"],
+    ["tensor_lists"],
     ["native", "triton"],
     ["rows"],
     ["update", "released"],

@@ -17,6 +17,7 @@ from afor import AFOR
 from afor.control import FIELDS, ControlSettings
 from afor.native import binding as fused
 from afor.native.binding import unavailable_reason
+from afor.native.extension import declare
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "afor" / "native" / "kernel.c"
@@ -129,7 +130,7 @@ def build_kernel(library: Path, *flags: str) -> ctypes.CDLL:
     """Compile the kernel with further flags and load it."""
     command = [str(COMPILER), *FLAGS, "-w", *flags, "-shared", "-fPIC", str(SOURCE)]
     subprocess.run([*command, "-lm", "-lpthread", "-o", str(library)], check=True)
-    return fused._bind(ctypes.CDLL(str(library)))
+    return declare(ctypes.CDLL(str(library)), fused.FUNCTIONS)
 
 
 @functools.cache
@@ -425,7 +426,7 @@ def test_a_kernel_of_another_version_is_refused(monkeypatch) -> None:
             return 0
 
     built = SimpleNamespace(origin="_kernel.so")  # also where none is
-    monkeypatch.setattr(fused.importlib.util, "find_spec", lambda _: built)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: built)
     monkeypatch.setattr(fused.ctypes, "CDLL", lambda _: Other())
     fused._library.cache_clear()
     try:

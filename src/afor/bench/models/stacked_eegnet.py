@@ -17,7 +17,7 @@ from afor.bench.models.layers.run_stack import RunStack
 from afor.bench.models.layers.spatial_first import stacked_moments
 from afor.bench.models.layers.toeplitz import same_filter
 from afor.bench.models.native.binding import DTYPES, unavailable_reason
-from afor.bench.models.native.eegnet import evaluated_features, native_features
+from afor.bench.models.native.eegnet import evaluated_features, mean_pool, native_features
 
 # In the order of `native.binding.PARAMETERS`.
 _NATIVE_PARAMETERS = (
@@ -29,7 +29,7 @@ _NORMS = ("temporal_norm", "spatial_norm", "separable_norm")
 
 
 def can_stack(model: nn.Module) -> bool:
-    """Tell whether runs of this network can be trained as one: EEGNets but in their plain form."""
+    """Return True if runs of this network can be trained as one: EEGNet, not in its plain form."""
     return isinstance(model, EEGNet) and model.can_stack
 
 
@@ -77,16 +77,13 @@ class StackedEEGNet(RunStack):
         parameters = [self.parameters[name] for name in _NATIVE_PARAMETERS]
         if training:
             masks = self.first.native_masks(blocks.sizes)
-            features, moments = native_features(blocks, signal, parameters, masks)
-            for name, mean, variance in zip(_NORMS, moments[::2], moments[1::2], strict=True):
+            features, batch = native_features(blocks, signal, parameters, masks)
+            for name, mean, variance in zip(_NORMS, batch[::2], batch[1::2], strict=True):
                 self._move_running(name, mean, variance)
         else:
-            moments = [
-                self.buffers[f"{name}.{statistic}"].flatten()
-                for name in _NORMS
-                for statistic in ("running_mean", "running_var")
-            ]
-            features = evaluated_features(blocks, signal, parameters, moments)
+            running = [f"{norm}.running_{name}" for norm in _NORMS for name in ("mean", "var")]
+            statistics = [self.buffers[name].flatten() for name in running]
+            features = evaluated_features(blocks, signal, parameters, statistics)
         return features.view(len(signal), self.width, -1).transpose(0, 1).contiguous()
 
     def _batched(self, signal: Tensor, *, training: bool) -> Tensor:
@@ -146,19 +143,11 @@ class StackedEEGNet(RunStack):
         norm = getattr(self.first, name)
         if training:
             self.buffers[f"{name}.num_batches_tracked"].add_(1)
-        maps = F.batch_norm(
-            maps.unsqueeze(0),
-            self.buffers[f"{name}.running_mean"].flatten(),
-            self.buffers[f"{name}.running_var"].flatten(),
-            self.parameters[f"{name}.weight"].flatten(),
-            self.parameters[f"{name}.bias"].flatten(),
-            training,
-            norm.momentum,
-            norm.eps,
-        ).squeeze(0)
-        pooled = maps.shape[-1] // size
-        whole = F.elu(maps)[..., : pooled * size]
-        return whole.reshape(*maps.shape[:-1], pooled, size).mean(dim=-1)
+        mean, var = (self.buffers[f"{name}.running_{x}"].flatten() for x in ("mean", "var"))
+        weight, bias = (self.parameters[f"{name}.{x}"].flatten() for x in ("weight", "bias"))
+        options = training, norm.momentum, norm.eps
+        maps = F.batch_norm(maps.unsqueeze(0), mean, var, weight, bias, *options).squeeze(0)
+        return mean_pool(F.elu(maps), size)
 
     def _dropout(self, maps: Tensor, *, training: bool) -> Tensor:
         """Drop the same elements in all runs, those that a run alone drops."""

@@ -50,7 +50,8 @@ def _show_all(as_json: bool) -> None:
     width = min(console.width, MAX_WIDTH)
     for section, heading in HEADINGS.items():
         console.print(f"\n{heading}", style="bold cyan")
-        console.print(_section_table([e for e in OPTIMIZERS.values() if e.kind == section], width))
+        entries = [entry for entry in OPTIMIZERS.values() if entry.section == section]
+        console.print(_section_table(entries, width))
     console.print(f"\n{NEXT}", style="dim")
 
 
@@ -83,7 +84,7 @@ def _entry_row(entry: RegisteredOptimizer) -> dict[str, object]:
     return {
         "name": entry.name,
         "label": entry.label,
-        "kind": entry.kind,
+        "kind": entry.section,
         "variant_of": entry.variant_of,
         "target": entry.target,
         "settings": dict(entry.settings),
