@@ -6,10 +6,12 @@
 One wheel of this package is built for each interpreter, in an environment without torch, and
 installed beside every version of torch: the native kernel does not depend on torch's version. For
 each pair an environment is made in the folder given, which must be outside the repository, and
-deleted once its result is recorded (`--keep` leaves it, and a later call uses it again). An
-environment with CUDA takes about 6 GB; what pip downloads stays in its cache, or not with
-`PIP_NO_CACHE_DIR=1`. Results are added to `results.json` in that folder; the table of all of them
-is printed, and written with `--markdown FILE`.
+deleted once its result is recorded (`--keep` leaves it, and a later call uses it again).
+`--prepare` makes the environments and runs nothing, and `--prepared` uses them as they are, so that
+what needs the network can be done before what needs the processor. An environment with CUDA takes
+about 6 GB; what pip downloads stays in its cache, or not with `PIP_NO_CACHE_DIR=1`. Results are
+added to `results.json` in that folder; the table of all of them is printed, and written with
+`--markdown FILE`.
 """
 
 import argparse
@@ -92,15 +94,19 @@ def build_wheel(python: str, folder: Path) -> Path:
     return max(folder.glob("afor-*.whl"), key=lambda path: path.stat().st_mtime)
 
 
-def make_environment(home: Path, python: str, torch: str, wheel: Path) -> Path:
-    """Return the interpreter of an environment with that torch and the wheel."""
-    interpreter = home / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+def interpreter_of(home: Path) -> Path:
+    """Return the interpreter of an environment."""
+    return home / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+
+
+def make_environment(home: Path, python: str, torch: str, wheel: Path) -> None:
+    """Make an environment with that torch and the wheel, or bring it up to date."""
+    interpreter = interpreter_of(home)
     if not interpreter.exists():
         subprocess.run([python, "-m", "venv", str(home)], check=True)
     pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     subprocess.run([*pip, "--no-compile", *requirements(torch)], check=True)
     subprocess.run([*pip, "--no-deps", "--force-reinstall", str(wheel)], check=True)
-    return interpreter
 
 
 def count(report: Path) -> Counter[str]:
@@ -179,6 +185,9 @@ def main() -> None:
     parser.add_argument("--environments", type=Path, required=True, help="folder for environments")
     parser.add_argument("--jobs", type=int, default=2, help="tests run at once")
     parser.add_argument("--keep", action="store_true", help="do not delete environments")
+    stage = parser.add_mutually_exclusive_group()
+    stage.add_argument("--prepare", action="store_true", help="make environments, run nothing")
+    stage.add_argument("--prepared", action="store_true", help="build and install nothing")
     parser.add_argument("--markdown", type=Path, help="file for the table")
     options = parser.parse_args()
     folder = options.environments.resolve()
@@ -191,10 +200,17 @@ def main() -> None:
     for python in options.python or [sys.executable]:
         ask = "import sys; print('%d.%d' % sys.version_info[:2])"
         version = subprocess.check_output([python, "-c", ask], text=True).strip()
-        wheel = build_wheel(python, folder / f"wheel-py{version}")
+        wheel = None if options.prepared else build_wheel(python, folder / f"wheel-py{version}")
         for torch in options.torch:
             home = folder / f"py{version}-torch{torch}"
-            interpreter = make_environment(home, python, torch, wheel)
+            if wheel is not None:
+                make_environment(home, python, torch, wheel)
+            interpreter = interpreter_of(home)
+            if not interpreter.exists():
+                parser.error(f"there is no environment {home}; make it with --prepare")
+            if options.prepare:
+                print(f"{home.name} is ready", flush=True)
+                continue
             result = examine(interpreter, folder / f"{home.name}-results", options.jobs)
             print(table([result]).splitlines()[-1], flush=True)
             failed |= bool(result.failed) or result.smoke == "failed"
@@ -203,6 +219,8 @@ def main() -> None:
             record.write_text(json.dumps(known, indent=1))
             if not options.keep:
                 shutil.rmtree(home)
+    if options.prepare:
+        return
     print(table(known))
     if options.markdown:
         options.markdown.write_text(table(known) + "\n")
