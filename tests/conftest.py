@@ -6,7 +6,7 @@ import importlib.util
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 
@@ -30,14 +30,21 @@ settings.register_profile(
 settings.load_profile("afor")
 
 
+# Files and folders whose tests take longest or wait for other processes, relative to this folder.
+# They come first, so that the processes of pytest end at about the same time.
+LONGEST = ("sharded/test_step.py", "browser", "test_packaging.py", "bench/test_documentation.py")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in another order")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests to `make test-slow`, shuffle if asked."""
+    """Leave long tests to `make test-slow`; the longest of the others first, or shuffle."""
     seed = config.getoption("--shuffle")
-    if seed is not None:
+    if seed is None:
+        items.sort(key=lambda item: not is_below(item.path, LONGEST))
+    else:
         random.Random(seed).shuffle(items)  # the same order in every process of xdist
     long = pytest.mark.skip(reason="long version; run with `make test-slow`")
     with_long = "slow" in (config.option.markexpr or "")
@@ -46,14 +53,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(long)
 
 
-def pytest_collection_finish() -> None:
-    """Leave what the imports made out of every later garbage collection.
+@functools.cache
+def is_below(file: Path, names: tuple[str, ...]) -> bool:
+    """Tell whether a file of tests is one of these or in one of these folders."""
+    tests = Path(__file__).parent
+    return any(file.is_relative_to(tests / name) for name in names)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what the imports make out of every garbage collection, meanwhile and later.
 
     A full collection of the modules of torch, SciPy and the others takes 0.2 s, and some libraries
     ask for one in each call (`statsmodels.stats.multitest.multipletests`).
     """
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_unconfigure() -> None:

@@ -259,12 +259,13 @@ def run(code: str) -> str:
 
 
 NEW_MODULES = """
-import sys, {first}
+import os, sys, {first}
 before = set(sys.modules)
 import afor
 {use}
 new = {{name.split(".")[0] for name in set(sys.modules) - before}}
-print(*sorted(new - set(sys.stdlib_module_names) - {{"afor", "torch"}}))
+print(*sorted(new - set(sys.stdlib_module_names) - {{"afor", "torch"}}), flush=True)
+os._exit(0)  # taking all modules of torch apart would take a second
 """
 
 

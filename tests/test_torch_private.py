@@ -81,6 +81,8 @@ for options in ({"foreach": False, "fused": False}, {"foreach": True}, {}):
                 optimizer.step()
             assert len(seen) == 4
             print(torch.cat([p.detach().flatten() for p in params]).double().tolist())
+sys.stdout.flush()
+os._exit(0)  # taking all modules of torch apart would take a second
 """
 
 

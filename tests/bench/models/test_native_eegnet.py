@@ -2,10 +2,8 @@
 
 import copy
 import itertools
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -491,7 +489,7 @@ def test_the_library_stays_inside_its_memory(tmp_path, flags):
     driver = Path(__file__).with_name("eegnet_driver.c")
     program = tmp_path / "driver"
     sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    command = [COMPILER, "-O1", "-g", "-std=gnu11", "-w", *sanitize, *flags, f"-I{SOURCE.parent}"]
+    command = [COMPILER, "-O0", "-g1", "-std=gnu11", "-w", *sanitize, *flags, f"-I{SOURCE.parent}"]
     built = subprocess.run(
         [*command, str(driver), "-lm", "-lpthread", "-o", str(program)],
         capture_output=True,
@@ -506,22 +504,27 @@ def test_the_library_stays_inside_its_memory(tmp_path, flags):
     assert "60 networks, 0 failures" in ran.stdout
 
 
+@pytest.fixture
+def load_with(monkeypatch):
+    """Load the library anew, as a process does in which the variable names an instruction set."""
+
+    def load(name):
+        monkeypatch.setenv(binding.SET_VARIABLE, name)
+        binding._library.cache_clear()
+
+    yield load
+    monkeypatch.undo()
+    binding._library.cache_clear()
+    assert binding.unavailable_reason() is None
+
+
 @needs_native
-def test_the_environment_variable_names_the_instruction_set():
-    code = (
-        "from afor.bench.models.native import binding;"
-        "print(binding.instruction_set(), binding.unavailable_reason())"
-    )
-
-    def printed(name):
-        environment = os.environ | {binding.SET_VARIABLE: name}
-        command = [sys.executable, "-c", code]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True
-        ).stdout
-
-    assert printed("default") == "default None\n"
-    assert "names no instruction set" in printed("avx9")
+def test_the_environment_variable_names_the_instruction_set(load_with):
+    load_with("default")
+    assert (binding.instruction_set(), binding.unavailable_reason()) == ("default", None)
+    load_with("avx9")
+    assert binding.instruction_set() is None
+    assert "names no instruction set" in binding.unavailable_reason()
 
 
 @needs_native

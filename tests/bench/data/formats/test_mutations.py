@@ -16,7 +16,10 @@ SECONDS_EACH = 5
 EXTRA_BYTES = 1 << 30
 
 
-def mutate(content, rng):
+KINDS_OF_DAMAGE = 8
+
+
+def mutate(content, damage, rng):
     """Damage a file in one of the ways files get damaged."""
     data = bytearray(content)
     size = len(data)
@@ -24,7 +27,6 @@ def mutate(content, rng):
     def position():  # half of the damage goes to the head, where the structure is
         return int(rng.integers(min(size, 2048) if rng.random() < 0.5 else size))
 
-    damage = rng.integers(8)
     if damage == 0:
         for _ in range(rng.integers(1, 20)):
             data[position()] ^= 1 << int(rng.integers(8))
@@ -180,7 +182,8 @@ def damage(name, count, seed, root):
     signal.signal(signal.SIGPROF, too_slow)
     refused, read, faults = 0, 0, []
     for number in range(count):
-        path.write_bytes(mutate(original, np.random.default_rng([seed, number])))
+        rng = np.random.default_rng([seed, number])
+        path.write_bytes(mutate(original, number % KINDS_OF_DAMAGE, rng))
         signal.setitimer(signal.ITIMER_PROF, SECONDS_EACH)  # of this process, however busy others
         try:
             check_recording(load())
@@ -214,7 +217,8 @@ def check(folder, name, count):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_damaged_file_is_refused_or_read_and_nothing_else(name, filled_once):
-    check(filled_once("damaged", lambda folder: run(100, 7, folder)), name, 100)
+    count = 5 * KINDS_OF_DAMAGE
+    check(filled_once("damaged", lambda folder: run(count, 7, folder)), name, count)
 
 
 @pytest.mark.slow
