@@ -312,7 +312,7 @@ class AFOR(Optimizer):
                 check_sharded(group)
                 _, lists = split_sharded(self._lists(group))
                 implementation = group["foreach"], group["fused"]
-                steps.append(ShardedStep(members, lists, self._options(group), *implementation))
+                steps.append(ShardedStep(members, lists, self._step_options(group), *implementation))
         if steps:
             with torch.no_grad():
                 sharded_afor(steps, self._attendance)
@@ -329,10 +329,10 @@ class AFOR(Optimizer):
             if plan is not None and plan.run(self):
                 self._plans[id(group)] = plan
                 return
-        options = self._options(group)
+        options = self._step_options(group)
         afor(*lists, foreach=group["foreach"], fused=group["fused"], **options)
 
-    def _options(self, group: dict[str, Any]) -> StepOptions:
+    def _step_options(self, group: dict[str, Any]) -> StepOptions:
         return {
             "settings": control_settings(group),
             "lr": group["lr"],
