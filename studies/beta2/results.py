@@ -43,6 +43,7 @@ from afor.bench.store.results import RunResult
 
 CHOOSING = tuple(f"{name}-choose" for name in ("clean", "bursts", "stream", "adaptation", "awake"))
 JUDGING = ("clean", "bursts", "stream", "adaptation", "original", "awake", "variants")
+CONFIRMING = ("bursts-confirm", "stream-confirm")
 CHOSEN_IN = {"original": "bursts-choose"}  # the rates of the other studies are in NAME-choose
 LEFT_OUT = ("reason", "epochs", "best_epoch", "best_validation_accuracy", "copy_of", "seed")
 MIN_FOLDS = 6  # fewer cannot reach 5 % in an exact two-sided test
@@ -84,6 +85,10 @@ BURSTS = Regime("bursts of wrong labels", "bursts")
 CLIPPED = Regime("bursts, clipped at 0.5", "bursts", is_clipped=True)
 NEW_PERSON = Regime("new person, state kept", "adaptation")
 ORIGINAL = Regime("bursts, original EEGNet", "original")
+AGAIN = (
+    Regime("bursts again, three new draws", "bursts-confirm"),
+    Regime("stream again, three new draws", "stream-confirm", NEXT),
+)
 STUDIES = (CLEAN, BURSTS, STREAM, NEW_PERSON, ORIGINAL)  # one regime for each, with all methods
 REGIMES = (CLEAN, CLEAN_CLIPPED, STREAM, HELD_OUT, BURSTS, CLIPPED, NEW_PERSON, ORIGINAL)
 
@@ -156,16 +161,13 @@ def measure(regime: Regime, folder: Path) -> list[Headroom]:
     runs = runs_by_method(folder / f"{regime.study}.csv")
     measured = []
     for metric in regime.metrics:
-        candidates = [
-            Candidate(
-                method.label,
-                regime.constant(method),
-                rate,
-                {(run.fold, run.draw): run.metrics[metric] for run in group},
-            )
-            for (method, rate), group in runs.items()
-            if regime.contains(method)
-        ]
+        candidates = []
+        for (method, rate), group in runs.items():
+            if regime.contains(method):
+                constant = regime.constant(method)
+                label = method.label if constant is None else f"β₂ = {constant:g}"
+                values = {(run.fold, run.draw): run.metrics[metric] for run in group}
+                candidates.append(Candidate(label, constant, rate, values))
         headroom = headroom_of(candidates, metric, units="folds")
         backbone = study_of(regime.study).backbones[0].name
         measured.append(replace(headroom, study=regime.title, dataset="eyes", backbone=backbone))
@@ -532,7 +534,7 @@ def tables(folder: Path) -> dict[str, str]:
     }
     for regime in present_regimes(REGIMES, folder):
         texts[f"headroom-{regime.file}.md"] = to_markdown(headroom_table(headrooms[regime.title]))
-    for regime in studies:
+    for regime in (*studies, *present_regimes(AGAIN, folder)):
         runs = runs_by_method(folder / f"{regime.study}.csv")
         texts[f"{regime.study}.md"] = same_rate_table(regime, runs)
     for name in CHOOSING:
@@ -584,7 +586,7 @@ def commands_of_stores(source: Path, folder: Path) -> list[list[str]]:
 def main(source: Path, folder: Path) -> None:
     """Write all files; stop at the first that fails."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (*CHOOSING, *JUDGING):
+    for name in (*CHOOSING, *JUDGING, *CONFIRMING):
         if (source / f"{name}.db").is_file():
             least = 1 if name in CHOOSING else MIN_FOLDS
             write_runs(source / f"{name}.db", folder / f"{name}.csv", least)
