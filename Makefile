@@ -29,10 +29,11 @@ $(BIN)/python:
 	@echo "Creating $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 
-# One stamp per set of extras; a set is installed again when what it is made from changes.
+# One stamp per set of extras; a set is installed again when what it is made from changes. Python
+# compiles a module when it is first imported; pip would take a minute to compile all of them.
 $(VENV)/.ready-%: $(SOURCES) | $(BIN)/python
 	@echo "Installing afor[$*] into $(VENV) (once; a minute or two) ..."
-	@$(PIP) install -qq --constraint constraints.txt --editable ".[$*]"
+	@$(PIP) install -qq --no-compile --constraint constraints.txt --editable ".[$*]"
 	@touch $@
 
 demo: $(VENV)/.ready-bench

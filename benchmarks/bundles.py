@@ -1,6 +1,7 @@
 """Time runs that are trained by themselves against the same runs as one bundle, on one core.
 
     python benchmarks/bundles.py [--runs 8] [--rounds 3] [--batches 16 64 256] [--optimizer adamw]
+        [--network eegnet eegnet_authors nsal_dgat nsal_dgat_authors]
 
 Both take the same training steps: reading the batch, forward and backward pass, and the step of
 every run's own optimizer; then both evaluate the validation windows. They take turns in one
@@ -21,10 +22,9 @@ from afor.bench.data.splits import make_splits
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
-from afor.bench.optimizers.build import build_optimizer
-from afor.bench.training.batches import Side, epoch_batches, make_normalize
-from afor.bench.training.loop import Fit
-from afor.bench.training.run_spec import RunSettings
+from afor.bench.training.batches import epoch_batches
+from afor.bench.training.loop import Fit, make_fit
+from afor.bench.training.run_spec import BY_TORCH_FUNC, RunSettings
 from afor.bench.training.serving import (
     PredictRequest,
     Request,
@@ -60,7 +60,11 @@ CASES = (
     Case("eegnet", 32, 128, 128),
     Case("eegnet", 22, 250, 250),
     Case("eegnet_authors", 6, 600, 200),
+    Case("nsal_dgat", 32, 128, 128),
+    Case("nsal_dgat", 6, 600, 200),
+    Case("nsal_dgat_authors", 22, 250, 250),
 )
+NETWORKS = tuple(dict.fromkeys(case.network for case in CASES))
 
 
 def make_fits(case: Case, batch: int, runs: int, optimizer: str) -> list[Fit]:
@@ -70,16 +74,10 @@ def make_fits(case: Case, batch: int, runs: int, optimizer: str) -> list[Fit]:
     data = rng.standard_normal((len(names), case.channels, case.samples), dtype=np.float32)
     source = ArrayWindows(data, rng.integers(2, size=len(names)), list(names))
     split = make_splits("benchmark", source.subjects).split(0, 0)
-    settings = RunSettings("benchmark", split, optimizer, lr=1e-3, batch_size=batch, bundled=True)
-    normalize = make_normalize("zscore", source, split.train, CPU)
-    training = Side("training", source, split.train, normalize, CPU)
-    validation = Side("validation", source, split.validation, normalize, CPU)
-    fits = []
-    for number in range(runs):
-        model, lr = case.build(), 1e-4 * 2**number
-        trained = build_optimizer(optimizer, model, lr, settings.weight_decay)
-        fits.append(Fit(replace(settings, lr=lr), model, trained, training, validation, 2))
-    return fits
+    bundled = True if case.network.startswith("eegnet") else BY_TORCH_FUNC
+    settings = RunSettings("benchmark", split, optimizer, 1e-3, batch_size=batch, bundled=bundled)
+    rates = [1e-4 * 2**number for number in range(runs)]
+    return [make_fit(replace(settings, lr=lr), case.build(), source, CPU) for lr in rates]
 
 
 def measure(case: Case, batch: int, runs: int, rounds: int, optimizer: str) -> dict[str, str]:
@@ -117,12 +115,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--optimizer", default="adamw")
+    parser.add_argument("--network", nargs="+", default=NETWORKS, choices=NETWORKS)
     given = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{given.runs} runs of {given.optimizer}, milliseconds of one step of one run")
     rows = [
         measure(case, batch, given.runs, given.rounds, given.optimizer)
         for case in CASES
+        if case.network in given.network
         for batch in given.batches
     ]
     print(table(rows))

@@ -107,10 +107,10 @@ def start(name: str, folder: Path, log: Path) -> "subprocess.Popen[str]":
     """Start a contender in a process group of its own."""
     here = Path(__file__).resolve().parent
     paths = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
-    places = {"AFOR_LOST_RUNS": str(log), "PYTHONPATH": paths, "MNE_DATA": str(folder)}
+    variables = {"AFOR_LOST_RUNS": str(log), "PYTHONPATH": paths, "MNE_DATA": str(folder)}
     return subprocess.Popen(
         [sys.executable, __file__, "--only", name, "--folder", str(folder)],
-        env={**os.environ, **places},
+        env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

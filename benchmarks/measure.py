@@ -51,14 +51,14 @@ def measure_set(
             workload.parameters, len(workload.shapes), missing=missing,
         )  # fmt: skip
 
-    chosen = []
+    entrants = []
     for name in names:
         if name in workload.left_out:
             yield record(CONTENDERS[name], f"left out: {workload.left_out[name]}")
         else:
-            chosen.append(CONTENDERS[name])
+            entrants.append(CONTENDERS[name])
     run = _race_in_pairs if workload.is_large else _race_together
-    yield from run(chosen, enter, record, effort)
+    yield from run(entrants, enter, record, effort)
 
 
 _Enter = Callable[[Contender], tuple[Racer, Stepper]]
@@ -66,10 +66,10 @@ _MakeRecord = Callable[..., Record]
 
 
 def _race_together(
-    chosen: Sequence[Contender], enter: _Enter, record: _MakeRecord, effort: Effort
+    entrants: Sequence[Contender], enter: _Enter, record: _MakeRecord, effort: Effort
 ) -> Iterator[Record]:
     entered: list[tuple[Contender, Racer, Stepper]] = []
-    for contender in chosen:
+    for contender in entrants:
         try:
             racer, stepper = enter(contender)
             warm_up(racer)
@@ -81,17 +81,17 @@ def _race_together(
     yardstick = next(r for c, r, _ in entered if c.name == YARDSTICK)
     for contender, racer, stepper in entered:
         filled = record(contender)
-        yield _fill(filled, racer, yardstick, stepper, session="/".join(map(str, filled.place)))
+        yield _fill(filled, racer, yardstick, stepper, session="/".join(map(str, filled.group)))
 
 
 def _race_in_pairs(
-    chosen: Sequence[Contender], enter: _Enter, record: _MakeRecord, effort: Effort
+    entrants: Sequence[Contender], enter: _Enter, record: _MakeRecord, effort: Effort
 ) -> Iterator[Record]:
     """Race each contender against the yardstick alone, so that two states are alive at a time."""
     standard = CONTENDERS[YARDSTICK]
     yardstick, yardstick_stepper = enter(standard)
     seen: list[float] = []
-    for contender in chosen:
+    for contender in entrants:
         if contender is standard:
             continue
         try:
@@ -103,7 +103,7 @@ def _race_in_pairs(
         race([rival, racer], effort)
         seen += rival.samples_us
         filled = record(contender)
-        session = "/".join(map(str, (*filled.place, contender.name)))
+        session = "/".join(map(str, (*filled.group, contender.name)))
         yield _fill(filled, racer, rival, stepper, session)
         del racer, stepper
         gc.collect()
@@ -112,7 +112,7 @@ def _race_in_pairs(
         seen = yardstick.samples_us
     yardstick.samples_us = seen
     filled = record(standard)
-    session = "/".join(map(str, filled.place))
+    session = "/".join(map(str, filled.group))
     yield _fill(filled, yardstick, yardstick, yardstick_stepper, session)
 
 
@@ -185,7 +185,7 @@ def measure_training(
     for record in records:
         if record.contender in racers:
             racer = racers[record.contender]
-            session = "/".join(map(str, record.place))
+            session = "/".join(map(str, record.group))
             _fill(record, racer, racers[YARDSTICK], steppers[racer.name], session)
             record.whole_us = racer.whole_us
     yield from records

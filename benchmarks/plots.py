@@ -55,13 +55,15 @@ def draw(results: Results, folder: Path) -> list[Path]:
 def _ratios(results: Results) -> plt.Figure | None:
     """Draw each contender's time over that of torch AdamW fused, one mark a workload."""
     threads = min((r.threads for r in results.records), default=1)
-    found = {
+    by_workload = {
         name: rows for name in SHORT if (rows := _rows(results, name, threads)) and len(rows) > 1
     }
-    if not found:
+    if not by_workload:
         return None
-    reference = {n: next(r for r in rows if r.contender == YARDSTICK) for n, rows in found.items()}
-    present = {r.contender for rows in found.values() for r in rows}
+    reference = {
+        n: next(r for r in rows if r.contender == YARDSTICK) for n, rows in by_workload.items()
+    }
+    present = {r.contender for rows in by_workload.values() for r in rows}
     order = sorted(present, key=list(CONTENDERS).index)  # from below; AFOR comes last
     figure, axes = plt.subplots(figsize=(COLUMN_INCHES, 0.9 + 0.27 * len(order)))
     for y, name in enumerate(order):
@@ -70,17 +72,17 @@ def _ratios(results: Results) -> plt.Figure | None:
             axes.axhspan(y - 0.5, y + 0.5, color="#eef4fa", zorder=-1, linewidth=0)
     axes.axvline(1.0, color=INK, linewidth=0.9, zorder=1)
     step = 0.12
-    for i, (workload, rows) in enumerate(found.items()):
-        shift = (i - (len(found) - 1) / 2) * -step
-        places, spreads = [], []
+    for i, (workload, rows) in enumerate(by_workload.items()):
+        shift = (i - (len(by_workload) - 1) / 2) * -step
+        heights, spreads = [], []
         for row in rows:
-            places.append(order.index(row.contender) + shift)
+            heights.append(order.index(row.contender) + shift)
             spreads.append(ratio(row, reference[workload]))
         centres = [s.median for s in spreads]
         below = [s.median - s.low for s in spreads]
         above = [s.high - s.median for s in spreads]
         axes.errorbar(
-            centres, places, xerr=[below, above], fmt=MARKERS[i], color=COLOURS[i],
+            centres, heights, xerr=[below, above], fmt=MARKERS[i], color=COLOURS[i],
             markersize=4.2, markeredgecolor="white", markeredgewidth=0.4, elinewidth=0.9,
             label=SHORT[workload], zorder=3,
         )  # fmt: skip
@@ -97,7 +99,7 @@ def _ratios(results: Results) -> plt.Figure | None:
         f"({threads} thread{plural}; bars: quartiles)"
     )
     _frame(axes)
-    columns = min(len(found), 3)
+    columns = min(len(by_workload), 3)
     axes.legend(
         loc="lower center", bbox_to_anchor=(0.35, 1.0), ncols=columns, frameon=False,
         handletextpad=0.1, columnspacing=1.0, borderaxespad=0.2,
@@ -148,7 +150,7 @@ def _scaling(results: Results) -> plt.Figure | None:
 
 
 def _rows(results: Results, workload: str, threads: int) -> list[Record]:
-    return [r for r in results.records if r.place == (workload, threads, "kept") and r.samples_us]
+    return [r for r in results.records if r.group == (workload, threads, "kept") and r.samples_us]
 
 
 def _multiples(axes: Axes) -> None:

@@ -55,7 +55,7 @@ class Record:
     missing: str = ""
 
     @property
-    def place(self) -> tuple[str, int, str]:
+    def group(self) -> tuple[str, int, str]:
         """Return the table this record belongs to."""
         return self.workload, self.threads, self.gradients
 

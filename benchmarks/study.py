@@ -170,13 +170,13 @@ def train_with_moabb(folder: Path, folds: int) -> None:
             )
 
         def _get_single_subject_data(self, subject: int) -> Any:
-            chosen = np.flatnonzero(subjects == subject - 1)
+            mine = np.flatnonzero(subjects == subject - 1)
             info = mne.create_info(list(CHANNELS), RATE_HZ, "eeg")
-            signal = data[chosen].transpose(1, 0, 2).reshape(len(CHANNELS), -1)
+            signal = data[mine].transpose(1, 0, 2).reshape(len(CHANNELS), -1)
             padded = np.pad(signal, ((0, 0), (0, SAMPLES)))
             raw = mne.io.RawArray(padded.astype(np.float64) * 1e-6, info)
-            onsets = np.arange(len(chosen)) * SAMPLES / RATE_HZ
-            described = [names[label] for label in labels[chosen]]
+            onsets = np.arange(len(mine)) * SAMPLES / RATE_HZ
+            described = [names[label] for label in labels[mine]]
             raw.set_annotations(mne.Annotations(onsets, SAMPLES / RATE_HZ, described))
             return {"0": {"0": raw}}
 
@@ -199,7 +199,7 @@ def train_with_moabb(folder: Path, folds: int) -> None:
         return Subset(dataset, range(cut)), Subset(dataset, range(cut, whole))
 
     shape = InputShape.unnamed(len(CHANNELS), samples=SAMPLES, rate_hz=RATE_HZ, classes=2)
-    kinds = {
+    optimizers = {
         "adam": torch.optim.Adam,
         "adamw": torch.optim.AdamW,
         "radam": torch.optim.RAdam,
@@ -230,7 +230,7 @@ def train_with_moabb(folder: Path, folds: int) -> None:
         overwrite=True,
         n_jobs=1,
     )
-    results = evaluation.process({name: pipeline(kinds[name]) for name in OPTIMIZERS})
+    results = evaluation.process({name: pipeline(optimizers[name]) for name in OPTIMIZERS})
     if len(results) != folds * len(OPTIMIZERS):
         raise RuntimeError(f"MOABB made {len(results)} runs of {folds * len(OPTIMIZERS)}")
     print(f"mean accuracy {100 * results['score'].mean():.1f}")

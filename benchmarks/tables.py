@@ -18,10 +18,9 @@ GRADIENTS = {
 def render(results: Results) -> str:
     """Return all tables."""
     parts = [_machine(results)]
-    places = dict.fromkeys(r.place for r in results.records)
-    for place in places:
-        if not place[0].startswith("scaling-"):
-            rows = [r for r in results.records if r.place == place]
+    for group in dict.fromkeys(r.group for r in results.records):
+        if not group[0].startswith("scaling-"):
+            rows = [r for r in results.records if r.group == group]
             parts.append(_workload(results, rows))
     parts += filter(None, (_scaling(results), _state(results), _copy(results)))
     return "\n\n".join(parts) + "\n"
@@ -77,9 +76,10 @@ def _workload(results: Results, rows: Sequence[Record]) -> str:
     plural = "s" if first.threads > 1 else ""
     note = GRADIENTS[first.gradients]
     title = f"### {first.title}, {first.threads} thread{plural}{_isa(results)} ({note})"
-    place = (first.workload, first.threads)
-    fused = results.find(*place, "adamw-fused", first.gradients)
-    adam = results.find(*place, "adam", first.gradients)
+    fused, adam = (
+        results.find(first.workload, first.threads, name, first.gradients)
+        for name in ("adamw-fused", "adam")
+    )
     copies = results.copy_gb_s.get(first.threads)
     large = first.parameters > 1_000_000
     header = ["contender", "step", "× AdamW fused", "× Adam"]
@@ -128,8 +128,8 @@ def _scaling(results: Results) -> str:
     for size in sizes:
         cells = [f"{size:,}"]
         for name in names:
-            found = [r for r in rows if r.parameters == size and r.contender == name]
-            cells.append(_time(found[0].time_us, brief=True) if found else "—")
+            same = [r for r in rows if r.parameters == size and r.contender == name]
+            cells.append(_time(same[0].time_us, brief=True) if same else "—")
         table.append(cells)
     header = ["parameters", *(label(name) for name in names)]
     threads = rows[0].threads

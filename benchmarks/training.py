@@ -112,8 +112,8 @@ def skorch_epoch(settings: RunSettings, source: ArrayWindows, case: Case) -> flo
 
     data = []
     for names in (settings.split.train, settings.split.validation):
-        chosen = np.flatnonzero(np.isin(np.array(source.subjects)[source.subject_codes], names))
-        data.append((source.gather(chosen), source.labels[chosen]))
+        index = np.flatnonzero(np.isin(np.array(source.subjects)[source.subject_codes], names))
+        data.append((source.gather(index), source.labels[index]))
     net = NeuralNetClassifier(
         network(case, "plain"),
         criterion=nn.CrossEntropyLoss,

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 
@@ -30,37 +30,9 @@ settings.register_profile(
 settings.load_profile("afor")
 
 
-# Files and folders of tests whose outcome could depend on the machine, relative to this folder.
-MACHINE = {
-    # On the kernels that ATen, oneDNN and MKL choose for the processor, on the number of threads,
-    # on a compiler.
-    "numbers": (
-        # The optimizer: every implementation against the equations.
-        "native", "test_checkpoint.py", "test_contract_compile.py",
-        "test_contract_differentiable.py", "test_contract_dtypes.py", "test_contract_scaler.py",
-        "test_contract_tensors.py", "test_contract_training.py",
-        "test_control.py", "test_monitor.py", "test_operators.py", "test_optimizer.py",
-        "test_properties.py", "test_reference.py", "test_released.py", "test_update.py",
-        # Networks, optimizers and training of the benchmark.
-        "bench/models", "bench/optimizers", "bench/training", "bench/test_numerics.py",
-        "bench/common/test_seeding.py",
-        # Signals and analyses.
-        "bench/data/datasets/test_synthetic.py", "bench/data/preparation/test_loading.py",
-        "bench/data/preparation/test_preprocessing.py", "bench/analyses/adaptation",
-        "bench/analyses/landscape", "bench/analyses/test_replay.py",
-        "bench/analyses/test_step_log.py", "bench/analyses/theory", "bench/cli/analyses",
-        # Results that are printed in the documentation.
-        "test_doctests.py", "bench/test_documentation.py",
-    ),
-    # On the user and the folders that can be written, on a compiler, on locale and time zone.
-    "files": (
-        "native", "test_checkpoint.py", "test_contract_compile.py", "test_packaging.py",
-        "bench/cli", "bench/common", "bench/data", "bench/execution/test_verify.py",
-        "bench/report", "bench/store", "bench/study", "bench/test_examples.py",
-        "bench/test_export.py", "test_cli_page.py", "test_doctests.py",
-        "test_documentation_studies.py",
-    ),
-}  # fmt: skip
+# Files and folders whose tests take longest or wait for other processes, relative to this folder.
+# They come first, so that the processes of pytest end at about the same time.
+LONGEST = ("sharded/test_step.py", "browser", "test_packaging.py", "bench/test_documentation.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,38 +40,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what depends on the machine, leave long tests to `make test-slow`, shuffle if asked."""
+    """Leave long tests to `make test-slow`; the longest of the others first, or shuffle."""
     seed = config.getoption("--shuffle")
-    if seed is not None:
+    if seed is None:
+        items.sort(key=lambda item: not is_below(item.path, LONGEST))
+    else:
         random.Random(seed).shuffle(items)  # the same order in every process of xdist
     long = pytest.mark.skip(reason="long version; run with `make test-slow`")
     with_long = "slow" in (config.option.markexpr or "")
     for item in items:
-        for marker in markers_of(item.path):
-            item.add_marker(marker)
         if "slow" in item.keywords and not with_long:
             item.add_marker(long)
 
 
 @functools.cache
-def markers_of(file: Path) -> tuple[str, ...]:
-    """Return the markers of a file of tests."""
+def is_below(file: Path, names: tuple[str, ...]) -> bool:
+    """Tell whether a file of tests is one of these or in one of these folders."""
     tests = Path(__file__).parent
-    return tuple(
-        marker
-        for marker, names in MACHINE.items()
-        if any(file.is_relative_to(tests / name) for name in names)
-    )
+    return any(file.is_relative_to(tests / name) for name in names)
 
 
-def pytest_collection_finish() -> None:
-    """Leave what the imports made out of every later garbage collection.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what the imports make out of every garbage collection, meanwhile and later.
 
     A full collection of the modules of torch, SciPy and the others takes 0.2 s, and some libraries
     ask for one in each call (`statsmodels.stats.multitest.multipletests`).
     """
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_unconfigure() -> None:
@@ -127,21 +100,27 @@ def filled_once(
 
 
 @pytest.fixture(scope="session")
-def everywhere() -> ModuleType:
-    """Return the script behind `make test-everywhere`, a module that no package has."""
-    path = Path(__file__).with_name("everywhere.py")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # dataclasses look it up
-    spec.loader.exec_module(module)
-    return module
+def load_script() -> Callable[[str], ModuleType]:
+    """Return a function that loads a script, which no package has, by its path here."""
+
+    @functools.cache
+    def load(name: str) -> ModuleType:
+        path = Path(__file__).parents[1] / name
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look it up
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session")
-def machine() -> dict[str, tuple[str, ...]]:
-    return MACHINE
+def everywhere(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    """Return the script behind `make test-everywhere`."""
+    return load_script("tests/everywhere.py")
 
 
 IMPLEMENTATIONS: dict[str, dict[str, bool]] = {

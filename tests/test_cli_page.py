@@ -1,22 +1,13 @@
 """The page of commands says what the command line says."""
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "docs" / "figures" / "cli_page.py"
-
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("cli_page", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script(load_script) -> ModuleType:
+    return load_script("docs/figures/cli_page.py")
 
 
 def test_the_page_is_what_the_command_line_says_today(script) -> None:

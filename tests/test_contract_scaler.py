@@ -187,8 +187,8 @@ def test_a_run_restored_after_a_gradient_that_is_not_finite_goes_on(implementati
         p.grad, q.grad = grad.clone(), grad.clone()
         a.step()
         b.step()
-    known = slice(0, 5)  # noise, agreement and score statistics: as if the bad step had not been
+    averages = slice(0, 5)  # noise, agreement and score: as if the bad step had not been
     torch.testing.assert_close(
-        a.state[p]["control"][known], b.state[q]["control"][known], rtol=1e-6, atol=1e-7
+        a.state[p]["control"][averages], b.state[q]["control"][averages], rtol=1e-6, atol=1e-7
     )
     assert p.isfinite().all()

@@ -10,7 +10,6 @@ from afor.control import (
     FIELDS,
     ControlSettings,
     OnFloats,
-    OnTensors,
     Sums,
     advance,
     advance_floats,
@@ -210,9 +209,9 @@ def test_floats_and_vectors_advance_alike(settings):
 def test_an_operation_gives_floats_what_it_gives_vectors(x):
     def same(name, *arguments, **options):
         vectors = [torch.tensor([a], dtype=torch.float64) for a in arguments]
-        expected = getattr(OnTensors, name)(*vectors, **options).item()
-        found = getattr(OnFloats, name)(*arguments, **options)
-        assert found == pytest.approx(expected, rel=1e-14, abs=0.0, nan_ok=True)
+        expected = getattr(torch, name)(*vectors, **options).item()
+        computed = getattr(OnFloats, name)(*arguments, **options)
+        assert computed == pytest.approx(expected, rel=1e-14, abs=0.0, nan_ok=True)
 
     same("sigmoid", x)
     same("addcmul", 2.0, x, -3.0, value=-1.0)
@@ -220,11 +219,11 @@ def test_an_operation_gives_floats_what_it_gives_vectors(x):
         same("lerp", x, 0.7, weight)
     for limit in (-1.0, 1.0):
         expected = torch.tensor([x], dtype=torch.float64)
-        for name in ("at_least", "at_most"):
-            found = getattr(OnFloats, name)(x, limit)
-            assert found == pytest.approx(
-                getattr(OnTensors, name)(expected, limit).item(), nan_ok=True
+        for name in ("clamp_min", "clamp_max"):
+            computed = getattr(OnFloats, name)(x, limit)
+            assert computed == pytest.approx(
+                getattr(torch, name)(expected, limit).item(), nan_ok=True
             )
-    assert OnFloats.clip(x, -1.0, 1.0) == pytest.approx(
+    assert OnFloats.clamp(x, -1.0, 1.0) == pytest.approx(
         torch.clamp(torch.tensor(x), -1.0, 1.0).item(), nan_ok=True
     )

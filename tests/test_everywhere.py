@@ -5,15 +5,12 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 
 
-def test_every_file_that_is_marked_exists(everywhere, machine):
-    for marked, quick in (
-        (machine["numbers"], everywhere.QUICK_NUMBERS),
-        (machine["files"], everywhere.QUICK_FILES),
-    ):
-        assert [name for name in marked if not (TESTS / name).exists()] == []
-        for path in (everywhere.ROOT / name for name in quick):
-            assert path.exists()
-            assert any(path.is_relative_to(TESTS / name) for name in marked), path
+def test_every_file_that_is_named_exists_and_a_quick_run_is_a_part_of_the_whole(everywhere):
+    for environment in everywhere.ENVIRONMENTS:
+        assert [name for name in environment.tests if not (TESTS / name).exists()] == []
+        for quick in environment.quick:
+            assert (TESTS / quick).exists()
+            assert any(Path(quick).is_relative_to(name) for name in environment.tests), quick
 
 
 def test_a_quick_run_is_a_pair(everywhere):
@@ -23,8 +20,8 @@ def test_a_quick_run_is_a_pair(everywhere):
 def test_sources_are_copied_without_results_and_with_packages_of_that_name(everywhere, tmp_path):
     tree = everywhere.copy_sources(tmp_path / "tree", kernel=False)
     copied = {path.relative_to(tree) for path in tree.rglob("*.py")}
-    there = {path.relative_to(everywhere.ROOT) for path in (everywhere.ROOT / "src").rglob("*.py")}
-    assert there - copied == set()
+    sources = (everywhere.ROOT / "src").rglob("*.py")
+    assert {path.relative_to(everywhere.ROOT) for path in sources} - copied == set()
     assert not (tree / ".git").exists()
     assert not list(tree.rglob("*.so"))
 
@@ -47,18 +44,37 @@ def test_compilers_and_nothing_else_are_hidden(everywhere, tmp_path, monkeypatch
 def test_the_table_counts_and_names_what_failed(everywhere, tmp_path):
     report = tmp_path / "report.xml"
     report.write_text(
-        "<testsuites><testsuite>"
+        '<testsuites><testsuite time="2.0">'
         '<testcase classname="tests.a" name="x"/>'
         '<testcase classname="tests.a" name="y"><failure/></testcase>'
         '<testcase classname="tests.a" name="z"><skipped/></testcase>'
         "</testsuite></testsuites>"
     )
-    outcome = everywhere.read_report(report, 2.0)
+    outcome = everywhere.read_report(report)
     assert (outcome.passed, outcome.failed, outcome.skipped) == (1, 1, 1)
     lines = everywhere.table({"here": outcome}).splitlines()
     assert lines[1].split() == ["here", "1", "1", "1", "2"]
     assert lines[2].strip() == "tests.a::y"
-    assert everywhere.read_report(tmp_path / "none.xml", 1.0).failed == 1
+    assert everywhere.read_report(tmp_path / "none.xml").failed == 1
+
+
+def test_an_environment_with_a_report_is_not_run_again(everywhere, tmp_path, monkeypatch, capsys):
+    ran = []
+
+    def run(environment, files, options, reports):
+        ran.append(environment.name)
+        everywhere.report_of(environment, reports).write_text(
+            '<testsuites><testsuite time="1"><testcase name="x"/></testsuite></testsuites>'
+        )
+
+    monkeypatch.setattr(everywhere, "run", run)
+    for names in (["default", "1 thread"], ["1 thread", "LC_ALL=C"]):
+        arguments = ["everywhere.py", "--reports", str(tmp_path), "--only", *names]
+        monkeypatch.setattr("sys.argv", arguments)
+        assert everywhere.main() == 0
+    assert ran == ["default", "1 thread", "LC_ALL=C"]
+    rows = capsys.readouterr().out.splitlines()[-3:]
+    assert [row.split("  ")[0] for row in rows] == ["default", "1 thread", "LC_ALL=C"]
 
 
 def test_a_read_only_tree_can_be_read_and_run(everywhere, tmp_path):

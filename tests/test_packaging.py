@@ -88,7 +88,7 @@ def test_the_source_distribution_holds_what_the_wheel_is_built_from(sdist):
     suffixes = "py c h toml html css js json LICENSE npz"
     packaged = [*(f"*.{suffix}" for suffix in suffixes.split()), "py.typed"]
     sources = {
-        str(path.relative_to(ROOT)) for kind in packaged for path in (ROOT / "src").rglob(kind)
+        str(path.relative_to(ROOT)) for glob in packaged for path in (ROOT / "src").rglob(glob)
     }
     assert sources - names == set()
     assert {"setup.py", "LICENSE", "README.md", "tests/conftest.py"} <= names

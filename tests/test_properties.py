@@ -1,9 +1,12 @@
 """What Sec. VI of the paper proves, on thousands of drawn gradient sequences."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -12,9 +15,7 @@ from afor.control import FIELDS, ControlSettings, Sums, advance, initial_control
 
 FORGETTING, CORRECTION = FIELDS.index("forgetting"), FIELDS.index("correction")
 TENSORS, STEPS = 12, 24
-quick = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+EXAMPLES = [10, pytest.param(250, marks=pytest.mark.slow)]  # for each implementation
 
 decays = st.floats(0.0, 0.9999)
 bounds = st.tuples(decays, decays).map(sorted)  # (beta2_min, beta2_init)
@@ -54,9 +55,9 @@ def streams(seed: int, shape: tuple[int, ...], decades: float) -> Tensor:
     values = torch.randn(shape, generator=generator, dtype=torch.float64)
     spread = torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
     values = values * 10.0 ** (spread * decades)
-    kind = torch.randint(0, 10, shape, generator=generator)
-    values[kind == 0] = 0.0
-    return torch.where(kind == 1, values.roll(1, dims=0).neg(), values)
+    case = torch.randint(0, 10, shape, generator=generator)
+    values[case == 0] = 0.0
+    return torch.where(case == 1, values.roll(1, dims=0).neg(), values)
 
 
 def run(implementation: dict, drawn: dict, seed: int, *, dtype=torch.float64, **extra):
@@ -76,6 +77,24 @@ def run(implementation: dict, drawn: dict, seed: int, *, dtype=torch.float64, **
             for name in ("exp_avg", "exp_avg_sq", "control")
         }
         yield t, torch.stack([p.detach() for p in params]), state, grads[: t + 1]
+
+
+def for_drawn(*strategies: st.SearchStrategy[Any]) -> Callable[..., Any]:
+    """Make a test: a property holds for a few drawn arguments, in the long version for many."""
+
+    def test_of(holds: Callable[..., None]) -> Callable[..., None]:
+        @pytest.mark.parametrize("examples", EXAMPLES)
+        def test(implementation, examples):
+            @settings(max_examples=examples)
+            @given(st.tuples(*strategies))
+            def check(drawn):
+                holds(implementation, *drawn)
+
+            check()
+
+        return test
+
+    return test_of
 
 
 @settings(max_examples=60, deadline=None)
@@ -111,8 +130,7 @@ def test_beta2_stays_within_its_bounds_whatever_the_sums(drawn, seed, spoil):
             assert (named["zscore"].abs() <= s.zscore_clip).all()
 
 
-@quick
-@given(options, st.integers(0, 2**31), st.sampled_from([torch.float32, torch.float64]))
+@for_drawn(options, st.integers(0, 2**31), st.sampled_from([torch.float32, torch.float64]))
 def test_beta2_of_a_training_stays_within_its_bounds(implementation, drawn, seed, dtype):
     low, high = drawn["bounds"]
     ends = torch.tensor([1 - high, 1 - low], dtype=torch.float64).to(dtype)
@@ -122,8 +140,7 @@ def test_beta2_of_a_training_stays_within_its_bounds(implementation, drawn, seed
         assert (q <= ends[1] + 1e-15).all()
 
 
-@quick
-@given(options, st.integers(0, 2**31))
+@for_drawn(options, st.integers(0, 2**31))
 def test_the_weights_of_the_past_telescope_to_one_minus_c(implementation, drawn, seed):
     q = []
     for t, _, state, grads in run(implementation, drawn, seed):
@@ -148,8 +165,7 @@ def test_the_weights_of_the_past_telescope_to_one_minus_c(implementation, drawn,
         torch.testing.assert_close(v_hat, mixed, rtol=1e-9, atol=1e-30)
 
 
-@quick
-@given(options, st.integers(0, 2**31))
+@for_drawn(options, st.integers(0, 2**31))
 def test_the_corrected_moments_stay_within_the_largest_gradient(implementation, drawn, seed):
     beta1 = drawn["beta1"]
     for t, _, state, grads in run(implementation, drawn, seed):
@@ -161,8 +177,7 @@ def test_the_corrected_moments_stay_within_the_largest_gradient(implementation, 
         assert (m_hat.abs() <= largest).all()
 
 
-@quick
-@given(
+@for_drawn(
     options.filter(lambda o: o["eps"] > 0),
     st.integers(0, 2**31),
     st.floats(1e-3, 1.0),
@@ -183,8 +198,7 @@ def test_decoupled_decay_bounds_the_norm_of_the_parameters(implementation, drawn
         previous = theta
 
 
-@quick
-@given(options, st.integers(0, 2**31), st.integers(-60, 60))
+@for_drawn(options, st.integers(0, 2**31), st.integers(-60, 60))
 def test_without_eps_beta2_does_not_depend_on_the_scale_of_the_gradient(
     implementation, drawn, seed, exponent
 ):

@@ -49,7 +49,7 @@ def assert_same_bits(a, b):
 )
 def test_every_step_equals_the_package(options, theirs):
     a, b, ours, package = twins(options, theirs)
-    for step in range(160):
+    for step in range(120):  # crosses the warm-up of 100
         feed(a, b, step)
         ours.step()
         package.step()
@@ -59,7 +59,7 @@ def test_every_step_equals_the_package(options, theirs):
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-12, 1e-8, 1e-5, 1e5, 1e15])
 def test_zero_tiny_and_huge_gradients_equal_the_package(scale):
     a, b, ours, package = twins({"weight_decay": 0.01})
-    for step in range(130):
+    for step in range(110):
         feed(a, b, step, scale)
         ours.step()
         package.step()

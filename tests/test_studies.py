@@ -44,14 +44,14 @@ def test_the_search_for_the_rate_is_on_the_data_of_the_study() -> None:
 @pytest.mark.parametrize("name", ["clean", "bursts", "stream", "adaptation", "awake"])
 def test_rates_are_chosen_in_the_same_training_on_other_people(name) -> None:
     methods = load_script(BETA2_SCRIPT.with_name("methods.py"))
-    chosen, judged = methods.study_of(f"{name}-choose"), methods.study_of(name)
+    searched, judged = methods.study_of(f"{name}-choose"), methods.study_of(name)
     chosen_methods, judged_methods = (
-        {methods.method_of(entry) for entry in study.optimizers} for study in (chosen, judged)
+        {methods.method_of(entry) for entry in study.optimizers} for study in (searched, judged)
     )
     assert judged_methods <= chosen_methods
     same_length = {"max_epochs": judged.training.max_epochs}
-    assert chosen.training.model_copy(update=same_length) == judged.training
-    ours, theirs = chosen.datasets[0], judged.datasets[0]
+    assert searched.training.model_copy(update=same_length) == judged.training
+    ours, theirs = searched.datasets[0], judged.datasets[0]
     assert ours.options == theirs.options
     assert ours.subjects == [f"S{i:03d}" for i in range(1, 31)]
     assert theirs.subjects == [f"S{i:03d}" for i in range(31, 61)]

@@ -81,6 +81,8 @@ for options in ({"foreach": False, "fused": False}, {"foreach": True}, {}):
                 optimizer.step()
             assert len(seen) == 4
             print(torch.cat([p.detach().flatten() for p in params]).double().tolist())
+sys.stdout.flush()
+os._exit(0)  # taking all modules of torch apart would take a second
 """
 
 
@@ -127,8 +129,8 @@ def test_private_attributes_that_an_optimizer_shares_with_torch_are_listed():
 def test_hooks_of_an_optimizer_are_where_they_are_looked_for_or_assumed():
     optimizer = afor.AFOR([torch.nn.Parameter(torch.ones(1))])
     for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
-        found = getattr(optimizer, name)
-        assert found is torch_private.UNKNOWN_HOOKS or (len(found) == 0)
+        hooks = getattr(optimizer, name)
+        assert hooks is torch_private.UNKNOWN_HOOKS or len(hooks) == 0
 
 
 @pytest.mark.parametrize("method", ["add_", "mul", "lerp_", "addcmul", "copy_", "neg", "sqrt"])

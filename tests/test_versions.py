@@ -1,6 +1,5 @@
 """The script behind `make test-versions`, without the gigabytes that it installs."""
 
-import importlib.util
 import re
 import sys
 import tomllib
@@ -15,11 +14,8 @@ COMPATIBILITY = ROOT / "docs" / "reference" / "compatibility.md"
 
 
 @pytest.fixture(scope="module")
-def versions():
-    spec = importlib.util.spec_from_file_location("versions", ROOT / "tools" / "test_versions.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def versions(load_script):
+    return load_script("tools/test_versions.py")
 
 
 def test_the_tests_of_the_optimizer_are_chosen_by_what_they_are_not(versions):
@@ -65,6 +61,39 @@ def test_a_folder_inside_the_repository_is_refused(versions, monkeypatch, capsys
     with pytest.raises(SystemExit):
         versions.main()
     assert "is inside the repository" in capsys.readouterr().err
+
+
+def test_an_environment_that_was_not_prepared_is_named(versions, monkeypatch, capsys, tmp_path):
+    wanted = ["--torch", "2.13.0", "--prepared", "--environments", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["test_versions.py", *wanted])
+    with pytest.raises(SystemExit):
+        versions.main()
+    assert "torch2.13.0; make it with --prepare" in capsys.readouterr().err
+
+
+def test_prepared_environments_are_tried_without_building(versions, monkeypatch, capsys, tmp_path):
+    made = []
+
+    def make(home, *_):
+        interpreter = versions.interpreter_of(home)
+        interpreter.parent.mkdir(parents=True)
+        interpreter.touch()
+        made.append(home.name)
+
+    result = versions.Result("3.11.7", "2.13.0", "native", 5, 0, 1, "passed")
+    monkeypatch.setattr(versions, "build_wheel", lambda *_: tmp_path / "afor.whl")
+    monkeypatch.setattr(versions, "make_environment", make)
+    monkeypatch.setattr(versions, "examine", lambda *_: result)
+    call = ["test_versions.py", "--torch", "2.13.0", "--environments", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", [*call, "--prepare"])
+    versions.main()
+    assert capsys.readouterr().out == f"{made[0]} is ready\n"
+    monkeypatch.setattr(sys, "argv", [*call, "--prepared"])
+    with pytest.raises(SystemExit) as end:
+        versions.main()
+    assert not end.value.code
+    assert len(made) == 1
+    assert "| 2.13.0 | 3.11.7 | native | 5 | 0 | 1 | passed |" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------------- what the package declares

@@ -6,10 +6,12 @@
 One wheel of this package is built for each interpreter, in an environment without torch, and
 installed beside every version of torch: the native kernel does not depend on torch's version. For
 each pair an environment is made in the folder given, which must be outside the repository, and
-deleted once its result is recorded (`--keep` leaves it, and a later call uses it again). An
-environment with CUDA takes about 6 GB; what pip downloads stays in its cache, or not with
-`PIP_NO_CACHE_DIR=1`. Results are added to `results.json` in that folder; the table of all of them
-is printed, and written with `--markdown FILE`.
+deleted once its result is recorded (`--keep` leaves it, and a later call uses it again).
+`--prepare` makes the environments and runs nothing, and `--prepared` uses them as they are, so that
+what needs the network can be done before what needs the processor. An environment with CUDA takes
+about 6 GB; what pip downloads stays in its cache, or not with `PIP_NO_CACHE_DIR=1`. Results are
+added to `results.json` in that folder; the table of all of them is printed, and written with
+`--markdown FILE`.
 """
 
 import argparse
@@ -59,8 +61,7 @@ def test_files() -> list[str]:
     """Return the tests of the optimizer, relative to the repository."""
     folders = [ROOT / "tests", *(ROOT / "tests" / name for name in ("native", "triton", "sharded"))]
     files = sorted(file for folder in folders for file in folder.glob("test_*.py"))
-    chosen = [file for file in files if file.name not in NOT_THE_OPTIMIZER]
-    return [str(file.relative_to(ROOT)) for file in chosen]
+    return [str(file.relative_to(ROOT)) for file in files if file.name not in NOT_THE_OPTIMIZER]
 
 
 def requirements(torch: str) -> list[str]:
@@ -92,15 +93,19 @@ def build_wheel(python: str, folder: Path) -> Path:
     return max(folder.glob("afor-*.whl"), key=lambda path: path.stat().st_mtime)
 
 
-def make_environment(home: Path, python: str, torch: str, wheel: Path) -> Path:
-    """Return the interpreter of an environment with that torch and the wheel."""
-    interpreter = home / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+def interpreter_of(home: Path) -> Path:
+    """Return the interpreter of an environment."""
+    return home / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+
+
+def make_environment(home: Path, python: str, torch: str, wheel: Path) -> None:
+    """Make an environment with that torch and the wheel, or bring it up to date."""
+    interpreter = interpreter_of(home)
     if not interpreter.exists():
         subprocess.run([python, "-m", "venv", str(home)], check=True)
     pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     subprocess.run([*pip, "--no-compile", *requirements(torch)], check=True)
     subprocess.run([*pip, "--no-deps", "--force-reinstall", str(wheel)], check=True)
-    return interpreter
 
 
 def count(report: Path) -> Counter[str]:
@@ -135,26 +140,21 @@ def examine(interpreter: Path, work: Path, jobs: int) -> Result:
         "--durations=20", "--timeout", "1800", f"--junitxml={report}", *test_files(),
     ]  # fmt: skip
     smoke = [str(interpreter.parent / "afor"), "run", "smoke", "--store", "smoke.db"]
-    with (work / "tests.txt").open("w") as log:
-        ran = subprocess.run(
-            tests, cwd=ROOT, env=variables, stdout=log, stderr=subprocess.STDOUT, check=False
-        )
-    with (work / "smoke.txt").open("w") as log:
-        study = subprocess.run(
-            smoke, cwd=work, env=variables, stdout=log, stderr=subprocess.STDOUT, check=False
-        )
+
+    def exit_code(command: list[str], folder: Path, log: str) -> int:
+        with (work / log).open("w") as output:
+            return subprocess.run(
+                command, cwd=folder, env=variables, stdout=output, stderr=subprocess.STDOUT,
+                check=False,
+            ).returncode  # fmt: skip
+
+    tests_failed = exit_code(tests, ROOT, "tests.txt")
+    smoke_failed = exit_code(smoke, work, "smoke.txt")
     outcomes = count(report)
-    if ran.returncode and not outcomes["failed"]:
+    if tests_failed and not outcomes["failed"]:
         outcomes["failed"] = 1  # e.g. a worker that crashed
-    return Result(
-        python,
-        torch,
-        kernel,
-        outcomes["passed"],
-        outcomes["failed"],
-        outcomes["skipped"],
-        "failed" if study.returncode else "passed",
-    )
+    counts = (outcomes[name] for name in ("passed", "failed", "skipped"))
+    return Result(python, torch, kernel, *counts, "failed" if smoke_failed else "passed")
 
 
 def table(results: list[Result]) -> str:
@@ -179,6 +179,9 @@ def main() -> None:
     parser.add_argument("--environments", type=Path, required=True, help="folder for environments")
     parser.add_argument("--jobs", type=int, default=2, help="tests run at once")
     parser.add_argument("--keep", action="store_true", help="do not delete environments")
+    stage = parser.add_mutually_exclusive_group()
+    stage.add_argument("--prepare", action="store_true", help="make environments, run nothing")
+    stage.add_argument("--prepared", action="store_true", help="build and install nothing")
     parser.add_argument("--markdown", type=Path, help="file for the table")
     options = parser.parse_args()
     folder = options.environments.resolve()
@@ -186,26 +189,35 @@ def main() -> None:
         parser.error(f"--environments {folder} is inside the repository; give a folder outside it")
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / "results.json"
-    known = [Result(*row) for row in json.loads(record.read_text())] if record.exists() else []
+    results = [Result(*row) for row in json.loads(record.read_text())] if record.exists() else []
     failed = False
     for python in options.python or [sys.executable]:
         ask = "import sys; print('%d.%d' % sys.version_info[:2])"
         version = subprocess.check_output([python, "-c", ask], text=True).strip()
-        wheel = build_wheel(python, folder / f"wheel-py{version}")
+        wheel = None if options.prepared else build_wheel(python, folder / f"wheel-py{version}")
         for torch in options.torch:
             home = folder / f"py{version}-torch{torch}"
-            interpreter = make_environment(home, python, torch, wheel)
+            if wheel is not None:
+                make_environment(home, python, torch, wheel)
+            interpreter = interpreter_of(home)
+            if not interpreter.exists():
+                parser.error(f"there is no environment {home}; make it with --prepare")
+            if options.prepare:
+                print(f"{home.name} is ready", flush=True)
+                continue
             result = examine(interpreter, folder / f"{home.name}-results", options.jobs)
             print(table([result]).splitlines()[-1], flush=True)
             failed |= bool(result.failed) or result.smoke == "failed"
             pair = (result.python, result.torch)
-            known = [r for r in known if (r.python, r.torch) != pair] + [result]
-            record.write_text(json.dumps(known, indent=1))
+            results = [r for r in results if (r.python, r.torch) != pair] + [result]
+            record.write_text(json.dumps(results, indent=1))
             if not options.keep:
                 shutil.rmtree(home)
-    print(table(known))
+    if options.prepare:
+        return
+    print(table(results))
     if options.markdown:
-        options.markdown.write_text(table(known) + "\n")
+        options.markdown.write_text(table(results) + "\n")
     sys.exit(failed)
 
 

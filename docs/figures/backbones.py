@@ -47,7 +47,7 @@ class Box:
     name: str
     detail: str
     shape: str
-    kind: str
+    colour: str  # a key of FILL and EDGE
 
 
 WIDTH, HEIGHT, GAP, PITCH = 2.2, 0.92, 0.34, 1.86
@@ -60,8 +60,8 @@ def draw_box(axes: Axes, box: Box, x: float, y: float) -> None:
             WIDTH,
             HEIGHT,
             boxstyle="round,pad=0,rounding_size=0.09",
-            facecolor=FILL[box.kind],
-            edgecolor=EDGE[box.kind],
+            facecolor=FILL[box.colour],
+            edgecolor=EDGE[box.colour],
             linewidth=1.2,
         )
     )
@@ -278,7 +278,7 @@ def hslt() -> None:
 
 def regions() -> None:
     """Draw every data set's regions on a head seen from above, nose up."""
-    places = electrode_positions()
+    positions = electrode_positions()
     colours = list(plt.get_cmap("tab10").colors)
     figure, panels = plt.subplots(1, 4, figsize=(12.4, 3.4))
     for axes, (dataset, shape) in zip(panels, DATASET_SHAPES.items(), strict=True):
@@ -288,7 +288,7 @@ def regions() -> None:
         for number, region in enumerate(region_indices(shape.channel_names)):
             for index in region:
                 name = shape.channel_names[index]
-                x, y = flat(places[canonical_name(name)])
+                x, y = flat(positions[canonical_name(name)])
                 axes.add_patch(
                     Circle((x, y), 0.082 if crowded else 0.105, color=colours[number % 10])
                 )
@@ -305,9 +305,10 @@ def regions() -> None:
     save(figure, "backbone_hslt_regions")
 
 
-def flat(place: tuple[float, float, float]) -> tuple[float, float]:
+def flat(position: tuple[float, float, float]) -> tuple[float, float]:
     """Unroll a position on the scalp onto a disc whose rim is the ears' height."""
-    x, y, z = place[0], place[1] + 0.018, place[2] - 0.004  # the head's centre, in metres
+    # Relative to the centre of the head, in metres.
+    x, y, z = position[0], position[1] + 0.018, position[2] - 0.004
     radius = math.hypot(x, y)
     inclination = math.atan2(radius, z) / (math.pi / 2)
     scale = 0.86 * inclination / max(radius, 1e-9)

@@ -14,7 +14,7 @@ from afor.bench.cli.app import app
 from afor.bench.cli.lazy import LazyGroup
 
 PAGE = Path(__file__).parents[1] / "reference" / "cli.md"
-KINDS = {int: "NUMBER", float: "NUMBER", Path: "PATH"}
+PLACEHOLDERS = {int: "NUMBER", float: "NUMBER", Path: "PATH"}
 OPENING = """# Commands
 
 Results go to standard output, progress and the next command to standard error. `NO_COLOR` is
@@ -106,7 +106,7 @@ def _flags(parameter: Any) -> str:
         return names
     annotation = parameter.type_descriptor.annotation
     element = next(iter(get_args(annotation)), annotation)
-    return f"{names} {KINDS.get(element, 'TEXT')}"
+    return f"{names} {PLACEHOLDERS.get(element, 'TEXT')}"
 
 
 def _meaning(parameter: Any) -> str:

@@ -50,14 +50,14 @@ def draw(name: str, source, label: str, channel: str, seconds: float) -> None:
     )
     whole = source.gather(np.arange(len(source)))
     names = source.channel_names
-    chosen = np.linspace(0, len(names) - 1, min(SHOWN_CHANNELS, len(names))).astype(int)
+    rows = np.linspace(0, len(names) - 1, min(SHOWN_CHANNELS, len(names))).astype(int)
     samples = min(round(seconds * source.rate_hz), whole.shape[2])
-    trial = whole[0, chosen, :samples]
+    trial = whole[0, rows, :samples]
     step = 6 * np.median(trial.std(axis=1))
     time = np.arange(samples) / source.rate_hz
-    for row in range(len(chosen)):
+    for row in range(len(rows)):
         left.plot(time, trial[row] - row * step, color=INK, lw=0.7)
-    left.set_yticks([-row * step for row in range(len(chosen))], [names[at] for at in chosen])
+    left.set_yticks([-row * step for row in range(len(rows))], [names[at] for at in rows])
     left.spines["left"].set_visible(False)
     left.tick_params(axis="y", length=0)
     bar = float(f"{step / 2:.1g}")
@@ -102,7 +102,7 @@ def main() -> None:
         subjects, trials, options, channel, seconds = SETS[name]
         title = get_dataset(name).info.title
         root: Path | None = None
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as folder:
             if name == "physionet_mi":
                 if "AFOR_PHYSIONET_ROOT" not in os.environ:
                     print("physionet_mi: left out, AFOR_PHYSIONET_ROOT is not set")
@@ -110,12 +110,12 @@ def main() -> None:
                 root = Path(os.environ["AFOR_PHYSIONET_ROOT"])
                 title += ", eyes open and closed: real recordings"
             elif subjects:
-                root = Path(place) / name
+                root = Path(folder) / name
                 write_twin(name, root, subjects, trials=trials)
                 title += ": synthetic stand-in in its format, not the data set"
             source = open_windows(
                 name, root, options={**options, "window_samples": 0, "stride_samples": 0},
-                cache_dir=Path(place) / "cache",
+                cache_dir=Path(folder) / "cache",
             )  # fmt: skip
             draw(name, source, title, channel, seconds)
         print(f"docs/images/dataset_{name}.png: {len(source.subjects)} subjects")

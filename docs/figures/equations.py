@@ -77,15 +77,16 @@ class Trace:
         fixed: torch.Tensor,
         form: str,
     ) -> None:
-        known = 1.0 if form == "paper" else 1 - 0.999**state.step
+        # The calibrated statistics are averages whose weights do not yet add up to one.
+        weight = 1.0 if form == "paper" else 1 - 0.999**state.step
         self.seen.append(seen)
         self.states.append(
             {
                 "noise_fast": state.noise_fast,
                 "noise_slow": state.noise_slow,
                 "agreement": state.agreement,
-                "mean": state.score_mean / known,
-                "std": (state.score_var / known) ** 0.5,
+                "mean": state.score_mean / weight,
+                "std": (state.score_var / weight) ** 0.5,
                 "decay_product": state.decay_product,
             }
         )

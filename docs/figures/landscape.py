@@ -16,9 +16,9 @@ IMAGES = Path(__file__).parents[1] / "images"
 
 def main():
     for name in sys.argv[1:]:
-        found = read_landscape(json.loads(Path(name).read_text()), name)
-        target = IMAGES / f"landscape_{found.directions}.png"
-        save_figure(landscape_figure(found), target, dpi=220)
+        measured = read_landscape(json.loads(Path(name).read_text()), name)
+        target = IMAGES / f"landscape_{measured.directions}.png"
+        save_figure(landscape_figure(measured), target, dpi=220)
         print(target)
 
 

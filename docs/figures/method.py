@@ -1,6 +1,6 @@
 """Draw beta2 while a small network trains: `python docs/figures/method.py [FOLDER]`.
 
-Left for the eye: beta2.png (README) and wake_up.png (the controller as printed and calibrated).
+Writes beta2.png (README) and wake_up.png (the controller as printed and calibrated).
 """
 
 import sys
@@ -20,7 +20,7 @@ LAYERS = {"0.weight": "first layer", "2.weight": "second layer", "4.weight": "cl
 SUBJECTS, BLOCK, STEPS = 8, 60, 6000
 
 
-def train(steps: int, statistics: str) -> tuple[Monitor, list[float]]:
+def train(steps: int, statistics: str) -> Monitor:
     """Train on subjects in turn, whose inputs are scaled and rotated differently."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(
@@ -30,7 +30,7 @@ def train(steps: int, statistics: str) -> tuple[Monitor, list[float]]:
     teacher = torch.randn(24, 4)
     mixing = [torch.eye(24) + 0.35 * torch.randn(24, 24) for _ in range(SUBJECTS)]
     optimizer = AFOR(network.named_parameters(), lr=1e-3, weight_decay=1e-4, statistics=statistics)
-    monitor, losses = Monitor(optimizer), []
+    monitor = Monitor(optimizer)
     for step in range(steps):
         subject = step // BLOCK % SUBJECTS
         clean = torch.randn(32, 24)
@@ -40,17 +40,16 @@ def train(steps: int, statistics: str) -> tuple[Monitor, list[float]]:
         loss.backward()
         optimizer.step()
         monitor.record()
-        losses.append(loss.item())
-    return monitor, losses
+    return monitor
 
 
 def traces(monitor: Monitor, quantity: str) -> dict[str, list[float]]:
     """Return one list over the steps per layer."""
-    found: dict[str, list[float]] = {name: [] for name in LAYERS}
+    by_layer: dict[str, list[float]] = {name: [] for name in LAYERS}
     for reading in monitor.readings():
-        if reading.name in found:
-            found[reading.name].append(getattr(reading, quantity))
-    return found
+        if reading.name in by_layer:
+            by_layer[reading.name].append(getattr(reading, quantity))
+    return by_layer
 
 
 def smooth(values: list[float], width: int = 25) -> torch.Tensor:
@@ -101,7 +100,7 @@ def draw_wake_up(printed: Monitor, calibrated: Monitor, folder: Path) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "images")
-    printed, calibrated = (train(STEPS, form)[0] for form in ("paper", "calibrated"))
+    printed, calibrated = (train(STEPS, form) for form in ("paper", "calibrated"))
     draw_beta2(calibrated, folder)
     draw_wake_up(printed, calibrated, folder)
     for form, monitor in (("paper", printed), ("calibrated", calibrated)):

@@ -68,12 +68,12 @@ def trajectory(
     seed_torch(5)
     weights, losses = [model.weight.detach().clone()], []
     for _ in range(STEPS):
-        chosen = torch.randint(len(inputs), (BATCH,))
+        batch = torch.randint(len(inputs), (BATCH,))
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(inputs[chosen]), labels[chosen]).backward()
+        nn.functional.cross_entropy(model(inputs[batch]), labels[batch]).backward()
         optimizer.step()
         if isinstance(optimizer, AfterStep):
-            optimizer.after_step(model, inputs[chosen])
+            optimizer.after_step(model, inputs[batch])
         weights.append(model.weight.detach().clone())
         with torch.no_grad():
             losses.append(nn.functional.cross_entropy(model(inputs), labels).item())

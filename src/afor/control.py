@@ -2,8 +2,8 @@
 
 The for-loop and the foreach implementation share this code; the native kernels repeat it in C and
 Triton, and `reference.py` follows the paper's equations one by one. `_advance` works on vectors,
-for all tensors of a group at once on their device (`OnTensors`), and on the floats of one tensor
-(`OnFloats`): on CPU one torch operator on twelve numbers takes as long as twelve Python floats.
+for all tensors of a group at once on their device, and on the floats of one tensor (`OnFloats`):
+on CPU one torch operator on twelve numbers takes as long as twelve Python floats.
 
 The control state of a tensor is a vector of nine numbers, in the order of `FIELDS`.
 """
@@ -79,31 +79,12 @@ class Coefficients(NamedTuple):
     denominator_shift: Any  # eps (1 - beta1^t)
 
 
-class OnTensors:
-    """The operations of the controller on vectors, one number per tensor: those of torch."""
-
-    lerp = staticmethod(torch.lerp)
-    addcmul = staticmethod(torch.addcmul)
-    sqrt = staticmethod(torch.sqrt)
-    expm1 = staticmethod(torch.expm1)
-    sigmoid = staticmethod(torch.sigmoid)
-    larger = staticmethod(torch.maximum)
-    at_least = staticmethod(torch.clamp_min)
-    at_most = staticmethod(torch.clamp_max)
-    clip = staticmethod(torch.clamp)
-
-    @staticmethod
-    def choose(condition: Tensor, values: Sequence[Tensor], otherwise: Tensor) -> Tensor:
-        """Return ``values`` where the condition holds and ``otherwise`` elsewhere."""
-        return torch.where(condition, torch.stack(tuple(values)), otherwise)
-
-
 class OnFloats:
-    """The same operations on the floats of one tensor; NaN propagates as in torch."""
+    """The functions of torch that the controller calls, on floats; NaN propagates as in torch."""
 
     sqrt = staticmethod(math.sqrt)
     expm1 = staticmethod(math.expm1)
-    larger = staticmethod(max)
+    maximum = staticmethod(max)
 
     @staticmethod
     def lerp(start: float, end: float, weight: float) -> float:
@@ -126,24 +107,19 @@ class OnFloats:
         return power / (1.0 + power)
 
     @staticmethod
-    def at_least(x: float, low: float) -> float:
+    def clamp_min(x: float, low: float) -> float:
         """Return x, or low if x is below it."""
         return low if x < low else x
 
     @staticmethod
-    def at_most(x: float, high: float) -> float:
+    def clamp_max(x: float, high: float) -> float:
         """Return x, or high if x is above it."""
         return high if x > high else x
 
     @staticmethod
-    def clip(x: float, low: float, high: float) -> float:
+    def clamp(x: float, low: float, high: float) -> float:
         """Return x clipped to the range."""
         return min(max(x, low), high)
-
-    @staticmethod
-    def choose(condition: bool, values: Sequence[float], otherwise: Any) -> Sequence[float]:
-        """Return ``values`` if the condition holds, else ``otherwise``."""
-        return values if condition else otherwise
 
 
 def initial_control(settings: ControlSettings) -> list[float]:
@@ -172,7 +148,7 @@ def advance(
         The new control state, (9, tensors), and the coefficients of the update.
     """
     guarded = s.eps == 0.0 or torch.is_grad_enabled()  # avoid division by zero and sqrt'(0)
-    held, others = _advance(control, step, sums, s, OnTensors, guarded=guarded)
+    held, others = _advance(control, step, sums, s, torch, guarded=guarded)
     table = torch.cat((held, torch.stack(others))).to(dtype or control.dtype)
     size = len(FIELDS)
     return table[:size], Coefficients(table[_HELD], table[size], table[size + 1])
@@ -193,7 +169,7 @@ def advance_floats(
 def _advance(
     control: Any, step: Any, sums: Any, s: ControlSettings, on: Any, *, guarded: bool
 ) -> tuple[Any, tuple[Any, Any, Any, Any]]:
-    """Return what `advance_floats` returns; ``on`` provides the operations on the numbers."""
+    """Return what `advance_floats` returns; ``on`` is torch, or `OnFloats` for floats."""
     noise_fast, noise_slow, agreement, score_mean, score_var, _, _, _, correction = control
     residual, momentum, grad_sq, momentum_sq, product = sums
     slow = 1.0 - s.beta2
@@ -203,18 +179,18 @@ def _advance(
     noise_slow = on.lerp(noise_slow, residual, slow)
     norms = grad_sq * momentum_sq
     if guarded:
-        norms = on.at_least(norms, _TINY)
-    cosine = on.at_least(product / (on.sqrt(norms) + s.eps), 0.0)
+        norms = on.clamp_min(norms, _TINY)
+    cosine = on.clamp_min(product / (on.sqrt(norms) + s.eps), 0.0)
     agreement = on.lerp(agreement, cosine, 1.0 - s.direction_decay)
-    noise = on.larger(noise_fast, noise_slow) if s.fast_channel else noise_slow
+    noise = on.maximum(noise_fast, noise_slow) if s.fast_channel else noise_slow
     if guarded:
-        noise = on.at_least(noise, _TINY)
+        noise = on.clamp_min(noise, _TINY)
     ratio = momentum / (noise + s.eps)  # rho^m
     if s.direction_weight == 1.0:
         score = ratio * agreement  # rho
     else:
         discount = agreement * s.direction_weight + (1.0 - s.direction_weight)
-        score = on.at_least(ratio * discount, 0.0)
+        score = on.clamp_min(ratio * discount, 0.0)
 
     # AFC: Eqs. (zscore_stats) and (zscore)
     score_mean = on.lerp(score_mean, score, slow)
@@ -230,20 +206,20 @@ def _advance(
     if s.normalization == "self":
         spread = spread + s.eps
         if guarded:
-            spread = on.at_least(spread, _TINY)
-        zscore = on.clip(delta / on.sqrt(spread), -s.zscore_clip, s.zscore_clip)
+            spread = on.clamp_min(spread, _TINY)
+        zscore = on.clamp(delta / on.sqrt(spread), -s.zscore_clip, s.zscore_clip)
     else:
         zscore = (score - s.fixed_mean) / s.fixed_scale
 
     # A non-finite gradient spoils the moments, as in AdamW, but never the control state.
     new = (noise_fast, noise_slow, agreement, score_mean, score_var, score, zscore)
     finite = residual + cosine < math.inf  # neither is negative; NaN compares false
-    held = on.choose(finite, new, control[:_HELD])
+    held = _choose(finite, new, control[:_HELD])
 
     # Eqs. (beta2_raw), (gate), (cumprod), with q = 1 - beta2 built directly
     span = s.beta2 - s.beta2_min
     if s.warmup_steps > 0:
-        span = on.at_most(step * (span / s.warmup_steps), span)  # gamma times the range
+        span = on.clamp_max(step * (span / s.warmup_steps), span)  # gamma times the range
     forgetting = on.sigmoid(-held[6]) * span + slow  # 1 - beta2
     correction = on.addcmul(correction + forgetting, correction, forgetting, value=-1.0)  # 1 - C
 
@@ -252,6 +228,13 @@ def _advance(
     return held, (forgetting, correction, bias1 / on.sqrt(bias2), bias1 * s.eps)
 
 
-def one_minus_power(decay: float, step: Any, on: Any = OnTensors) -> Any:
+def _choose(condition: bool | Tensor, values: tuple[Any, ...], otherwise: Any) -> Any:
+    """Return ``values`` where the condition holds and ``otherwise`` elsewhere."""
+    if isinstance(condition, bool):
+        return values if condition else otherwise
+    return torch.where(condition, torch.stack(values), otherwise)
+
+
+def one_minus_power(decay: float, step: Any, on: Any = torch) -> Any:
     """Return ``1 - decay ** step`` without cancellation."""
     return -on.expm1(step * (math.log(decay) if decay > 0.0 else -math.inf))

@@ -131,14 +131,12 @@ def read(optimizer: AFOR, model: torch.nn.Module | None = None) -> Readings:
         >>> sorted(read(optimizer, layer))
         ['bias', 'weight']
     """
-    names, tensors = _named_states(optimizer, model)
-    controls = [state["control"] for state in tensors]
-    steps = [int(state["step"].item()) for state in tensors]
-    rows = [
-        _reading(step, name, control.tolist())
-        for step, name, control in zip(steps, names, controls, strict=True)
-    ]
-    return Readings({row.name: row for row in rows})
+    return Readings(
+        {
+            name: _reading(int(state["step"].item()), name, state["control"].tolist())
+            for name, state in zip(*_named_states(optimizer, model), strict=True)
+        }
+    )
 
 
 class Monitor:

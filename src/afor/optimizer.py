@@ -12,7 +12,7 @@ from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
 from afor.control import control_settings, initial_control
-from afor.native.binding import log_missing_kernel, unavailable_reason
+from afor.native.binding import ARRAYS, STATE, log_missing_kernel, unavailable_reason
 from afor.native.group_plan import GroupPlan
 from afor.released import released_afor
 from afor.sharded.completion import Attendance
@@ -26,6 +26,7 @@ from afor.sharded.step import (
     split_sharded,
 )
 from afor.state_check import find_misfit, find_misplaced, fits, parameter_name
+from afor.tensor_lists import Columns, StepOptions
 from afor.torch_private import (
     UNKNOWN_HOOKS,
     check_graph_capture,
@@ -44,6 +45,18 @@ CHOICES = {
     "half_moments": ("float32", "parameter"),
 }
 
+# Options that are numbers: rule in messages, check of a finite number, names.
+_NUMBERS: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
+    "in [0, 1)": (lambda x: 0 <= x < 1, ("betas[0]", "betas[1]", "beta2_min", "direction_decay")),
+    "at least 0": (lambda x: x >= 0, ("eps", "weight_decay", "direction_weight", "warmup_steps")),
+    "finite": (lambda _: True, ("fixed_mean",)),
+    "above 0": (lambda x: x > 0, ("fixed_scale", "zscore_clip")),
+}
+_CONFLICTS = (
+    ("fused", "foreach", "`fused` and `foreach` cannot be `True` together"),
+    ("fused", "differentiable", "`fused` does not support `differentiable`"),
+    ("foreach", "differentiable", "`foreach` does not support `differentiable`"),
+)
 SWITCHES = ("fast_channel", "maximize", "foreach", "fused", "capturable", "differentiable")
 
 
@@ -136,29 +149,15 @@ class AFOR(Optimizer):
         differentiable: bool = False,
     ) -> None:
         defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "beta2_min": beta2_min,
-            "direction_weight": direction_weight,
-            "warmup_steps": warmup_steps,
-            "direction_decay": direction_decay,
-            "fast_channel": fast_channel,
-            "normalization": normalization,
-            "fixed_mean": fixed_mean,
-            "fixed_scale": fixed_scale,
-            "zscore_clip": zscore_clip,
-            "correction": correction,
-            "statistics": statistics,
-            "variant": variant,
-            "half_moments": half_moments,
-            "maximize": maximize,
-            "foreach": foreach,
-            "fused": fused,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "beta2_min": beta2_min, "direction_weight": direction_weight,
+            "warmup_steps": warmup_steps, "direction_decay": direction_decay,
+            "fast_channel": fast_channel, "normalization": normalization,
+            "fixed_mean": fixed_mean, "fixed_scale": fixed_scale, "zscore_clip": zscore_clip,
+            "correction": correction, "statistics": statistics, "variant": variant,
+            "half_moments": half_moments, "maximize": maximize, "foreach": foreach,
+            "fused": fused, "capturable": capturable, "differentiable": differentiable,
+        }  # fmt: skip
         _check_options(defaults)
         self._plans: dict[int, GroupPlan] = {}
         self._attendance = Attendance()
@@ -192,17 +191,17 @@ class AFOR(Optimizer):
 
     # -------------------------------------------------------------------------------- state
 
-    def _init_group(
-        self,
-        group: dict[str, Any],
-        params: list[Tensor],
-        grads: list[Tensor],
-        exp_avgs: list[Tensor],
-        exp_avg_sqs: list[Tensor],
-        controls: list[Tensor],
-        state_steps: list[Tensor],
-    ) -> bool:
-        """Fill the lists with the tensors that have a gradient; initialise missing state."""
+    def _lists(self, group: dict[str, Any]) -> Columns:
+        """Return the lists of the tensors of a group that have a gradient."""
+        lists: Columns = [[] for _ in ARRAYS]
+        self._init_group(group, *lists)
+        return lists
+
+    def _init_group(self, group: dict[str, Any], *lists: list[Tensor]) -> bool:
+        """Fill the lists, initialise missing state; return whether a parameter is complex.
+
+        torch's compiler calls this by its name instead of tracing it.
+        """
         has_complex = False
         for position, p in enumerate(group["params"]):
             if p.grad is None:
@@ -215,12 +214,9 @@ class AFOR(Optimizer):
                 self._init_state(p, state, group)
             if not fits(p, p.grad, state):
                 self._check_state(group, position, p, state)
-            params.append(p)
-            grads.append(p.grad)
-            exp_avgs.append(state["exp_avg"])
-            exp_avg_sqs.append(state["exp_avg_sq"])
-            controls.append(state["control"])
-            state_steps.append(state["step"])
+            row = (p, p.grad, *(state[name] for name in STATE))
+            for column, tensor in zip(lists, row, strict=True):
+                column.append(tensor)
         return has_complex
 
     def _init_state(self, p: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
@@ -315,20 +311,11 @@ class AFOR(Optimizer):
             if members:
                 check_sharded(group)
                 _, lists = split_sharded(self._lists(group))
-                names = ("lr", "weight_decay", "maximize", "foreach", "fused")
-                scaler = (getattr(self, name, None) for name in ("grad_scale", "found_inf"))
-                options = (*(group[name] for name in names), *scaler)
-                steps.append(ShardedStep(members, lists, control_settings(group), *options))
+                implementation = group["foreach"], group["fused"]
+                steps.append(ShardedStep(members, lists, self._options(group), *implementation))
         if steps:
             with torch.no_grad():
                 sharded_afor(steps, self._attendance)
-
-    def _lists(self, group: dict[str, Any]) -> list[list[Tensor]]:
-        """Return params, grads, exp_avgs, exp_avg_sqs, controls and state_steps of a group."""
-        lists: list[list[Tensor]] = [[], [], [], [], [], []]
-        params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
-        self._init_group(group, params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
-        return lists
 
     def _step_group(self, group: dict[str, Any], *, use_plans: bool) -> None:
         """Take a step on the parameters of a group that are not sharded."""
@@ -342,18 +329,19 @@ class AFOR(Optimizer):
             if plan is not None and plan.run(self):
                 self._plans[id(group)] = plan
                 return
-        afor(
-            *lists,
-            settings=control_settings(group),
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            maximize=group["maximize"],
-            foreach=group["foreach"],
-            fused=group["fused"],
-            differentiable=group["differentiable"],
-            grad_scale=getattr(self, "grad_scale", None),
-            found_inf=getattr(self, "found_inf", None),
-        )
+        options = self._options(group)
+        afor(*lists, foreach=group["foreach"], fused=group["fused"], **options)
+
+    def _options(self, group: dict[str, Any]) -> StepOptions:
+        return {
+            "settings": control_settings(group),
+            "lr": group["lr"],
+            "weight_decay": group["weight_decay"],
+            "maximize": group["maximize"],
+            "differentiable": group["differentiable"],
+            "grad_scale": getattr(self, "grad_scale", None),  # both set by GradScaler
+            "found_inf": getattr(self, "found_inf", None),
+        }
 
     # --------------------------------------------------------------------------- state dict
 
@@ -387,23 +375,15 @@ def _check_options(options: dict[str, Any]) -> None:
     if not isinstance(betas, Iterable) or len(tuple(betas)) != 2:
         raise ValueError(f"betas must be a pair (beta1, beta2), got {betas!r}")
     beta1, beta2 = betas
-    _check_number("betas[0]", beta1, "in [0, 1)", lambda x: 0 <= x < 1)
-    _check_number("betas[1]", beta2, "in [0, 1)", lambda x: 0 <= x < 1)
-    _check_number("eps", options["eps"], "at least 0", lambda x: x >= 0)
-    _check_number("weight_decay", options["weight_decay"], "at least 0", lambda x: x >= 0)
-    beta2_min = options["beta2_min"]
-    _check_number("beta2_min", beta2_min, "in [0, 1)", lambda x: 0 <= x < 1)
-    if beta2_min > beta2:
+    numbers = {**options, "betas[0]": beta1, "betas[1]": beta2}
+    for rule, (accepts, names) in _NUMBERS.items():
+        for name in names:
+            _check_number(name, numbers[name], rule, accepts)
+    if options["beta2_min"] > beta2:
         raise ValueError(
-            f"beta2_min must not be above betas[1], got beta2_min={beta2_min} > betas[1]={beta2}; "
-            "lower beta2_min, or set both equal for a fixed decay"
+            f"beta2_min must not be above betas[1], got beta2_min={options['beta2_min']} > "
+            f"betas[1]={beta2}; lower beta2_min, or set both equal for a fixed decay"
         )
-    _check_number("direction_weight", options["direction_weight"], "at least 0", lambda x: x >= 0)
-    _check_number("direction_decay", options["direction_decay"], "in [0, 1)", lambda x: 0 <= x < 1)
-    _check_number("warmup_steps", options["warmup_steps"], "at least 0", lambda x: x >= 0)
-    _check_number("fixed_mean", options["fixed_mean"], "finite", lambda _: True)
-    _check_number("fixed_scale", options["fixed_scale"], "above 0", lambda x: x > 0)
-    _check_number("zscore_clip", options["zscore_clip"], "above 0", lambda x: x > 0)
     for name, accepted in CHOICES.items():
         if options[name] not in accepted:
             raise ValueError(f"{name} must be one of {accepted}, got {options[name]!r}")
@@ -449,12 +429,8 @@ def _check_fused(params: list[Tensor]) -> None:
 
 
 def _check_implementation(options: dict[str, Any]) -> None:
-    if options["fused"]:
-        if options["foreach"]:
-            raise RuntimeError("`fused` and `foreach` cannot be `True` together")
-        if options["differentiable"]:
-            raise RuntimeError("`fused` does not support `differentiable`")
-    if options["foreach"] and options["differentiable"]:
-        raise RuntimeError("`foreach` does not support `differentiable`")
+    for first, second, problem in _CONFLICTS:
+        if options[first] and options[second]:
+            raise RuntimeError(problem)
     if options["variant"] == "released" and (options["foreach"] or options["fused"]):
         raise RuntimeError('variant="released" has a for-loop only: leave foreach and fused unset')

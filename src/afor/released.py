@@ -19,23 +19,12 @@ _WARMUP_STEPS = 100
 _INDEX = {name: i for i, name in enumerate(FIELDS)}
 
 
-def released_afor(
-    params: list[Tensor],
-    grads: list[Tensor],
-    exp_avgs: list[Tensor],
-    exp_avg_sqs: list[Tensor],
-    controls: list[Tensor],
-    state_steps: list[Tensor],
-    *,
-    group: dict[str, Any],
-) -> None:
+def released_afor(*lists: list[Tensor], group: dict[str, Any]) -> None:
     """Take one step as afor-optimizer 0.1.0 does, bit for bit in float32."""
     lr, eps = group["lr"], group["eps"]
     beta1, beta2 = group["betas"]
     sign = -1.0 if group["maximize"] else 1.0
-    for param, original_grad, exp_avg, exp_avg_sq, control, count in zip(
-        params, grads, exp_avgs, exp_avg_sqs, controls, state_steps, strict=True
-    ):
+    for param, original_grad, exp_avg, exp_avg_sq, control, count in zip(*lists, strict=True):
         grad = original_grad if sign > 0 else -original_grad
         count.add_(1)
         step = int(count.item())

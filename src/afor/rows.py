@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from afor.control import FIELDS
+from afor.control import FIELDS, Coefficients
 from afor.sums import positions, reduce_segments, sum_dtype
 from afor.torch_private import foreach_copy_
 
@@ -127,17 +127,9 @@ class Row:
         self._numbers = SharedNumbers(3 * len(shapes), work)
         self._coefficients = torch.empty((3, elements), dtype=work, device=cpu)
 
-    def begin(
-        self,
-        params: list[Tensor],
-        grads: list[Tensor],
-        exp_avgs: list[Tensor],
-        exp_avg_sqs: list[Tensor],
-        *,
-        beta1: float,
-        maximize: bool,
-    ) -> Tensor:
-        """Copy the tensors and return their five sums, (5, tensors)."""
+    def begin(self, *lists: list[Tensor], beta1: float, maximize: bool) -> Tensor:
+        """Copy params, grads, exp_avgs and exp_avg_sqs; return the five sums, (5, tensors)."""
+        params, grads, exp_avgs, exp_avg_sqs = lists
         self._tensors = [*exp_avgs, *params, *exp_avg_sqs]
         foreach_copy_(self._views, [*grads, *self._tensors])
         if maximize:
@@ -151,17 +143,10 @@ class Row:
         return reduce_segments(self._terms, self._sizes)
 
     def finish(
-        self,
-        forgetting: Sequence[float] | Sequence[Tensor],
-        scale: Sequence[float] | Sequence[Tensor],
-        shift: Sequence[float] | Sequence[Tensor],
-        *,
-        lr: float | Tensor,
-        weight_decay: float,
-        largest: float,
+        self, coefficients: Coefficients, *, lr: float | Tensor, weight_decay: float, largest: float
     ) -> None:
         """Update moments and parameters and copy them back."""
-        numbers = [*forgetting, *scale, *shift]
+        numbers = [number for column in coefficients for number in column]
         if isinstance(numbers[0], Tensor):
             table = torch.stack(numbers).to(self._param.dtype)
         else:

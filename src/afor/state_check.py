@@ -14,6 +14,7 @@ from torch import Tensor
 from afor.control import FIELDS
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+ENTRIES = (*MOMENTS, "control", "step")  # of the state of a parameter
 _CONTROL_SHAPE = torch.Size([len(FIELDS)])
 _CONTROL_DTYPES = (torch.float32, torch.float64)
 _STEP_SHAPE = torch.Size()
@@ -50,18 +51,15 @@ def find_misfit(p: Tensor, state: dict[str, Any], grad: Tensor | None = None) ->
     Returns:
         Text for an error message ("exp_avg has shape ..."), or None if everything fits.
     """
+    for name in ENTRIES:
+        if not isinstance(state.get(name), Tensor):
+            return _describe_missing(name, state.get(name))
     for name in MOMENTS:
-        tensor = state.get(name)
-        if not isinstance(tensor, Tensor):
-            return _describe_missing(name, tensor)
+        tensor = state[name]
         if tensor.shape != p.shape:
             return _describe_shape(name, tensor, p.shape, "the parameter has")
         if tensor.is_complex() != p.is_complex():
             return f"{name} has dtype {tensor.dtype}, the parameter has {p.dtype}"
-    for name in ("control", "step"):
-        tensor = state.get(name)
-        if not isinstance(tensor, Tensor):
-            return _describe_missing(name, tensor)
     control, step = state["control"], state["step"]
     if control.shape != _CONTROL_SHAPE:
         return _describe_shape("control", control, _CONTROL_SHAPE, "expected")
@@ -74,7 +72,7 @@ def find_misfit(p: Tensor, state: dict[str, Any], grad: Tensor | None = None) ->
 
 def find_misplaced(p: Tensor, state: dict[str, Any]) -> str | None:
     """Describe the first entry that is not a dense tensor on the parameter's device, or None."""
-    for name in (*MOMENTS, "control", "step"):
+    for name in ENTRIES:
         tensor = state[name]
         if tensor.device != p.device:
             return f"{name} is on {tensor.device}, the parameter on {p.device}"
@@ -90,7 +88,7 @@ def find_misplaced(p: Tensor, state: dict[str, Any]) -> str | None:
 
 def find_bad_value(state: dict[str, Any]) -> str | None:
     """Describe the first saved entry with another layout, no data or invalid numbers, or None."""
-    for name in (*MOMENTS, "control", "step"):
+    for name in ENTRIES:
         tensor = state[name]
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
             return (

@@ -30,19 +30,12 @@ FALLBACKS = {
     "torch:_assert_async": "no check inside a compiled step",
     "torch._C._dynamo.guards:TensorGuards": "layouts are compared attribute by attribute",
     "torch.utils._python_dispatch:TorchDispatchMode": "operations are not counted",
-    "torch:_foreach_add_": "a loop over the tensors, for this and all below",
-    "torch:_foreach_addcdiv_": "a loop",
-    "torch:_foreach_addcmul": "a loop",
-    "torch:_foreach_clamp_max_": "a loop",
-    "torch:_foreach_copy_": "a loop",
-    "torch:_foreach_div": "a loop",
-    "torch:_foreach_lerp_": "a loop",
-    "torch:_foreach_mul": "a loop",
-    "torch:_foreach_mul_": "a loop",
-    "torch:_foreach_neg": "a loop",
-    "torch:_foreach_sqrt": "a loop",
-    "torch:_foreach_sub_": "a loop",
 }
+_FOREACH = (
+    "add_", "addcdiv_", "addcmul", "clamp_max_", "copy_", "div", "lerp_", "mul", "mul_", "neg",
+    "sqrt", "sub_",
+)  # fmt: skip
+FALLBACKS |= {f"torch:_foreach_{method}": "a loop over the tensors" for method in _FOREACH}
 
 # Private attribute of an optimizer: what happens in a torch that neither sets nor reads it.
 OPTIMIZER_ATTRIBUTES = {
@@ -148,12 +141,7 @@ if global_pre_hooks is None or global_post_hooks is None:
 
 
 # Private attributes of a module with the hooks that its own call would run.
-MODULE_HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
+MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Whether hooks of all modules exist.
 _has_global_hook: Callable[[], bool] = (
     _lookup("torch.nn.modules.module:_has_any_global_hook") or _unknown

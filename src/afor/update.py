@@ -5,37 +5,21 @@ lets the controller compute a decay coefficient from them (AFC, `control.py`), a
 and parameter. They differ in the number of operators they call. Start reading at `afor`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
+from afor import torch_private
 from afor.control import FIELDS, Coefficients, ControlSettings, Sums, advance, advance_floats
 from afor.native.binding import fused_afor, unavailable_reason
 from afor.rows import ROWS, TABLES, Row
 from afor.sums import absolute_mean, cut_rows, row_sums, singles, sum_dtype, tensor_sums
-from afor.torch_private import (
-    foreach_add_,
-    foreach_addcdiv_,
-    foreach_addcmul,
-    foreach_clamp_max_,
-    foreach_copy_,
-    foreach_devices,
-    foreach_div,
-    foreach_lerp_,
-    foreach_mul,
-    foreach_mul_,
-    foreach_neg,
-    foreach_sqrt,
-    foreach_sub_,
-    is_watched,
-)
+from afor.tensor_lists import Finish, StepOptions, by_device_and_dtype, is_plain
 from afor.triton.launch import triton_afor
 
 MAX_SCALAR_TENSORS = 32  # up to this many tensors, plain floats beat vectorised control on CPU
-
-# The second half of a step, called with the sums. Shards complete their sums in between.
-Finish = Callable[[Sums], None]
 
 
 def afor(
@@ -83,28 +67,21 @@ def afor(
     if fused is None and foreach is None:
         fused, foreach = default_implementation(params, differentiable=differentiable)
     lists = [params, grads, exp_avgs, exp_avg_sqs, controls, state_steps]
+    options: StepOptions = {
+        "settings": settings, "lr": lr, "weight_decay": weight_decay, "maximize": maximize,
+        "differentiable": differentiable, "grad_scale": grad_scale, "found_inf": found_inf,
+    }  # fmt: skip
     if fused and params[0].device.type == "cuda" and torch.compiler.is_compiling():
         foreach = True  # inductor generates its own kernels
     elif fused:
         fused_step = triton_afor if params[0].device.type == "cuda" else fused_afor
-        not_taken = fused_step(
-            params, grads, exp_avgs, exp_avg_sqs, controls, state_steps,
-            settings=settings, lr=lr, weight_decay=weight_decay, maximize=maximize,
-            grad_scale=grad_scale, found_inf=found_inf,
-        )  # fmt: skip
+        not_taken = fused_step(*lists, **options)
         if not_taken is None:
             return
-        lists, maximize = not_taken, False  # these go through the for-loop
+        lists, options["maximize"] = not_taken, False  # these go through the for-loop
     begin = begin_multi_tensor if foreach else begin_single_tensor
     for part in by_device_and_dtype(lists):
-        sums, finish = begin(
-            *part,
-            settings=settings,
-            lr=lr,
-            weight_decay=weight_decay,
-            maximize=maximize,
-            differentiable=differentiable,
-        )
+        sums, finish = begin(*part, **options)
         finish(sums)
 
 
@@ -114,25 +91,12 @@ def default_implementation(params: Sequence[Tensor], *, differentiable: bool) ->
     The native kernel on CPU when it was built, foreach on accelerators, the for-loop otherwise:
     on CPU foreach loses to the for-loop beyond a million parameters, as in torch.
     """
-    if differentiable:
+    if differentiable or not is_plain(params):
         return False, False
-    if all(type(p) in (Tensor, torch.nn.Parameter) for p in params):
-        devices = {p.device.type for p in params}
-        if devices == {"cpu"}:
-            return unavailable_reason() is None, False
-        return False, devices <= set(foreach_devices())
-    return False, False
-
-
-def by_device_and_dtype(lists: list[list[Tensor]]) -> list[list[list[Tensor]]]:
-    """Split parallel lists by device and dtypes of the parameters and moments."""
-    keys = [(p.device, p.dtype, m.dtype) for p, m in zip(lists[0], lists[2], strict=True)]
-    if len(set(keys)) == 1:
-        return [lists]
-    return [
-        [[t for t, k in zip(column, keys, strict=True) if k == key] for column in lists]
-        for key in dict.fromkeys(keys)
-    ]
+    devices = {p.device.type for p in params}
+    if devices == {"cpu"}:
+        return unavailable_reason() is None, False
+    return False, devices <= set(torch_private.foreach_devices())
 
 
 def _work_dtype(exp_avg: Tensor) -> torch.dtype:
@@ -185,7 +149,7 @@ def _control(
         for kept, row in zip((*controls, *steps), rows, strict=True):
             kept.copy_(row)
     else:
-        foreach_copy_([*controls, *steps], rows)
+        torch_private.foreach_copy_([*controls, *steps], rows)
     return Coefficients(*(list(c.unbind()) for c in coefficients))
 
 
@@ -200,7 +164,7 @@ def _use_scalar_control(controls: list[Tensor]) -> bool:
         len(controls) <= MAX_SCALAR_TENSORS
         and type(controls[0]) is Tensor
         and controls[0].device.type == "cpu"
-        and not is_watched()
+        and not torch_private.is_watched()
     )
 
 
@@ -228,18 +192,7 @@ def _scalar_control(
 
 
 def begin_single_tensor(
-    params: list[Tensor],
-    grads: list[Tensor],
-    exp_avgs: list[Tensor],
-    exp_avg_sqs: list[Tensor],
-    controls: list[Tensor],
-    state_steps: list[Tensor],
-    *,
-    settings: ControlSettings,
-    lr: float | Tensor,
-    weight_decay: float,
-    maximize: bool,
-    differentiable: bool,
+    *lists: list[Tensor], **options: Unpack[StepOptions]
 ) -> tuple[Sums, Finish]:
     """Begin a step with a loop over the tensors; small tensors are concatenated (`rows.py`).
 
@@ -247,6 +200,10 @@ def begin_single_tensor(
         The sums, and the function that finishes the step. Only the first moments may have been
         updated before it is called.
     """
+    params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
+    settings, lr, weight_decay = options["settings"], options["lr"], options["weight_decay"]
+    maximize = options.get("maximize", False)
+    differentiable = options.get("differentiable", False)
     params, exp_avgs, exp_avg_sqs = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
     if grads[0].is_complex():
         grads = _as_real([g.resolve_conj() for g in grads])
@@ -259,12 +216,8 @@ def begin_single_tensor(
     for part in cut_rows(params) if _use_rows(params) else singles(params):
         if part.stop - part.start > 1:
             row = ROWS.take(tuple(p.shape for p in params[part]), work)
-            rows.append(
-                row.begin(
-                    params[part], grads[part], exp_avgs[part], exp_avg_sqs[part],
-                    beta1=settings.beta1, maximize=maximize,
-                )
-            )  # fmt: skip
+            columns = [column[part] for column in (params, grads, exp_avgs, exp_avg_sqs)]
+            rows.append(row.begin(*columns, beta1=settings.beta1, maximize=maximize))
             begun.append((part, row))
             continue
         grad, exp_avg = grads[part.start].to(work), exp_avgs[part.start]
@@ -274,19 +227,17 @@ def begin_single_tensor(
         momentum = _advance_average(exp_avg, grad, 1.0 - settings.beta1, work, copy=copy)
         rows.append(torch.stack([residual, absolute_mean(momentum, wide), *products])[:, None])
         begun.append((part, (grad, momentum)))
-    columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)).unbind())
+    sums = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)).unbind())
 
-    def finish(sums: Sums) -> None:
-        forgetting, scale, shift = _control(controls, state_steps, sums, settings)
-
+    def finish(completed: Sums) -> None:
+        coefficients = _control(controls, state_steps, completed, settings)
+        forgetting, scale, shift = coefficients
         for part, started in begun:
             i = part.start
             largest = _largest_finite(exp_avg_sqs[i])
             if isinstance(started, Row):
-                started.finish(
-                    forgetting[part], scale[part], shift[part],
-                    lr=lr, weight_decay=weight_decay, largest=largest,
-                )  # fmt: skip
+                of_part = Coefficients(*(column[part] for column in coefficients))
+                started.finish(of_part, lr=lr, weight_decay=weight_decay, largest=largest)
                 ROWS.give_back(started)
                 continue
             (grad, momentum), param, exp_avg_sq = started, params[i], exp_avg_sqs[i]
@@ -311,18 +262,14 @@ def begin_single_tensor(
             if updated is not param:
                 param.copy_(updated)
 
-    return columns, finish
+    return sums, finish
 
 
 def _use_rows(params: list[Tensor]) -> bool:
     """Return True if concatenating small tensors is faster: plain tensors on CPU."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled():
         return False
-    return (
-        params[0].device.type == "cpu"
-        and all(type(p) in (Tensor, torch.nn.Parameter) for p in params)
-        and not is_watched()
-    )
+    return params[0].device.type == "cpu" and is_plain(params) and not torch_private.is_watched()
 
 
 def _advance_average(
@@ -339,93 +286,72 @@ def _advance_average(
 # ----------------------------------------------------------------------------------- foreach
 
 
-def begin_multi_tensor(
-    params: list[Tensor],
-    grads: list[Tensor],
-    exp_avgs: list[Tensor],
-    exp_avg_sqs: list[Tensor],
-    controls: list[Tensor],
-    state_steps: list[Tensor],
-    *,
-    settings: ControlSettings,
-    lr: float | Tensor,
-    weight_decay: float,
-    maximize: bool,
-    differentiable: bool,
-) -> tuple[Sums, Finish]:
+def begin_multi_tensor(*lists: list[Tensor], **options: Unpack[StepOptions]) -> tuple[Sums, Finish]:
     """Begin a step with foreach operators; no host sync on any device.
 
     Returns:
         The sums, and the function that finishes the step. Nothing is modified before it is called.
     """
-    assert not differentiable
+    assert not options.get("differentiable")
+    params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
+    settings, lr, weight_decay = options["settings"], options["lr"], options["weight_decay"]
     stored = _as_real(params), _as_real(exp_avgs), _as_real(exp_avg_sqs)
     work, wide = _work_dtype(stored[1][0]), sum_dtype(params[0].device)
     params, momenta, squares = (_converted(tensors, work) for tensors in stored)
     grads = _converted(_as_real([g.resolve_conj() for g in grads]), work)
-    if maximize:
-        grads = list(foreach_neg(grads))
+    if options.get("maximize"):
+        grads = list(torch_private.foreach_neg(grads))
 
     rows = [row_sums(grads[row], momenta[row], settings.beta1, wide) for row in cut_rows(params)]
-    columns = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)).unbind())
+    sums = Sums(*(rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)).unbind())
 
-    def finish(sums: Sums) -> None:
-        forgetting, scale, shift = _control(controls, state_steps, sums, settings)
+    def finish(completed: Sums) -> None:
+        forgetting, scale, shift = _control(controls, state_steps, completed, settings)
 
-        foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
-        foreach_clamp_max_(squares, _largest_finite(stored[2][0]))
-        foreach_lerp_(squares, foreach_mul(grads, grads), forgetting)
-        roots = list(foreach_sqrt(squares))
+        torch_private.foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
+        torch_private.foreach_clamp_max_(squares, _largest_finite(stored[2][0]))
+        torch_private.foreach_lerp_(squares, torch_private.foreach_mul(grads, grads), forgetting)
+        roots = list(torch_private.foreach_sqrt(squares))
         descend = _descend_floats if isinstance(scale[0], float) else _descend_tensors
         descend(params, momenta, roots, scale, shift, lr, weight_decay)
 
         for kept, used in zip(stored, (params, momenta, squares), strict=True):
             if kept[0].dtype != work:  # `used` holds copies
-                foreach_copy_(kept, used)
+                torch_private.foreach_copy_(kept, used)
 
-    return columns, finish
+    return sums, finish
 
 
 def _descend_tensors(
-    params: list[Tensor],
-    momenta: list[Tensor],
-    roots: list[Tensor],
-    scale: list[Tensor],
-    shift: list[Tensor],
-    lr: float | Tensor,
-    weight_decay: float,
-) -> None:
+    params: list[Tensor], momenta: list[Tensor], roots: list[Tensor],
+    scale: list[Tensor], shift: list[Tensor], lr: float | Tensor, weight_decay: float,
+) -> None:  # fmt: skip
     """Move the parameters by lr times momentum over (root times scale plus shift)."""
-    denominators = foreach_addcmul(shift, roots, scale)
+    denominators = torch_private.foreach_addcmul(shift, roots, scale)
     if weight_decay != 0.0:
-        foreach_mul_(params, 1.0 - lr * weight_decay)
+        torch_private.foreach_mul_(params, 1.0 - lr * weight_decay)
     if isinstance(lr, Tensor) or _multiply_by_lr(lr):
-        updates = foreach_div(momenta, denominators)
-        foreach_mul_(updates, lr)
-        foreach_sub_(params, updates)
+        updates = torch_private.foreach_div(momenta, denominators)
+        torch_private.foreach_mul_(updates, lr)
+        torch_private.foreach_sub_(params, updates)
     else:
-        foreach_addcdiv_(params, momenta, denominators, -lr)
+        torch_private.foreach_addcdiv_(params, momenta, denominators, -lr)
 
 
 def _descend_floats(
-    params: list[Tensor],
-    momenta: list[Tensor],
-    roots: list[Tensor],
-    scale: list[float],
-    shift: list[float],
-    lr: float | Tensor,
-    weight_decay: float,
-) -> None:
+    params: list[Tensor], momenta: list[Tensor], roots: list[Tensor],
+    scale: list[float], shift: list[float], lr: float | Tensor, weight_decay: float,
+) -> None:  # fmt: skip
     """Do the same on CPU, with the scale taken out of the fraction.
 
     Operands are tensors: given a number, foreach creates a tensor for each element of the list.
     """
     rate, dtype = float(lr), roots[0].dtype
     if weight_decay != 0.0:
-        foreach_mul_(params, torch.tensor(1.0 - rate * weight_decay, dtype=dtype))
+        torch_private.foreach_mul_(params, torch.tensor(1.0 - rate * weight_decay, dtype=dtype))
     offsets = torch.tensor([b / a for a, b in zip(scale, shift, strict=True)], dtype=dtype)
-    foreach_add_(roots, list(offsets.unbind()))
-    foreach_addcdiv_(params, momenta, roots, [-rate / a for a in scale])
+    torch_private.foreach_add_(roots, list(offsets.unbind()))
+    torch_private.foreach_addcdiv_(params, momenta, roots, [-rate / a for a in scale])
 
 
 def _converted(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:

@@ -143,11 +143,11 @@ def gain_table(conditions: Conditions) -> list[str]:
     labels = " | ".join(optimizer_label(name) for name in names)
     lines = [f"| shift | AdamW (%) | {labels} |", "|---:|---:|" + "---:|" * len(names)]
     comparisons = compare_all(conditions, ["accuracy"], optimizers=names, baseline=BASELINE)
-    by_place = {(c.dataset, c.optimizer): c for c in comparisons}
+    by_condition = {(c.dataset, c.optimizer): c for c in comparisons}
     for dataset in distances(conditions):
         cells = []
         for name in names:
-            comparison = by_place[dataset, name]
+            comparison = by_condition[dataset, name]
             gain, low, high = (
                 points(100 * value) for value in (comparison.gain, *comparison.interval)
             )

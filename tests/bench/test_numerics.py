@@ -12,6 +12,7 @@ to steps of full size. So nothing here compares float32 with numbers of another 
 3. Bits are compared where bits are promised: two trainings on one machine.
 """
 
+import functools
 import json
 import os
 from collections.abc import Mapping
@@ -150,6 +151,12 @@ class Training:
             }
 
 
+@functools.cache
+def trained(backbone: str, optimizer: str, dtype) -> Training:
+    """Train once for all tests that look at it."""
+    return Training(backbone, settings_of(optimizer), dtype)
+
+
 def difference(numbers, expected) -> float:
     """Return the largest relative difference."""
     return float(np.max(np.abs(np.divide(numbers, expected) - 1.0)))
@@ -204,8 +211,7 @@ def test_the_record_belongs_to_the_present_version_of_the_numbers(record):
 @pytest.mark.parametrize(("backbone", "optimizer"), TRAININGS)
 def test_training_gives_the_numbers_of_the_record_and_float32_follows(record, backbone, optimizer):
     settings = settings_of(optimizer)
-    double = Training(backbone, settings)
-    single = Training(backbone, settings, np.float32)
+    double, single = (trained(backbone, optimizer, dtype) for dtype in (np.float64, np.float32))
     allowed = MARGIN * rounding_spread(backbone, settings, single, double) + FLOAT32
     # A loss near zero is a difference of numbers near one: its error is absolute.
     close = pytest.approx(double.numbers, rel=allowed, abs=FLOAT32)
@@ -219,8 +225,8 @@ def test_training_gives_the_numbers_of_the_record_and_float32_follows(record, ba
     ("backbone", "optimizer"), [*((name, "adamw") for name in BACKBONES), ("eegnet", "afor")]
 )
 def test_a_training_in_float32_repeats_bit_by_bit(backbone, optimizer):
-    first, second = (Training(backbone, settings_of(optimizer), np.float32) for _ in range(2))
-    assert first.numbers == second.numbers
+    again = Training(backbone, settings_of(optimizer), np.float32)
+    assert again.numbers == trained(backbone, optimizer, np.float32).numbers
 
 
 CHANGES = {
@@ -245,7 +251,7 @@ def test_a_change_of_the_training_is_larger_than_the_tolerance(record, change):
 
 def test_a_change_in_float32_alone_is_larger_than_rounding():
     settings = settings_of("afor")
-    single, double = (Training("eegnet", settings, dtype) for dtype in (np.float32, np.float64))
+    single, double = (trained("eegnet", "afor", dtype) for dtype in (np.float32, np.float64))
     allowed = MARGIN * rounding_spread("eegnet", settings, single, double) + FLOAT32
     changed = Training("eegnet", replace(settings, lr=1.01 * settings.lr), np.float32)
     assert difference(changed.numbers, double.numbers) > 2 * allowed

@@ -21,6 +21,7 @@ from torch import nn
 
 from afor import AFOR
 from afor.native import binding
+from afor.native.extension import declare
 
 GUARD = 64  # elements on each side of a tensor
 SENTINEL = 123.25
@@ -235,7 +236,7 @@ def main():
     dicts, lives = int(sys.argv[1]), int(sys.argv[2])
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     if len(sys.argv) > 4:  # a kernel that was built in another way
-        library = binding._bind(ctypes.CDLL(sys.argv[4]))
+        library = declare(ctypes.CDLL(sys.argv[4]), binding.FUNCTIONS)
         binding._library = lambda: library
     assert binding.unavailable_reason() is None, binding.unavailable_reason()
     torch.set_num_threads(2)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from afor import AFOR
 from afor.control import FIELDS, ControlSettings
 from afor.native import binding as fused
 from afor.native.binding import unavailable_reason
+from afor.native.extension import declare
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "afor" / "native" / "kernel.c"
@@ -128,7 +130,7 @@ def build_kernel(library: Path, *flags: str) -> ctypes.CDLL:
     """Compile the kernel with further flags and load it."""
     command = [str(COMPILER), *FLAGS, "-w", *flags, "-shared", "-fPIC", str(SOURCE)]
     subprocess.run([*command, "-lm", "-lpthread", "-o", str(library)], check=True)
-    return fused._bind(ctypes.CDLL(str(library)))
+    return declare(ctypes.CDLL(str(library)), fused.FUNCTIONS)
 
 
 @functools.cache
@@ -206,36 +208,46 @@ def test_the_best_instruction_set_is_chosen_unless_another_is_named(select) -> N
     assert fused.instruction_set() == usable[0]
 
 
-def used_set(name: str) -> "subprocess.CompletedProcess[str]":
-    """Return what a new process says of the instruction set under AFOR_KERNEL_ISA."""
-    code = (
-        "import torch, afor; "
-        "from afor.native import binding as fused; print(fused.instruction_set());"
-        "p = torch.nn.Parameter(torch.ones(3)); p.grad = torch.ones(3);"
-        "afor.AFOR([p]).step(); print(p.tolist()); afor.AFOR([p], fused=True)"
-    )
-    environment = {**os.environ, "AFOR_KERNEL_ISA": name}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def load_with(monkeypatch):
+    """Load the kernel anew, as a process does in which AFOR_KERNEL_ISA names a set."""
+
+    def load(name: str) -> None:
+        monkeypatch.setenv("AFOR_KERNEL_ISA", name)
+        fused._library.cache_clear()
+
+    yield load
+    monkeypatch.undo()
+    fused._library.cache_clear()
+    assert unavailable_reason() is None
+
+
+def one_step(**options: object) -> None:
+    p = torch.nn.Parameter(torch.ones(3))
+    p.grad = torch.ones(3)
+    AFOR([p], **options).step()  # type: ignore[arg-type]
+    assert (p < 1).all()
 
 
 @needs_kernel
-def test_the_environment_variable_names_the_instruction_set() -> None:
-    done = used_set("default")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "default"
+def test_the_environment_variable_names_the_instruction_set(load_with) -> None:
+    load_with("default")
+    assert fused.instruction_set() == "default"
+    one_step()
+    one_step(fused=True)
 
 
 @needs_kernel
-def test_an_unknown_instruction_set_is_told_and_never_used() -> None:
-    done = used_set("avx1024")
-    assert done.stdout.splitlines()[0] == "None"
-    assert (
-        "UserWarning: AFOR runs without its native kernel: AFOR_KERNEL_ISA=avx1024" in done.stderr
-    )
-    assert "RuntimeError: " in done.stderr
-    assert "names no instruction set of this native kernel; it has" in done.stderr
+def test_an_unknown_instruction_set_is_told_and_never_used(load_with) -> None:
+    load_with("avx1024")
+    told = "AFOR runs without its native kernel: AFOR_KERNEL_ISA=avx1024"
+    with pytest.warns(UserWarning, match=told):
+        assert fused.instruction_set() is None
+    one_step()
+    with pytest.raises(
+        RuntimeError, match="names no instruction set of this native kernel; it has"
+    ):
+        one_step(fused=True)
 
 
 @needs_kernel
@@ -423,10 +435,12 @@ def test_a_kernel_of_another_version_is_refused(monkeypatch) -> None:
         def afor_abi() -> int:
             return 0
 
+    built = SimpleNamespace(origin="_kernel.so")  # also where none is
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: built)
     monkeypatch.setattr(fused.ctypes, "CDLL", lambda _: Other())
     fused._library.cache_clear()
     try:
-        assert "another version (interface 0" in str(fused._library()) or not SOURCE.exists()
+        assert "_kernel.so is of another version (interface 0" in str(fused._library())
     finally:
         monkeypatch.undo()
         fused._library.cache_clear()

@@ -215,7 +215,7 @@ def test_a_distributed_checkpoint_continues_to_the_last_bit(two) -> None:
 def test_a_checkpoint_of_two_ranks_continues_on_four(two, four) -> None:
     assert two["save"]
     for rank in four["load"]:
-        assert rank["steps"] == [25.0]
+        assert rank["steps"] == [12.0]
         assert max(rank["differences"]) < 1e-5
         assert rank["dtypes"] == ["torch.float32"]
 

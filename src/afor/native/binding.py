@@ -8,20 +8,29 @@ takes longer than a step on a small network; `group_plan.py` keeps it between st
 
 import ctypes
 import functools
-import importlib.util
 import logging
 import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from afor.control import FIELDS, ControlSettings, Sums
+from afor.native.extension import Signature, load_extension, require
+from afor.tensor_lists import (
+    Columns,
+    Finish,
+    StepOptions,
+    by_device_and_dtype,
+    gradient_factor,
+    multiply_grads,
+    select,
+)
 from afor.torch_private import constant_for_compiler
 
 ABI = 4
@@ -50,26 +59,25 @@ class _PlanStruct(ctypes.Structure):
     )
 
 
+_PLAN, _SUMS = ctypes.c_void_p, ctypes.c_void_p
+FUNCTIONS: dict[str, Signature] = {
+    "afor_plan_new": (_PLAN, [ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]),
+    "afor_plan_free": (None, [_PLAN]),
+    "afor_step": (ctypes.c_int64, [_PLAN]),
+    "afor_sums": (ctypes.c_int64, [_PLAN, _SUMS]),
+    "afor_finish": (ctypes.c_int64, [_PLAN, _SUMS]),
+    "afor_select": (ctypes.c_int, [ctypes.c_char_p]),
+    "afor_selected": (ctypes.c_char_p, []),
+    "afor_set": (ctypes.c_char_p, [ctypes.c_int]),
+}
+
+
 @functools.cache
 def _library() -> ctypes.CDLL | str:
     """Return the loaded kernel, or the reason why it cannot be used."""
-    spec = importlib.util.find_spec("afor.native._kernel")
-    if spec is None or spec.origin is None:
-        return (
-            "the native kernel was not built when afor was installed (no working C compiler was "
-            "found); install a C compiler and reinstall afor"
-        )
-    try:
-        library = ctypes.CDLL(spec.origin)
-        abi = library.afor_abi()
-    except (OSError, AttributeError) as error:
-        return f"the native kernel {spec.origin} does not load: {error}"
-    if abi != ABI:
-        return (
-            f"the native kernel {spec.origin} is of another version (interface {abi}, expected "
-            f"{ABI}); reinstall afor"
-        )
-    _bind(library)
+    library = load_extension("afor.native._kernel", "native kernel", "afor_abi", ABI, FUNCTIONS)
+    if isinstance(library, str):
+        return library
     problem = _select(library, os.environ.get(ISA_VARIABLE, ""))
     if problem is not None:
         warnings.warn(f"AFOR runs without its native kernel: {problem}", stacklevel=2)
@@ -100,31 +108,6 @@ def _instruction_sets(library: ctypes.CDLL) -> list[str]:
     while (name := library.afor_set(len(names))) is not None:
         names.append(name.decode())
     return names
-
-
-def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Declare the arguments of the kernel's functions."""
-    library.afor_plan_new.restype = ctypes.c_void_p
-    library.afor_plan_new.argtypes = [
-        ctypes.c_int64,
-        ctypes.c_void_p,
-        ctypes.c_int,
-        ctypes.c_void_p,
-    ]
-    library.afor_plan_free.argtypes = [ctypes.c_void_p]
-    library.afor_plan_free.restype = None
-    library.afor_step.argtypes = [ctypes.c_void_p]
-    library.afor_step.restype = ctypes.c_int64
-    for half in (library.afor_sums, library.afor_finish):
-        half.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        half.restype = ctypes.c_int64
-    library.afor_select.argtypes = [ctypes.c_char_p]
-    library.afor_select.restype = ctypes.c_int
-    library.afor_selected.argtypes = []
-    library.afor_selected.restype = ctypes.c_char_p
-    library.afor_set.argtypes = [ctypes.c_int]
-    library.afor_set.restype = ctypes.c_char_p
-    return library
 
 
 @constant_for_compiler
@@ -193,9 +176,7 @@ class KernelPlan:
     """
 
     def __init__(self, params: Sequence[Tensor], state: Sequence[Sequence[Tensor]]) -> None:
-        library = _library()
-        if isinstance(library, str):
-            raise RuntimeError(library)
+        library = require(_library())
         n = len(params)
         elements = (ctypes.c_int64 * n)(*(p.numel() for p in params))
         handle = library.afor_plan_new(n, elements, DTYPES[params[0].dtype], openmp_team())
@@ -227,11 +208,11 @@ class KernelPlan:
     def _write_storages(self) -> None:
         """Set the storages of parameters and state to what they are now."""
         n = self._tensors
-        for place, name in enumerate(("param", *STATE)):
-            storages = self.storages[place * n : (place + 1) * n]
-            there = slice(ARRAYS.index(name) * n, (ARRAYS.index(name) + 1) * n)
-            self._all_storages[there] = list(map(storage_address, storages))
-            self._all_storage_bytes[there] = list(map(storage_size, storages))
+        for index, name in enumerate(("param", *STATE)):
+            storages = self.storages[index * n : (index + 1) * n]
+            array = slice(ARRAYS.index(name) * n, (ARRAYS.index(name) + 1) * n)
+            self._all_storages[array] = list(map(storage_address, storages))
+            self._all_storage_bytes[array] = list(map(storage_size, storages))
 
     def write_grads(self, addresses: Sequence[Any], storages: list[torch.UntypedStorage]) -> None:
         """Set the gradients of the next step: their addresses and the storages they lie in."""
@@ -253,23 +234,15 @@ class KernelPlan:
         _check_misfit(self._library_step())
 
     def sums(self) -> Tensor:
-        """Return the five sums of each tensor, (tensors, 5); nothing is changed.
-
-        Raises:
-            RuntimeError: As for `step`.
-        """
+        """Return the five sums of each tensor, (tensors, 5); raises as `step`, changes nothing."""
         sums = torch.empty(self._tensors, len(Sums._fields), dtype=torch.float64)
         _check_misfit(self._library_sums(sums.data_ptr()))
         return sums
 
     def finish(self, sums: Tensor) -> None:
-        """Take a step with the sums of whole tensors, of which these may be parts.
+        """Take a step with the sums of whole tensors, of which these may be parts; raise as `step`.
 
-        Args:
-            sums: The sums of each tensor, (tensors, 5), the first two divided by its elements.
-
-        Raises:
-            RuntimeError: As for `step`.
+        ``sums`` are those of each tensor, (tensors, 5), the first two divided by its elements.
         """
         sums = sums.to("cpu", torch.float64).contiguous()
         if sums.shape != (self._tensors, len(Sums._fields)):
@@ -349,25 +322,10 @@ def _is_dense(x: Tensor) -> bool:
 # ---------------------------------------------------------------------------------- the step
 
 
-def fused_afor(
-    params: list[Tensor],
-    grads: list[Tensor],
-    exp_avgs: list[Tensor],
-    exp_avg_sqs: list[Tensor],
-    controls: list[Tensor],
-    state_steps: list[Tensor],
-    *,
-    settings: ControlSettings,
-    lr: float | Tensor,
-    weight_decay: float,
-    maximize: bool = False,
-    grad_scale: Tensor | None = None,
-    found_inf: Tensor | None = None,
-) -> list[list[Tensor]] | None:
+def fused_afor(*lists: list[Tensor], **options: Unpack[StepOptions]) -> Columns | None:
     """Take one step with the native kernel, in place.
 
-    The arguments are those of `afor.update.afor`. Gradients are divided by ``grad_scale``; nothing
-    happens if ``found_inf`` is not zero.
+    Gradients are divided by ``grad_scale``; nothing happens if ``found_inf`` is not zero.
 
     Returns:
         The six lists, restricted to the tensors that the kernel does not support, or None if there
@@ -379,25 +337,26 @@ def fused_afor(
     reason = unavailable_reason()
     if reason is not None:
         raise RuntimeError(f"fused=True cannot be used: {reason}")
+    found_inf = options.get("found_inf")
     if found_inf is not None and found_inf.item() != 0.0:
         return None
-    factor = -1.0 if maximize else 1.0
-    if grad_scale is not None:
-        factor /= grad_scale.item()
-    rows = list(zip(params, grads, exp_avgs, exp_avg_sqs, controls, state_steps, strict=True))
-    native = [is_native(p, grad, state) for p, grad, *state in rows]
-    numbers = [float(x) for x in kernel_settings(settings, 0.0, weight_decay, factor)]
+    factor, lr = gradient_factor(options), options["lr"]
+    native, others = split_native(lists, factor)
+    settings = kernel_settings(options["settings"], 0.0, options["weight_decay"], factor)
     rate = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=torch.float64)
-    for dtype in dict.fromkeys(p.dtype for p, ok in zip(params, native, strict=True) if ok):
-        part = [row for row, ok in zip(rows, native, strict=True) if ok and row[0].dtype == dtype]
-        torch.ops.afor.step(*map(list, zip(*part, strict=True)), rate, numbers)
-    others = [row for row, ok in zip(rows, native, strict=True) if not ok]
-    if not others:
-        return None
-    lists = list(map(list, zip(*others, strict=True)))
-    if factor != 1.0:
-        lists[1] = [grad * factor for grad in lists[1]]
-    return lists
+    for part in by_device_and_dtype(native):
+        torch.ops.afor.step(*part, rate, [float(number) for number in settings])
+    return others if others[0] else None
+
+
+def split_native(lists: Sequence[list[Tensor]], factor: float) -> tuple[Columns, Columns]:
+    """Split lists, those of a step first, into what the kernel supports and the rest.
+
+    The gradients of the rest are multiplied by the factor, which the kernel does by itself.
+    """
+    native = [is_native(p, grad, state) for p, grad, *state in zip(*lists[:6], strict=True)]
+    others = select(lists, [not supported for supported in native])
+    return select(lists, native), multiply_grads(others, factor)
 
 
 @torch.library.custom_op(
@@ -449,18 +408,12 @@ def _write_tensors(plan: KernelPlan, grads: Sequence[Tensor]) -> None:
 
 
 def begin_native(
-    params: list[Tensor],
-    grads: list[Tensor],
-    exp_avgs: list[Tensor],
-    exp_avg_sqs: list[Tensor],
-    controls: list[Tensor],
-    state_steps: list[Tensor],
-    *,
+    *lists: list[Tensor],
     settings: ControlSettings,
     lr: float | Tensor,
     weight_decay: float,
     grad_factor: float,
-) -> tuple[Sums, Callable[[Sums], None]]:
+) -> tuple[Sums, Finish]:
     """Begin a step with the native kernel on tensors of one dtype that it supports.
 
     The arguments are those of `afor.update.afor`; gradients are multiplied by ``grad_factor``.
@@ -468,7 +421,7 @@ def begin_native(
     Returns:
         The sums, and the function that finishes the step. Nothing is modified before it is called.
     """
-    state = (exp_avgs, exp_avg_sqs, controls, state_steps)
+    params, grads, *state = lists
     plan, kept = _filled_plan(params, grads, state)
     rate = lr.item() if isinstance(lr, Tensor) else lr
     numbers = kernel_settings(settings, rate, weight_decay, grad_factor)

@@ -72,10 +72,11 @@ INLINE void NAME(sum_full)(const REAL *g, const REAL *m, REAL factor, REAL weigh
       VECTOR lanes[SWEEP][SUMS] = {{{0}}};
       for (int64_t i = begin; i < begin + FLUSH; i += LANES)
         for (int stream = 0; stream < STREAMS; stream++) {
-          const int64_t at = i + stream * LENGTH;
-          if (FETCH && first == 0) __builtin_prefetch(next_g + at, 0, LOCALITY);
-          if (FETCH && first + SWEEP * EACH == LANES)
-            __builtin_prefetch(next_m + at, 0, LOCALITY);
+          const int64_t at = i + stream * LENGTH, row = i / LANES * STREAMS + stream;
+          const int64_t fetched = row % PLACES * (CHUNK / PLACES) + row / PLACES * LANES;
+          if (first == 0) __builtin_prefetch(next_g + fetched, 0, LOCALITY);
+          if (first + SWEEP * EACH == LANES)
+            __builtin_prefetch(next_m + fetched, 0, LOCALITY);
           NAME(sum_row)(g + at + first, m + at + first, factor, weight, from_value, lanes);
         }
       NAME(add_lanes)(lanes, sums);

@@ -5,8 +5,11 @@
  *   SWEEP    vectors of a row of lanes that are summed in one sweep; the accumulators of the five
  *            sums and the values in between fit into the registers
  *   LOCALITY fetch the chunk that comes next into the first cache (3) or the second (2)
- *   FETCH    1: also while a full chunk is in work; 0: only for short ones, and large tensors are
- *            met in the order of memory, where the processor fetches ahead by itself
+ *   PLACES   the sums of a full chunk fetch the next one from its beginning (1) or from this many
+ *            evenly spaced places in turn
+ *   FETCH    1: the update of a full chunk fetches the next one too, and large tensors are updated
+ *            from their end; 0: they are updated in the order of memory, where the processor
+ *            fetches ahead by itself
  * The lanes and the order of additions are the same in all of them, and so are the results. */
 
 #define SET_NAME_(name, set) name##_##set
@@ -60,4 +63,5 @@ static const struct loops SET_NAME(loops) = {
 #undef WIDTH
 #undef SWEEP
 #undef LOCALITY
+#undef PLACES
 #undef FETCH

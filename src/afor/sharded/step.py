@@ -6,15 +6,15 @@ runs on the completed sums on every rank. So a tensor has the same beta2 however
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from afor.control import ControlSettings, Sums
-from afor.native.binding import begin_native, is_native
+from afor.control import Sums
+from afor.native.binding import begin_native, split_native
 from afor.sharded.completion import (
     WIDTH,
     Attendance,
@@ -25,14 +25,16 @@ from afor.sharded.completion import (
     reductions,
 )
 from afor.sums import on_device, sum_dtype
-from afor.triton.launch import begin_triton
-from afor.update import (
+from afor.tensor_lists import (
+    Columns,
     Finish,
-    begin_multi_tensor,
-    begin_single_tensor,
+    StepOptions,
     by_device_and_dtype,
-    default_implementation,
+    gradient_factor,
+    select,
 )
+from afor.triton.launch import begin_triton
+from afor.update import begin_multi_tensor, begin_single_tensor, default_implementation
 
 _PLAIN = (Tensor, torch.nn.Parameter)  # older versions of dynamo know no sets of types
 
@@ -43,20 +45,15 @@ Begin = Callable[..., tuple[Sums, Finish]]
 class ShardedStep(NamedTuple):
     """The sharded parameters of one parameter group and how to step them.
 
-    ``members`` are all of them and their names, with or without a gradient. ``lists`` are parallel
-    and hold those with one: params, grads, exp_avgs, exp_avg_sqs, controls, state_steps.
+    ``members`` are all of them and their names, with or without a gradient; ``lists`` hold those
+    with one.
     """
 
     members: list[tuple[str, Tensor]]
-    lists: list[list[Tensor]]
-    settings: ControlSettings
-    lr: float | Tensor
-    weight_decay: float
-    maximize: bool
+    lists: Columns
+    options: StepOptions
     foreach: bool | None
     fused: bool | None
-    grad_scale: Tensor | None  # of GradScaler, for ``fused``
-    found_inf: Tensor | None
 
 
 def sharding_in_use() -> bool:
@@ -83,13 +80,12 @@ def sharded_members(group: dict[str, Any], index: int) -> list[tuple[str, Tensor
     return [(name, p) for name, p in zip(names, params, strict=True) if is_sharded(p)]
 
 
-def split_sharded(lists: Sequence[list[Tensor]]) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
-    """Split parallel lists, parameters first, into those of plain and of sharded parameters."""
+def split_sharded(lists: Columns) -> tuple[Columns, Columns]:
+    """Split the lists of a step into those of plain and of sharded parameters."""
     sharded = [is_sharded(p) for p in lists[0]]
     if not any(sharded):
         return list(lists), [[] for _ in lists]
-    plain = [[t for t, s in zip(column, sharded, strict=True) if not s] for column in lists]
-    return plain, [[t for t, s in zip(column, sharded, strict=True) if s] for column in lists]
+    return select(lists, [not s for s in sharded]), select(lists, sharded)
 
 
 def check_sharded(group: dict[str, Any]) -> None:
@@ -182,77 +178,52 @@ def _is_skipped(step: ShardedStep) -> bool:
     The message is sent all the same, so that no rank waits for another; in it the step counts as
     one without gradients, so that the ranks notice if some skip and others do not.
     """
-    if not step.fused or step.found_inf is None or not step.lists[0]:
+    found_inf = step.options.get("found_inf")
+    if not step.fused or found_inf is None or not step.lists[0]:
         return False
-    return step.lists[0][0].device.type == "cpu" and step.found_inf.item() != 0.0
+    return step.lists[0][0].device.type == "cpu" and found_inf.item() != 0.0
 
 
-def _parts(
-    step: ShardedStep, columns: list[list[Tensor]]
-) -> Iterator[tuple[list[list[Tensor]], list[Tensor], Begin]]:
+def _parts(step: ShardedStep, columns: Columns) -> Iterator[tuple[Columns, list[Tensor], Begin]]:
     """Yield the local lists of one implementation each, their DTensors, and the implementation."""
     fused, foreach = step.fused, step.foreach
     if fused is None and foreach is None:
         fused, foreach = default_implementation(columns[0], differentiable=False)
     if fused and torch.compiler.is_compiling():
-        if step.found_inf is not None:
+        if step.options.get("found_inf") is not None:
             raise RuntimeError(
                 "a compiled step of sharded parameters (DTensor) with fused=True does not take "
                 "the scale of GradScaler; leave fused unset, or do not compile the step"
             )
         fused, foreach = False, columns[0][0].device.type != "cpu"  # the compiler makes kernels
-    shared: dict[str, Any] = {
-        "settings": step.settings,
-        "lr": step.lr.reshape(()) if isinstance(step.lr, Tensor) else step.lr,
-        "weight_decay": step.weight_decay,
-    }
+    lr = step.options["lr"]
+    options: StepOptions = {**step.options, "lr": lr.reshape(()) if isinstance(lr, Tensor) else lr}
     loop = begin_multi_tensor if foreach else begin_single_tensor
     for *part, whole in by_device_and_dtype([*columns, step.lists[0]]):
         if not fused:
-            yield part, whole, partial(loop, maximize=step.maximize, differentiable=False, **shared)
+            yield part, whole, partial(loop, **options)
         elif part[0][0].device.type == "cuda":
-            yield (
-                part,
-                whole,
-                partial(
-                    begin_triton,
-                    maximize=step.maximize,
-                    grad_scale=step.grad_scale,
-                    found_inf=step.found_inf,
-                    **shared,
-                ),
-            )
+            yield part, whole, partial(begin_triton, **options)
         else:
-            yield from _native_parts(step, part, whole, shared)
+            yield from _native_parts([*part, whole], options)
 
 
 def _native_parts(
-    step: ShardedStep, part: list[list[Tensor]], whole: list[Tensor], shared: dict[str, Any]
-) -> Iterator[tuple[list[list[Tensor]], list[Tensor], Begin]]:
-    """Yield what `_parts` does, for the CPU with the native kernel.
+    columns: Columns, options: StepOptions
+) -> Iterator[tuple[Columns, list[Tensor], Begin]]:
+    """Yield what `_parts` does, for the CPU with the native kernel; the DTensors are the last list.
 
     Tensors that the kernel does not support, such as complex ones, go through the for-loop.
     """
-    factor = -1.0 if step.maximize else 1.0
-    if step.grad_scale is not None:
-        factor /= step.grad_scale.item()
-    columns = [*part, whole]
-    native = [is_native(p, grad, state) for p, grad, *state in zip(*part, strict=True)]
-    *taken, its_whole = _chosen(columns, native)
-    if its_whole:
-        yield taken, its_whole, partial(begin_native, grad_factor=factor, **shared)
-    *others, its_whole = _chosen(columns, [not ok for ok in native])
-    if its_whole:
-        others[1] = others[1] if factor == 1.0 else [grad * factor for grad in others[1]]
-        yield (
-            others,
-            its_whole,
-            partial(begin_single_tensor, maximize=False, differentiable=False, **shared),
-        )
-
-
-def _chosen(columns: list[list[Tensor]], chosen: list[bool]) -> list[list[Tensor]]:
-    return [[t for t, c in zip(column, chosen, strict=True) if c] for column in columns]
+    factor = gradient_factor(options)
+    (*native, whole), (*others, others_whole) = split_native(columns, factor)
+    if whole:
+        names = ("settings", "lr", "weight_decay")
+        shared: dict[str, Any] = {name: options[name] for name in names}  # type: ignore[literal-required]
+        yield native, whole, partial(begin_native, grad_factor=factor, **shared)
+    if others_whole:
+        descending: StepOptions = {**options, "maximize": False}
+        yield others, others_whole, partial(begin_single_tensor, **descending)
 
 
 def _check_agreement(

@@ -1,6 +1,6 @@
 """Take the step of a whole parameter group in two Triton kernels, on CUDA.
 
 `launch` prepares the address tables and launches the kernels; `kernels` needs triton and is
-imported at the first step. Imports torch and `afor.control`. Start reading at
-`launch.triton_afor`.
+imported at the first step. Imports torch, `afor.control`, `afor.state_check` and
+`afor.tensor_lists`. Start reading at `launch.triton_afor`.
 """

@@ -45,22 +45,16 @@ _FIELDS = tl.constexpr(9)  # len(control.FIELDS)
 _GATHER = tl.constexpr(256)  # partial sums added at once
 
 # Indices of the settings vector; `launch.setting_values` fills it in this order.
-_LR = tl.constexpr(0)
-_WEIGHT_DECAY = tl.constexpr(1)
-_MOMENTUM_WEIGHT = tl.constexpr(2)  # 1 - beta1
-_SLOW_WEIGHT = tl.constexpr(3)  # 1 - beta2
-_LOG_BETA1 = tl.constexpr(4)
-_LOG_BETA2 = tl.constexpr(5)
-_EPS = tl.constexpr(6)
-_BETA2_RANGE = tl.constexpr(7)  # beta2 - beta2_min
-_DIRECTION_WEIGHT = tl.constexpr(8)
-_AGREEMENT_WEIGHT = tl.constexpr(9)  # 1 - direction_decay
-_WARMUP_STEPS = tl.constexpr(10)
-_FIXED_MEAN = tl.constexpr(11)
-_FIXED_SCALE = tl.constexpr(12)
-_ZSCORE_CLIP = tl.constexpr(13)
-_TINY = tl.constexpr(14)
-_LARGEST = tl.constexpr(15)  # of the finite numbers
+(
+    _LR, _WEIGHT_DECAY,
+    _MOMENTUM_WEIGHT, _SLOW_WEIGHT,  # 1 - beta1, 1 - beta2
+    _LOG_BETA1, _LOG_BETA2, _EPS,
+    _BETA2_RANGE,  # beta2 - beta2_min
+    _DIRECTION_WEIGHT,
+    _AGREEMENT_WEIGHT,  # 1 - direction_decay
+    _WARMUP_STEPS, _FIXED_MEAN, _FIXED_SCALE, _ZSCORE_CLIP, _TINY,
+    _LARGEST,  # of the finite numbers
+) = map(tl.constexpr, range(16))  # fmt: skip
 
 
 @triton.jit

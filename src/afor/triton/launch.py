@@ -12,14 +12,15 @@ import importlib.util
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Unpack, cast
 
 import torch
 from torch import Tensor
 
 from afor.control import ControlSettings, Sums
 from afor.state_check import find_misfit, is_inside_storage
+from afor.tensor_lists import Finish, StepOptions
 
 MIN_PIECE = 8192  # minimum number of elements of one program
 MAX_PIECES = 512  # maximum number of programs of a tensor: each reads the partial sums of all
@@ -40,64 +41,32 @@ def triton_unavailable_reason() -> str | None:
     return None
 
 
-def triton_afor(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    exp_avgs: Sequence[Tensor],
-    exp_avg_sqs: Sequence[Tensor],
-    controls: Sequence[Tensor],
-    state_steps: Sequence[Tensor],
-    *,
-    settings: ControlSettings,
-    lr: float | Tensor,
-    weight_decay: float,
-    maximize: bool = False,
-    grad_scale: Tensor | None = None,
-    found_inf: Tensor | None = None,
-) -> None:
+def triton_afor(*lists: Sequence[Tensor], **options: Unpack[StepOptions]) -> None:
     """Take one AFOR step on CUDA tensors, in place: two launches per device and set of dtypes.
 
-    The arguments are those of `afor.update.afor`. ``grad_scale`` and ``found_inf`` are read on the
+    ``grad_scale`` and ``found_inf`` are read on the
     device: gradients are divided by the first, and nothing changes (not even the step count) if the
     second is not zero. Tensors that are not dense, or whose strides differ, are copied.
     """
     copies: list[tuple[Tensor, Tensor]] = []
-    columns = (params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
-    for entries in _buckets(columns, copies):
-        rows = list(entries.values())
-        launch = _Launch(rows, settings, lr, weight_decay, maximize, grad_scale, found_inf)
+    for entries in _buckets(lists, copies):
+        launch = _Launch(list(entries.values()), options)
         launch.sum_pieces()
         launch.update()
-    _end(params, copies)
+    _copy_back(lists[0], copies)
 
 
-def begin_triton(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    exp_avgs: Sequence[Tensor],
-    exp_avg_sqs: Sequence[Tensor],
-    controls: Sequence[Tensor],
-    state_steps: Sequence[Tensor],
-    *,
-    settings: ControlSettings,
-    lr: float | Tensor,
-    weight_decay: float,
-    maximize: bool = False,
-    grad_scale: Tensor | None = None,
-    found_inf: Tensor | None = None,
-) -> tuple[Sums, Callable[[Sums], None]]:
+def begin_triton(*lists: Sequence[Tensor], **options: Unpack[StepOptions]) -> tuple[Sums, Finish]:
     """Begin a step on the tensors of one CUDA device; see `triton_afor`.
 
     Returns:
         The sums, and the function that finishes the step. Nothing is modified before it is called.
     """
     copies: list[tuple[Tensor, Tensor]] = []
-    columns = (params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
     begun: list[tuple[list[int], _Launch]] = []
     sums: dict[int, Tensor] = {}
-    for entries in _buckets(columns, copies):
-        rows = list(entries.values())
-        launch = _Launch(rows, settings, lr, weight_decay, maximize, grad_scale, found_inf)
+    for entries in _buckets(lists, copies):
+        launch = _Launch(list(entries.values()), options)
         launch.sum_pieces()
         sums.update(zip(entries, launch.sums().unbind(dim=1), strict=True))
         begun.append((list(entries), launch))
@@ -106,29 +75,29 @@ def begin_triton(
         by_tensor = torch.stack(completed, dim=1).unbind()
         for _, launch in begun:
             launch.check_addresses()
-        for places, launch in begun:
-            launch.update(torch.stack([by_tensor[i] for i in places]))
-        _end(params, copies)
+        for positions, launch in begun:
+            launch.update(torch.stack([by_tensor[i] for i in positions]))
+        _copy_back(lists[0], copies)
 
-    return Sums(*torch.stack([sums[i] for i in range(len(params))], dim=1).unbind()), finish
+    return Sums(*torch.stack([sums[i] for i in range(len(lists[0]))], dim=1).unbind()), finish
 
 
 def _buckets(
     columns: Sequence[Sequence[Tensor]], copies: list[tuple[Tensor, Tensor]]
 ) -> list[dict[int, "_Entry"]]:
-    """Return the checked tensors by device and dtypes, each by its place in the lists.
+    """Return the checked tensors by device and dtypes, each by its position in the lists.
 
     Tensors to copy back after the step are appended to ``copies``.
     """
     buckets: dict[tuple[Any, ...], dict[int, _Entry]] = {}
-    for place, row in enumerate(zip(*columns, strict=True)):
+    for position, row in enumerate(zip(*columns, strict=True)):
         entry = _checked_entry(_Entry(*row), copies)
-        kind = (entry.param.device, *(t.dtype for t in entry))
-        buckets.setdefault(kind, {})[place] = entry
+        key = (entry.param.device, *(t.dtype for t in entry))
+        buckets.setdefault(key, {})[position] = entry
     return list(buckets.values())
 
 
-def _end(params: Sequence[Tensor], copies: list[tuple[Tensor, Tensor]]) -> None:
+def _copy_back(params: Sequence[Tensor], copies: list[tuple[Tensor, Tensor]]) -> None:
     """Copy back what was updated elsewhere, and let autograd know of the writes."""
     for stored, used in copies:
         stored.copy_(used)
@@ -191,26 +160,20 @@ def _is_one_order(tensors: Sequence[Tensor]) -> bool:
 class _Launch:
     """The tables and the two launches of one step, on tensors of one device and set of dtypes."""
 
-    def __init__(
-        self,
-        entries: list[_Entry],
-        s: ControlSettings,
-        lr: float | Tensor,
-        weight_decay: float,
-        maximize: bool,
-        grad_scale: Tensor | None,
-        found_inf: Tensor | None,
-    ) -> None:
+    def __init__(self, entries: list[_Entry], options: StepOptions) -> None:
         from afor.triton import kernels
 
-        self.kernels, self.entries, self.settings = kernels, entries, s
+        self.kernels, self.entries = kernels, entries
+        s, lr = options["settings"], options["lr"]
         self.device = entries[0].param.device
         with _device_context(self.device):
             on_host = not isinstance(lr, Tensor) or lr.device.type == "cpu"
             rate = lr if on_host else cast("Tensor", lr).to(self.device, non_blocking=True)
-            grad_scale, found_inf = _to(grad_scale, self.device), _to(found_inf, self.device)
+            grad_scale = _to(options.get("grad_scale"), self.device)
+            found_inf = _to(options.get("found_inf"), self.device)
         lr_on_device = isinstance(rate, Tensor) and rate.device == self.device
-        values = setting_values(s, 0.0 if lr_on_device else float(rate), weight_decay)
+        rate_on_host = 0.0 if lr_on_device else float(rate)
+        values = setting_values(s, rate_on_host, options["weight_decay"])
         self.addresses = addresses = _addresses(entries)
         aligned = all(
             address % _ALIGNMENT == 0
@@ -229,17 +192,17 @@ class _Launch:
         self.snapshot = empty(len(entries) * kernels.SNAPSHOT)
 
         names = zip(_Entry._fields, entries[0], strict=True)
-        dtypes = {name: _triton_dtype(t) for name, t in names}
+        dtypes = {name: _triton_dtype(t.dtype) for name, t in names}
         double = entries[0].exp_avg.dtype == torch.float64
         self.shared = {
             "GRAD": dtypes["grad"],
             "MOMENT": dtypes["exp_avg"],
             "CONTROL": dtypes["control"],
             "STEP": dtypes["step"],
-            "WORK": dtypes["exp_avg"] if double else _triton_float32(),
+            "WORK": dtypes["exp_avg"] if double else _triton_dtype(torch.float32),
             "ALIGNED": aligned,
             "SCALED": grad_scale is not None,
-            "MAXIMIZE": maximize,
+            "MAXIMIZE": options.get("maximize", False),
             "enable_fp_fusion": True,
         }
         self.update_only = {
@@ -299,24 +262,12 @@ def _addresses(entries: list[_Entry]) -> tuple[int, ...]:
 
 def setting_values(s: ControlSettings, lr: float, weight_decay: float) -> tuple[float, ...]:
     """Return the numbers of the settings vector, in the order of `kernels.py`."""
+    logarithms = (math.log(beta) if beta > 0.0 else -math.inf for beta in (s.beta1, s.beta2))
     return (
-        lr,
-        weight_decay,
-        1.0 - s.beta1,
-        1.0 - s.beta2,
-        math.log(s.beta1) if s.beta1 > 0.0 else -math.inf,
-        math.log(s.beta2) if s.beta2 > 0.0 else -math.inf,
-        s.eps,
-        s.beta2 - s.beta2_min,
-        s.direction_weight,
-        1.0 - s.direction_decay,
-        float(s.warmup_steps),
-        s.fixed_mean,
-        s.fixed_scale,
-        s.zscore_clip,
-        _TINY,
-        sys.float_info.max,
-    )
+        lr, weight_decay, 1.0 - s.beta1, 1.0 - s.beta2, *logarithms, s.eps, s.beta2 - s.beta2_min,
+        s.direction_weight, 1.0 - s.direction_decay, float(s.warmup_steps), s.fixed_mean,
+        s.fixed_scale, s.zscore_clip, _TINY, sys.float_info.max,
+    )  # fmt: skip
 
 
 def pieces(elements: int, block: int) -> tuple[int, int]:
@@ -383,23 +334,13 @@ def _to(tensor: Tensor | None, device: torch.device) -> Tensor | None:
     return None if tensor is None else tensor.to(device, non_blocking=True)
 
 
-def _triton_dtype(tensor: Tensor) -> Any:
+def _triton_dtype(dtype: torch.dtype) -> Any:
     import triton.language as tl
 
-    dtypes = {
-        torch.float16: tl.float16,
-        torch.bfloat16: tl.bfloat16,
-        torch.float32: tl.float32,
-        torch.float64: tl.float64,
-    }
-    if tensor.dtype not in dtypes:
+    names = ("float16", "bfloat16", "float32", "float64")
+    name = str(dtype).removeprefix("torch.")
+    if name not in names:
         raise TypeError(
-            f"fused AFOR takes float16, bfloat16, float32 and float64 on CUDA, got {tensor.dtype}"
+            f"fused AFOR takes float16, bfloat16, float32 and float64 on CUDA, got {dtype}"
         )
-    return dtypes[tensor.dtype]
-
-
-def _triton_float32() -> Any:
-    import triton.language as tl
-
-    return tl.float32
+    return getattr(tl, name)

@@ -8,7 +8,7 @@ import pytest
 from afor.bench.common.text import escape_cell, unescape_cell
 from afor.bench.report.tables.formats import Table, to_csv
 from afor.bench.stats.groups import collect_conditions
-from afor.bench.store.files import read_csv, results_csv
+from afor.bench.store.files import load_results, results_csv
 from afor.bench.store.files import to_csv as rows_csv
 from afor.bench.store.results import RunResult
 
@@ -42,7 +42,7 @@ def test_no_csv_that_is_written_holds_a_formula(tmp_path):
             assert not cell.startswith("-") or float(cell) < 0
     file = tmp_path / "runs.csv"
     file.write_bytes(texts[0].encode())
-    assert [run.optimizer for run in read_csv(file)[0]] == [
+    assert [run.optimizer for run in load_results([file])[0]] == [
         name.replace("\r", "\n") for name in HOSTILE
     ]
 

@@ -15,9 +15,9 @@ def test_statistics_are_those_of_the_subjects_asked_for() -> None:
 
 def test_gather_returns_a_copy_in_the_order_asked_for() -> None:
     source = ArrayWindows(np.arange(6).reshape(3, 1, 2), [0, 1, 0], ["b", "a", "b"])
-    found = source.gather(np.array([2, 0]))
-    assert found.tolist() == [[[4.0, 5.0]], [[0.0, 1.0]]]
-    found[:] = -1
+    gathered = source.gather(np.array([2, 0]))
+    assert gathered.tolist() == [[[4.0, 5.0]], [[0.0, 1.0]]]
+    gathered[:] = -1
     assert source.gather(np.array([0])).tolist() == [[[0.0, 1.0]]]
     assert source.subjects == ("a", "b")
     assert source.subject_codes.tolist() == [1, 0, 1]

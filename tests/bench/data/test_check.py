@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from afor.bench.data import check as data_check
 from afor.bench.data.check import check_dataset
 from afor.bench.data.datasets.bci2a import DATASET as BCI2A
 from afor.bench.data.datasets.synthetic import DATASET as SYNTHETIC
+from afor.bench.data.preparation import loading
 from afor.bench.data.rehearsal.twins import write_twin
 
 
@@ -69,7 +69,7 @@ def test_totals_of_a_complete_copy_are_compared_with_the_published_ones(
     info = replace(BCI2A.info, subjects=("A01",))
     for published, expected in (({"tongue": 4}, 0), ({"tongue": 5}, 1)):
         dataset = replace(BCI2A, info=info, published=lambda _s, counts=published: counts)
-        monkeypatch.setattr(data_check, "get_dataset", lambda _name, d=dataset: d)
+        monkeypatch.setattr(loading, "get_dataset", lambda _name, d=dataset: d)
         options = {"sessions": "TE"}
         report = check_dataset("bci2a", tmp_path / "root", options=options, cache_dir=cache_dir)
         assert len(report.faults) == expected
@@ -104,7 +104,7 @@ def test_a_recording_broken_by_its_reader_is_a_fault_not_a_crash(cache_dir, monk
         recording.trials[0, 0, 0] = np.inf
         return recording
 
-    monkeypatch.setattr(data_check, "get_dataset", lambda _name: replace(SYNTHETIC, load=load))
+    monkeypatch.setattr(loading, "get_dataset", lambda _name: replace(SYNTHETIC, load=load))
     report = check_dataset("synthetic", options={"n_subjects": 1, "trials": 4}, cache_dir=cache_dir)
     assert report.subjects == ()
     assert "synthetic subject sub-01: infinity in trial 0" in report.faults[0]

@@ -89,6 +89,18 @@ def test_a_channel_flat_in_one_trial_and_an_absent_class_are_noted():
     assert checked.notes == ("1 trials with a flat channel", "no trial of class feet")
 
 
+def test_arrays_become_a_recording_with_the_numbers_of_their_source():
+    recording = Recording.of_trials(
+        "anna", np.ones((2, 1, 9)), ["b", "a"], ["Cz"], 100, trial_ids=[7, 3], notes=["one lost"]
+    )
+    assert recording.trials.dtype == np.float32
+    assert recording.labels.tolist() == [1, 0]
+    assert recording.trial_ids.tolist() == [7, 3]
+    assert recording.notes == ("one lost",)
+    plain = Recording.of_trials("anna", np.ones((2, 1, 9)), [0, 1], ["Cz"], 100)
+    assert plain.trial_ids.tolist() == [0, 1]
+
+
 def test_equal_trials_hash_alike_and_flat_trials_not_at_all():
     trials = make().trials.copy()
     trials[1] = trials[0]

@@ -65,9 +65,8 @@ def test_channel_statistics_are_those_of_the_chosen_subjects_alone(source):
 def test_the_fingerprint_follows_settings_and_subjects_but_not_the_folder(source, tmp_path):
     def fingerprint(subjects=None, **changes):
         options = {**OPTIONS, **changes}
-        place = tmp_path / "elsewhere"
         return open_windows(
-            "synthetic", options=options, cache_dir=place, subjects=subjects
+            "synthetic", options=options, cache_dir=tmp_path / "elsewhere", subjects=subjects
         ).fingerprint
 
     assert fingerprint() == source.fingerprint

@@ -12,8 +12,10 @@ from afor.bench.execution.runner import open_jobs, run_study
 from afor.bench.execution.sources import open_sources
 from afor.bench.execution.timing.limits import UNKNOWN_S, TimeLimits
 from afor.bench.store.database import open_store
+from afor.bench.study.bundling import companion_key
 from afor.bench.study.plan import make_plan, shard
 from afor.bench.study.schema import load_study, parse_study
+from afor.bench.training.execute import execute_bundle, train_run
 from afor.bench.training.record import decode
 
 
@@ -21,9 +23,9 @@ def job(key: str, fold: int = 0, *, bundled: bool = True, **training: object) ->
     spec = {
         "optimizer": {"name": key},
         "split": {"fold": fold},
-        "training": {**training, **({"bundled": True} if bundled else {})},
+        "training": training,
     }
-    return Job(key, spec, "eyes")
+    return Job(key, spec, "eyes", companion_key(spec) if bundled else "")
 
 
 def keys(bundles) -> list[str]:
@@ -43,6 +45,9 @@ def test_bundles_are_of_nearly_equal_size_and_give_every_worker_something_to_do(
     assert keys(make_bundles(jobs, 8, 1)) == ["abcd", "efghi"]
     assert keys(make_bundles(jobs, 9, 2)) == ["abcde", "fghi"]
     assert keys(make_bundles(jobs[:2], 8, 5)) == ["a", "b"]
+    folds = [job(key, fold) for fold, members in enumerate(("abc", "def", "gh")) for key in members]
+    assert keys(make_bundles(folds, 8, 2)) == ["abc", "de", "f", "gh"]
+    assert keys(make_bundles(folds, 8, 3)) == ["abc", "def", "gh"]
     assert make_bundles([], 8, 2) == []
 
 
@@ -63,10 +68,8 @@ def bundled_jobs(tiny):
         tiny.write(**settings)
         study = load_study(str(tiny.file))
         plan = make_plan(study, open_sources(study))
-        jobs = [
-            replace(job, spec={**job.spec, "training": {**job.spec["training"], "bundled": True}})
-            for job in open_jobs(plan.runs, {})
-        ]
+        jobs = open_jobs(plan.runs, {})
+        jobs = [replace(job, companions=companion_key(job.spec)) for job in jobs]
         return jobs, plan.sources, tiny.folder / "spool"
 
     return make
@@ -91,7 +94,6 @@ def test_a_run_that_kills_its_worker_fails_and_takes_no_companion_along(bundled_
 STUDY = """
 name = "bundled"
 backbones = ["eegnet"]
-bundle = "auto"
 training = { max_epochs = 4, patience = 1, batch_size = 16 }
 protocol = { draws = 1, only_folds = [0, 1] }
 datasets = [{ name = "synthetic", options = { n_subjects = 3, trials = 4, rate_hz = 64.0 } }]
@@ -132,29 +134,79 @@ def test_shards_keep_the_runs_of_a_bundle_together(window_cache) -> None:
     study = parse_study(STUDY)
     runs = make_plan(study, open_sources(study, window_cache)).runs
     assert [[run.fold for run in shard(runs, i, 2)] for i in (1, 2)] == [[0] * 3, [1] * 3]
-    alone = make_plan(study.model_copy(update={"bundle": 1}), open_sources(study, window_cache))
-    assert shard(alone.runs, 2, 4) == alone.runs[1::4]
+    alone = planned(study, window_cache, bundle=1)
+    assert shard(alone, 2, 4) == alone[1::4]
 
 
-@pytest.mark.parametrize(("rate_hz", "batch_size"), [(64.0, 513), (640.0, 2)])
-def test_auto_does_not_bundle_where_runs_alone_are_faster(
-    rate_hz, batch_size, window_cache
+def planned(study, cache_dir, **changes):
+    """Return the runs of a study with other settings."""
+    return make_plan(study.model_copy(update=changes), open_sources(study, cache_dir)).runs
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("batch_size = 16", "batch_size = 513"),
+        ('"synthetic",', '"synthetic", batch_size = 513,'),
+        ("rate_hz = 64.0", "rate_hz = 640.0"),
+    ],
+)
+def test_only_a_number_bundles_where_runs_alone_are_faster(old, new, window_cache) -> None:
+    assert old in STUDY
+    study = parse_study(STUDY.replace(old, new))
+    for bundle, together in (("exact", False), ("auto", False), (5, True)):
+        runs = planned(study, window_cache, bundle=bundle)
+        assert {bool(run.companions) for run in runs} == {together}
+
+
+def test_the_key_tells_of_bundles_that_are_equal_to_rounding_alone(window_cache) -> None:
+    backbones = """["eegnet", "nsal_dgat",
+        { name = "plain", use = "eegnet", settings = { form = "plain" } },
+        { name = "recurrent", use = "acrnn_authors" }]"""
+    text = STUDY.replace('["eegnet"]', backbones).replace("rate_hz = 64.0", "rate_hz = 128.0")
+    study = parse_study(text)
+    alone = planned(study, window_cache, bundle=1)
+    expected = {
+        "exact": {"eegnet": (True, None)},
+        "auto": {"eegnet": (True, True), "nsal_dgat": (True, "torch.func")},
+        5: {
+            "eegnet": (True, True),
+            "nsal_dgat": (True, "torch.func"),
+            "plain": (True, "torch.func"),
+        },
+    }
+    for bundle, decisions in expected.items():
+        for run, by_itself in zip(planned(study, window_cache, bundle=bundle), alone, strict=True):
+            together, arithmetic = decisions.get(run.backbone, (False, None))
+            assert bool(run.companions) == together
+            assert run.spec["training"].get("bundled") == arithmetic
+            assert (run.key == by_itself.key) == (arithmetic is None)
+
+
+def test_the_plan_says_why_a_network_is_trained_one_by_one(window_cache) -> None:
+    study = parse_study(STUDY.replace('["eegnet"]', '["eegnet", "acrnn_authors"]'))
+    study = study.model_copy(update={"bundle": 4})
+    decisions = make_plan(study, open_sources(study, window_cache)).bundling
+    assert decisions["synthetic", "eegnet"].describe(4).startswith("up to 4 runs as one network")
+    reason = decisions["synthetic", "acrnn_authors"].describe(4)
+    assert reason.startswith("one by one: torch.func does not take it")
+    assert "lstm" in reason
+
+
+def test_a_worker_without_compiled_code_trains_one_by_one_to_the_same_bits(
+    window_cache, monkeypatch
 ) -> None:
-    text = STUDY.replace("batch_size = 16", f"batch_size = {batch_size}")
-    study = parse_study(text.replace("rate_hz = 64.0", f"rate_hz = {rate_hz}"))
+    study = parse_study(STUDY)
     sources = open_sources(study, window_cache)
-    for bundle, is_bundled in (("auto", None), (5, True)):
-        runs = make_plan(study.model_copy(update={"bundle": bundle}), sources).runs
-        assert {run.spec["training"].get("bundled") for run in runs} == {is_bundled}
+    jobs = [(run.key, run.spec) for run in make_plan(study, sources).runs[:2]]
+    source = sources["synthetic"]
 
+    def numbers() -> dict[str, str]:
+        contents = {}
+        execute_bundle(jobs, source, contents.__setitem__)
+        return {key: repr(decode(content).record.numbers()) for key, content in contents.items()}
 
-def test_only_the_key_of_runs_that_can_be_bundled_tells_so(window_cache) -> None:
-    plain = '{ name = "plain", use = "eegnet", settings = { form = "plain" } }'
-    study = parse_study(STUDY.replace('["eegnet"]', f'["eegnet", {plain}]'))
-    sources = open_sources(study, window_cache)
-    alone = make_plan(study.model_copy(update={"bundle": 1}), sources).runs
-    for bundle in ("auto", 5):
-        bundled = make_plan(study.model_copy(update={"bundle": bundle}), sources).runs
-        for one, other in zip(alone, bundled, strict=True):
-            assert (one.key == other.key) == (one.backbone == "plain")
-            assert other.spec["training"].get("bundled") == (True if one.key != other.key else None)
+    expected = {key: repr(train_run(spec, source).numbers()) for key, spec in jobs}
+    assert numbers() == expected
+    monkeypatch.setattr("afor.bench.models.stacked_eegnet.unavailable_reason", lambda: "none here")
+    assert numbers() == expected

@@ -52,7 +52,7 @@ def test_within_an_epoch_the_host_never_asks_the_device(monkeypatch, optimizer, 
     # Tensors on the meta device have no values: asking for one, as item() does, raises.
     monkeypatch.setattr(placement, "_kept", {})
     monkeypatch.setattr(placement, "free_bytes", lambda _: 1 << 40 if in_memory else 0)
-    monkeypatch.setattr("afor.update.foreach_devices", lambda: ["meta"])  # as on CUDA
+    monkeypatch.setattr("afor.torch_private.foreach_devices", lambda: ["meta"])  # as on CUDA
     fit = gpu_check.small_fit(torch.device("meta"), 4, optimizer)
     assert fit.training._loader.reads_ahead is not in_memory
     order = [fit.training.indices[start : start + 4] for start in range(0, 48, 4)]

@@ -92,3 +92,13 @@ def test_before_the_plan_it_shows_what_is_read(capsys):
     assert "reading deap, 32 subjects" in capsys.readouterr().err
     show(3, 32, "s04")
     assert "3 of 32 s04" in str(progress._picture())
+
+
+def test_the_runs_of_a_bundle_share_their_worker(cells, capsys):
+    with Progress("tiny", workers=2) as progress:
+        progress.planned(cells, {})
+        progress.ended(finish(cells[0]))
+        for cell in cells[1:5]:
+            progress.started(cell.key, "worker 1", 4)
+        assert progress._seconds_left() == pytest.approx(22.0, abs=1.0)  # eleven runs, one worker
+    assert capsys.readouterr().err

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.input_shape import InputShape
 
 SIX = InputShape(("F3", "C3", "O1", "F4", "C4", "O2"), samples=128, rate_hz=128, classes=2)
@@ -55,3 +57,27 @@ def gradients() -> Callable[[nn.Module, Tensor], dict[str, Tensor]]:
         return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 
     return compute
+
+
+@pytest.fixture
+def twins(request: pytest.FixtureRequest) -> Callable[..., tuple[EEGNet, EEGNet]]:
+    """Return a plain EEGNet and its equal in FORM of the module, parameters and statistics odd."""
+
+    def make(
+        shape: InputShape,
+        network: type[EEGNet] = EEGNet,
+        dtype: torch.dtype = torch.float64,
+        **settings: Any,
+    ) -> tuple[EEGNet, EEGNet]:
+        plain = network(shape, form="plain", **settings).to(dtype)
+        for norm in plain.modules():
+            if isinstance(norm, nn.BatchNorm2d):
+                nn.init.uniform_(norm.weight, 0.5, 1.5)
+                nn.init.normal_(norm.bias, std=0.3)
+                norm.get_buffer("running_mean").normal_(std=0.3)
+                norm.get_buffer("running_var").uniform_(0.5, 1.5)
+        other = network(shape, form=request.module.FORM, **settings).to(dtype)
+        other.load_state_dict(plain.state_dict())
+        return plain, other
+
+    return make

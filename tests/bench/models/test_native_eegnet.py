@@ -2,10 +2,8 @@
 
 import copy
 import itertools
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,21 +30,8 @@ SHAPES = DATASET_SHAPES | {
     "odd length": InputShape.unnamed(5, samples=201, rate_hz=101, classes=2),
     "kernel of one": InputShape.unnamed(2, samples=40, rate_hz=2, classes=2),
 }
+FORM = "native"  # of the second model of `twins`
 SIX = InputShape.unnamed(6, samples=128, rate_hz=128, classes=2)
-
-
-def twins(shape, network=EEGNet, dtype=torch.float64, **settings):
-    """Return a plain and a native model with equal, untypical parameters and statistics."""
-    plain = network(shape, form="plain", **settings).to(dtype)
-    for norm in plain.modules():
-        if isinstance(norm, nn.BatchNorm2d):
-            nn.init.uniform_(norm.weight, 0.5, 1.5)
-            nn.init.normal_(norm.bias, std=0.3)
-            norm.running_mean.normal_(std=0.3)
-            norm.running_var.uniform_(0.5, 1.5)
-    native = network(shape, form="native", **settings).to(dtype)
-    native.load_state_dict(plain.state_dict())
-    return plain, native
 
 
 def step_of(model, signal, seed=7):
@@ -75,7 +60,7 @@ def assert_equal_steps(native, plain, signal):
 @needs_native
 @pytest.mark.parametrize("batch", [1, 3, 9])
 @pytest.mark.parametrize("name", SHAPES)
-def test_in_float64_a_training_step_equals_the_plain_one(name, batch):
+def test_in_float64_a_training_step_equals_the_plain_one(name, batch, twins):
     signal = torch.randn(batch, SHAPES[name].channels, SHAPES[name].samples).double() + 0.5
     plain, native = twins(SHAPES[name])
     assert_equal_steps(native, plain, signal)
@@ -83,14 +68,14 @@ def test_in_float64_a_training_step_equals_the_plain_one(name, batch):
 
 @needs_native
 @pytest.mark.parametrize("name", DATASET_SHAPES)
-def test_the_authors_network_has_the_native_form_too(name):
+def test_the_authors_network_has_the_native_form_too(name, twins):
     shape = SHAPES[name]
     plain, native = twins(shape, EEGNetAuthors)
     assert_equal_steps(native, plain, torch.randn(5, shape.channels, shape.samples).double())
 
 
 @needs_native
-def test_other_widths_settings_and_layouts_of_the_signal():
+def test_other_widths_settings_and_layouts_of_the_signal(twins):
     for filters, depth, kernel in itertools.product((1, 5), (1, 3), (15, 16)):
         settings = {"temporal_filters": filters, "depth": depth, "kernel_samples": kernel}
         plain, native = twins(SIX, separable_filters=7, dropout=0.5, **settings)
@@ -100,7 +85,7 @@ def test_other_widths_settings_and_layouts_of_the_signal():
 
 
 @needs_native
-def test_a_norm_without_a_momentum_averages_over_all_batches():
+def test_a_norm_without_a_momentum_averages_over_all_batches(twins):
     plain, native = twins(SIX, dropout=0.0)
     for model in (plain, native):
         model.spatial_norm.momentum = None
@@ -111,7 +96,7 @@ def test_a_norm_without_a_momentum_averages_over_all_batches():
 @needs_native
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", SHAPES)
-def test_evaluation_equals_the_plain_form_and_changes_nothing(name, dtype):
+def test_evaluation_equals_the_plain_form_and_changes_nothing(name, dtype, twins):
     shape = SHAPES[name]
     plain, native = (model.eval() for model in twins(shape, dtype=dtype))
     signal = torch.randn(11, shape.channels, shape.samples, dtype=dtype)
@@ -127,7 +112,7 @@ def test_evaluation_equals_the_plain_form_and_changes_nothing(name, dtype):
 @needs_native
 @pytest.mark.parametrize("offset", [0.0, 100.0])
 @pytest.mark.parametrize("name", DATASET_SHAPES)
-def test_in_float32_it_is_as_near_to_float64_as_the_plain_form(name, offset):
+def test_in_float32_it_is_as_near_to_float64_as_the_plain_form(name, offset, twins):
     shape = SHAPES[name]
     plain, native = twins(shape, dtype=torch.float32, dropout=0.0)
     exact = copy.deepcopy(plain).double()
@@ -143,7 +128,7 @@ def test_in_float32_it_is_as_near_to_float64_as_the_plain_form(name, offset):
 @needs_native
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("batch", [5, 70])
-def test_the_bits_do_not_depend_on_the_number_of_threads(batch, dtype):
+def test_the_bits_do_not_depend_on_the_number_of_threads(batch, dtype, twins):
     _, native = twins(SIX, dtype=dtype)
     signal = torch.randn(batch, 6, 128, dtype=dtype)
     results = []
@@ -189,7 +174,7 @@ def test_networks_side_by_side_are_computed_as_each_alone():
 
 
 @needs_native
-def test_second_derivatives_flow_through_the_native_form():
+def test_second_derivatives_flow_through_the_native_form(twins):
     plain, native = twins(SIX)
     signal, products = torch.randn(4, 6, 128).double(), []
     for model in (plain, native):
@@ -203,7 +188,7 @@ def test_second_derivatives_flow_through_the_native_form():
 
 
 @needs_native
-def test_a_parameter_in_two_places_has_the_sum_of_their_gradients():
+def test_a_parameter_in_two_places_has_the_sum_of_their_gradients(twins):
     plain, native = twins(SIX)
     signal, found = torch.randn(4, 6, 128).double(), []
     for model in (plain, native):
@@ -218,7 +203,7 @@ def test_a_parameter_in_two_places_has_the_sum_of_their_gradients():
 
 
 @needs_native
-def test_a_batch_of_gradients_gets_a_sentence():
+def test_a_batch_of_gradients_gets_a_sentence(twins):
     _, native = twins(SIX)
     logits = native(torch.randn(4, 6, 128).double())[0]
     with pytest.raises(RuntimeError, match=r'one gradient at a time.*form="plain"'):
@@ -241,7 +226,7 @@ def test_the_derivative_of_forward_mode_is_not_dropped():
 
 
 @needs_native
-def test_values_whose_memory_is_negated_are_read_as_they_are():
+def test_values_whose_memory_is_negated_are_read_as_they_are(twins):
     plain, native = twins(SIX, dropout=0.0)
     signal = torch.randn(4, 6, 128).double()
     negated = torch._neg_view(signal)
@@ -269,7 +254,7 @@ def test_hooks_of_all_modules_are_called():
 
 
 @needs_native
-def test_the_backward_pass_can_be_repeated_and_serves_some_parameters_alone():
+def test_the_backward_pass_can_be_repeated_and_serves_some_parameters_alone(twins):
     _, native = twins(SIX)
     native.spatial.weight.requires_grad_(False)
     loss = native(torch.randn(4, 6, 128).double()).square().sum()
@@ -284,7 +269,7 @@ def test_the_backward_pass_can_be_repeated_and_serves_some_parameters_alone():
 
 @needs_native
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_not_finite_propagates_as_in_the_plain_form(value):
+def test_what_is_not_finite_propagates_as_in_the_plain_form(value, twins):
     plain, native = twins(SIX)
     signal = torch.randn(9, 6, 128).double()
     signal[4, 2, 17] = value
@@ -302,7 +287,7 @@ def test_what_is_not_finite_propagates_as_in_the_plain_form(value):
 
 
 @needs_native
-def test_large_activations_do_not_overflow():
+def test_large_activations_do_not_overflow(twins):
     plain, native = twins(SIX)
     for model in (plain, native):
         nn.init.constant_(model.spatial_norm.weight, 1e4)  # exp(-1e4) is 0
@@ -354,7 +339,7 @@ def test_what_the_native_form_does_not_do_is_left_to_torch(case):
     assert not model.uses_native_form(torch.randn(4, 6, 128))
 
 
-def test_changed_convolutions_are_computed_layer_by_layer():
+def test_changed_convolutions_are_computed_layer_by_layer(twins):
     plain, native = twins(SIX, dropout=0.0)
     for model in (plain, native):
         model.temporal.padding = (0, 1)
@@ -398,7 +383,7 @@ def test_plain_features_are_the_native_ones():
     torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-13)
 
 
-def test_without_a_compiler_torch_computes_the_same(monkeypatch):
+def test_without_a_compiler_torch_computes_the_same(monkeypatch, twins):
     shape = DATASET_SHAPES["DEAP"]
     _, native = twins(shape)
     signal = torch.randn(5, shape.channels, shape.samples).double()
@@ -414,7 +399,7 @@ def test_without_a_compiler_torch_computes_the_same(monkeypatch):
 
 
 def test_a_missing_library_gives_its_reason(monkeypatch):
-    monkeypatch.setattr(binding.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     binding._library.cache_clear()
     try:
         assert "install a C compiler" in str(unavailable_reason())
@@ -504,7 +489,7 @@ def test_the_library_stays_inside_its_memory(tmp_path, flags):
     driver = Path(__file__).with_name("eegnet_driver.c")
     program = tmp_path / "driver"
     sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    command = [COMPILER, "-O1", "-g", "-std=gnu11", "-w", *sanitize, *flags, f"-I{SOURCE.parent}"]
+    command = [COMPILER, "-O0", "-g1", "-std=gnu11", "-w", *sanitize, *flags, f"-I{SOURCE.parent}"]
     built = subprocess.run(
         [*command, str(driver), "-lm", "-lpthread", "-o", str(program)],
         capture_output=True,
@@ -519,22 +504,27 @@ def test_the_library_stays_inside_its_memory(tmp_path, flags):
     assert "60 networks, 0 failures" in ran.stdout
 
 
+@pytest.fixture
+def load_with(monkeypatch):
+    """Load the library anew, as a process does in which the variable names an instruction set."""
+
+    def load(name):
+        monkeypatch.setenv(binding.SET_VARIABLE, name)
+        binding._library.cache_clear()
+
+    yield load
+    monkeypatch.undo()
+    binding._library.cache_clear()
+    assert binding.unavailable_reason() is None
+
+
 @needs_native
-def test_the_environment_variable_names_the_instruction_set():
-    code = (
-        "from afor.bench.models.native import binding;"
-        "print(binding.instruction_set(), binding.unavailable_reason())"
-    )
-
-    def printed(name):
-        environment = os.environ | {binding.SET_VARIABLE: name}
-        command = [sys.executable, "-c", code]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True
-        ).stdout
-
-    assert printed("default") == "default None\n"
-    assert "names no instruction set" in printed("avx9")
+def test_the_environment_variable_names_the_instruction_set(load_with):
+    load_with("default")
+    assert (binding.instruction_set(), binding.unavailable_reason()) == ("default", None)
+    load_with("avx9")
+    assert binding.instruction_set() is None
+    assert "names no instruction set" in binding.unavailable_reason()
 
 
 @needs_native

@@ -13,7 +13,7 @@ def test_the_seven_of_the_paper_stand_in_its_order() -> None:
 
 
 def test_all_rows_of_the_ablation_table_have_an_entry() -> None:
-    assert {name for name, entry in OPTIMIZERS.items() if entry.kind == "ablation"} == {
+    assert {name for name, entry in OPTIMIZERS.items() if entry.section == "ablation"} == {
         "afor_no_dc",
         "afor_no_fc",
         "afor_no_srn",

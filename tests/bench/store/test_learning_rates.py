@@ -28,13 +28,13 @@ def test_a_search_with_one_optimizer_serves_all_and_with_several_each_has_its_ow
     adam, mine = OptimizerEntry(name="adam"), OptimizerEntry(name="afor_again", use="afor")
     shared = rate_finder({("deap", "eegnet", "adam"): 0.1})
     assert shared("deap", "eegnet", mine) == 0.1
-    own = rate_finder({("deap", "eegnet", "adam"): 0.1, ("deap", "eegnet", "afor"): 0.2})
-    assert own("deap", "eegnet", adam) == 0.1
-    assert own("deap", "eegnet", mine) == 0.2
+    each = rate_finder({("deap", "eegnet", "adam"): 0.1, ("deap", "eegnet", "afor"): 0.2})
+    assert each("deap", "eegnet", adam) == 0.1
+    assert each("deap", "eegnet", mine) == 0.2
     with pytest.raises(ConfigError, match=r"none for deap × hslt.*covers deap × eegnet"):
-        own("deap", "hslt", adam)
+        each("deap", "hslt", adam)
     with pytest.raises(ConfigError, match='"mars"'):
-        own("deap", "eegnet", OptimizerEntry(name="mars"))
+        each("deap", "eegnet", OptimizerEntry(name="mars"))
 
 
 def test_a_search_that_is_not_complete_or_not_there_is_refused(tiny):
@@ -79,10 +79,10 @@ def test_the_papers_search_is_the_one_that_lr_per_optimizer_makes():
 
 def test_rates_of_a_search_feed_another_study(tiny):
     tiny.write(name="search", optimizers=("a",), draws=1, extra=SEARCH, best_lr=3e-3)
-    found = tiny.call("--store", tiny.folder / "search.db")
-    assert "15 done" in found
-    assert "learning rate of synthetic × tiny × a: 0.003" in found
-    assert "--lr-from" in found
+    printed = tiny.call("--store", tiny.folder / "search.db")
+    assert "15 done" in printed
+    assert "learning rate of synthetic × tiny × a: 0.003" in printed
+    assert "--lr-from" in printed
     tiny.write(optimizers=("a", "b"), best_lr=3e-3, extra=f'lr_from = "{tiny.folder}/search.db"')
     tiny.call()
     with open_store(tiny.store) as store:

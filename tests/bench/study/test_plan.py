@@ -118,8 +118,8 @@ def test_a_rate_for_a_network_of_the_paper_serves_both_its_families(text, source
 
     authors = text.replace('backbones = ["eegnet"]', 'backbones = ["eegnet_authors"]')
     assert rates(authors) == {3e-3}
-    own = authors.replace("eegnet = 0.003", "eegnet = 0.003, eegnet_authors = 1e-4")
-    assert rates(own) == {1e-4}
+    with_both = authors.replace("eegnet = 0.003", "eegnet = 0.003, eegnet_authors = 1e-4")
+    assert rates(with_both) == {1e-4}
 
 
 def test_a_control_has_other_seeds_and_the_same_splits(text, sources):

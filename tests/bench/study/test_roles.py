@@ -21,13 +21,13 @@ ADAM = 'name = "adam"'
 
 
 def test_a_control_is_found_whatever_its_name():
-    found = roles(ADAM, 'name = "adam_b"\nuse = "adam"\nseed = 1')
-    assert found == {"adam": Role(), "adam_b": Role(copy_of="adam", seed=1)}
+    given = roles(ADAM, 'name = "adam_b"\nuse = "adam"\nseed = 1')
+    assert given == {"adam": Role(), "adam_b": Role(copy_of="adam", seed=1)}
 
 
 def test_a_name_that_looks_like_a_control_makes_none():
-    found = roles(ADAM, 'name = "adam_seed_1"\nuse = "adamw"')
-    assert found["adam_seed_1"] == Role()
+    given = roles(ADAM, 'name = "adam_seed_1"\nuse = "adamw"')
+    assert given["adam_seed_1"] == Role()
 
 
 @pytest.mark.parametrize(

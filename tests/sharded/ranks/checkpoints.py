@@ -20,8 +20,8 @@ from training import network, optimizer_of, train, whole
 
 from afor import AFOR
 
-SETTLED = 25  # where the checkpoint is taken
-LENGTH = 35  # of the runs that are continued
+SETTLED = 12  # where the checkpoint is taken, past the warm-up
+LENGTH = 18  # of the runs that are continued
 
 
 def sharded_network(dtype: torch.dtype) -> tuple[nn.Module, AFOR]:

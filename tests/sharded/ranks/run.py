@@ -57,7 +57,9 @@ def work(rank: int, world: int, folder: Path, names: list[str]) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    # Forked ranks need not import torch again.
+    if any("compiled" in argument for argument in sys.argv[2:]):
+        torch.compile(torch.neg, backend="aot_eager")(torch.ones(1))  # imports the compiler
+    # Forked ranks need not import torch and its compiler again.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     for argument in sys.argv[2:]:
         world, names = argument.split(":")

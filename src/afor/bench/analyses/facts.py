@@ -108,13 +108,8 @@ def mean_beta2_range(points: int = 2001) -> tuple[float, float]:
     beta2 = LOW + (HIGH - LOW) / (1 + np.exp(-np.clip(zscores, -CLIP, CLIP)))
     bounds = []
     for sign in (1, -1):
-        solved = linprog(
-            sign * beta2,
-            A_ub=[zscores**2],
-            b_ub=[1.0],
-            A_eq=[np.ones_like(zscores), zscores],
-            b_eq=[1.0, 0.0],
-        )
+        sums = np.array([np.ones_like(zscores), zscores])  # of the probabilities, and the mean
+        solved = linprog(sign * beta2, A_ub=[zscores**2], b_ub=[1.0], A_eq=sums, b_eq=[1.0, 0.0])
         bounds.append(sign * float(solved.fun))
     return bounds[0], bounds[1]
 
@@ -225,16 +220,8 @@ def trace(
 ) -> Trace:
     """Feed AFOR white gradient noise and record its controller.
 
-    Args:
-        steps: Number of steps.
-        size: Number of elements of the tensor.
-        seed: Seed of the noise.
-        burst_scale: Factor of the gradient in a burst.
-        burst_share: Probability that a step is a burst.
-        fast_channel: False for the ablation *w/o FC*.
-
-    Returns:
-        The controller's values after each step.
+    A step is a burst with the probability `burst_share`: its gradient is `burst_scale` times as
+    large. `fast_channel` is False for the ablation *w/o FC*.
     """
     rng = np.random.default_rng(seed)
     bursts = rng.random(steps) < burst_share

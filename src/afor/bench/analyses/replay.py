@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from afor.bench.common.errors import ConfigError
@@ -21,6 +22,7 @@ from afor.bench.store.learning_rates import searched_rates
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.study.schema import Study
+from afor.bench.training.batches import Side, make_normalize
 from afor.bench.training.execute import input_shape, run_settings
 from afor.bench.training.loop import Watch, WatchStep, train
 from afor.bench.training.record import RunRecord
@@ -44,6 +46,12 @@ class ChosenRun:
         backbone = self.planned.spec["backbone"]
         return build_backbone(backbone["name"], input_shape(self.source), **backbone["settings"])
 
+    def training_side(self, device: torch.device) -> Side:
+        """Return the windows of the training subjects, normalized as in the run."""
+        settings, names = self.settings, self.settings.split.train
+        normalize = make_normalize(settings.normalization, self.source, names, device)
+        return Side("training", self.source, names, normalize, device)
+
     @property
     def label(self) -> str:
         """Return the name of the run for messages and titles."""
@@ -61,19 +69,7 @@ def find_run(
     draw: int = 0,
     cache_dir: Path | None = None,
 ) -> ChosenRun:
-    """Select one run of a study and open its windows.
-
-    Args:
-        study: The study.
-        dataset: Name of a data set of the study; empty selects the first.
-        backbone: Name of a backbone of the study; empty selects the first.
-        optimizer: Name of an optimizer of the study; empty selects the first.
-        fold: Number of the fold, from 0.
-        draw: Number of the draw, from 0.
-        cache_dir: Folder of prepared trials; None selects the default.
-
-    Returns:
-        The run with its windows.
+    """Select one run of a study and open its windows; an empty name selects the first.
 
     Raises:
         ConfigError: The study has no such entry, fold or draw.
@@ -103,9 +99,7 @@ def find_run(
 
 
 def replay(
-    run: ChosenRun,
-    watch: Watch | None = None,
-    watch_step: WatchStep | None = None,
+    run: ChosenRun, watch: Watch | None = None, watch_step: WatchStep | None = None
 ) -> RunRecord:
     """Train the run completely; the record equals that of the study bit for bit.
 

@@ -7,7 +7,7 @@ steps["beta2"]        # (steps, tensors)
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from afor.bench.training.loop import Fit
 from afor.control import FIELDS, ControlSettings, control_settings
 
 FloatArray = NDArray[np.float64]
+Parameters = Iterable[tuple[str, torch.nn.Parameter]]
+RECORDED = ("noise_fast", "noise_slow", "agreement", "score", "zscore")  # as they are
 CHUNK_STEPS = 1024  # control states on the device before they are read back together
 
 
@@ -52,14 +54,8 @@ class Steps:
 
     def first(self, steps: int) -> "Steps":
         """Return the first `steps` steps."""
-        return Steps(
-            self.names,
-            {name: values[:steps] for name, values in self.values.items()},
-            self.loss[:steps],
-            self.epochs[:steps],
-            self.beta2_range,
-            self.warmup_steps,
-        )
+        values = {name: series[:steps] for name, series in self.values.items()}
+        return replace(self, values=values, loss=self.loss[:steps], epochs=self.epochs[:steps])
 
 
 class StepLog:
@@ -81,11 +77,7 @@ class StepLog:
         self.record(fit.optimizer, fit.model.named_parameters(), loss, len(fit.history))
 
     def record(
-        self,
-        optimizer: Optimizer,
-        named: "Iterable[tuple[str, torch.nn.Parameter]]",
-        loss: torch.Tensor,
-        epoch: int = 0,
+        self, optimizer: Optimizer, named: Parameters, loss: torch.Tensor, epoch: int = 0
     ) -> None:
         """Record the current control states; raise ConfigError for other optimizers than AFOR."""
         if self._buffer is None or self._losses is None:
@@ -115,11 +107,7 @@ class StepLog:
         values = {
             "residual": _undo_average(fields["noise_fast"], settings.beta1, start=0.0),
             "cosine": _undo_average(fields["agreement"], settings.direction_decay, start=1.0),
-            "noise_fast": fields["noise_fast"],
-            "noise_slow": fields["noise_slow"],
-            "agreement": fields["agreement"],
-            "score": fields["score"],
-            "zscore": fields["zscore"],
+            **{name: fields[name] for name in RECORDED},
             "score_std": np.sqrt(np.maximum(variance, 0.0)),
             "beta2": 1.0 - fields["forgetting"],
         }
@@ -132,9 +120,7 @@ class StepLog:
             settings.warmup_steps,
         )
 
-    def _find(
-        self, optimizer: Optimizer, named: "Iterable[tuple[str, torch.nn.Parameter]]"
-    ) -> None:
+    def _find(self, optimizer: Optimizer, named: Parameters) -> None:
         if not isinstance(optimizer, AFOR):
             raise ConfigError(
                 f"{type(optimizer).__name__} has no controller to look at. "

@@ -11,88 +11,52 @@ from afor.bench.cli.lazy import LazyGroup
 from afor.bench.cli.terminal import guard_terminals
 from afor.bench.common.errors import AforError
 
+# Each command with its module below `cli` and the first line of its help.
+COMMANDS = {
+    "demo": ("studies.demo", "Compare seven optimizers on ten people, in minutes."),
+    "doctor": ("catalog.doctor", "Check this machine: what works, and how to fix the rest."),
+    "study": ("studies.study", "List the presets, or print a study as TOML to edit."),
+    "plan": ("studies.study", "Show the runs of a study, which are done, and the time left."),
+    "run": ("studies.run", "Train the missing runs of a study; safe to stop at any time."),
+    "status": ("studies.status", "Show the progress of a study, also while it runs."),
+    "failures": ("results.runs", "List the runs that failed or diverged, with the reasons."),
+    "show": ("results.runs", "Show one run in full, and the command that repeats it."),
+    "verify": ("results.runs", "Train a sample of runs again and compare every bit."),
+    "merge": ("results.files", "Merge the stores of several machines or shards into one."),
+    "repair": ("results.files", "Copy the intact runs of a damaged store to a new store."),
+    "export": ("results.files", "Write one row per run as CSV, JSON or Parquet."),
+    "stats": ("results.tables", "Compare all optimizers with a baseline: verdicts, tests, ranks."),
+    "table": ("results.tables", "Print one table for the terminal, a README, LaTeX or a program."),
+    "figure": ("results.tables", "Draw one figure, one column (88 mm) wide."),
+    "calibrate": (
+        "results.planning",
+        "Measure how often the verdicts err on copies of one method.",
+    ),
+    "variance": ("results.planning", "Show where the variance of a difference comes from."),
+    "power": ("results.planning", "Tell what a study can decide, and how many subjects it takes."),
+    "report": ("results.report", "Write an offline HTML report: tables, figures, downloads."),
+    "cost": ("analyses.cost", "Measure the operations, memory and time of a step."),
+    "theory": ("analyses.theory", "Evaluate the constants and the bound of Theorem 1."),
+    "facts": ("analyses.facts", "Compute four properties of the paper's equations."),
+    "matched": ("analyses.matched", "Write a study of AdamW at AFOR's mean beta2."),
+    "headroom": ("analyses.headroom", "Measure what any constant beta2 could gain over 0.999."),
+    "hypergradient": (
+        "analyses.hypergradient",
+        "Differentiate the validation loss with respect to beta2.",
+    ),
+    "memory": ("analyses.memory", "Show beta2 and z-scores of one run step by step."),
+    "shift": ("analyses.shift", "Measure how AFOR responds to a change of subject."),
+    "landscape": ("analyses.landscape", "Draw the loss around a trained solution."),
+    "data": ("catalog.data", "Find, check and prepare data sets."),
+    "models": ("catalog.models", "List the backbones with their sizes on every data set."),
+    "optimizers": ("catalog.optimizers", "List the optimizers and their settings."),
+}
+
 
 class Commands(LazyGroup):
-    """All commands. A summary is the first line of the command's help."""
+    """All commands; a module is imported when its command is called."""
 
-    table: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "demo": (
-            "studies.demo:demo",
-            "Compare seven optimizers on ten people, in minutes.",
-        ),
-        "doctor": (
-            "catalog.doctor:doctor",
-            "Check this machine: what works, and how to fix the rest.",
-        ),
-        "study": ("studies.study:study", "List the presets, or print a study as TOML to edit."),
-        "plan": (
-            "studies.study:plan",
-            "Show the runs of a study, which are done, and the time left.",
-        ),
-        "run": ("studies.run:run", "Train the missing runs of a study; safe to stop at any time."),
-        "status": ("studies.status:status", "Show the progress of a study, also while it runs."),
-        "failures": (
-            "results.runs:failures",
-            "List the runs that failed or diverged, with the reasons.",
-        ),
-        "show": ("results.runs:show", "Show one run in full, and the command that repeats it."),
-        "verify": ("results.runs:verify", "Train a sample of runs again and compare every bit."),
-        "merge": (
-            "results.files:merge",
-            "Merge the stores of several machines or shards into one.",
-        ),
-        "repair": (
-            "results.files:repair",
-            "Copy the intact runs of a damaged store to a new store.",
-        ),
-        "export": ("results.files:export", "Write one row per run as CSV, JSON or Parquet."),
-        "stats": (
-            "results.tables:stats",
-            "Compare all optimizers with a baseline: verdicts, tests, ranks.",
-        ),
-        "table": (
-            "results.tables:table",
-            "Print one table for the terminal, a README, LaTeX or a program.",
-        ),
-        "figure": ("results.tables:figure", "Draw one figure, one column (88 mm) wide."),
-        "calibrate": (
-            "results.planning:calibrate",
-            "Measure how often the verdicts err on copies of one method.",
-        ),
-        "variance": (
-            "results.planning:variance",
-            "Show where the variance of a difference comes from.",
-        ),
-        "power": (
-            "results.planning:power",
-            "Tell what a study can decide, and how many subjects it takes.",
-        ),
-        "report": (
-            "results.report:report",
-            "Write an offline HTML report: tables, figures, downloads.",
-        ),
-        "cost": ("analyses.cost:cost", "Measure the operations, memory and time of a step."),
-        "theory": ("analyses.theory:theory", "Evaluate the constants and the bound of Theorem 1."),
-        "facts": ("analyses.facts:facts", "Compute four properties of the paper's equations."),
-        "matched": ("analyses.matched:matched", "Write a study of AdamW at AFOR's mean beta2."),
-        "headroom": (
-            "analyses.headroom:headroom",
-            "Measure what any constant beta2 could gain over 0.999.",
-        ),
-        "hypergradient": (
-            "analyses.hypergradient:hypergradient",
-            "Differentiate the validation loss with respect to beta2.",
-        ),
-        "memory": ("analyses.memory:memory", "Show beta2 and z-scores of one run step by step."),
-        "shift": ("analyses.shift:shift", "Measure how AFOR responds to a change of subject."),
-        "landscape": ("analyses.landscape:landscape", "Draw the loss around a trained solution."),
-        "data": ("catalog.data:app", "Find, check and prepare data sets."),
-        "models": (
-            "catalog.models:models",
-            "List the backbones with their sizes on every data set.",
-        ),
-        "optimizers": ("catalog.optimizers:optimizers", "List the optimizers and their settings."),
-    }
+    table: ClassVar[Mapping[str, tuple[str, str]]] = COMMANDS
 
 
 app = typer.Typer(

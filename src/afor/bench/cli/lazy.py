@@ -19,7 +19,10 @@ EXAMPLE = "\n\nExample:\n"  # starts the last section of a command's docstring
 
 
 class LazyGroup(typer.core.TyperGroup):
-    """A group with a table of commands: name to (module:function below `cli`, summary)."""
+    """A group with a table of commands: name to (module below `cli`, summary).
+
+    The module has a function, or a group of commands, of the same name.
+    """
 
     table: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
@@ -35,8 +38,7 @@ class LazyGroup(typer.core.TyperGroup):
 
     def load(self, name: str) -> Any:
         """Import a command of the table and return it, or its group of commands."""
-        module, _, attribute = self.table[name][0].partition(":")
-        target = getattr(import_module(f"afor.bench.cli.{module}"), attribute)
+        target = getattr(import_module(f"afor.bench.cli.{self.table[name][0]}"), name)
         if isinstance(target, typer.Typer):
             return typer.main.get_command(target)
         single = typer.Typer(add_completion=False)
@@ -52,14 +54,7 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
 
 
 def with_single_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function with one option per field of each group of options.
-
-    Args:
-        function: A command. A parameter of a dataclass is a group of options.
-
-    Returns:
-        The command with the signature that typer reads.
-    """
+    """Return the command with one option per field of each parameter that is a dataclass."""
     parameters: list[inspect.Parameter] = []
     groups: dict[str, type[Any]] = {}
     for parameter in inspect.signature(function).parameters.values():

@@ -1,8 +1,9 @@
 """How commands print and write a table: in which format, and how wide."""
 
+import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +20,22 @@ from afor.bench.report.tables import formats
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".txt": "terminal"}
+WRITERS = {"markdown": formats.to_markdown, "csv": formats.to_csv, "json": formats.to_json}
 PLAIN_WIDTH = 160  # columns of text that goes to a file or a pipe
 
 
-def render(table: formats.Table, form: str, *, standalone: bool, to_file: bool = False) -> str:
-    """Return a table as text.
+def render(
+    table: formats.Table, form: str, *, standalone: bool = False, to_file: bool = False
+) -> str:
+    """Return a table as text in one of `FORMATS`.
 
-    Args:
-        table: The table.
-        form: One of `FORMATS`.
-        standalone: Make LaTeX a whole document.
-        to_file: The text goes to a file, also if standard output is a terminal.
-
-    Returns:
-        The text, with line breaks.
+    `standalone` makes LaTeX a whole document; text for a file has no colours even if standard
+    output is a terminal.
     """
-    if form == "markdown":
-        return formats.to_markdown(table)
     if form == "latex":
         return formats.to_latex(table, standalone=standalone)
-    if form == "csv":
-        return formats.to_csv(table)
-    if form == "json":
-        return formats.to_json(table)
+    if form in WRITERS:
+        return WRITERS[form](table)
     on_terminal = sys.stdout.isatty() and not to_file
     columns = os.environ.get("COLUMNS", "")
     width = None if on_terminal else int(columns) if columns.isdigit() else PLAIN_WIDTH
@@ -70,14 +64,9 @@ def by_suffix(output: Path | None) -> str:
 
 
 def check_figures(targets: Iterable[Path | None], others: tuple[str, ...] = ()) -> None:
-    """Check the files that a command is to write, before the work.
+    """Check the files that a command is to write, before the work; raise ConfigError.
 
-    Args:
-        targets: The files; None stands for no file.
-        others: Suffixes that the command writes besides those of figures.
-
-    Raises:
-        ConfigError: A suffix is not accepted, or a file cannot be written there.
+    `others` are suffixes that the command writes besides those of figures; None stands for no file.
     """
     for target in targets:
         if target is None:
@@ -88,26 +77,39 @@ def check_figures(targets: Iterable[Path | None], others: tuple[str, ...] = ()) 
         check_output(target)
 
 
-def write_outputs(
-    targets: Sequence[Path], table: formats.Table, values: str, draw: Callable[[], Any]
-) -> None:
-    """Write a result to files, each as its suffix says, and name them on standard error.
+def figures_in(targets: Sequence[Path]) -> list[Path]:
+    """Return the files that are figures by their suffixes."""
+    return [target for target in targets if target.suffix.lower() in FIGURE_FORMATS]
 
-    Args:
-        targets: The files.
-        table: The result as a table.
-        values: The result as JSON.
-        draw: Draws the figure; called if a file wants one.
+
+def show_result(
+    table: formats.Table,
+    values: Mapping[str, Any],
+    draw: Callable[[], Any],
+    targets: Sequence[Path],
+    form: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print a result, and write it to files, each as its suffix says.
+
+    It is printed as JSON or in a format if that is asked for, else as text unless a file holds it.
+    `draw` is called if a file wants the figure.
     """
+    text = json.dumps(values, indent=1, ensure_ascii=False)
+    if as_json:
+        typer.echo(text)
+    elif form or len(figures_in(targets)) == len(targets):
+        typer.echo(render(table, form or "terminal").rstrip("\n"))
     drawn: Any = None
     for target in targets:
         if target.suffix.lower() in FIGURE_FORMATS:
             drawn = drawn or draw()
             save_figure(drawn, target)
         elif by_suffix(target) == "json":
-            write_output(target, f"{values}\n")
+            write_output(target, f"{text}\n")
         else:
-            write_output(target, render(table, by_suffix(target), standalone=False, to_file=True))
+            write_output(target, render(table, by_suffix(target), to_file=True))
         typer.echo(str(target), err=True)
 
 

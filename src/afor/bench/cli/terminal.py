@@ -1,5 +1,6 @@
 """Output to the terminal, without control characters from stores, studies and file names."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -43,6 +44,11 @@ def guard_terminals() -> None:
         stream = getattr(sys, name)
         if stream is not None and stream.isatty():
             setattr(sys, name, GuardedTerminal(stream))
+
+
+def print_json(content: Any, **options: Any) -> None:
+    """Print JSON to standard output; the options are those of `json.dumps`."""
+    typer.echo(json.dumps(content, **{"indent": 1, **options}))
 
 
 def print_next(command: str) -> None:

@@ -106,14 +106,9 @@ def repeatable(threads: int, precision: Precision = "float32") -> Iterator[None]
     flags = cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    tf32 = precision == "tf32"
     torch.set_num_threads(threads)
-    cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = (
-        True,
-        False,
-        tf32,
-        tf32,
-    )
+    cudnn.deterministic, cudnn.benchmark = True, False
+    cudnn.allow_tf32 = matmul.allow_tf32 = precision == "tf32"
     if torch.cuda.is_available():
         torch.use_deterministic_algorithms(True, warn_only=True)
     try:
@@ -125,12 +120,7 @@ def repeatable(threads: int, precision: Precision = "float32") -> Iterator[None]
 
 
 def describe_device(device: "torch.device", precision: str = "float32") -> dict[str, str]:
-    """Return what may change the last bits of a result on an accelerator; empty for the CPU.
-
-    Args:
-        device: The device.
-        precision: The precision of the training, one of `Precision`.
-    """
+    """Return what may change the last bits of a result on an accelerator; empty for the CPU."""
     import torch
 
     if device.type != "cuda":

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from afor.bench.common.devices import cores
+
 Verdict = Literal["ok", "note", "missing", "broken"]
 
 EXTRAS = {
@@ -67,8 +69,7 @@ def examine(folder: Path) -> Iterator[Finding]:
 
 
 def _cores(torch_threads: int) -> Finding:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    text = f"{usable} usable; torch would take {torch_threads}, a study fixes its own (1)"
+    text = f"{cores()} usable; torch would take {torch_threads}, a study fixes its own (1)"
     return Finding("cores", "ok", text)
 
 

@@ -60,3 +60,7 @@ class EngineError(AforError):
 
 class TrainingError(AforError):
     """A run could not be trained to the end."""
+
+
+class CannotBundleError(TrainingError):
+    """A run cannot be trained with the others of its bundle; by itself it can."""

@@ -1,11 +1,11 @@
-"""Write files atomically, say why an output cannot be written, and compute SHA-256."""
+"""Read and write files with checks, write them atomically, and compute SHA-256."""
 
 import hashlib
 import os
 import uuid
 from pathlib import Path
 
-from afor.bench.common.errors import ConfigError
+from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.text import shorten
 
 CHUNK_BYTES = 1 << 20
@@ -18,6 +18,25 @@ def sha256_of(path: Path) -> str:
         while block := file.read(CHUNK_BYTES):
             digest.update(block)
     return digest.hexdigest()
+
+
+def exists(path: Path) -> bool:
+    """Return True if there is such a file or folder; a name that is not possible has none."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a NUL character
+        return False
+
+
+def read_limited(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a data file; raise DataError if it is too large or cannot be read."""
+    try:
+        size = path.stat().st_size
+        if size <= max_bytes:
+            return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    raise DataError(f"{path}: {size} bytes are more than the limit of {max_bytes}.")
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:

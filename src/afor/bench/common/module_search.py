@@ -57,16 +57,17 @@ def import_named(target: str, role: str, advice: str = ADVICE) -> ModuleType:
             f"the full name of a module, a colon and a name in it."
         )
     try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != parts[0] or not _use_folder_with(parts[0]):
-            raise _not_imported(target, role, error, advice) from error
-    except (Exception, SystemExit) as error:
-        raise _not_imported(target, role, error, advice) from error
-    try:
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != parts[0] or not _use_folder_with(parts[0]):
+                raise
         return importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        raise _not_imported(target, role, error, advice) from error
+        raise ConfigError(
+            f'{role} "{target}": module "{module}" cannot be imported ({type(error).__name__}: '
+            f"{error}). {advice}"
+        ) from error
 
 
 def returns_instance(function: object, expected: type, names: Iterable[str]) -> bool:
@@ -143,11 +144,3 @@ def _use_folder_with(module: str) -> bool:
             add_folders([str(folder)])
             return True
     return False
-
-
-def _not_imported(target: str, role: str, error: BaseException, advice: str) -> ConfigError:
-    module = target.partition(":")[0]
-    return ConfigError(
-        f'{role} "{target}": module "{module}" cannot be imported ({type(error).__name__}: '
-        f"{error}). {advice}"
-    )

@@ -21,14 +21,9 @@ def is_own_code(name: str) -> bool:
 
 
 def get_dataset(name: str) -> Dataset:
-    """Return a data set by its name.
+    """Return a data set by its name: one of `NAMES`, ``moabb:<Name>`` or ``module:function``.
 
-    Args:
-        name: One of `NAMES`, ``moabb:<Name>``, or ``module:function`` of a Python function that
-            is annotated to return a `Recording`. That module is imported.
-
-    Raises:
-        ConfigError: There is no such data set, or MOABB is not installed.
+    The module of a function is imported. Raises ConfigError if there is no such data set.
     """
     if name.startswith("moabb:"):
         return moabb_dataset(name.removeprefix("moabb:"))

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.catalog import get_dataset
 from afor.bench.data.dataset import STAND_IN_NOTE
 from afor.bench.data.inspection.quality import (
     balance_warning,
@@ -19,15 +18,12 @@ from afor.bench.data.inspection.quality import (
     names_warning,
     signal_warnings,
 )
-from afor.bench.data.preparation.cache import PreparedSubject, map_samples, open_cache
-from afor.bench.data.preparation.checksums import Ledger
+from afor.bench.data.preparation.cache import PreparedSubject, map_samples
 from afor.bench.data.preparation.loading import (
     Progress,
     check_together,
-    choose_subjects,
-    folder_name,
-    prepare_subject,
-    resolve_root,
+    prepare_all,
+    select_subjects,
 )
 
 
@@ -43,7 +39,7 @@ class SubjectLine:
     rate_hz: float
     notes: tuple[str, ...]
     checksum: str  # first digits of the SHA-256 of all source files
-    warnings: tuple[str, ...] = ()  # readable, but look at it before you train
+    warnings: tuple[str, ...]  # readable, but look at it before you train
 
 
 @dataclass(frozen=True)
@@ -76,67 +72,41 @@ def check_dataset(
 ) -> CheckReport:
     """Read every byte of every subject again and collect all faults.
 
-    Args:
-        name: Name of the data set.
-        root: Folder of its files; None uses the default folder.
-        options: Options of the data set.
-        subjects: Subjects to check; None checks all that are present.
-        exclude: Subjects to leave out.
-        cache_dir: Folder of the prepared data; None uses the default.
-        progress: Called with (number of subjects done, total, subject).
-
-    Returns:
-        The report; damaged files are faults of the report, not errors.
+    The arguments are those of `open_windows`. Damaged files are faults of the report, not errors.
     """
-    dataset = get_dataset(name)
-    settings = dataset.parse(options or {})
-    folder = resolve_root(dataset, root)
-    cache = open_cache(cache_dir)
-    selected = choose_subjects(dataset, folder, settings, subjects, exclude)
-    ledger = Ledger(cache, folder)
-    prepared: list[PreparedSubject] = []
+    selection = select_subjects(name, root, options, subjects, exclude, cache_dir)
+    dataset, settings = selection.dataset, selection.settings
     faults: list[str] = []
-    for done, subject in enumerate(selected):
-        if progress:
-            progress(done, len(selected), subject)
-        try:
-            prepared.append(
-                prepare_subject(dataset, folder, subject, settings, cache, ledger, verify=True)
-            )
-        except DataError as error:
-            faults.append(str(error))
-    ledger.save()
-    if progress:
-        progress(len(selected), len(selected), "")
+    prepared = prepare_all(selection, progress, verify=True, faults=faults)
     if prepared:
         try:
             check_together(name, prepared)
         except DataError as error:
             faults.append(str(error))
     totals: Counter[str] = Counter()
-    for subject_data in prepared:
-        totals.update(_named_counts(subject_data))
     lines, spreads = [], []
-    for subject_data in prepared:
-        spread, line = _inspect(subject_data, cache / folder_name(dataset))
+    for subject in prepared:
+        totals.update(_named_counts(subject))
+        spread, line = _inspect(subject, selection.folder)
         spreads.append(spread)
         lines.append(line)
-    is_alike = len({s.channel_names for s in prepared}) == 1
+    is_alike = len({subject.channel_names for subject in prepared}) == 1
     names = prepared[0].channel_names if is_alike else ()
-    amplitudes = (
-        dict(zip(names, np.median(spreads, axis=0).tolist(), strict=True)) if is_alike else {}
-    )
+    amplitudes = np.median(spreads, axis=0).tolist() if is_alike else ()
     notes = [warning] if (warning := names_warning(names)) else []
-    left_out = dict(dataset.excluded(settings)) if dataset.excluded else {}
-    left_out |= dict.fromkeys(exclude, "excluded by name")
-    present = [s for s in dataset.find(folder, settings) if s in left_out and s not in selected]
-    notes += [f"{subject} is left out: {left_out[subject]}" for subject in present]
+    left_out = {**dataset.excluded(settings), **dict.fromkeys(exclude, "excluded by name")}
+    present = dataset.find(selection.root, settings)
+    notes += [
+        f"{subject} is left out: {left_out[subject]}"
+        for subject in present
+        if subject in left_out and subject not in selection.subjects
+    ]
     expected = [s for s in dataset.info.subjects if s not in left_out]
-    missing = [s for s in expected if s not in selected]
+    missing = [s for s in expected if s not in selection.subjects]
     published: dict[str, int] = {}
-    is_stand_in = any(STAND_IN_NOTE in subject_data.notes for subject_data in prepared)
+    is_stand_in = any(STAND_IN_NOTE in subject.notes for subject in prepared)
     if is_stand_in:
-        notes.append(f"{folder} holds {STAND_IN_NOTE}")
+        notes.append(f"{selection.root} holds {STAND_IN_NOTE}")
     if missing and subjects is None:
         here = f"{len(expected) - len(missing)} of {len(expected)} subjects are here"
         unknown = "; published totals are for a complete copy" if dataset.published else ""
@@ -150,13 +120,13 @@ def check_dataset(
         ]
     return CheckReport(
         dataset=name,
-        root=str(folder) if dataset.needs_root else "",
+        root=str(selection.root) if dataset.needs_root else "",
         subjects=tuple(lines),
         totals=dict(totals),
         published=published,
         notes=tuple(notes),
         faults=tuple(faults),
-        amplitudes=amplitudes,
+        amplitudes=dict(zip(names, amplitudes, strict=True)),
     )
 
 
@@ -173,12 +143,8 @@ def _inspect(prepared: PreparedSubject, folder: Path) -> tuple[NDArray[np.float6
     mapped.close()
     if balance := balance_warning(prepared.class_names, prepared.class_counts()):
         warnings.append(balance)
-    return spread, replace(_line(prepared), warnings=tuple(warnings))
-
-
-def _line(prepared: PreparedSubject) -> SubjectLine:
     joined = "".join(source.sha256 for source in prepared.sources) or prepared.data_sha256
-    return SubjectLine(
+    line = SubjectLine(
         subject=prepared.subject,
         trials=prepared.shape[0],
         classes=_named_counts(prepared),
@@ -187,4 +153,6 @@ def _line(prepared: PreparedSubject) -> SubjectLine:
         rate_hz=prepared.rate_hz,
         notes=prepared.notes,
         checksum=hashlib.sha256(joined.encode()).hexdigest()[:12],
+        warnings=tuple(warnings),
     )
+    return spread, line

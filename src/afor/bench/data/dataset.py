@@ -9,19 +9,19 @@ from afor.bench.data.recording import Recording
 from afor.bench.data.settings import DataSettings, parse_settings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
-    """The description of a data set for users."""
+    """The description of a data set for users; the defaults are those of a user's own data."""
 
     name: str
     title: str
     task: str
-    licence: str
-    where: str
-    citation: str
-    subjects: tuple[str, ...]  # of a complete copy
+    licence: str = "yours"
+    where: str = "your own disk"
+    citation: str = "yours"
+    subjects: tuple[str, ...] = ()  # of a complete copy
     shape: str
-    paper_windows: str
+    paper_windows: str = "not in the paper; the whole trial unless window_samples is set"
     layout: str
     download: str = ""  # the program that downloads it; empty if a signed agreement is needed
 
@@ -37,7 +37,7 @@ class TrialShape:
     samples: int  # of one trial
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dataset:
     """The description and the reader of a data set.
 
@@ -49,15 +49,15 @@ class Dataset:
     info: DatasetInfo
     settings: type[DataSettings]
     find: Callable[[Path, Any], tuple[str, ...]]
-    files: Callable[[Path, str, Any], tuple[Path, ...]]
+    files: Callable[[Path, str, Any], tuple[Path, ...]] = lambda _root, _subject, _settings: ()
     load: Callable[[Path, str, Any], Recording]
-    version: int  # increase it if the reader returns other numbers for the same bytes
+    version: int = 1  # increase it if the reader returns other numbers for the same bytes
     needs_root: bool = True
     check_unit: bool = True
     hashes_data: bool = False  # no source files to hash: the fingerprint uses the samples
     published: Callable[[Any], dict[str, int]] | None = None
     trial_shape: Callable[[Any], TrialShape] | None = None
-    excluded: Callable[[Any], Mapping[str, str]] | None = None  # subject → why, left out by default
+    excluded: Callable[[Any], Mapping[str, str]] = lambda _settings: {}  # by default: subject → why
     download: Callable[[Path, Any], None] | None = None
 
     def parse(self, options: Mapping[str, Any]) -> DataSettings:

@@ -1,4 +1,4 @@
-"""Approximate positions of 10-10 electrodes, seen from above, computed from their names."""
+"""Interpret the names of channels: positions of 10-10 electrodes, and what is not EEG."""
 
 import re
 
@@ -11,6 +11,15 @@ ROW_Y = {
 }  # fmt: skip
 COLUMN_STEP = 0.22  # from one column to the next on the middle row
 ROW_NARROWING = 0.55  # how much rows shrink towards the front and the back
+# The words for what is recorded beside EEG: many formats do not store the type of a channel, and
+# MNE takes such channels of EDF files for EEG.
+OTHER_SIGNALS = re.compile(
+    r"(?<![a-z])(ecg|ekg|emg|eog|heog|veog|eogl|eogr|eogv|eogh|loc|roc|e[12]|gsr|eda|scr|ppg|bvp"
+    r"|pleth|resp\w*|rsp|belt|flow|airflow|thorax|abdomen|abdo|chest|snore|temp\w*|spo2|sao2|hr"
+    r"|pulse|acc\w*|gyro\w*|trig\w*|trg|sti|stim\w*|status|marker\w*|event\w*|photo\w*|aux\w*"
+    r"|misc\w*|emg\w*|eog\w*|ecg\w*|ekg\w*|dc\d*)(?![a-z])",
+    re.IGNORECASE,
+)
 
 
 def tidy_name(name: str) -> str:
@@ -42,3 +51,13 @@ def electrode_xy(name: str) -> tuple[float, float]:
     number = int(match[2])
     side, column = (1, number // 2) if number % 2 == 0 else (-1, (number + 1) // 2)
     return side * column * COLUMN_STEP * (1 - ROW_NARROWING * abs(y)), y
+
+
+def is_eeg_name(name: str) -> bool:
+    """Return False for a name of something else: heart, eyes, muscles, breathing, triggers.
+
+    >>> [name for name in ("Fp1", "ECG ECG", "EEG Cz-A1", "EOG left", "VEOG", "Status", "T7")
+    ...  if is_eeg_name(name)]
+    ['Fp1', 'EEG Cz-A1', 'T7']
+    """
+    return OTHER_SIGNALS.search(name) is None

@@ -5,13 +5,14 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from afor.bench.common.errors import DataError
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.common.suggest import did_you_mean
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -74,7 +75,9 @@ class Recording:
         rate_hz: float,
         *,
         class_names: Sequence[str] | None = None,
+        trial_ids: ArrayLike | None = None,
         dataset: str = "own",
+        notes: Sequence[str] = (),
     ) -> "Recording":
         """Return a recording of arrays.
 
@@ -86,7 +89,9 @@ class Recording:
             rate_hz: Sampling rate in hertz.
             class_names: Names of the classes in their order; None sorts words, and numbers classes
                 from 0. Give them if a subject may lack a class.
+            trial_ids: Unique numbers of the trials in the source; None counts from 0.
             dataset: Name of the data set in messages.
+            notes: What is unusual about the recording.
 
         Raises:
             DataError: A label is not one of the classes.
@@ -99,10 +104,11 @@ class Recording:
             subject=subject,
             trials=np.asarray(trials, dtype=np.float32),
             labels=numbers,
-            trial_ids=np.arange(len(numbers)),
+            trial_ids=np.arange(len(numbers)) if trial_ids is None else np.asarray(trial_ids),
             channel_names=tuple(channel_names),
             rate_hz=float(rate_hz),
             class_names=names,
+            notes=tuple(notes),
         )
 
     @property
@@ -170,6 +176,16 @@ def number_labels(
     return np.array([names.index(label) for label in labels.tolist()], dtype=np.int64), names
 
 
+def channel_rows(wanted: Sequence[str], present: Sequence[str], where: str) -> list[int]:
+    """Return the positions of channels; raise ConfigError with the nearest name of one."""
+    if unknown := [name for name in wanted if name not in present]:
+        raise ConfigError(
+            f"{where}: no channel {', '.join(unknown)}.{did_you_mean(unknown[0], present)} "
+            f"Accepted: {', '.join(present)}."
+        )
+    return [present.index(name) for name in wanted]
+
+
 def require_finite(values: NDArray[np.floating], where: str, channels: Sequence[str]) -> None:
     """Raise DataError for NaN, infinity or absurd values; the channel axis is the last but one."""
     if np.isfinite(values).all():
@@ -191,9 +207,7 @@ def require_finite(values: NDArray[np.floating], where: str, channels: Sequence[
 def check_recording(recording: Recording, *, check_unit: bool = True) -> Recording:
     """Check a recording and return it with notes added.
 
-    Args:
-        recording: The recording.
-        check_unit: Check that the amplitudes are plausible for microvolts.
+    ``check_unit`` checks that the amplitudes are plausible for microvolts.
 
     Raises:
         DataError: The recording is not valid; the message names data set, subject and fault.
@@ -203,14 +217,10 @@ def check_recording(recording: Recording, *, check_unit: bool = True) -> Recordi
     require_finite(recording.trials, where, recording.channel_names)
     notes = [*recording.notes, *_check_amplitudes(recording, where, check_unit)]
     _check_duplicates(recording, where)
-    missing = [
-        name
-        for name, n in zip(recording.class_names, recording.class_counts(), strict=True)
-        if n == 0
-    ]
-    if missing:
+    counts = zip(recording.class_names, recording.class_counts(), strict=True)
+    if missing := [name for name, count in counts if count == 0]:
         notes.append(f"no trial of class {', '.join(missing)}")
-    return Recording(**{**recording.__dict__, "notes": tuple(notes)})
+    return replace(recording, notes=tuple(notes))
 
 
 def _check_shapes(recording: Recording, where: str) -> None:
@@ -222,8 +232,7 @@ def _check_shapes(recording: Recording, where: str) -> None:
         )
     if 0 in trials.shape:
         raise DataError(f"{where}: no data, the trials have the shape {trials.shape}.")
-    if len(set(names)) != len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DataError(f"{where}: channel {', '.join(twice)} occurs twice. Names must be unique.")
     if len(names) != trials.shape[1]:
         raise DataError(
@@ -234,11 +243,11 @@ def _check_shapes(recording: Recording, where: str) -> None:
         raise DataError(f"{where}: {len(trials)} trials but {labels.size} labels.")
     if np.unique(recording.trial_ids).size != labels.size:
         raise DataError(f"{where}: trial ids are not unique.")
-    if labels.min() < 0 or labels.max() >= len(recording.class_names):
-        bad = labels[(labels < 0) | (labels >= len(recording.class_names))][0]
+    classes = recording.class_names
+    if (outside := labels[(labels < 0) | (labels >= len(classes))]).size:
         raise DataError(
-            f"{where}: label {bad} is out of range; accepted are 0 to "
-            f"{len(recording.class_names) - 1} ({', '.join(recording.class_names)})."
+            f"{where}: label {outside[0]} is out of range; accepted are 0 to {len(classes) - 1} "
+            f"({', '.join(classes)})."
         )
     if not 0 < recording.rate_hz <= MAX_RATE_HZ:
         raise DataError(f"{where}: a sampling rate of {recording.rate_hz} Hz is not possible.")

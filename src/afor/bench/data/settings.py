@@ -22,8 +22,8 @@ class DataSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    window_samples: Samples  # 0: the whole trial
-    stride_samples: Samples  # 0: as long as the window
+    window_samples: Samples = 0  # 0: the whole trial
+    stride_samples: Samples = 0  # 0: as long as the window
 
     def trial_settings(self) -> dict[str, Any]:
         """Return the options that determine the cached trials: all but those of the windows."""

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -45,15 +46,17 @@ class Manifest:
     subjects: tuple[str, ...]
     splits: tuple[Split, ...]
 
+    @cached_property
+    def _by_number(self) -> dict[tuple[int, int], Split]:
+        return {(split.fold, split.draw): split for split in self.splits}
+
     def split(self, fold: int, draw: int) -> Split:
         """Return the split of a fold and draw; raise ConfigError if it does not exist."""
-        for split in self.splits:
-            if (split.fold, split.draw) == (fold, draw):
-                return split
-        draws = max(split.draw for split in self.splits) + 1
+        if split := self._by_number.get((fold, draw)):
+            return split
         raise ConfigError(
-            f"{self.dataset} has no fold {fold}, draw {draw}. "
-            f"Folds go from 0 to {self.blocks - 1}, draws from 0 to {draws - 1}."
+            f"{self.dataset} has no fold {fold}, draw {draw}. Folds go from 0 to "
+            f"{self.blocks - 1}, draws from 0 to {max(split.draw for split in self.splits)}."
         )
 
 
@@ -120,15 +123,8 @@ def make_splits(
         for draw in range(draws):
             seed = derive_seed(study_seed, dataset, fold, draw, "validation")
             validation = set(_shuffled(untested, seed)[:n_validation])
-            splits.append(
-                Split(
-                    fold,
-                    draw,
-                    train=tuple(name for name in untested if name not in validation),
-                    validation=tuple(name for name in untested if name in validation),
-                    test=tuple(test),
-                )
-            )
+            train = tuple(name for name in untested if name not in validation)
+            splits.append(Split(fold, draw, train, tuple(sorted(validation)), tuple(test)))
     manifest = Manifest(dataset, study_seed, folds, tuple(names), tuple(splits))
     prove_disjoint(manifest)
     return manifest
@@ -140,9 +136,9 @@ def prove_disjoint(manifest: Manifest) -> None:
     tested: dict[str, int] = {}
     for split in manifest.splits:
         where = f"{manifest.dataset}, fold {split.fold}, draw {split.draw}"
-        sides = {"train": split.train, "validation": split.validation, "test": split.test}
         owner: dict[str, str] = {}
-        for side, names in sides.items():
+        for side in ("train", "validation", "test"):
+            names = getattr(split, side)
             for name in names:
                 if name in owner:
                     raise LeakageError(
@@ -185,12 +181,13 @@ def manifest_text(manifest: Manifest) -> str:
             f'    {{"fold": {fold}, "test": {_names(draws[0].test)}, "draws": [\n{rows}\n    ]}}'
         )
     first = manifest.splits[0]
-    sizes = {"train": len(first.train), "validation": len(first.validation)}
     head = {
         "format": FORMAT,
         "dataset": manifest.dataset,
         "study_seed": manifest.study_seed,
-        "subjects_of_the_first_fold": {**sizes, "test": len(first.test)},
+        "subjects_of_the_first_fold": {
+            side: len(getattr(first, side)) for side in ("train", "validation", "test")
+        },
         "subjects": list(manifest.subjects),
     }
     opening = ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in head.items())

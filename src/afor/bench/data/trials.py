@@ -3,7 +3,7 @@
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,10 @@ from afor.bench.data.formats.continuous import ContinuousSettings, Part, events_
 
 MICROVOLTS_PER_VOLT = 1e6
 DONE = "complete.txt"  # written last into a folder of files
+
+
+# The trials, labels, channel names and sampling rate of one object.
+_One = tuple[NDArray[np.float32], NDArray[Any], tuple[str, ...], float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,38 +56,25 @@ def as_trials(
     channel_names: Sequence[str] | None = None,
     trial_s: float | None = None,
 ) -> Trials:
-    """Return trials from whatever a notebook holds.
+    """Return the trials of an array, MNE objects, a dictionary by subject or a data set of torch.
 
-    Args:
-        data: One of: an array (trials, channels, samples) in microvolts; MNE Epochs; a dictionary
-            from subjects to arrays, Epochs or Raw; a data set of torch, skorch or braindecode,
-            whose items are (trial, label, ...).
-        labels: Class of each trial, or a dictionary by subject. None takes the event names of MNE
-            and the labels of a data set.
-        subjects: Subject of each trial, or the name of a column of Epochs' metadata. None for a
-            dictionary, and for braindecode, whose descriptions have a column ``subject``.
-        rate_hz: Sampling rate of arrays.
-        channel_names: Names of the channels of arrays; None numbers them.
-        trial_s: Length of a trial of Raw, from its annotations on; None takes their duration.
-
-    Returns:
-        The trials of all subjects.
+    The arguments are those of `afor.bench.compare`. A data set has items (trial, label, ...), that
+    of braindecode also parts with a ``subject`` in their descriptions.
 
     Raises:
         ConfigError: Something that is needed was not given.
         DataError: The shapes do not fit each other.
     """
+    parts: list[tuple[str, _One]] = []
     if isinstance(data, Mapping):
-        given = labels if isinstance(labels, Mapping) else {}
-        if labels is not None and not isinstance(labels, Mapping):
+        given = {} if labels is None else labels
+        if not isinstance(given, Mapping):
             raise ConfigError("data is a dictionary by subject, so labels must be one too.")
-        parts = []
         for subject, part in data.items():
             one = _of_one(part, given.get(subject), rate_hz, channel_names, trial_s, str(subject))
             parts.append((str(subject), one))
         return _joined(parts)
     if getattr(data, "datasets", None) is not None and subjects is None:  # braindecode
-        parts = []
         for number, part in enumerate(data.datasets):
             description = getattr(part, "description", None)
             if description is None or "subject" not in description:
@@ -107,19 +98,15 @@ def as_trials(
     return Trials(trials, words, np.asarray([str(s) for s in subjects]), names, rate)
 
 
-_One = tuple[NDArray[np.float32], NDArray[Any], tuple[str, ...], float]
-
-
 def _joined(parts: Sequence[tuple[str, _One]]) -> Trials:
     if not parts:
         raise ConfigError("There are no subjects in the data.")
-    _, (_, _, names, rate) = parts[0]
+    first, (first_trials, _, names, rate) = parts[0]
     for subject, (trials, _, other_names, other_rate) in parts:
-        shapes = (trials.shape[1:], other_names, other_rate)
-        if shapes != (parts[0][1][0].shape[1:], names, rate):
+        if (trials.shape[1:], other_names, other_rate) != (first_trials.shape[1:], names, rate):
             raise DataError(
                 f"subject {subject} has {trials.shape[1]} channels, {trials.shape[2]} samples and "
-                f"{other_rate:g} Hz; subject {parts[0][0]} differs. All subjects must agree."
+                f"{other_rate:g} Hz; subject {first} differs. All subjects must agree."
             )
     return Trials(
         np.concatenate([one[0] for _, one in parts]),
@@ -177,24 +164,14 @@ def _of_one(
 
 def _mne_info(data: Any) -> Any:
     """Return MNE's info of a braindecode data set, or None."""
-    for name in ("windows", "raw"):
-        info = getattr(getattr(data, name, None), "info", None)
-        if info is not None:
-            return info
-    return None
+    infos = (getattr(getattr(data, name, None), "info", None) for name in ("windows", "raw"))
+    return next((info for info in infos if info is not None), None)
 
 
 def write_trials(trials: Trials, parent: Path) -> Path:
-    """Write trials as one .npz file per subject, for the data set ``folder``.
+    """Write trials as one .npz file per subject, for the data set ``folder``; return their folder.
 
-    The folder is named after the content, so that the same trials are written once.
-
-    Args:
-        trials: The trials.
-        parent: Where the folder is made.
-
-    Returns:
-        The folder.
+    It is made in ``parent`` and named after the content: the same trials are written once.
 
     Raises:
         ConfigError: The name of a subject cannot be the name of a file.
@@ -222,14 +199,11 @@ def write_trials(trials: Trials, parent: Path) -> Path:
 
 
 def _content_hash(trials: Trials) -> str:
-    digest = hashlib.sha256()
-    for part in _bytes_of(trials):
-        digest.update(hashlib.sha256(part).digest())
-    return digest.hexdigest()[:24]
-
-
-def _bytes_of(trials: Trials) -> Iterable[bytes]:
-    yield repr((trials.trials.shape, trials.channel_names, trials.rate_hz)).encode()
-    yield np.ascontiguousarray(trials.trials).tobytes()
-    yield "\0".join(map(str, trials.labels.tolist())).encode()
-    yield "\0".join(trials.subjects.tolist()).encode()
+    parts = (
+        repr((trials.trials.shape, trials.channel_names, trials.rate_hz)).encode(),
+        np.ascontiguousarray(trials.trials).tobytes(),
+        "\0".join(map(str, trials.labels.tolist())).encode(),
+        "\0".join(trials.subjects.tolist()).encode(),
+    )
+    digests = b"".join(hashlib.sha256(part).digest() for part in parts)
+    return hashlib.sha256(digests).hexdigest()[:24]

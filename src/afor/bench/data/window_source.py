@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.dataset import TrialShape
 from afor.bench.data.preparation.cache import PreparedSubject, map_samples
 from afor.bench.data.preparation.preprocessing import window_starts
 from afor.bench.data.recording import count_classes
@@ -26,7 +27,27 @@ KEEP_BYTES = 1 << 30
 RELEASE_AFTER_BYTES = 16 << 20
 
 
-class WindowSource:
+class WindowLayout:
+    """What is known of the windows of a data set without their samples."""
+
+    def __init__(
+        self, dataset: str, subjects: Sequence[str], settings: DataSettings, trial: TrialShape
+    ) -> None:
+        self.dataset = dataset
+        self.subjects = tuple(subjects)
+        self.settings = settings
+        self.channel_names = trial.channel_names
+        self.class_names = trial.class_names
+        self.n_classes = len(trial.class_names)
+        self.rate_hz = trial.rate_hz
+        self.window_samples = settings.window_samples or trial.samples
+        self.stride_samples = settings.stride_samples or self.window_samples
+        starts = window_starts(trial.samples, self.window_samples, self.stride_samples)
+        self._starts = np.array(starts)
+        self.windows_per_trial = len(starts)
+
+
+class WindowSource(WindowLayout):
     """All windows of a data set, cut from memory-mapped trials and numbered from 0.
 
     Windows are ordered by subject, trial and start. The object can be pickled; the other process
@@ -43,19 +64,11 @@ class WindowSource:
         fingerprint_samples: bool = False,
     ) -> None:
         first = prepared[0]
-        self.dataset = dataset
+        trials, _, samples = first.shape
+        shape = TrialShape(first.channel_names, first.rate_hz, first.class_names, trials, samples)
+        super().__init__(dataset, [subject.subject for subject in prepared], settings, shape)
         self.folder = folder
         self.prepared = tuple(prepared)
-        self.settings = settings
-        self.subjects = tuple(subject.subject for subject in prepared)
-        self.channel_names = first.channel_names
-        self.class_names = first.class_names
-        self.rate_hz = first.rate_hz
-        self.window_samples = settings.window_samples or first.shape[2]
-        self.stride_samples = settings.stride_samples or self.window_samples
-        self._starts = np.array(
-            window_starts(first.shape[2], self.window_samples, self.stride_samples)
-        )
         self._first_trial = np.cumsum([0, *(subject.shape[0] for subject in prepared)])
         self._fingerprint_samples = fingerprint_samples
         self._is_large = sum(4 * int(np.prod(s.shape)) for s in prepared) > KEEP_BYTES
@@ -64,36 +77,26 @@ class WindowSource:
         self._copied_bytes = 0
 
     def __len__(self) -> int:
-        return int(self._first_trial[-1]) * len(self._starts)
+        return int(self._first_trial[-1]) * self.windows_per_trial
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_maps": {}, "_touched": set(), "_copied_bytes": 0}
-
-    @property
-    def n_classes(self) -> int:
-        """Return the number of classes."""
-        return len(self.class_names)
-
-    @property
-    def windows_per_trial(self) -> int:
-        """Return the number of windows of a trial."""
-        return len(self._starts)
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Return the class of each window."""
         per_trial = np.concatenate([np.array(s.labels, dtype=np.int64) for s in self.prepared])
-        return np.repeat(per_trial, len(self._starts))
+        return np.repeat(per_trial, self.windows_per_trial)
 
     @cached_property
     def trial_ids(self) -> NDArray[np.int64]:
         """Return the trial of each window, numbered through the whole data set."""
-        return np.repeat(np.arange(self._first_trial[-1]), len(self._starts))
+        return np.repeat(np.arange(self._first_trial[-1]), self.windows_per_trial)
 
     @cached_property
     def subject_codes(self) -> NDArray[np.int64]:
         """Return the subject of each window as a position in ``subjects``."""
-        windows = np.diff(self._first_trial) * len(self._starts)
+        windows = np.diff(self._first_trial) * self.windows_per_trial
         return np.repeat(np.arange(len(self.subjects)), windows)
 
     @cached_property
@@ -117,7 +120,7 @@ class WindowSource:
         """Return the number of windows of these subjects."""
         wanted = set(subjects)
         trials = sum(p.shape[0] for p in self.prepared if p.subject in wanted)
-        return trials * len(self._starts)
+        return trials * self.windows_per_trial
 
     def indices_of(self, subjects: Iterable[str]) -> NDArray[np.int64]:
         """Return the indices of the windows of these subjects, in order."""
@@ -127,11 +130,7 @@ class WindowSource:
                 f"{self.dataset} has no subject {', '.join(sorted(unknown))}; "
                 f"it has {', '.join(self.subjects)}."
             )
-        codes = [i for i, name in enumerate(self.subjects) if name in wanted]
-        edges = self._first_trial * len(self._starts)
-        return np.concatenate(
-            [np.arange(edges[i], edges[i + 1]) for i in codes] or [np.arange(0)]
-        ).astype(np.int64)
+        return np.flatnonzero(np.isin(self.subjects, list(wanted))[self.subject_codes])
 
     def channel_statistics(
         self, subjects: Iterable[str]
@@ -151,7 +150,7 @@ class WindowSource:
         index = np.asarray(indices, dtype=np.int64)
         if index.size and (index.min() < 0 or index.max() >= len(self)):
             raise IndexError(f"window numbers go from 0 to {len(self) - 1}")
-        trial, start = np.divmod(index, len(self._starts))
+        trial, start = np.divmod(index, self.windows_per_trial)
         start = self._starts[start]
         owner = np.searchsorted(self._first_trial, trial, side="right") - 1
         out = np.empty((index.size, len(self.channel_names), self.window_samples), dtype=np.float32)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from afor.bench.execution.jobs import Job
-from afor.bench.study.bundling import companion_key, is_bundled
 
 Bundle = tuple[Job, ...]
 
@@ -15,7 +14,7 @@ def make_bundles(jobs: Sequence[Job], size: int, workers: int) -> list[Bundle]:
     Args:
         jobs: The jobs in the order of the plan.
         size: Maximum number of runs of a bundle.
-        workers: Number of workers; bundles are made smaller so that each has one.
+        workers: Number of workers; the last bundles are made smaller so that all have one.
 
     Returns:
         The bundles, in the order of their first jobs. A job that cannot be bundled is one of its
@@ -23,14 +22,14 @@ def make_bundles(jobs: Sequence[Job], size: int, workers: int) -> list[Bundle]:
     """
     companions: dict[str, list[Job]] = {}
     for job in jobs:
-        key = companion_key(job.spec) if is_bundled(job.spec) else job.key
-        companions.setdefault(f"{job.dataset} {key}", []).append(job)
+        companions.setdefault(f"{job.dataset} {job.companions or job.key}", []).append(job)
     bundles = [piece for group in companions.values() for piece in _cut(group, size)]
-    while len(bundles) < workers and (largest := max(bundles, key=len, default=())):
-        if len(largest) == 1:
+    while len(bundles) % workers:
+        last = range(max(len(bundles) - workers, 0), len(bundles))
+        position = max(last, key=lambda number: len(bundles[number]))
+        if len(bundles[position]) == 1:
             break
-        position = bundles.index(largest)
-        bundles[position : position + 1] = halves(largest)
+        bundles[position : position + 1] = halves(bundles[position])
     return bundles
 
 

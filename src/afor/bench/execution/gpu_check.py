@@ -22,9 +22,7 @@ from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.dataset_shapes import DEAP
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
-from afor.bench.optimizers.build import build_optimizer
-from afor.bench.training.batches import Side, make_normalize
-from afor.bench.training.loop import Fit, train
+from afor.bench.training.loop import Fit, make_fit, train
 from afor.bench.training.run_spec import RunSettings
 from afor.bench.training.serving import serve_alone
 from afor.reference import ReferenceState, reference_step
@@ -174,15 +172,7 @@ def _no_waiting(device: torch.device) -> str:
 def small_fit(device: torch.device, batch_size: int, optimizer: str = "afor") -> Fit:
     """Return a training of EEGNet on random windows that has not begun."""
     settings, windows = _small_training(device, batch_size, optimizer)
-    model = build_backbone("eegnet", _SMALL).to(device)
-    split = settings.split
-    normalize = make_normalize("zscore", windows, split.train, device)
-    training, validation = (
-        Side(side, windows, getattr(split, side), normalize, device)
-        for side in ("train", "validation")
-    )
-    built = build_optimizer(settings.optimizer, model, settings.lr, settings.weight_decay)
-    return Fit(settings, model, built, training, validation, _SMALL.classes)
+    return make_fit(settings, build_backbone("eegnet", _SMALL).to(device), windows, device)
 
 
 def _small_training(

@@ -19,6 +19,7 @@ class Job:
     key: str
     spec: dict[str, Any]
     dataset: str  # whose windows it needs
+    companions: str = ""  # equal for runs that may be trained as one network; empty: none
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Progress:
         self._live: Any = None
         self._planned: dict[str, list[PlannedRun]] = {}
         self._status: dict[str, str] = {}
-        self._running: dict[str, float] = {}
+        self._running: dict[str, tuple[float, float]] = {}  # start, and its share of a worker
         self._pace = Pace()
         self._started = time.monotonic()
         self._printed_at = self._started
@@ -77,9 +77,9 @@ class Progress:
             self._print(self.line())
             threading.Thread(target=self._print_until_first_end, daemon=True).start()
 
-    def started(self, key: str, worker: str) -> None:  # noqa: ARG002
-        """Register the start of a run."""
-        self._running[key] = time.monotonic()
+    def started(self, key: str, worker: str, together: int = 1) -> None:  # noqa: ARG002
+        """Register the start of a run, one of several that its worker trains at once."""
+        self._running[key] = (time.monotonic(), 1.0 / together)
 
     def ended(self, run: FinishedRun) -> None:
         """Count a finished run; print a line if it failed or diverged."""
@@ -88,9 +88,7 @@ class Progress:
         self._status[run.key] = run.status
         self._has_news = True
         planned_run = self._planned[run.key][0]
-        self._pace.add(
-            planned_run.dataset, planned_run.backbone, planned_run.optimizer, run.elapsed_s
-        )
+        self._pace.add(*planned_run.condition, run.elapsed_s)
         if run.status != "done":
             self._print(
                 printable(f"{run.status}: {describe(planned_run)} ({run.key[:12]}): {run.reason}")
@@ -119,15 +117,14 @@ class Progress:
             self._print(self.line())
 
     def _seconds_left(self) -> float | None:
-        waiting = [
-            same_key[0] for key, same_key in self._planned.items() if key not in self._status
-        ]
-        seconds = self._pace.total((run.dataset, run.backbone, run.optimizer) for run in waiting)
+        waiting = [runs[0] for key, runs in self._planned.items() if key not in self._status]
+        seconds = self._pace.total(run.condition for run in waiting)
         if seconds is None:
             return None
         now = time.monotonic()
-        spent = sum(now - started for started in self._running.values())
-        return max(seconds - spent, 0.0) / (len(self._running) or self._workers)
+        spent = sum((now - started) * share for started, share in self._running.values())
+        busy = max(sum(share for _, share in self._running.values()), 1.0)  # workers
+        return max(seconds - spent, 0.0) / (busy if self._running else self._workers)
 
     def _print(self, text: str) -> None:
         self._printed_at = time.monotonic()
@@ -176,7 +173,7 @@ class Progress:
         return grid, grid.row_count + 3
 
     def _mark(self, runs: list[PlannedRun], condition: tuple[str, str, str]) -> Any:
-        keys = [run.key for run in runs if (run.dataset, run.backbone, run.optimizer) == condition]
+        keys = [run.key for run in runs if run.condition == condition]
         states = Counter(self._status.get(key, "open") for key in keys)
         bad = states["failed"] + states["diverged"]
         ended = len(keys) - states["open"]

@@ -7,7 +7,7 @@ Called again, it continues where it was interrupted.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,8 +39,8 @@ class Watcher(PreparationWatcher, Protocol):
     def planned(self, runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> None:
         """Receive all planned runs and the statuses of those that ended."""
 
-    def started(self, key: str, worker: str) -> None:
-        """Receive the start of a run."""
+    def started(self, key: str, worker: str, together: int = 1) -> None:
+        """Receive the start of a run, one of several that its worker trains at once."""
 
     def ended(self, run: FinishedRun) -> None:
         """Receive a run that was stored."""
@@ -115,7 +115,7 @@ def run_study(
     sources = open_sources(study, cache_dir, watch)
     plan = make_plan(study, sources, find_rate)
     if part is not None:
-        plan = StudyPlan(study, shard(plan.runs, *part), plan.manifests, plan.sources)
+        plan = replace(plan, runs=shard(plan.runs, *part))
     try:
         with locked(path), open_or_create(path) as store:
             take_leftovers(store)
@@ -223,7 +223,7 @@ def rescue(store: Store, *contents: bytes) -> StoreError:
 def open_jobs(runs: tuple[PlannedRun, ...], statuses: Mapping[str, str]) -> list[Job]:
     """Return one job for each run that has not ended, in the order of the plan."""
     jobs = {
-        planned.key: Job(planned.key, planned.spec, planned.dataset)
+        planned.key: Job(planned.key, planned.spec, planned.dataset, planned.companions)
         for planned in runs
         if planned.key not in statuses
     }
@@ -241,7 +241,7 @@ def _collect(
         if isinstance(event, Started):
             running.began(event.key, event.worker, event.together)
             if watch:
-                watch.started(event.key, event.worker)
+                watch.started(event.key, event.worker, event.together)
             continue
         running.ended(event.key)
         if isinstance(event, Died):

@@ -90,12 +90,8 @@ def _running(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
 def remaining_s(store: Store, runs: Sequence[PlannedRun]) -> float | None:
     """Return the seconds of training that a plan still needs, estimated from stored runs."""
     statuses = store.statuses()
-    waiting = {
-        run.key: (run.dataset, run.backbone, run.optimizer)
-        for run in runs
-        if run.key not in statuses
-    }
-    return _pace(store.runs()).total(list(waiting.values()))
+    waiting = {run.key: run.condition for run in runs if run.key not in statuses}
+    return _pace(store.runs()).total(waiting.values())
 
 
 def print_status(status: dict[str, Any]) -> None:

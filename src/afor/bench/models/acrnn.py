@@ -12,11 +12,11 @@ from afor.bench.models.settings import Dropout, Form, check_choice
 Recurrent = Literal["single", "sequence"]
 
 # Sizes of the published model, the same for every data set.
-_ATTENTION_HIDDEN = 15
+ATTENTION_HIDDEN = 15
 _KERNEL = 45  # samples
 _POOL, _POOL_STRIDE = 75, 10  # samples
-_MAPS = 40
-_HIDDEN = 64
+MAPS = 40
+HIDDEN = 64
 
 
 class ACRNN(nn.Module):
@@ -48,19 +48,19 @@ class ACRNN(nn.Module):
         shape.require("ACRNN", samples=_KERNEL - 1 + _POOL)
         check_choice("ACRNN", "recurrent", recurrent, Recurrent)
         check_choice("ACRNN", "form", form, Form)
-        self.recurrent = recurrent
+        self.recurrent: Recurrent = recurrent
         self.form = form
-        self.squeeze = nn.Linear(shape.channels, _ATTENTION_HIDDEN)
-        self.excite = nn.Linear(_ATTENTION_HIDDEN, shape.channels)
+        self.squeeze = nn.Linear(shape.channels, ATTENTION_HIDDEN)
+        self.excite = nn.Linear(ATTENTION_HIDDEN, shape.channels)
         # A kernel over all channels slides in time only: one-dimensional, channels as inputs.
-        self.convolution = nn.Conv1d(shape.channels, _MAPS, _KERNEL)
+        self.convolution: nn.Conv1d | nn.Conv2d = nn.Conv1d(shape.channels, MAPS, _KERNEL)
         self.map_dropout = nn.Dropout1d(dropout)
         steps = (shape.samples - _KERNEL + 1 - _POOL) // _POOL_STRIDE + 1
-        inputs = _MAPS if recurrent == "sequence" else _MAPS * steps
-        self.lstm = nn.LSTM(inputs, _HIDDEN, num_layers=2, batch_first=True)
-        self.attention = ExtendedSelfAttention(_HIDDEN)
+        inputs = MAPS if recurrent == "sequence" else MAPS * steps
+        self.lstm = nn.LSTM(inputs, HIDDEN, num_layers=2, batch_first=True)
+        self.attention = ExtendedSelfAttention(HIDDEN)
         self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(_HIDDEN, shape.classes)
+        self.classifier = nn.Linear(HIDDEN, shape.classes)
 
     def forward(self, signal: Tensor) -> Tensor:
         """Return logits (batch, classes) for a signal (batch, channels, samples)."""

@@ -26,13 +26,7 @@ from afor.bench.models.settings import (
     Momentum,
     check_choice,
 )
-from afor.torch_private import (
-    foreach_add_,
-    foreach_lerp_,
-    has_hooks,
-    is_watched,
-    transform_level,
-)
+from afor.torch_private import foreach_add_, foreach_lerp_, has_hooks, is_watched, transform_level
 
 EEGNetForm = Literal["auto", "native", "fast", "plain"]
 
@@ -40,8 +34,6 @@ _FIRST_POOL, _SECOND_POOL = 4, 8  # Table 2: at 128 Hz down to 32 Hz, then to 4 
 _SEPARABLE_KERNEL = 16  # Table 2: 500 ms at 32 Hz
 _VECTOR = 16  # float32 numbers that torch's vector loops take at a time with AVX2
 _SPATIAL_MAX_NORM, _CLASS_MAX_NORM = 1.0, 0.25  # Table 2
-
-
 _OWN_TENSORS = (Tensor, nn.Parameter)  # a subclass may keep its numbers elsewhere
 
 
@@ -127,8 +119,8 @@ class EEGNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         pooled = shape.samples // _FIRST_POOL // _SECOND_POOL
         self.classifier = nn.Linear(separable_filters * pooled, shape.classes)
-        # Several runs can be one network in either other form; see `stacked_eegnet`. Whole vectors
-        # of maps: the rest of a vector loop would have other bits in the last run of a bundle.
+        # Several runs can be one network, except in the plain form; see `stacked_eegnet`. Maps fill
+        # whole vectors: the rest of a vector loop would have other bits in the last run.
         whole = maps % _VECTOR == 0 and separable_filters % _VECTOR == 0
         self.can_stack = form != "plain" and kernel <= shape.samples and whole
         for layer in (self.temporal, self.spatial, self.depthwise, self.pointwise, self.classifier):
@@ -235,19 +227,10 @@ class EEGNet(nn.Module):
         outputs, maps = self.pointwise.weight.shape[:2]
         filters = self.temporal.weight.shape[0]
         sizes = Sizes(
-            batch,
-            channels,
-            samples,
-            filters * networks,
-            maps // filters,
-            outputs * networks,
-            self.temporal.kernel_size[1],
-            _SEPARABLE_KERNEL,
-            _FIRST_POOL,
-            _SECOND_POOL,
-            networks,
-            signal.dtype,
-        )
+            batch, channels, samples, filters * networks, maps // filters, outputs * networks,
+            self.temporal.kernel_size[1], _SEPARABLE_KERNEL, _FIRST_POOL, _SECOND_POOL,
+            networks, signal.dtype,
+        )  # fmt: skip
         drop = self.dropout.p
         eps = (norms[0].eps, norms[1].eps, norms[2].eps)
         return Blocks(sizes, eps, 1 / (1 - drop) if drop < 1 else 0.0)
@@ -266,14 +249,13 @@ class EEGNet(nn.Module):
 
     def _native(self, signal: Tensor) -> Tensor:
         norms, blocks = self._norms(), self.native_blocks(signal)
-        if not self.training:
-            statistics = [n.get_buffer(k) for n in norms for k in ("running_mean", "running_var")]
-            features = evaluated_features(blocks, signal, self._block_parameters(), statistics)
-            return self.classifier(features)  # type: ignore[no-any-return]
-        features, batch_statistics = native_features(
-            blocks, signal, self._block_parameters(), self.native_masks(blocks.sizes)
-        )
-        _move_running(norms, batch_statistics)
+        parameters = self._block_parameters()
+        if self.training:
+            masks = self.native_masks(blocks.sizes)
+            features, statistics = native_features(blocks, signal, parameters, masks)
+            _move_running(norms, statistics)
+        else:
+            features = evaluated_features(blocks, signal, parameters, _running(norms))
         return self.classifier(features)  # type: ignore[no-any-return]
 
     def _norms(self) -> tuple[nn.BatchNorm2d, nn.BatchNorm2d, nn.BatchNorm2d]:
@@ -304,15 +286,15 @@ class EEGNet(nn.Module):
     def _has_own_filters(self) -> bool:
         """Return True if the convolutions have the shapes and settings they were made with."""
         layers = (self.temporal, self.spatial, self.depthwise, self.pointwise)
-        found = [layer.weight.shape for layer in layers]
-        filters, (outputs, maps) = found[0][0], found[3][:2]
-        shapes = [
+        shapes = [layer.weight.shape for layer in layers]
+        filters, (outputs, maps) = shapes[0][0], shapes[3][:2]
+        expected = [
             (filters, 1, 1, layers[0].kernel_size[1]),
-            (maps, 1, found[1][2], 1),
+            (maps, 1, shapes[1][2], 1),
             (maps, 1, 1, _SEPARABLE_KERNEL),
             (outputs, maps, 1, 1),
         ]
-        return found == shapes and all(
+        return shapes == expected and all(
             layer.bias is None
             and layer.stride == layer.dilation == (1, 1)
             and layer.padding == (0, 0)
@@ -323,21 +305,22 @@ class EEGNet(nn.Module):
 
 def _is_own_norm(norm: nn.Module) -> bool:
     """Return True if a norm is torch's own, with parameters and running statistics."""
-    return (
-        type(norm) is nn.BatchNorm2d
-        and norm.track_running_stats
-        and norm.weight is not None
-        and norm.bias is not None
-        and norm.running_mean is not None
-        and norm.running_var is not None
-    )
+    if type(norm) is not nn.BatchNorm2d or not norm.track_running_stats:
+        return False
+    tensors = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    return all(tensor is not None for tensor in tensors)
+
+
+def _running(norms: Sequence[nn.BatchNorm2d]) -> list[Tensor]:
+    """Return the running mean and variance of each norm."""
+    return [n.get_buffer(k) for n in norms for k in ("running_mean", "running_var")]
 
 
 @torch.no_grad()
 def _move_running(norms: Sequence[nn.BatchNorm2d], statistics: Sequence[Tensor]) -> None:
     """Move the running statistics of all norms towards (mean, unbiased variance) of each."""
     batches = [norm.get_buffer("num_batches_tracked") for norm in norms]
-    running = [n.get_buffer(k) for n in norms for k in ("running_mean", "running_var")]
+    running = _running(norms)
     foreach_add_(batches, 1)
     # Without a momentum, batch norm averages over all batches so far.
     steps = [

@@ -18,7 +18,7 @@ from afor.bench.models.settings import Bands, Dropout, Form, Seed, check_choice
 
 NodeFeatures = Literal["de", "raw"]
 
-_SMALLEST_CHANNELS = 3  # the graph layers convolve over three neighbouring electrodes
+SMALLEST_CHANNELS = 3  # the graph layers convolve over three neighbouring electrodes
 _HEAD_WIDTH = 64  # of the published classifier
 _REDUCTION = 4  # of the channel attention, as published
 _COLUMN_FLOOR = 1e-6
@@ -56,20 +56,20 @@ class NSALDGAT(nn.Module):
         super().__init__()
         check_choice("NSAL-DGAT", "node_features", node_features, NodeFeatures)
         check_choice("NSAL-DGAT", "form", form, Form)
-        if shape.channels < _SMALLEST_CHANNELS:
+        if shape.channels < SMALLEST_CHANNELS:
             raise ConfigError(
-                f"NSAL-DGAT needs at least {_SMALLEST_CHANNELS} channels, found {shape.channels}."
+                f"NSAL-DGAT needs at least {SMALLEST_CHANNELS} channels, found {shape.channels}."
             )
         self.entropy: nn.Module
+        self.feature_norm: nn.Module
         if node_features == "de":
             features = len(bands_hz)
             self.entropy = DifferentialEntropy(shape, bands_hz)
-            self.feature_norm: nn.Module = nn.BatchNorm1d(features)
+            self.feature_norm = nn.BatchNorm1d(features)
         else:
             features = shape.samples
-            self.entropy = nn.Identity()
-            self.feature_norm = nn.Identity()
-        self.adjacency = DynamicAdjacency(shape.channels, graph_seed)
+            self.entropy, self.feature_norm = nn.Identity(), nn.Identity()
+        self.adjacency: nn.Module = DynamicAdjacency(shape.channels, graph_seed)
         self.first = GraphLayer(features, form)
         self.second = GraphLayer(features, form)
         self.attention = ConvolutionalAttention(3 * features)

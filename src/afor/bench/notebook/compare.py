@@ -147,14 +147,8 @@ def compare(
 def _run(study: Study, path: Path, cache: Path, workers: int, progress: bool) -> None:
     """Train what the store lacks; raise EngineError if runs failed."""
     with ProgressBar(study.name) if progress else nullcontext() as watch:
-        summary = run_study(
-            study,
-            study_toml(study),
-            path,
-            LocalEngine(workers or cores()),
-            cache_dir=cache,
-            watch=watch,
-        )
+        engine = LocalEngine(workers or cores())
+        summary = run_study(study, study_toml(study), path, engine, cache_dir=cache, watch=watch)
     if summary.failed:
         raise EngineError(
             f"{summary.failed} of {summary.planned} runs failed; `afor failures {path}` shows why."

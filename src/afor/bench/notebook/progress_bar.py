@@ -41,14 +41,11 @@ class ProgressBar:
         """Show the number of runs and of those that ended earlier."""
         keys = {run.key for run in runs}
         self._ended = keys.intersection(statuses)
-        self._bar.reset(
-            self._task,
-            total=len(keys),
-            completed=len(self._ended),
-            description=f"{self._title}: starting workers",
-        )
+        text = f"{self._title}: starting workers"
+        ended = len(self._ended)
+        self._bar.reset(self._task, total=len(keys), completed=ended, description=text)
 
-    def started(self, key: str, worker: str) -> None:  # noqa: ARG002
+    def started(self, key: str, worker: str, together: int = 1) -> None:  # noqa: ARG002
         """Say that runs are trained."""
         self._bar.update(self._task, description=f"{self._title}: training")
 

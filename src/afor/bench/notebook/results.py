@@ -10,20 +10,13 @@ from typing import Any
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import write_atomically
 from afor.bench.report.figures.results import folds_figure, gain_figure
-from afor.bench.report.page import ReportInput, render_report
+from afor.bench.report.page import render_report, report_input
 from afor.bench.report.tables.formats import Table, printable, to_markdown
 from afor.bench.report.tables.main import main_table
 from afor.bench.report.verdicts import verdicts
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers
 from afor.bench.stats.groups import Conditions, collect_conditions, default_metrics
-from afor.bench.store.files import (
-    is_store,
-    load_margins,
-    load_records,
-    load_results,
-    load_studies,
-    result_rows,
-)
+from afor.bench.store.files import load_margins, load_results, result_rows
 from afor.bench.store.locations import find_store
 
 
@@ -138,13 +131,7 @@ class StudyResults:
         Returns:
             The path.
         """
-        has_records = is_store(self.store)
-        given = ReportInput(
-            results=self._loaded[0],
-            sources=[self.store.name],
-            records=load_records([self.store], self.studies) if has_records else (),
-            studies=load_studies([self.store], self.studies) if has_records else None,
-        )
+        given = report_input(self._loaded[0], [self.store], self.studies)
         page = render_report(
             self.conditions, given, title=title, baseline=self.baseline, metrics=self._metrics
         )

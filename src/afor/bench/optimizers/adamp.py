@@ -9,20 +9,17 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from afor.bench.optimizers.stepwise import StepwiseOptimizer, require_at_least
+from afor.bench.optimizers.stepwise import Options, StepwiseOptimizer, require_at_least
 
 
 class AdamP(StepwiseOptimizer):
     """Adam with the radial part of the update removed, and decoupled weight decay.
 
     Args:
-        params: Tensors or parameter groups.
-        lr: Learning rate.
-        betas: Decay rates of the two moments.
-        eps: Added to the denominator.
-        weight_decay: Decoupled weight decay.
+        params, lr, betas, eps, weight_decay: As for torch's AdamW.
         delta: A tensor is scale-invariant if the cosine of gradient and weight is below `delta`
             divided by the square root of its size.
         wd_ratio: Factor of the weight decay of scale-invariant tensors.
@@ -41,19 +38,10 @@ class AdamP(StepwiseOptimizer):
     ) -> None:
         require_at_least("delta", delta, 0.0)
         require_at_least("wd_ratio", wd_ratio, 0.0)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "delta": delta,
-            "wd_ratio": wd_ratio,
-        }
-        super().__init__(params, defaults)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**defaults, "delta": delta, "wd_ratio": wd_ratio})
 
-    def update(
-        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
-    ) -> None:
+    def update(self, param: Tensor, grad: Tensor, state: Options, group: Options) -> None:
         """Take one step on one tensor."""
         lr, eps = group["lr"], group["eps"]
         beta1, beta2 = group["betas"]
@@ -63,35 +51,21 @@ class AdamP(StepwiseOptimizer):
         correction2 = 1 - beta2 ** state["step"]
         update = first / (second.sqrt() / math.sqrt(correction2)).add_(eps)
 
-        decay_scale: float | torch.Tensor = 1.0
+        decay_scale: float | Tensor = 1.0
         if param.dim() > 1 and param.numel() > 0:
             # The decision would be a host sync on a GPU, as in the authors' code.
             on_host = param.device.type == "cpu"
             remove = without_radial_part if on_host else without_radial_part_on_device
-            update, decay_scale = remove(
-                update, param, grad, group["delta"], group["wd_ratio"], eps
-            )
+            options = group["delta"], group["wd_ratio"], eps
+            update, decay_scale = remove(update, param, grad, *options)
         param.mul_(1 - lr * group["weight_decay"] * decay_scale)
         param.add_(update, alpha=-lr / correction1)
 
 
 def without_radial_part(
-    update: torch.Tensor,
-    param: torch.Tensor,
-    grad: torch.Tensor,
-    delta: float,
-    wd_ratio: float,
-    eps: float,
-) -> tuple[torch.Tensor, float]:
+    update: Tensor, param: Tensor, grad: Tensor, delta: float, wd_ratio: float, eps: float
+) -> tuple[Tensor, float]:
     """Remove the part of the update along the weight, per channel or per layer, if scale-invariant.
-
-    Args:
-        update: The update of Adam.
-        param: The weight.
-        grad: Its gradient.
-        delta: Threshold of the cosine, see `AdamP`.
-        wd_ratio: Factor of the weight decay of scale-invariant tensors.
-        eps: Added to norms in denominators.
 
     Returns:
         The update and the factor of the weight decay.
@@ -104,39 +78,32 @@ def without_radial_part(
 
 
 def without_radial_part_on_device(
-    update: torch.Tensor,
-    param: torch.Tensor,
-    grad: torch.Tensor,
-    delta: float,
-    wd_ratio: float,
-    eps: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    update: Tensor, param: Tensor, grad: Tensor, delta: float, wd_ratio: float, eps: float
+) -> tuple[Tensor, Tensor]:
     """Do the same without asking the device: all updates are computed, and one is selected there.
 
     The arguments and results are those of `without_radial_part`.
     """
-    chosen, decay_scale = update, torch.ones((), dtype=param.dtype, device=param.device)
+    result, decay_scale = update, torch.ones((), dtype=param.dtype, device=param.device)
     for rows in (1, len(param)):  # the channels come last: they take precedence
         weights = param.reshape(rows, -1)
         invariant = _is_scale_invariant(weights, grad, delta, eps)
-        chosen = torch.where(invariant, _tangential(update, weights, eps), chosen)
+        result = torch.where(invariant, _tangential(update, weights, eps), result)
         decay_scale = torch.where(invariant, wd_ratio, decay_scale)
-    return chosen, decay_scale
+    return result, decay_scale
 
 
-def _is_scale_invariant(
-    weights: torch.Tensor, grad: torch.Tensor, delta: float, eps: float
-) -> torch.Tensor:
+def _is_scale_invariant(weights: Tensor, grad: Tensor, delta: float, eps: float) -> Tensor:
     """Tell whether the gradient is orthogonal to all rows of a weight."""
     cosine = cosine_similarity(grad.reshape(weights.shape), weights, dim=1, eps=eps).abs()
-    is_small: torch.Tensor = cosine.max() < delta / math.sqrt(weights.shape[1])
+    is_small: Tensor = cosine.max() < delta / math.sqrt(weights.shape[1])
     return is_small
 
 
-def _tangential(update: torch.Tensor, weights: torch.Tensor, eps: float) -> torch.Tensor:
+def _tangential(update: Tensor, weights: Tensor, eps: float) -> Tensor:
     """Return an update without its part along each row of a weight."""
     unit = weights / weights.norm(dim=1, keepdim=True).add_(eps)
     updates = update.reshape(weights.shape)
     radial = (unit * updates).sum(dim=1, keepdim=True)
-    tangential: torch.Tensor = (updates - unit * radial).reshape(update.shape)
+    tangential: Tensor = (updates - unit * radial).reshape(update.shape)
     return tangential

@@ -107,15 +107,8 @@ def check_optimizer(name: str, settings: Mapping[str, object], weight_decay: flo
     """Check that an optimizer can be built, by building it on a small tensor.
 
     Of an entry of the table without settings of the study only the arguments are checked: building
-    the first optimizer of a process imports torch's compiler, which takes seconds.
-
-    Args:
-        name: A name of the table in `registry`, or ``module:Class``.
-        settings: Its settings in the study.
-        weight_decay: Weight decay.
-
-    Raises:
-        ConfigError: The name, a setting or a value is not valid.
+    the first optimizer of a process imports torch's compiler, which takes seconds. The arguments
+    are those of `build_optimizer`, and so are the errors.
     """
     if name in OPTIMIZERS and not settings:
         _arguments(name, 1e-3, weight_decay, 0, settings)

@@ -22,9 +22,14 @@ does not move gets beta2_max.
 import math
 from typing import Any
 
-import torch
+from torch import Tensor
 
-from afor.bench.optimizers.stepwise import StepwiseOptimizer, require_at_least
+from afor.bench.optimizers.stepwise import (
+    Options,
+    StepwiseOptimizer,
+    adamw_update,
+    require_at_least,
+)
 
 SMALLEST = 1e-38  # of the mean squared gradient, so that its logarithm exists
 STANDARD_ERRORS = 2.0  # by which the level must be seen to move
@@ -34,17 +39,15 @@ class KalmanAdamW(StepwiseOptimizer):
     """AdamW with one beta2 per tensor, from a Kalman gain.
 
     Args:
-        params: Tensors or parameter groups.
-        lr: Learning rate.
+        params, lr, eps, weight_decay: As for torch's AdamW.
         betas: Decay rates of the two moments; the second holds until 2·lag gradients were seen.
-        eps: Added to the denominator.
-        weight_decay: Decoupled weight decay.
         beta2_min: Smallest beta2.
         beta2_max: Largest beta2.
         lag: Number of steps L between the gradients that are compared.
         memory: Decay rate of the averages V_1 and V_L.
 
     Example:
+        >>> import torch
         >>> layer = torch.nn.Linear(2, 1)
         >>> KalmanAdamW(layer.parameters(), lr=1e-3).defaults["beta2_min"]
         0.9
@@ -70,19 +73,11 @@ class KalmanAdamW(StepwiseOptimizer):
             )
         if not 0.0 < memory < 1.0:
             raise ValueError(f"memory must be between 0 and 1, got {memory}")
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "beta2_min": beta2_min,
-            "beta2_max": beta2_max,
-            "lag": lag,
-            "memory": memory,
-        }
-        super().__init__(params, defaults)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        rule = {"beta2_min": beta2_min, "beta2_max": beta2_max, "lag": lag, "memory": memory}
+        super().__init__(params, defaults | rule)
 
-    def new_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def new_state(self, param: Tensor, group: Options) -> Options:
         """Return the state of a tensor before its first step."""
         return super().new_state(param, group) | {
             "correction2": 0.0,  # sum of the weights in exp_avg_sq
@@ -91,19 +86,15 @@ class KalmanAdamW(StepwiseOptimizer):
             "compared": 0,  # number of differences in V_L
         }
 
-    def update(
-        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
-    ) -> None:
+    def update(self, param: Tensor, grad: Tensor, state: Options, group: Options) -> None:
         """Take one step on one tensor."""
         beta1, beta2 = group["betas"][0], _next_beta2(state, grad, group)
         state["beta2"] = beta2
         state["correction2"] = beta2 * state["correction2"] + (1 - beta2)
         first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
         second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        correction1 = 1 - beta1 ** state["step"]
-        scale = (second.sqrt() / math.sqrt(state["correction2"])).add_(group["eps"])
-        param.mul_(1 - group["lr"] * group["weight_decay"])
-        param.addcdiv_(first, scale, value=-group["lr"] / correction1)
+        corrections = 1 - beta1 ** state["step"], state["correction2"]
+        adamw_update(param, (first, second), corrections, group)
 
 
 def kalman_gain(level_variance: float, noise_variance: float) -> float:
@@ -118,7 +109,7 @@ def kalman_gain(level_variance: float, noise_variance: float) -> float:
     return (math.sqrt(ratio * ratio + 4 * ratio) - ratio) / 2
 
 
-def _next_beta2(state: dict[str, Any], grad: torch.Tensor, group: dict[str, Any]) -> float:
+def _next_beta2(state: Options, grad: Tensor, group: Options) -> float:
     """Add the gradient to the statistics of its tensor and return the tensor's beta2."""
     lag, memory = group["lag"], group["memory"]
     levels, variances = state["levels"], state["variances"]

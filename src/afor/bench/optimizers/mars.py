@@ -5,23 +5,25 @@ the gradient of the previous batch instead of a second pass over the same batch,
 a copy of the gradient.
 """
 
-import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from afor.bench.optimizers.stepwise import StepwiseOptimizer, require_at_least, require_betas
+from afor.bench.optimizers.stepwise import (
+    Options,
+    StepwiseOptimizer,
+    adamw_update,
+    require_at_least,
+    require_betas,
+)
 
 
 class MARS(StepwiseOptimizer):
     """MARS-AdamW with decoupled weight decay, on every tensor.
 
     Args:
-        params: Tensors or parameter groups.
-        lr: Learning rate.
-        betas: Decay rates of the two moments.
-        eps: Added to the denominator.
-        weight_decay: Decoupled weight decay.
+        params, lr, betas, eps, weight_decay: As for torch's AdamW.
         gamma: Scale of the correction of the gradient.
         matrices_only: Use MARS on tensors of two dimensions and AdamW on all others, which is the
             default of the authors' class.
@@ -51,32 +53,25 @@ class MARS(StepwiseOptimizer):
         if matrices_only and lr == 0.0:
             raise ValueError("lr must be above 0 with matrices_only: lr_rest is kept as a ratio")
         defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "gamma": gamma,
-            "matrices_only": matrices_only,
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "gamma": gamma, "matrices_only": matrices_only,
             "lr_rest_ratio": lr_rest / lr if lr else 0.0,
-            "betas_rest": betas_rest,
-            "weight_decay_rest": weight_decay_rest,
-        }
+            "betas_rest": betas_rest, "weight_decay_rest": weight_decay_rest,
+        }  # fmt: skip
         super().__init__(params, defaults)
 
-    def new_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def new_state(self, param: Tensor, group: Options) -> Options:
         """Return the state of a tensor before its first step."""
         state = super().new_state(param, group)
-        if _corrects(param, group):
+        if _uses_mars(param, group):
             # Paper: x_1 = x_0, so the first correction is zero. Here: the previous
             # gradient starts at zero because the authors' code does so.
             state["previous_grad"] = torch.zeros_like(param)
         return state
 
-    def update(
-        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
-    ) -> None:
+    def update(self, param: Tensor, grad: Tensor, state: Options, group: Options) -> None:
         """Take one step on one tensor."""
-        if _corrects(param, group):
+        if _uses_mars(param, group):
             beta1, beta2 = group["betas"]
             lr, weight_decay = group["lr"], group["weight_decay"]
             direction = corrected(grad, state["previous_grad"], beta1, group["gamma"])
@@ -89,21 +84,16 @@ class MARS(StepwiseOptimizer):
         first = state["exp_avg"].mul_(beta1).add_(direction, alpha=1 - beta1)  # m_t
         second = state["exp_avg_sq"].mul_(beta2)  # v_t
         second.addcmul_(direction, direction, value=1 - beta2)
-        correction1 = 1 - beta1 ** state["step"]
-        correction2 = 1 - beta2 ** state["step"]
-        scale = (second.sqrt() / math.sqrt(correction2)).add_(group["eps"])
-        param.mul_(1 - lr * weight_decay)
-        param.addcdiv_(first, scale, value=-lr / correction1)
+        corrections = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
+        adamw_update(param, (first, second), corrections, group, lr=lr, weight_decay=weight_decay)
 
 
-def _corrects(param: torch.Tensor, group: dict[str, Any]) -> bool:
+def _uses_mars(param: Tensor, group: Options) -> bool:
     """Return whether MARS trains a tensor; AdamW trains the others."""
     return param.dim() == 2 or not group["matrices_only"]
 
 
-def corrected(
-    grad: torch.Tensor, previous: torch.Tensor, beta1: float, gamma: float
-) -> torch.Tensor:
+def corrected(grad: Tensor, previous: Tensor, beta1: float, gamma: float) -> Tensor:
     """Return c_t = g + γ·β₁/(1−β₁)·(g − g_prev), scaled down to norm 1 if it is longer."""
     change = (grad - previous).mul_(gamma * beta1 / (1 - beta1)).add_(grad)
     return change.div_(change.norm().clamp_min(1.0))

@@ -4,12 +4,17 @@ A rule that adapts beta2 can at best notice that another subject has begun. This
 so, and keeps the squared gradients of different subjects apart. It is no method for practice.
 """
 
-import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from afor.bench.optimizers.stepwise import StepwiseOptimizer, require_at_least
+from afor.bench.optimizers.stepwise import (
+    Options,
+    StepwiseOptimizer,
+    adamw_update,
+    require_at_least,
+)
 
 
 class PerSubjectAdamW(StepwiseOptimizer):
@@ -19,11 +24,7 @@ class PerSubjectAdamW(StepwiseOptimizer):
     gradients, and is corrected for the weights it lacks as in Adam.
 
     Args:
-        params: Tensors or parameter groups.
-        lr: Learning rate.
-        betas: Decay rates of the two moments.
-        eps: Added to the denominator.
-        weight_decay: Decoupled weight decay.
+        params, lr, betas, eps, weight_decay: As for torch's AdamW.
         prior_steps: Weight of the moment before, in steps; 0 starts every subject at zero.
     """
 
@@ -38,21 +39,15 @@ class PerSubjectAdamW(StepwiseOptimizer):
         prior_steps: int = 10,
     ) -> None:
         require_at_least("prior_steps", prior_steps, 0)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "prior_steps": prior_steps,
-        }
-        super().__init__(params, defaults)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**defaults, "prior_steps": prior_steps})
         self._subject = 0
 
     def for_subject(self, subject: int) -> None:
         """Take the next step on windows of this subject."""
         self._subject = subject
 
-    def new_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+    def new_state(self, param: Tensor, group: Options) -> Options:  # noqa: ARG002
         """Return the state of a tensor before its first step."""
         return {
             "step": 0,
@@ -62,9 +57,7 @@ class PerSubjectAdamW(StepwiseOptimizer):
             "before": self._subject,
         }
 
-    def update(
-        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
-    ) -> None:
+    def update(self, param: Tensor, grad: Tensor, state: Options, group: Options) -> None:
         """Take one step on one tensor."""
         beta1, beta2 = group["betas"]
         if self._subject not in state["second"]:
@@ -74,15 +67,10 @@ class PerSubjectAdamW(StepwiseOptimizer):
         first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
         second = state["second"][self._subject]
         second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        correction1 = 1 - beta1 ** state["step"]
-        correction2 = 1 - beta2 ** state["steps"][self._subject]
-        scale = (second.sqrt() / math.sqrt(correction2)).add_(group["eps"])
-        param.mul_(1 - group["lr"] * group["weight_decay"])
-        param.addcdiv_(first, scale, value=-group["lr"] / correction1)
+        corrections = 1 - beta1 ** state["step"], 1 - beta2 ** state["steps"][self._subject]
+        adamw_update(param, (first, second), corrections, group)
 
-    def _begin_subject(
-        self, state: dict[str, Any], param: torch.Tensor, beta2: float, prior_steps: int
-    ) -> None:
+    def _begin_subject(self, state: Options, param: Tensor, beta2: float, prior_steps: int) -> None:
         before = state["before"]
         if before in state["second"] and prior_steps:
             weight = (1 - beta2**prior_steps) / (1 - beta2 ** state["steps"][before])

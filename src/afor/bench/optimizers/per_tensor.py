@@ -15,10 +15,7 @@ class PerTensorAdamW(AdamW):
 
     Args:
         params: Named parameters.
-        lr: Learning rate.
-        betas: Decay rates of the two moments.
-        eps: Added to the denominator.
-        weight_decay: Decoupled weight decay.
+        lr, betas, eps, weight_decay: As for torch's AdamW.
         beta2_by_tensor: The beta2 of every tensor by its name; None uses that of `betas`.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-Kind = Literal["paper", "ablation", "control", "rule", "alternative"]
+Section = Literal["paper", "ablation", "control", "rule", "alternative"]
 Decay = Literal["coupled", "decoupled"]
 
 # Sec. IV-C: "All Adam-family baselines share β₁ = 0.9, β₂ = 0.999, and ε = 1e-8".
@@ -18,7 +18,7 @@ AFOR_DESIGN = {**ADAM_FAMILY, "beta2_min": 0.99, "direction_weight": 1.0, "warmu
 # Sec. IV-C: β₁ = 0.965, β₂ = 0.99, ρ = 0.04, K = 10.
 SOPHIA = {"betas": (0.965, 0.99), "rho": 0.04, "interval": 10}
 
-HEADINGS: Mapping[Kind, str] = MappingProxyType(
+HEADINGS: Mapping[Section, str] = MappingProxyType(
     {
         "paper": "The seven of the paper",
         "ablation": "Ablations of AFOR (paper's Table IV)",
@@ -35,96 +35,68 @@ class RegisteredOptimizer:
 
     name: str
     label: str  # name in tables and figures
-    kind: Kind
+    section: Section  # of the list that `afor optimizers` prints
     target: str  # "module:Class"
     settings: Mapping[str, object]  # besides lr and weight_decay, which the study decides
-    decay: Decay  # protocol: each optimizer keeps its own coupling of the weight decay
-    origin: str  # the package with the code
     reference: str  # the publication, or the section of the paper
+    decay: Decay = "decoupled"  # protocol: each keeps its own coupling of the weight decay
     loop: str = ""  # what the training loop must do besides calling step()
     variant_of: str | None = None  # the entry from which it differs only in the settings
 
+    @property
+    def origin(self) -> str:
+        """Return the package with the code."""
+        return "torch" if self.target.startswith("torch.") else "this package"
+
 
 def _afor(
-    name: str, label: str, kind: Kind, reference: str, **changes: object
+    name: str, label: str, section: Section, reference: str, **changes: object
 ) -> RegisteredOptimizer:
-    return RegisteredOptimizer(
-        name=name,
-        label=label,
-        kind=kind,
-        target="afor:AFOR",
-        settings={**AFOR_DESIGN, **changes},
-        decay="decoupled",
-        origin="this package",
-        reference=reference,
-        variant_of="afor" if changes else None,
-    )
+    settings, variant_of = {**AFOR_DESIGN, **changes}, "afor" if changes else None
+    entry = (name, label, section, "afor:AFOR", settings, reference)
+    return RegisteredOptimizer(*entry, variant_of=variant_of)
 
 
+_OURS = "afor.bench.optimizers"
+_SAMPLED = "a second backward pass every 10 steps"
+_SOPHIA_AUTHORS = {**SOPHIA, "hessian_batch": "next", "hessian_clip": 1.0}
+_MARS_AUTHORS = {
+    "betas": (0.95, 0.99), "eps": 1e-8, "gamma": 0.025, "matrices_only": True,
+    "lr_rest": 3e-3, "betas_rest": (0.9, 0.95), "weight_decay_rest": 0.1,
+}  # fmt: skip
+
+# Name, label, section, class; settings; reference, and what else is special.
 _ENTRIES = [
     RegisteredOptimizer(
-        name="adam",
-        label="Adam",
-        kind="paper",
-        target="torch.optim:Adam",
-        settings=ADAM_FAMILY,
-        decay="coupled",
-        origin="torch",
-        reference="Kingma & Ba, ICLR 2015",
+        "adam", "Adam", "paper", "torch.optim:Adam",
+        ADAM_FAMILY,
+        "Kingma & Ba, ICLR 2015", decay="coupled",
     ),
     RegisteredOptimizer(
-        name="adamw",
-        label="AdamW",
-        kind="paper",
-        target="torch.optim:AdamW",
-        settings=ADAM_FAMILY,
-        decay="decoupled",
-        origin="torch",
-        reference="Loshchilov & Hutter, ICLR 2019",
+        "adamw", "AdamW", "paper", "torch.optim:AdamW",
+        ADAM_FAMILY,
+        "Loshchilov & Hutter, ICLR 2019",
     ),
     RegisteredOptimizer(
-        name="radam",
-        label="RAdam",
-        kind="paper",
-        target="torch.optim:RAdam",
-        settings=ADAM_FAMILY,
-        decay="coupled",
-        origin="torch",
-        reference="Liu et al., ICLR 2020",
+        "radam", "RAdam", "paper", "torch.optim:RAdam",
+        ADAM_FAMILY,
+        "Liu et al., ICLR 2020", decay="coupled",
     ),
     RegisteredOptimizer(
-        name="adamp",
-        label="AdamP",
-        kind="paper",
-        target="afor.bench.optimizers.adamp:AdamP",
-        # δ and the weight-decay ratio are the published defaults.
-        settings={**ADAM_FAMILY, "delta": 0.1, "wd_ratio": 0.1},
-        decay="decoupled",
-        origin="this package",
-        reference="Heo et al., ICLR 2021",
+        "adamp", "AdamP", "paper", f"{_OURS}.adamp:AdamP",
+        {**ADAM_FAMILY, "delta": 0.1, "wd_ratio": 0.1},  # the published defaults
+        "Heo et al., ICLR 2021",
     ),
     RegisteredOptimizer(
-        name="sophia",
-        label="Sophia",
-        kind="paper",
-        target="afor.bench.optimizers.sophia:Sophia",
-        settings=SOPHIA,
-        decay="decoupled",
-        origin="this package",
-        reference="Liu et al., ICLR 2024",
-        loop="a second backward pass every 10 steps",
+        "sophia", "Sophia", "paper", f"{_OURS}.sophia:Sophia",
+        SOPHIA,
+        "Liu et al., ICLR 2024", loop=_SAMPLED,
     ),
     RegisteredOptimizer(
-        name="mars",
-        label="MARS",
-        kind="paper",
-        target="afor.bench.optimizers.mars:MARS",
+        "mars", "MARS", "paper", f"{_OURS}.mars:MARS",
         # γ is the published default; MARS on every tensor.
-        settings={**ADAM_FAMILY, "gamma": 0.025, "matrices_only": False},
-        decay="decoupled",
-        origin="this package",
-        reference="Yuan et al., ICML 2025",
-        loop="keeps the previous gradient",
+        {**ADAM_FAMILY, "gamma": 0.025, "matrices_only": False},
+        "Yuan et al., ICML 2025", loop="keeps the previous gradient",
     ),
     _afor("afor", "AFOR", "paper", "Sec. III"),
     _afor("afor_no_dc", "AFOR w/o DC", "ablation", "Table IV", direction_weight=0.0),
@@ -133,136 +105,68 @@ _ENTRIES = [
     _afor("afor_no_tsg", "AFOR w/o TSG", "ablation", "Table IV", warmup_steps=0),
     _afor("afor_no_ec", "AFOR w/o EC", "ablation", "Table IV", correction="fixed"),
     _afor(
-        "afor_fixed_099",
-        "AFOR β₂=0.99",
-        "ablation",
-        "Table IV",
-        betas=(0.9, 0.99),
-        beta2_min=0.99,
+        "afor_fixed_099", "AFOR β₂=0.99", "ablation", "Table IV",
+        betas=(0.9, 0.99), beta2_min=0.99,
     ),
     _afor("afor_fixed_0999", "AFOR β₂=0.999", "ablation", "Table IV", beta2_min=0.999),
     RegisteredOptimizer(
-        name="adamw_09945",
-        label="AdamW β₂=0.9945",
-        kind="control",
-        target="torch.optim:AdamW",
+        "adamw_09945", "AdamW β₂=0.9945", "control", "torch.optim:AdamW",
         # The middle of [0.99, 0.999], where AFOR stays for its first thousands of steps.
-        settings={"betas": (0.9, 0.9945), "eps": 1e-8},
-        decay="decoupled",
-        origin="torch",
-        variant_of="adamw",
-        reference="ours: is it the adaptation, or the constant?",
+        {"betas": (0.9, 0.9945), "eps": 1e-8},
+        "ours: is it the adaptation, or the constant?", variant_of="adamw",
     ),
     RegisteredOptimizer(
-        name="adamw_per_tensor",
-        label="AdamW β₂ per tensor",
-        kind="control",
-        target="afor.bench.optimizers.per_tensor:PerTensorAdamW",
-        # A study adds beta2_by_tensor; without it this is AdamW.
-        settings=ADAM_FAMILY,
-        decay="decoupled",
-        origin="this package",
-        reference="ours: AFOR's own time average, held constant",
+        "adamw_per_tensor", "AdamW β₂ per tensor", "control", f"{_OURS}.per_tensor:PerTensorAdamW",
+        ADAM_FAMILY,  # a study adds beta2_by_tensor; without it this is AdamW
+        "ours: AFOR's own time average, held constant",
     ),
     _afor(
-        "afor_calibrated",
-        "AFOR calibrated",
-        "control",
-        "ours: score statistics without the slow start",
-        statistics="calibrated",
+        "afor_calibrated", "AFOR calibrated", "control",
+        "ours: score statistics without the slow start", statistics="calibrated",
     ),
     _afor(
-        "afor_released",
-        "AFOR released",
-        "control",
-        "the package afor-optimizer 0.1.0, step by step",
-        variant="released",
+        "afor_released", "AFOR released", "control",
+        "the package afor-optimizer 0.1.0, step by step", variant="released",
     ),
     _afor(
-        "afor_wide",
-        "AFOR wide",
-        "rule",
-        "ours: calibrated, with β₂ down to 0.9",
-        statistics="calibrated",
-        beta2_min=0.9,
+        "afor_wide", "AFOR wide", "rule",
+        "ours: calibrated, with β₂ down to 0.9", statistics="calibrated", beta2_min=0.9,
     ),
     RegisteredOptimizer(
-        name="kalman",
-        label="Kalman β₂",
-        kind="rule",
-        target="afor.bench.optimizers.kalman:KalmanAdamW",
-        settings={**ADAM_FAMILY, "beta2_min": 0.9, "beta2_max": 0.9997, "lag": 32, "memory": 0.999},
-        decay="decoupled",
-        origin="this package",
-        reference="ours: the gain of a local level model of log mean g²",
+        "kalman", "Kalman β₂", "rule", f"{_OURS}.kalman:KalmanAdamW",
+        {**ADAM_FAMILY, "beta2_min": 0.9, "beta2_max": 0.9997, "lag": 32, "memory": 0.999},
+        "ours: the gain of a local level model of log mean g²",
     ),
     RegisteredOptimizer(
-        name="adamw_per_subject",
-        label="AdamW v per subject",
-        kind="rule",
-        target="afor.bench.optimizers.per_subject:PerSubjectAdamW",
-        settings={**ADAM_FAMILY, "prior_steps": 10},
-        decay="decoupled",
-        origin="this package",
-        reference="ours: a ceiling; knows whose windows a batch holds",
+        "adamw_per_subject", "AdamW v per subject", "rule", f"{_OURS}.per_subject:PerSubjectAdamW",
+        {**ADAM_FAMILY, "prior_steps": 10},
+        "ours: a ceiling; knows whose windows a batch holds",
         loop="says whose windows a batch holds; batches of one subject only",
     ),
     RegisteredOptimizer(
-        name="sophia_authors",
-        label="Sophia (authors)",
-        kind="alternative",
-        target="afor.bench.optimizers.sophia:Sophia",
-        settings={**SOPHIA, "hessian_batch": "next", "hessian_clip": 1.0},
-        decay="decoupled",
-        origin="this package",
-        variant_of="sophia",
-        reference="the Sophia authors' training script: next batch, sampled gradient clipped",
-        loop="a second backward pass every 10 steps",
+        "sophia_authors", "Sophia (authors)", "alternative", f"{_OURS}.sophia:Sophia",
+        _SOPHIA_AUTHORS,
+        "the Sophia authors' training script: next batch, sampled gradient clipped",
+        variant_of="sophia", loop=_SAMPLED,
     ),
     RegisteredOptimizer(
-        name="sophia_bs_5120",
-        label="Sophia bs=5120",
-        kind="alternative",
-        target="afor.bench.optimizers.sophia:Sophia",
-        settings={**SOPHIA, "hessian_batch": "next", "hessian_clip": 1.0, "bs": 5120},
-        decay="decoupled",
-        origin="this package",
-        variant_of="sophia",
-        reference="sophia_authors as a call of their code without bs gives it",
-        loop="a second backward pass every 10 steps",
+        "sophia_bs_5120", "Sophia bs=5120", "alternative", f"{_OURS}.sophia:Sophia",
+        {**_SOPHIA_AUTHORS, "bs": 5120},
+        "sophia_authors as a call of their code without bs gives it",
+        variant_of="sophia", loop=_SAMPLED,
     ),
     RegisteredOptimizer(
-        name="radam_decoupled",
-        label="RAdam decoupled",
-        kind="alternative",
-        target="torch.optim:RAdam",
-        settings={**ADAM_FAMILY, "decoupled_weight_decay": True},
-        decay="decoupled",
-        origin="torch",
-        variant_of="radam",
-        reference="the weight decay of the RAdam authors' code",
+        "radam_decoupled", "RAdam decoupled", "alternative", "torch.optim:RAdam",
+        {**ADAM_FAMILY, "decoupled_weight_decay": True},
+        "the weight decay of the RAdam authors' code", variant_of="radam",
     ),
     RegisteredOptimizer(
-        name="mars_authors",
-        label="MARS (authors)",
-        kind="alternative",
-        target="afor.bench.optimizers.mars:MARS",
-        settings={
-            "betas": (0.95, 0.99),
-            "eps": 1e-8,
-            "gamma": 0.025,
-            "matrices_only": True,
-            "lr_rest": 3e-3,
-            "betas_rest": (0.9, 0.95),
-            "weight_decay_rest": 0.1,
-        },
-        decay="decoupled",
-        origin="this package",
-        variant_of="mars",
-        reference="the defaults of the MARS authors' code: AdamW on all but matrices",
-        loop="keeps the previous gradient of matrices",
+        "mars_authors", "MARS (authors)", "alternative", f"{_OURS}.mars:MARS",
+        _MARS_AUTHORS,
+        "the defaults of the MARS authors' code: AdamW on all but matrices",
+        variant_of="mars", loop="keeps the previous gradient of matrices",
     ),
-]
+]  # fmt: skip
 
 OPTIMIZERS: Mapping[str, RegisteredOptimizer] = MappingProxyType({e.name: e for e in _ENTRIES})
-PAPER_OPTIMIZERS = tuple(entry.name for entry in _ENTRIES if entry.kind == "paper")
+PAPER_OPTIMIZERS = tuple(entry.name for entry in _ENTRIES if entry.section == "paper")

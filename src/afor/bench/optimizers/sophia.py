@@ -9,10 +9,11 @@ by calling `after_step`, or `before_step` with `hessian_batch="next"`.
 from typing import Any, Literal, get_args
 
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from afor.bench.common.seeding import derive_substep, isolated
-from afor.bench.optimizers.stepwise import StepwiseOptimizer, require_at_least
+from afor.bench.optimizers.stepwise import Options, StepwiseOptimizer, require_at_least
 
 # Avoids division by zero before the first estimate; clipping makes its size irrelevant.
 TINY = 1e-15
@@ -64,16 +65,10 @@ class Sophia(StepwiseOptimizer):
         if bs is not None:
             require_at_least("bs", bs, 1)
         defaults = {
-            "lr": lr,
-            "betas": betas,
-            "rho": rho,
-            "weight_decay": weight_decay,
-            "interval": interval,
-            "seed": seed,
-            "hessian_batch": hessian_batch,
-            "hessian_clip": hessian_clip,
-            "bs": bs,
-        }
+            "lr": lr, "betas": betas, "rho": rho, "weight_decay": weight_decay,
+            "interval": interval, "seed": seed, "bs": bs,
+            "hessian_batch": hessian_batch, "hessian_clip": hessian_clip,
+        }  # fmt: skip
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -83,14 +78,12 @@ class Sophia(StepwiseOptimizer):
             for name, value in [("hessian_batch", "same"), ("hessian_clip", None), ("bs", None)]:
                 group.setdefault(name, value)
 
-    def new_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+    def new_state(self, param: Tensor, group: Options) -> Options:  # noqa: ARG002
         """Return the state of a tensor before its first step."""
         zeros = torch.zeros_like
         return {"step": 0, "exp_avg": zeros(param), "hessian": zeros(param)}
 
-    def update(
-        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
-    ) -> None:
+    def update(self, param: Tensor, grad: Tensor, state: Options, group: Options) -> None:
         """Take one step on one tensor."""
         beta1, _ = group["betas"]
         first = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)  # m_t
@@ -98,17 +91,17 @@ class Sophia(StepwiseOptimizer):
         param.mul_(1 - group["lr"] * group["weight_decay"])
         param.addcmul_(first.sign(), ratio.clamp_max_(1.0), value=-group["lr"])
 
-    def before_step(self, model: torch.nn.Module, inputs: torch.Tensor) -> None:
+    def before_step(self, model: torch.nn.Module, inputs: Tensor) -> None:
         """Estimate the curvature on the next batch, if due and `hessian_batch` is `"next"`."""
         if self.param_groups[0]["hessian_batch"] == "next":
             self._renew_curvature(model, inputs)
 
-    def after_step(self, model: torch.nn.Module, inputs: torch.Tensor) -> None:
+    def after_step(self, model: torch.nn.Module, inputs: Tensor) -> None:
         """Estimate the curvature on the last batch, if due and `hessian_batch` is `"same"`."""
         if self.param_groups[0]["hessian_batch"] == "same":
             self._renew_curvature(model, inputs)
 
-    def _renew_curvature(self, model: torch.nn.Module, inputs: torch.Tensor) -> None:
+    def _renew_curvature(self, model: torch.nn.Module, inputs: Tensor) -> None:
         step = max((state["step"] for state in self.state.values()), default=0)
         group = self.param_groups[0]
         # Paper, Alg. 3: at steps 1, 11, 21, ... before the update. Here: after steps 10, 20, ...
@@ -116,7 +109,7 @@ class Sophia(StepwiseOptimizer):
         if step > 0 and step % group["interval"] == 0:
             self.update_hessian(model, inputs, derive_substep(group["seed"], step))
 
-    def update_hessian(self, model: torch.nn.Module, inputs: torch.Tensor, seed: int) -> None:
+    def update_hessian(self, model: torch.nn.Module, inputs: Tensor, seed: int) -> None:
         """Mix bs·ĝ² into the curvature, ĝ the gradient on labels sampled from the softmax.
 
         `.grad`, the buffers of the model (running statistics) and the global generators are not
@@ -131,7 +124,7 @@ class Sophia(StepwiseOptimizer):
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
-            shrink = self._shrink([grad for grad in grads if grad is not None])
+            shrink = self._clip_factor([grad for grad in grads if grad is not None])
             grad_of = dict(zip(params, grads, strict=True))
             for group in self.param_groups:
                 _, beta2 = group["betas"]
@@ -146,17 +139,17 @@ class Sophia(StepwiseOptimizer):
                             grad = grad * shrink
                         hessian.mul_(beta2).addcmul_(grad, grad, value=weight)
 
-    def _shrink(self, grads: list[torch.Tensor]) -> torch.Tensor | None:
+    def _clip_factor(self, grads: list[Tensor]) -> Tensor | None:
         """Return the factor that clips the norm of the sampled gradient, or None."""
         max_norm = self.param_groups[0]["hessian_clip"]
         if max_norm is None:
             return None
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in grads]))
-        shrink: torch.Tensor = (max_norm / (norm + 1e-6)).clamp(max=1.0)  # as clip_grad_norm_
+        shrink: Tensor = (max_norm / (norm + 1e-6)).clamp(max=1.0)  # as clip_grad_norm_
         return shrink
 
 
-def sampled_labels(logits: torch.Tensor) -> torch.Tensor:
+def sampled_labels(logits: Tensor) -> Tensor:
     """Draw one label per row from softmax(logits), by the largest logit plus Gumbel noise."""
     noise = torch.empty_like(logits).exponential_().log_()
     return (logits - noise).argmax(dim=1)

@@ -1,11 +1,15 @@
 """The base of our optimizers: checks of arguments, and a step that takes one tensor at a time."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
+
+Options = dict[str, Any]  # of a parameter group, or the state of a tensor
 
 
 def require_at_least(name: str, value: float, low: float) -> None:
@@ -20,6 +24,26 @@ def require_betas(name: str, betas: tuple[float, float]) -> None:
         raise ValueError(f"{name} must be two numbers in [0, 1), got {betas}")
 
 
+def adamw_update(
+    param: Tensor,
+    moments: tuple[Tensor, Tensor],
+    corrections: tuple[float, float],
+    group: Options,
+    *,
+    lr: float | None = None,
+    weight_decay: float | None = None,
+) -> None:
+    """Move a tensor as AdamW does; ``lr`` and ``weight_decay`` are those of the group if None.
+
+    ``corrections`` are what the two moments are divided by because they started at zero.
+    """
+    lr = group["lr"] if lr is None else lr
+    decay = group["weight_decay"] if weight_decay is None else weight_decay
+    scale = (moments[1].sqrt() / math.sqrt(corrections[1])).add_(group["eps"])
+    param.mul_(1 - lr * decay)
+    param.addcdiv_(moments[0], scale, value=-lr / corrections[0])
+
+
 class StepwiseOptimizer(Optimizer):
     """An optimizer of dense, real tensors that updates one after the other.
 
@@ -30,24 +54,19 @@ class StepwiseOptimizer(Optimizer):
         defaults: The options of a group; `betas` and those that every optimizer has are checked.
     """
 
-    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+    def __init__(self, params: Any, defaults: Options) -> None:
         for name in ("lr", "eps", "weight_decay"):
             require_at_least(name, defaults.get(name, 0.0), 0.0)
         require_betas("betas", defaults["betas"])
         super().__init__(params, defaults)
 
-    def new_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+    def new_state(self, param: Tensor, group: Options) -> Options:  # noqa: ARG002
         """Return the state of a tensor before its first step."""
-        return {
-            "step": 0,
-            "exp_avg": torch.zeros_like(param),
-            "exp_avg_sq": torch.zeros_like(param),
-        }
+        zeros = torch.zeros_like
+        return {"step": 0, "exp_avg": zeros(param), "exp_avg_sq": zeros(param)}
 
     @abstractmethod
-    def update(
-        self, param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any]
-    ) -> None:
+    def update(self, param: Tensor, grad: Tensor, state: Options, group: Options) -> None:
         """Take one step on one tensor; `state["step"]` counts it already."""
 
     @torch.no_grad()

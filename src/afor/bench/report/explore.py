@@ -34,23 +34,12 @@ SYMBOLS = {
 
 
 def chart_data(
-    conditions: Conditions,
-    records: Records,
-    metrics: Sequence[str],
-    baseline: str = BASELINE,
+    conditions: Conditions, records: Records, metrics: Sequence[str], baseline: str = BASELINE
 ) -> dict[str, Any]:
-    """Return the content of all charts: names, comparisons, runs and training curves.
+    """Return what all charts show as values of JSON: names, comparisons, runs, training curves.
 
-    Args:
-        conditions: Groups of runs, from `collect_conditions`.
-        records: Runs with their histories, for the training curves.
-        metrics: Metrics that a reader can choose from; the first is shown first.
-        baseline: The optimizer the others are compared with.
-
-    Returns:
-        Values of JSON. A run names its data set, backbone and optimizer by their positions in the
-        lists; its values are in the order of `metrics`.
-
+    A run names its data set, backbone and optimizer by their positions in the lists; its values are
+    in the order of `metrics`, of which the first is shown first.
     """
     datasets = list(dict.fromkeys(dataset for dataset, _, _ in conditions))
     backbones = list(dict.fromkeys(backbone for _, backbone, _ in conditions))

@@ -3,11 +3,17 @@
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from itertools import groupby
+from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
 
 from afor import __version__
 from afor.bench.common.errors import ConfigError
@@ -25,19 +31,18 @@ from afor.bench.report.tables.variants import ablation_table, sensitivity_table
 from afor.bench.report.verdicts import answers
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers, mean_ranks
 from afor.bench.stats.curves import Records, loss_curves, run_traces
-from afor.bench.stats.groups import Condition, Conditions, mean_of_draws
+from afor.bench.stats.groups import Condition, Conditions, block_of, mean_of_draws
 from afor.bench.stats.labels import (
     PAPER_METRICS,
-    backbone_label,
     better_sign,
-    dataset_label,
+    block_label,
     metric_label,
     metric_text,
     optimizer_label,
     signed,
 )
 from afor.bench.stats.sensitivity import sensitivity_of
-from afor.bench.store.files import results_csv
+from afor.bench.store.files import is_store, load_records, load_studies, results_csv
 from afor.bench.store.results import RunResult
 from afor.bench.study.schema import parse_study
 
@@ -70,7 +75,6 @@ class ReportInput:
     Example:
         >>> ReportInput(results=[], sources=["results/demo.db"]).sections
         ()
-
     """
 
     results: Sequence[RunResult]
@@ -78,6 +82,18 @@ class ReportInput:
     records: Records = ()
     studies: Mapping[str, str] | None = None
     sections: Sequence[Section] = ()
+
+
+def report_input(
+    results: Sequence[RunResult],
+    paths: Sequence[Path],
+    studies: Sequence[str] = (),
+    sections: Sequence[Section] = (),
+) -> ReportInput:
+    """Return the input of a report on results that were read from stores and files."""
+    stores = [path for path in paths if is_store(path)]
+    records, tomls = load_records(stores, studies), load_studies(stores, studies)
+    return ReportInput(results, [path.name for path in paths], records, tomls, sections)
 
 
 def render_report(
@@ -110,24 +126,15 @@ def render_report(
         >>> page = render_report(conditions, ReportInput(results, sources=["simulated"]))
         >>> page.startswith("<!doctype html>")
         True
-
     """
-    from jinja2 import Environment
-    from markupsafe import Markup
-
     tables = _tables(conditions, metrics, baseline)
-    anchors = {
-        _link(condition): f"condition-{i}"
-        for i, condition in enumerate(conditions.values())
-        if condition.runs
-    }
+    anchors = {_link(c): f"condition-{i}" for i, c in enumerate(conditions.values()) if c.runs}
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(printable=printable, sortvalue=_sort_value, groups=_groups)
     drawn = _figures(conditions, given, metrics[0], baseline)
     charts = {} if static else chart_data(conditions, given.records, metrics, baseline)
-    scripts = (
-        [] if static else [libraries_script(), _template("report.js"), _template("explore.js")]
-    )
+    scripts = [libraries_script(), *map(_template, ("report.js", "explore.js"))]
+    scripts = [] if static else scripts
     context: dict[str, Any] = {
         **tables,
         "title": title,
@@ -135,43 +142,21 @@ def render_report(
         "runs": sum(condition.done for condition in conditions.values()),
         "n_conditions": len(conditions),
         "planned": sum(condition.expected for condition in conditions.values()),
-        "missing": sum(
-            max(condition.expected - condition.done, 0) for condition in conditions.values()
-        ),
+        "missing": sum(max(c.expected - c.done, 0) for c in conditions.values()),
         "sources": given.sources,
         "answers": answers(conditions, metrics, baseline=baseline),
         "anchors": anchors,
         "downloads": {
             t.name: _downloads(t) for t in [*_flat(tables), *(s.table for s in given.sections)]
         },
-        "figures": {
-            section: [
-                {"svg": Markup(figure.svg), "caption": figure.caption, "chart": figure.has_chart}
-                for figure in pictures
-            ]
-            for section, pictures in drawn.items()
-        },
-        "folds": [
-            {"title": name, "svg": Markup(svg)}
-            for name, svg in _fold_plots(conditions, metrics[0], baseline)
-        ],
-        "details": [
-            _details(condition, metrics, anchors[_link(condition)])
-            for condition in conditions.values()
-            if condition.runs
-        ],
+        "figures": drawn,
+        "folds": _fold_plots(conditions, metrics[0], baseline),
+        "details": [_details(c, metrics, anchors[_link(c)]) for c in conditions.values() if c.runs],
         "studies": list((given.studies or {}).items()),
         "attributions": _attributions(conditions, given.studies or {}),
         "extra": [
-            {
-                "name": section.name,
-                "title": section.title,
-                "svg": Markup(inline_svg(section.figure, section.name, section.caption)),
-                "caption": section.caption,
-                "findings": section.findings,
-                "table": section.table,
-            }
-            for section in given.sections
+            {**vars(s), "svg": Markup(inline_svg(s.figure, s.name, s.caption))}
+            for s in given.sections
         ],
         "disjoint": _tested_once(given.results),
         "raw": _data_link("text/csv", results_csv(given.results)),
@@ -181,18 +166,12 @@ def render_report(
         "scripts": [Markup(script) for script in scripts],
         "script_sources": " ".join(_script_source(script) for script in scripts) or "'none'",
     }
-    context["sections"] = [
-        (name, text)
-        for name, text in _SECTIONS.items()
-        if {
-            "noise": tables["noise"],
-            "training": drawn["training"],
-            "more": tables["more"],
-        }.get(name, True)
-    ]
-    before = [name for name, _ in context["sections"]].index("ranks") + 1 + bool(drawn["training"])
-    context["sections"][before:before] = [(s.name, s.title) for s in given.sections]
-    return environment.from_string(_template("report.html")).render(context)
+    optional = {"noise": tables["noise"], "training": drawn["training"], "more": tables["more"]}
+    sections = [item for item in _SECTIONS.items() if optional.get(item[0], True)]
+    before = [name for name, _ in sections].index("ranks") + 1 + bool(drawn["training"])
+    sections[before:before] = [(s.name, s.title) for s in given.sections]
+    page = environment.from_string(_template("report.html"))
+    return page.render(context, sections=sections)
 
 
 _SECTIONS = {
@@ -210,20 +189,19 @@ _SECTIONS = {
 
 
 def _tables(conditions: Conditions, metrics: Sequence[str], baseline: str) -> dict[str, Any]:
-    def if_possible(build: Any, *arguments: Any) -> Table | None:
+    def if_possible(build: Callable[..., Table]) -> Table | None:
         try:
-            table: Table = build(conditions, *arguments)
+            return build(conditions, metrics)
         except ConfigError:  # the store has no such runs
             return None
-        return table
 
-    more = [if_possible(ablation_table, metrics), if_possible(sensitivity_table, metrics)]
+    more = [if_possible(ablation_table), if_possible(sensitivity_table)]
     return {
         "main": main_table(conditions, metrics, baseline=baseline),
         "comparisons": comparison_table(conditions, metrics, baseline=baseline),
         "ranks": ranks_table(conditions, metrics),
-        "noise": if_possible(noise_table, metrics),
-        "beside": if_possible(beside_paper_table, metrics),
+        "noise": if_possible(noise_table),
+        "beside": if_possible(beside_paper_table),
         "twice": same_method_table(),
         "data": datasets_table(conditions),
         "more": [table for table in more if table is not None],
@@ -235,102 +213,70 @@ def _flat(tables: Mapping[str, Any]) -> list[Table]:
     return single + list(tables["more"])
 
 
-@dataclass(frozen=True)
-class _Drawing:
-    """A static figure; one that has a chart is shown on paper and without scripts only."""
-
-    svg: str
-    caption: str
-    has_chart: bool = False
-
-
-def _drawing(figure: Any, name: str, caption: str, *, has_chart: bool = False) -> _Drawing:
-    return _Drawing(inline_svg(figure, name, caption), caption, has_chart)
-
-
 def _figures(
     conditions: Conditions, given: ReportInput, metric: str, baseline: str
-) -> dict[str, list[_Drawing]]:
-    drawings: dict[str, list[_Drawing]] = {
-        "gains": [],
-        "training": [],
-        "more": [],
-    }
-    gain = figures.gain_figure(conditions, metric, baseline=baseline)
-    caption = "Gain over the baseline per data set."
-    drawings["gains"].append(_drawing(gain, "gain", caption, has_chart=True))
-    try:
-        ranked = figures.rank_figure(mean_ranks(conditions, metric))
-        caption = "Mean ranks; a bar joins what no critical difference separates."
-        drawings["gains"].append(_drawing(ranked, "ranks", caption))
-    except ConfigError:  # no block is complete
-        pass
+) -> dict[str, list[dict[str, Any]]]:
+    """Draw the figures of each section; one with a chart shows on paper and without scripts."""
+    drawings: dict[str, list[dict[str, Any]]] = {"gains": [], "training": [], "more": []}
+
+    def add(
+        section: str, name: str, caption: str, draw: Callable[[], Any], *, chart: bool = False
+    ) -> None:
+        with suppress(ConfigError):  # the results do not hold what the figure shows
+            svg = Markup(inline_svg(draw(), name, caption))
+            drawings[section].append({"svg": svg, "caption": caption, "chart": chart})
+
+    gain = partial(figures.gain_figure, conditions, metric, baseline=baseline)
+    add("gains", "gain", "Gain over the baseline per data set.", gain, chart=True)
+    caption = "Mean ranks; a bar joins what no critical difference separates."
+    add("gains", "ranks", caption, lambda: figures.rank_figure(mean_ranks(conditions, metric)))
     main = main_optimizers(conditions)
     networks = dict.fromkeys((run.dataset, run.backbone) for run, _ in given.records)
-    for number, (dataset, backbone) in enumerate(list(networks)[:MAX_NETWORKS]):
-        of_network = [
-            r for r in given.records if (r[0].dataset, r[0].backbone) == (dataset, backbone)
-        ]
-        curves = loss_curves(of_network, main)
-        if curves:
-            drawn = curve_figures.convergence_figure(curves)
-            caption = "Training loss: mean over runs, the middle half as a band."
-            drawings["training"].append(_drawing(drawn, f"loss{number}", caption, has_chart=True))
-        try:
-            traces, losses, title = run_traces(of_network)
-        except ConfigError:  # no AFOR here
-            continue
-        drawn = curve_figures.forgetting_figure(traces, losses, title)
+    for number, network in enumerate(list(networks)[:MAX_NETWORKS]):
+        records = [r for r in given.records if (r[0].dataset, r[0].backbone) == network]
+        convergence = partial(curve_figures.convergence_figure, loss_curves(records, main))
+        caption = "Training loss: mean over runs, the middle half as a band."
+        add("training", f"loss{number}", caption, convergence, chart=True)
         caption = "What AFOR's controller did, by layer group."
-        drawings["training"].append(_drawing(drawn, f"beta{number}", caption))
-    try:
-        drawn = noise_figure(conditions, metric, baseline=baseline)
-        caption = "Folds of one method under two seeds, and of the others under the same seeds."
-        drawings["gains"].append(_drawing(drawn, "noise", caption))
-    except ConfigError:  # no copies
-        pass
-    try:
-        drawn = curve_figures.sensitivity_figure(sensitivity_of(conditions, metric))
-        caption = "One setting of AFOR at a time."
-        drawings["more"].append(_drawing(drawn, "sensitivity", caption))
-    except ConfigError:  # no varied settings, or several backbones
-        pass
+        add("training", f"beta{number}", caption, partial(_forgetting, records))
+    caption = "Folds of one method under two seeds, and of the others under the same seeds."
+    noise = partial(noise_figure, conditions, metric, baseline=baseline)
+    add("gains", "noise", caption, noise)
+    caption = "One setting of AFOR at a time."
+    add("more", "sensitivity", caption, lambda: _sensitivity(conditions, metric))
     return drawings
 
 
-def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[tuple[str, str]]:
+def _forgetting(records: Records) -> Any:
+    return curve_figures.forgetting_figure(*run_traces(records))
+
+
+def _sensitivity(conditions: Conditions, metric: str) -> Any:
+    return curve_figures.sensitivity_figure(sensitivity_of(conditions, metric))
+
+
+def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[dict[str, Any]]:
     """Draw the paired folds of AFOR, or else of the best optimizer, for each block."""
-    plots: list[tuple[str, str]] = []
+    plots: list[dict[str, Any]] = []
     for dataset, backbone in blocks_of(conditions):
-        base = conditions.get((dataset, backbone, baseline))
-        rivals = [
-            conditions.get((dataset, backbone, o))
-            for o in main_optimizers(conditions)
-            if o != baseline
-        ]
-        finished = [
-            condition for condition in rivals if condition is not None and condition.has(metric)
-        ]
-        if base is None or not base.has(metric) or not finished:
+        block = {c.optimizer: c for c in block_of(conditions, dataset, backbone) if c.has(metric)}
+        rivals = [block[o] for o in main_optimizers(conditions) if o in block and o != baseline]
+        if baseline not in block or not rivals:
             continue
-        preferred = [condition for condition in finished if condition.optimizer == "afor"]
-        condition = (
-            preferred[0]
-            if preferred
-            else max(finished, key=lambda c: better_sign(metric) * c.summary(metric)[0])
-        )
+        ours = (condition for condition in rivals if condition.optimizer == "afor")
+        best = max(rivals, key=lambda c: better_sign(metric) * c.summary(metric)[0])
+        condition = next(ours, best)
+        rows = figures.paired_folds(condition, block[baseline], metric)
+        if not rows:
+            continue
         name, base_name = optimizer_label(condition.optimizer), optimizer_label(baseline)
-        title = f"{dataset_label(dataset)}, {backbone_label(backbone)}: {name} and {base_name}"
-        try:
-            figure = figures.folds_figure(
-                conditions, dataset, backbone, condition.optimizer, metric, baseline=baseline
-            )
-        except ConfigError:  # no fold in common
-            continue
-        tips = [
-            _fold_tip(row, name, base_name) for row in figures.paired_folds(condition, base, metric)
-        ]
-        plots.append((title, inline_svg(figure, f"folds{len(plots)}", title, tips)))
+        title = f"{block_label(dataset, backbone)}: {name} and {base_name}"
+        figure = figures.folds_figure(
+            conditions, dataset, backbone, condition.optimizer, metric, baseline=baseline
+        )
+        tips = [_fold_tip(row, name, base_name) for row in rows]
+        svg = Markup(inline_svg(figure, f"folds{len(plots)}", title, tips))
+        plots.append({"title": title, "svg": svg})
     return plots
 
 
@@ -367,7 +313,7 @@ def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[
     mean, sd, n = condition.summary(shown[0]) if condition.has(shown[0]) else (0.0, 0.0, 0)
     return {
         "id": anchor,
-        "title": f"{dataset_label(condition.dataset)}, {backbone_label(condition.backbone)}, "
+        "title": f"{block_label(condition.dataset, condition.backbone)}, "
         f"{optimizer_label(condition.optimizer)}",
         "summary": f"{metric_text(shown[0], mean, sd)}, {n} folds, "
         f"{condition.done}/{condition.expected} runs",

@@ -25,17 +25,13 @@ PAGE_COLORS = {
 
 
 def inline_svg(figure: Any, name: str, label: str, tips: Sequence[str] = ()) -> str:
-    """Return a Matplotlib figure as SVG for the page.
+    """Return a Matplotlib figure as an `svg` element of any width, in the page's text colour.
 
     Args:
         figure: The figure.
         name: Its name on the page; it enters the ids of shapes, so that no two figures share one.
         label: What it shows, for readers who do not see it.
         tips: Texts for the shapes with the ids `fold-0`, `fold-1`, …, shown when pointed at.
-
-    Returns:
-        An `svg` element as wide as its place, in the page's text colour.
-
     """
     file = io.StringIO()
     with mpl.rc_context({**STYLE, "svg.hashsalt": name, "svg.fonttype": "none"}):

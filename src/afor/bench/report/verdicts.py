@@ -9,8 +9,7 @@ from afor.bench.stats.groups import Conditions
 from afor.bench.stats.inference.decisions import Decision
 from afor.bench.stats.inference.margins import margin_text
 from afor.bench.stats.labels import (
-    backbone_label,
-    dataset_label,
+    block_label,
     metric_label,
     metric_style,
     optimizer_label,
@@ -34,12 +33,12 @@ def answers(
 ) -> list[Answer]:
     """Return the verdict by the first metric, and apart from it what it leaves out."""
     comparisons = compare_all(conditions, metrics, baseline=baseline)
-    found = []
+    by_block = []
     for members in _blocks(c for c in comparisons if c.metric == metrics[0]):
         focus = _focus(members)
         details = (_by_other_metrics(focus, comparisons), _on_others(focus, members))
-        found.append(Answer(_verdict(focus, members), " ".join(filter(None, details))))
-    return found
+        by_block.append(Answer(_verdict(focus, members), " ".join(filter(None, details))))
+    return by_block
 
 
 def verdicts(
@@ -132,18 +131,18 @@ def _paragraph(comparisons: Sequence[Comparison]) -> str:
 
 
 def _verdict(focus: Comparison, comparisons: Sequence[Comparison]) -> str:
-    where = f"{dataset_label(focus.dataset)}, {backbone_label(focus.backbone)}"
     folds = max(c.folds for c in comparisons)
+    where = block_label(focus.dataset, focus.backbone)
     return f"{where}, {folds} fold{'s' * (folds != 1)}. {verdict_sentence(focus)}"
 
 
 def _by_other_metrics(focus: Comparison, comparisons: Sequence[Comparison]) -> str:
     """Name the metrics by which the same optimizer has another verdict."""
-    place = (focus.dataset, focus.backbone, focus.optimizer)
+    condition = (focus.dataset, focus.backbone, focus.optimizer)
     parts = [
         f"by {metric_label(c.metric)}: {_titles(c)[c.decision]}"
         for c in comparisons
-        if (c.dataset, c.backbone, c.optimizer) == place and c.decision is not focus.decision
+        if (c.dataset, c.backbone, c.optimizer) == condition and c.decision is not focus.decision
     ]
     return f"{optimizer_label(focus.optimizer)} {'; '.join(parts)}." if parts else ""
 

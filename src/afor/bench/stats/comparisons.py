@@ -13,6 +13,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.stats.groups import (
     Condition,
     Conditions,
+    block_of,
     mean_of_draws,
     mean_sd,
     paired_gains,
@@ -248,12 +249,10 @@ def compare(
 def _draw_noise(condition: Condition, base: Condition, metric: str) -> tuple[int, float]:
     """Return the draws per fold and the SD of the difference of one draw within its fold."""
     by_fold: dict[int, list[float]] = {}
-    for fold, draw in condition.runs:
-        if (fold, draw) in base.runs:
-            key = (fold, draw)
-            by_fold.setdefault(fold, []).append(
-                condition.value(key, metric) - base.value(key, metric)
-            )
+    for key in condition.runs:
+        if key in base.runs:
+            gap = condition.value(key, metric) - base.value(key, metric)
+            by_fold.setdefault(key[0], []).append(gap)
     draws = min(map(len, by_fold.values()))
     degrees = sum(len(values) - 1 for values in by_fold.values())
     squares = math.fsum((len(v) - 1) * float(np.var(v, ddof=1)) for v in by_fold.values() if v[1:])
@@ -289,7 +288,6 @@ def compare_all(
         >>> comparison = compare_all(collect_conditions(results, expected), ["accuracy"])[0]
         >>> comparison.optimizer, comparison.gain > 0, comparison.p_holm < 0.05
         ('afor', True, True)
-
     """
     names = optimizers or main_optimizers(conditions)
     comparisons = [
@@ -318,11 +316,9 @@ def reference_levels(
     They come from the condition with most runs. The majority class is that of the training
     subjects: a constant answer with accuracy a has a weighted F1 of 2a²/(1+a).
     """
-    block = [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone) and c.runs]
-    if not block:
-        return None
-    runs = max(block, key=lambda condition: condition.done).runs
-    if any(run.classes < 2 or run.test_windows < 1 for run in runs.values()):
+    block = [condition.runs for condition in block_of(conditions, dataset, backbone)]
+    runs = max(block, key=len, default={})
+    if not runs or any(run.classes < 2 or run.test_windows < 1 for run in runs.values()):
         return None  # these columns of a file of results are optional
     majority = mean_of_draws(
         {k: majority_value(metric, run.majority_accuracy, run.classes) for k, run in runs.items()}

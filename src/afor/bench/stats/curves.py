@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.labels import backbone_label, dataset_label, order_optimizers
+from afor.bench.stats.labels import block_label, order_optimizers
 from afor.bench.store.results import RunResult
 from afor.bench.training.record import RunRecord
 
@@ -17,7 +17,7 @@ def loss_curves(
     curves: dict[str, dict[str, list[list[float]]]] = {}
     for run, record in records:
         if not optimizers or run.optimizer in optimizers:
-            title = f"{dataset_label(run.dataset)}, {backbone_label(run.backbone)}"
+            title = block_label(run.dataset, run.backbone)
             losses = [epoch.train_loss for epoch in record.history]
             curves.setdefault(title, {}).setdefault(run.optimizer, []).append(losses)
     return {
@@ -43,9 +43,6 @@ def run_traces(
         pairs = ", ".join(f"{dataset}/{backbone}" for dataset, backbone in networks)
         raise ConfigError(f"Choose one network with --dataset and --backbone. Here: {pairs}.")
     run, first = selected[0]
-    title = (
-        f"{dataset_label(run.dataset)}, {backbone_label(run.backbone)}, fold {run.fold}, "
-        f"draw {run.draw}"
-    )
+    title = f"{block_label(run.dataset, run.backbone)}, fold {run.fold}, draw {run.draw}"
     losses = [epoch.train_loss for epoch in first.history]
     return [record.traces for _, record in selected], losses, title

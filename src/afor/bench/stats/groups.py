@@ -5,7 +5,7 @@ A condition is one (data set, backbone, optimizer). Its fold value is the mean o
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,7 @@ from afor.bench.study.planned_runs import ExpectedRuns
 from afor.bench.study.roles import Role, role_from_name
 
 ConditionKey = tuple[str, str, str]  # dataset, backbone, optimizer
+FoldDraw = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Condition:
     dataset: str
     backbone: str
     optimizer: str
-    runs: Mapping[tuple[int, int], RunResult]  # by (fold, draw)
+    runs: Mapping[FoldDraw, RunResult]
     folds_expected: int
     draws_expected: int
     role: Role
@@ -75,11 +76,12 @@ class Condition:
         values = [run.metrics.get(metric, math.nan) for run in self.runs.values()]
         return bool(values) and all(math.isfinite(value) for value in values)
 
-    def fold_values(self, metric: str) -> dict[int, float]:
-        """Return the mean of the draws of each fold."""
-        return mean_of_draws({key: self.value(key, metric) for key in self.runs})
+    def fold_values(self, metric: str, keys: Iterable[FoldDraw] | None = None) -> dict[int, float]:
+        """Return the mean of the draws of each fold, over all runs or over those of some keys."""
+        used = self.runs if keys is None else keys
+        return mean_of_draws({key: self.value(key, metric) for key in used})
 
-    def value(self, key: tuple[int, int], metric: str) -> float:
+    def value(self, key: FoldDraw, metric: str) -> float:
         """Return the metric of one run; raise ConfigError with the metrics that it has."""
         run = self.runs[key]
         if metric not in run.metrics:
@@ -130,9 +132,8 @@ def collect_conditions(
         >>> conditions = collect_conditions(*simulate_results({"adam": 0.0}, datasets=["bci2a"]))
         >>> conditions["bci2a", "eegnet", "adam"].done
         45
-
     """
-    grouped: dict[ConditionKey, dict[tuple[int, int], RunResult]] = {}
+    grouped: dict[ConditionKey, dict[FoldDraw, RunResult]] = {}
     for run in results:
         runs = grouped.setdefault((run.dataset, run.backbone, run.optimizer), {})
         fold_draw = (run.fold, run.draw)
@@ -144,7 +145,7 @@ def collect_conditions(
             )
         runs[fold_draw] = run
     planned = {(e.dataset, e.backbone, e.optimizer): e for e in expected}
-    seen: dict[str, set[tuple[int, int]]] = {}
+    seen: dict[str, set[FoldDraw]] = {}
     for (dataset, _, _), runs in grouped.items():
         seen.setdefault(dataset, set()).update(runs)
     keys = list(dict.fromkeys([*grouped, *planned]))
@@ -160,13 +161,28 @@ def collect_conditions(
     return conditions
 
 
+def block_of(conditions: Conditions, dataset: str, backbone: str) -> list[Condition]:
+    """Return the conditions of one data set and backbone."""
+    return [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone)]
+
+
+def complete_folds(runs: Sequence[Collection[FoldDraw]]) -> tuple[list[int], list[int]]:
+    """Return the folds that have every draw in each of several sets of runs, and the draws.
+
+    >>> complete_folds([{(0, 0), (0, 1), (1, 0)}, {(0, 0), (0, 1)}])
+    ([0], [0, 1])
+    """
+    draws = sorted({draw for keys in runs for _, draw in keys})
+    folds = sorted({fold for keys in runs for fold, _ in keys})
+    return [f for f in folds if all((f, d) in keys for keys in runs for d in draws)], draws
+
+
 def paired_fold_values(
     condition: Condition, baseline: Condition, metric: str
 ) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64]]:
     """Return the common folds and both conditions' fold values over their common draws."""
     common = [key for key in condition.runs if key in baseline.runs]
-    ours = mean_of_draws({key: condition.value(key, metric) for key in common})
-    theirs = mean_of_draws({key: baseline.value(key, metric) for key in common})
+    ours, theirs = condition.fold_values(metric, common), baseline.fold_values(metric, common)
     folds = sorted(ours)
     return folds, np.array([ours[f] for f in folds]), np.array([theirs[f] for f in folds])
 
@@ -179,7 +195,7 @@ def paired_gains(
     return folds, better_sign(metric) * (ours - theirs)
 
 
-def mean_of_draws(values: Mapping[tuple[int, int], float]) -> dict[int, float]:
+def mean_of_draws(values: Mapping[FoldDraw, float]) -> dict[int, float]:
     """Average over the draws of each fold; folds come out sorted.
 
     >>> mean_of_draws({(1, 0): 0.5, (0, 0): 0.25, (0, 1): 0.75})
@@ -212,6 +228,5 @@ def _paper_order(keys: list[ConditionKey]) -> list[ConditionKey]:
     backbones = in_paper_order([k[1] for k in keys], BACKBONE_LABELS)
     optimizers = order_optimizers(k[2] for k in keys)
     return sorted(
-        keys,
-        key=lambda k: (datasets.index(k[0]), backbones.index(k[1]), optimizers.index(k[2])),
+        keys, key=lambda k: (datasets.index(k[0]), backbones.index(k[1]), optimizers.index(k[2]))
     )

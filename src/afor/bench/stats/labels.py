@@ -83,6 +83,16 @@ def backbone_label(name: str) -> str:
     return BACKBONE_LABELS.get(name, name)
 
 
+def block_label(dataset: str, backbone: str, metric: str = "") -> str:
+    """Return the printed names of a data set, a backbone and, if given, a metric.
+
+    >>> block_label("deap", "eegnet"), block_label("deap", "eegnet", "accuracy")
+    ('DEAP, EEGNet', 'DEAP, EEGNet, Acc')
+    """
+    names = [dataset_label(dataset), backbone_label(backbone)]
+    return ", ".join([*names, metric_label(metric)] if metric else names)
+
+
 def metric_style(name: str) -> MetricStyle:
     """Return how a metric is printed and which direction is better.
 
@@ -97,16 +107,31 @@ def metric_label(name: str) -> str:
     return metric_style(name).label
 
 
-def metric_scale(name: str) -> float:
-    """Return the factor for printing a value of a metric: fractions become percent."""
-    return metric_style(name).scale
+def metric_with_unit(name: str) -> str:
+    """Return the printed name of a metric with the unit of its values.
+
+    >>> metric_with_unit("accuracy"), metric_with_unit("kappa")
+    ('Acc (%)', 'kappa')
+    """
+    style = metric_style(name)
+    return f"{style.label} ({style.unit})" if style.unit else style.label
+
+
+def gain_label(metric: str, baseline: str) -> str:
+    """Return the name of a difference from the baseline, with its unit.
+
+    >>> gain_label("accuracy", "adam")
+    'Acc gain over Adam (points)'
+    """
+    style = metric_style(metric)
+    return f"{style.label} gain over {optimizer_label(baseline)} ({style.gain_unit})"
 
 
 def gain_scale(name: str) -> float:
     """Return the factor for printing a difference of a metric.
 
-    >>> metric_scale("nll"), gain_scale("nll")
-    (1.0, 1000.0)
+    >>> gain_scale("accuracy"), gain_scale("nll")
+    (100.0, 1000.0)
     """
     return metric_style(name).gain_scale
 

@@ -70,17 +70,9 @@ def published_results(
             for optimizer, metrics in optimizers.items():
                 for metric, (mean, sd, *rest) in metrics.items():
                     marks = rest[0].split() if rest else []
-                    results[dataset, backbone, optimizer, metric] = PublishedResult(
-                        dataset=dataset,
-                        backbone=backbone,
-                        optimizer=optimizer,
-                        metric=metric,
-                        mean=mean,
-                        sd=sd,
-                        best="best" in marks,
-                        second="second" in marks,
-                        significant="*" in marks,
-                    )
+                    key = (dataset, backbone, optimizer, metric)
+                    is_marked = ("best" in marks, "second" in marks, "*" in marks)
+                    results[key] = PublishedResult(*key, mean, sd, *is_marked)
     return results
 
 

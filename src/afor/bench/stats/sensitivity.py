@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import AFOR_DESIGN
-from afor.bench.stats.groups import Conditions, mean_of_draws, mean_sd
+from afor.bench.stats.groups import Conditions, block_of, mean_sd
 from afor.bench.stats.inference.margins import margin_of
-from afor.bench.stats.labels import metric_scale
+from afor.bench.stats.labels import metric_style
 from afor.bench.study.roles import VARIED_SETTINGS
 
 # The paper's three settings (Sec. V-D) as printed.
@@ -52,27 +52,21 @@ def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sen
     }
     if not any(condition.role.varied for condition in members.values()):
         raise ConfigError(NOT_VARIED)
-    scale = metric_scale(metric)
+    scale = metric_style(metric).scale
     networks: dict[str, str] = {}
     for (dataset, backbone, _), condition in members.items():
         if condition.role.varied and networks.setdefault(dataset, backbone) != backbone:
             raise ConfigError(f"{dataset} has several backbones; choose one with --backbone.")
     settings: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
     for dataset, backbone in networks.items():
-        block = {
-            o: condition
-            for (d, b, o), condition in members.items()
-            if (d, b) == (dataset, backbone)
-        }
+        block = {c.optimizer: c for c in block_of(members, dataset, backbone)}
         common = set.intersection(*(set(condition.runs) for condition in block.values()))
         if not common:
             raise ConfigError(
                 f"{dataset}: no fold is finished for every value yet. `afor run` goes on."
             )
         points = {
-            name: mean_sd(
-                [*mean_of_draws({k: condition.value(k, metric) for k in common}).values()]
-            )
+            name: mean_sd(list(condition.fold_values(metric, common).values()))
             for name, condition in block.items()
         }
         for name, (mean, sd, _) in points.items():

@@ -1,9 +1,9 @@
 """Fill in the columns that a file of an earlier version of `afor export` lacks.
 
-Metrics cannot be made anew, but what the study and its data tell can: roles, classes, and the
-accuracy of the majority class. Rows and planned runs are matched by key, so a file that was trained
-on other data, or by another study, is refused. A run may have been trained before the arithmetic of
-its network changed: what the study tells of it is the same.
+Metrics cannot be recomputed, but roles, classes and the accuracy of the majority class follow from
+the study and its data. Rows and planned runs are matched by key: a file that was trained on other
+data, or by another study, is refused. A run may have been trained before the arithmetic of its
+network changed; these columns do not depend on it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,19 +19,13 @@ from afor.bench.study.roles import role_from_name
 
 
 def complete_rows(rows: Sequence[Row], plans: Sequence[StudyPlan], path: Path) -> list[Row]:
-    """Return the rows with the columns of today that their studies tell, in today's order.
+    """Return the rows with all columns that follow from their studies, in the current order.
 
-    Args:
-        rows: The rows of a file, from `read_rows`.
-        plans: The plans of all studies of the file, made with their data.
-        path: The file, for messages.
-
-    Returns:
-        New rows; a cell that is already filled keeps its value.
+    Values that a row has are kept. The plans are those of all studies in the file at `path`, made
+    with their data.
 
     Raises:
         ConfigError: A row belongs to none of the plans.
-
     """
     planned = {
         plan.study.name: {key: run for run in plan.runs for key in _keys(run)} for plan in plans
@@ -47,13 +41,13 @@ def complete_rows(rows: Sequence[Row], plans: Sequence[StudyPlan], path: Path) -
                 "study with --study, and the data it was trained on with --root."
             )
         plan = studies[row["study"]]
-        told = {
+        derived = {
             "is_search": int(plan.study.search is not None),
             **role_columns(run.role or role_from_name(run.optimizer)),
             **(_task(run, plan) if row.get("status") == "done" else {}),
         }
-        merged = told | {name: value for name, value in row.items() if value is not None}
-        names = [name for name in COLUMNS if name in row or name in told]
+        merged = derived | {name: value for name, value in row.items() if value is not None}
+        names = [name for name in COLUMNS if name in row or name in derived]
         completed.append({name: merged.get(name) for name in names})
     return completed
 
@@ -68,7 +62,7 @@ def _keys(run: PlannedRun) -> Iterator[str]:
 
 
 def _task(run: PlannedRun, plan: StudyPlan) -> Row:
-    """Return what the labels of a run's split tell."""
+    """Return the columns that follow from the labels of a run's split."""
     source = plan.sources[run.dataset]
     if not isinstance(source, WindowSource):
         raise TypeError(f"{run.dataset}: the labels are not known without the data")

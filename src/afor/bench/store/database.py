@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.results import RunResult
@@ -25,14 +24,16 @@ from afor.bench.store.rows import (
     DamageError,
     PlanRow,
     Rows,
+    RunRow,
     check_content,
     combine,
     digest,
+    plan_digest,
     read_rows,
     run_row,
 )
 from afor.bench.store.schema import SCHEMA_VERSION, connect, create, damaged, explain, make_tables
-from afor.bench.study.planned_runs import ExpectedRuns, PlannedRun, StudyPlan, count_expected
+from afor.bench.study.planned_runs import ExpectedRuns, StudyPlan, count_expected
 from afor.bench.study.roles import Role, roles_of, run_role
 from afor.bench.study.schema import parse_study
 from afor.bench.training.record import FinishedRun, decode
@@ -65,6 +66,7 @@ class Store:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._execute = connection.execute
         self._identity = _identity(path)
         self._checked_rows: tuple[int, Rows] | None = None
 
@@ -79,98 +81,77 @@ class Store:
         self._connection.close()
 
     def add(self, content: bytes, *, replace_failed: bool = False) -> bool:
-        """Write a finished run.
+        """Write a finished run as `execute` returns it; return False if it is stored already.
 
-        Args:
-            content: The run as `execute` returns it.
-            replace_failed: Replace a failed run of the same key.
-
-        Returns:
-            False if the run is stored already.
-
-        Raises:
-            StoreError: The file cannot be written.
+        A failed run of the same key stays, unless `replace_failed` is set.
         """
         row = run_row(content)
         with self._writing():
-            present = self._connection.execute(
-                "SELECT status FROM runs WHERE key = ?", (row[0],)
-            ).fetchone()
+            present = self._execute("SELECT status FROM runs WHERE key = ?", (row.key,)).fetchone()
             if present == ("failed",) and replace_failed:
-                self._delete_runs([row[0]])
+                self._delete("runs", "key", row.key)
             elif present is not None:
                 return False
             self._insert_run(row, content)
         return True
 
-    def _insert_run(self, row: tuple[Any, ...], content: bytes) -> None:
+    def _insert_run(self, row: RunRow, content: bytes) -> None:
         row_digest = digest(*row)
-        self._connection.execute(
-            f"INSERT INTO runs ({RUN_COLUMNS}, row_sha256, content)"
-            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        columns = f"{RUN_COLUMNS}, row_sha256, content"
+        self._execute(
+            f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (*row, row_digest, content),
         )
         self._count(row_digest)
 
-    def _delete_runs(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            row = self._connection.execute(
-                "SELECT row_sha256 FROM runs WHERE key = ?", (key,)
-            ).fetchone()
-            if row is not None:
-                self._connection.execute("DELETE FROM runs WHERE key = ?", (key,))
-                self._count(row[0])
+    def _delete(self, table: str, column: str, name: str) -> None:
+        """Delete a run or a study, if it is there, and remove it from the total."""
+        row = self._execute(
+            f"SELECT row_sha256 FROM {table} WHERE {column} = ?", (name,)
+        ).fetchone()
+        if row is not None:
+            self._execute(f"DELETE FROM {table} WHERE {column} = ?", (name,))
+            self._count(row[0])
 
     def _count(self, row_digest: str) -> None:
         """Add the digest of a row to the total, or remove it."""
-        (total,) = self._connection.execute("SELECT sha256 FROM total").fetchone()
-        self._connection.execute("UPDATE total SET sha256 = ?", (combine(total, row_digest),))
+        (total,) = self._execute("SELECT sha256 FROM total").fetchone()
+        self._execute("UPDATE total SET sha256 = ?", (combine(total, row_digest),))
 
     def set_plan(self, plan: StudyPlan, toml: str) -> None:
         """Write the plan of a study; an older plan of the same name is replaced."""
-        self.set_runs(plan.study.name, toml, plan.runs, is_search=plan.study.search is not None)
-
-    def set_runs(
-        self, study: str, toml: str, runs: Sequence[PlannedRun], *, is_search: bool
-    ) -> None:
-        """Replace the list of runs of a study."""
+        study, is_search = plan.study.name, int(plan.study.search is not None)
         rows = [
-            (
+            PlanRow(
                 *(study, position, r.dataset, r.backbone, r.optimizer, r.fold, r.draw),
-                *(r.key, r.entry, float(r.rate), int(is_search)),
+                *(r.key, r.entry, float(r.rate), is_search),
             )
-            for position, r in enumerate(runs)
+            for position, r in enumerate(plan.runs)
         ]
         self.replace_study(study, toml, rows)
 
     def replace_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
         """Write a study and the rows of its plan; an older study of the same name is replaced."""
         with self._writing():
-            former = self._connection.execute(
-                "SELECT row_sha256 FROM studies WHERE name = ?", (study,)
-            ).fetchone()
-            if former is not None:
-                self._connection.execute("DELETE FROM studies WHERE name = ?", (study,))
-                self._count(former[0])
-            self._connection.execute("DELETE FROM cells WHERE study = ?", (study,))
+            self._delete("studies", "name", study)
+            self._execute("DELETE FROM cells WHERE study = ?", (study,))
             self._insert_study(study, toml, rows)
 
     def _insert_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
         planned_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        row = (study, toml, planned_at, digest(*rows))
+        row = (study, toml, planned_at, plan_digest(rows))
         self._connection.executemany(
             f"INSERT INTO cells ({PLAN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
         )
-        self._connection.execute(
-            "INSERT INTO studies (name, toml, planned_at, cells_sha256, row_sha256)"
-            " VALUES (?, ?, ?, ?, ?)",
-            (*row, digest(*row)),
+        columns = "name, toml, planned_at, cells_sha256, row_sha256"
+        self._execute(
+            f"INSERT INTO studies ({columns}) VALUES (?, ?, ?, ?, ?)", (*row, digest(*row))
         )
         self._count(digest(*row))
 
     def statuses(self) -> dict[str, str]:
         """Return the status of every run by its key."""
-        return {key: row[1] for key, row in self._rows().runs.items()}
+        return {key: row.status for key, row in self._rows().runs.items()}
 
     def studies(self) -> dict[str, str]:
         """Return the TOML of every study planned here."""
@@ -183,40 +164,35 @@ class Store:
         for name in sorted(rows.plans) if study is None else [study]:
             roles = _stored_roles(rows.studies.get(name, ""))
             for planned in rows.plans.get(name, ()):
-                run = rows.runs.get(planned[7])
+                run = rows.runs.get(planned.key)
                 outcome = run[1:5] if run else ("open", "", 0.0, "")
-                role = run_role(roles, entry=planned[8], label=planned[4])
+                role = run_role(roles, planned.entry, label=planned.optimizer)
                 stored.append(StoredRun(*(name, *planned[2:], *outcome, role)))
         return stored
 
     def run(self, key: str) -> FinishedRun | None:
         """Return one run, or None; raise StoreError if its content was altered."""
-        content = self._content(key)
-        return None if content is None else decode(content)
+        stored = self._read_run(key)
+        return stored[0] if stored else None
 
-    def _content(self, key: str) -> bytes | None:
+    def _read_run(self, key: str) -> tuple[FinishedRun, bytes] | None:
+        """Return a run and its bytes."""
         with self._reading():
-            row = self._connection.execute(
-                f"SELECT {RUN_COLUMNS}, content FROM runs WHERE key = ?", (key,)
-            ).fetchone()
-            if row is None:
-                return None
-            check_content(row[:-1], row[-1])
-            content: bytes = row[-1]
-            return content
+            select = f"SELECT {RUN_COLUMNS}, content FROM runs WHERE key = ?"
+            row = self._execute(select, (key,)).fetchone()
+            return (check_content(RunRow(*row[:-1]), row[-1]), row[-1]) if row else None
 
     def keys_like(self, prefix: str) -> list[str]:
         """Return the keys of finished and planned runs that start with these digits."""
         rows = self._rows()
-        keys = set(rows.runs) | {row[7] for plan in rows.plans.values() for row in plan}
+        keys = set(rows.runs) | {row.key for plan in rows.plans.values() for row in plan}
         return sorted(key for key in keys if key.startswith(prefix))
 
     def contents(self) -> Iterator[bytes]:
         """Yield the bytes of every run as they were written."""
         for key in sorted(self._rows().runs):
-            content = self._content(key)
-            if content is not None:
-                yield content
+            if stored := self._read_run(key):
+                yield stored[1]
 
     def results(self, study: str | None = None) -> list[RunResult]:
         """Return the results of all finished runs, in the order of the plan.
@@ -251,17 +227,16 @@ class Store:
     def forget(self, keys: Sequence[str]) -> int:
         """Delete runs, so that the next `afor run` repeats them; return their number."""
         with self._writing():
-            self._delete_runs(keys)
+            for key in keys:
+                self._delete("runs", "key", key)
         return len(keys)
 
     def merge(self, other: "Store") -> tuple[int, int, int]:
         """Copy runs and plans of another store into this one.
 
         A run that is done in one store and failed in the other is stored as done. If both have a
-        run with different numbers, this store keeps its version.
-
-        Returns:
-            The numbers of new runs, of runs that were here already, and of those that differ.
+        run with different numbers, this store keeps its version. Returns the numbers of new runs,
+        of runs that were here already, and of those that differ.
         """
         new = present = differing = 0
         for content in other.contents():
@@ -275,9 +250,9 @@ class Store:
                 differing += repr(ours.record.numbers()) != repr(theirs.record.numbers())
         for study, toml in other.studies().items():
             rows = other.plan_rows(study)
-            merged = {tuple(row[2:7]): row for row in (*self.plan_rows(study), *rows)}
-            ordered = sorted(merged.values(), key=lambda row: row[1])
-            numbered = [(row[0], n, *row[2:]) for n, row in enumerate(ordered)]
+            merged = {row[2:7]: row for row in (*self.plan_rows(study), *rows)}
+            ordered = sorted(merged.values(), key=lambda row: row.position)
+            numbered = [row._replace(position=n) for n, row in enumerate(ordered)]
             self.replace_study(study, toml, numbered)
         return new, present, differing
 
@@ -288,11 +263,11 @@ class Store:
     def check(self) -> None:
         """Read the whole file; raise StoreError if a page, a row or a run is damaged."""
         with self._reading():
-            (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+            (verdict,) = self._execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
             raise damaged(self.path, verdict)
         for key in self.statuses():
-            if self._content(key) is None:
+            if self._read_run(key) is None:
                 raise damaged(self.path, f"run {key[:12]} cannot be found by its key")
 
     def is_in_place(self) -> bool:
@@ -302,29 +277,27 @@ class Store:
     def upgrade(self) -> None:
         """Convert a store of schema 1 to schema 2, which adds digests of rows."""
         with self._reading():
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            (version,) = self._execute("PRAGMA user_version").fetchone()
         if version == SCHEMA_VERSION:
             return
         rows = self._rows()
         with self._writing():
-            self._connection.execute("DROP INDEX IF EXISTS cells_by_key")
+            self._execute("DROP INDEX IF EXISTS cells_by_key")
             for table in ("runs", "studies", "cells"):
-                self._connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+                self._execute(f"ALTER TABLE {table} RENAME TO old_{table}")
             make_tables(self._connection)
+            select = "SELECT content FROM old_runs WHERE key = ?"
             for row in rows.runs.values():
-                (content,) = self._connection.execute(
-                    "SELECT content FROM old_runs WHERE key = ?", (row[0],)
-                ).fetchone()
-                self._insert_run(row, content)
+                self._insert_run(row, *self._execute(select, (row.key,)).fetchone())
             for study, toml in rows.studies.items():
                 self._insert_study(study, toml, rows.plans.get(study, ()))
             for table in ("runs", "studies", "cells"):
-                self._connection.execute(f"DROP TABLE old_{table}")
+                self._execute(f"DROP TABLE old_{table}")
 
     def _rows(self) -> Rows:
         """Return all checked rows without contents; they are read again only after a write."""
         with self._reading():
-            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            (version,) = self._execute("PRAGMA data_version").fetchone()
             if self._checked_rows is None or self._checked_rows[0] != version:
                 self._checked_rows = (version, read_rows(self._connection))
             return self._checked_rows[1]
@@ -334,7 +307,7 @@ class Store:
         self._checked_rows = None
         try:
             with self._connection:
-                self._connection.execute("BEGIN IMMEDIATE")
+                self._execute("BEGIN IMMEDIATE")
                 yield
         except (sqlite3.Error, UnicodeError) as error:
             raise explain(self.path, error) from error
@@ -412,12 +385,8 @@ def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
     truth = [sum(row) for row in record.test.confusion]
     majority = record.train_class_counts.index(max(record.train_class_counts))
     return RunResult(
-        study=stored.study,
-        dataset=stored.dataset,
-        backbone=stored.backbone,
-        optimizer=stored.optimizer,
-        fold=stored.fold,
-        draw=stored.draw,
+        *(stored.study, stored.dataset, stored.backbone, stored.optimizer),
+        *(stored.fold, stored.draw),
         test_subjects=tuple(run.spec["split"]["test"]),
         metrics=record.metrics(),
         majority_accuracy=truth[majority] / sum(truth),

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.common.files import write_output
+from afor.bench.common.files import exists, write_output
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.text import escape_cell, unescape_cell, without_nan
 from afor.bench.store.database import Store, StoredRun, open_store
@@ -94,13 +94,12 @@ def load_results(
     results: list[RunResult] = []
     expected: list[ExpectedRuns] = []
     for path in paths:
-        if not _exists(path):
+        if not exists(path):
             raise StoreError(
                 f"{path} does not exist. Give the store of a study (`afor run` says where it is), "
                 "or a .csv, .json or .parquet file of results."
             )
-        reader = _READERS.get(path.suffix.lower(), _read_store)
-        finished, planned = reader(path, studies)
+        finished, planned = (_read_store if is_store(path) else _read_file)(path, studies)
         results += finished
         expected += planned
     if not results:
@@ -109,61 +108,18 @@ def load_results(
     return results, expected
 
 
-def read_json(
-    path: Path, studies: Sequence[str] = ()
-) -> tuple[list[RunResult], list[ExpectedRuns]]:
-    """Read {"runs": [...], "expected": [...]}, or a list of rows.
-
-    `expected` has no study, so it is not filtered. Files of earlier versions hold the runs under
-    "results", with the metrics in a nested table.
-    """
-    rows, planned = _json_content(path)
-    results, expected = _read_rows(rows, path, "run", 1, studies)
-    try:
-        return results, expected + [_EXPECTED.validate_python(row) for row in planned]
-    except ValidationError as error:
-        raise StoreError(f'{path}, "expected": {_first_fault(error)}.') from None
-
-
-def read_csv(path: Path, studies: Sequence[str] = ()) -> tuple[list[RunResult], list[ExpectedRuns]]:
-    """Read one run per line; columns that `NO_METRICS` does not name are metrics.
-
-    The column `status` of `afor export` tells finished runs from planned ones; without it, all
-    runs are finished and missing ones are not known.
-    """
-    return _read_rows(_csv_rows(path), path, "line", 2, studies)
-
-
-def read_parquet(
-    path: Path, studies: Sequence[str] = ()
-) -> tuple[list[RunResult], list[ExpectedRuns]]:
-    """Read the rows that `afor export` wrote as Parquet."""
-    return _read_rows(_parquet_rows(path), path, "row", 1, studies)
-
-
 def read_rows(path: Path) -> list[Row]:
     """Return the rows that `afor export` wrote to a file, with all their columns and types.
 
-    Args:
-        path: A ``.csv``, ``.json`` or ``.parquet`` file.
-
-    Returns:
-        One row per planned run; values that a run does not have are None.
+    There is one per planned run; values that a run does not have are None.
 
     Raises:
         StoreError: The file cannot be read, or is not one of `afor export`.
-
     """
-    if not _exists(path):
+    if not exists(path):
         raise StoreError(f"{path} does not exist.")
-    suffix = path.suffix.lower()
-    content: Sequence[object]
-    if suffix == ".json":
-        content, _ = _json_content(path)
-    else:
-        content = _csv_rows(path) if suffix == ".csv" else _parquet_rows(path)
     rows = []
-    for number, row in enumerate(content, 1):
+    for number, row in enumerate(_content(path)[0], 1):
         location = f"{path}, run {number}"
         key = _row(row, location).key
         assert isinstance(row, dict)  # `_row` refuses anything else
@@ -182,11 +138,37 @@ def _typed(name: str, value: Any, location: str) -> int | float | str | None:
         raise StoreError(f"{location}: {name} = {show_value(value)}: expected a number.") from None
 
 
-def _json_content(path: Path) -> tuple[list[object], list[object]]:
+def _content(path: Path) -> tuple[list[Any], list[Any]]:
+    """Return the rows of a file, and the expected runs that JSON may list beside them."""
+    file_format, _, _, read = _FILES[path.suffix.lower()]
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is not a JSON file of results: {error}.") from None
+        return read(path)
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
+        raise StoreError(f"{path} is not a {file_format} file of results: {error}.") from None
+
+
+def _read_csv(path: Path) -> tuple[list[Any], list[Any]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            {unescape_cell(k): unescape_cell(v) if v else None for k, v in row.items() if k}
+            for row in csv.DictReader(file)
+        ], []
+
+
+def _read_parquet(path: Path) -> tuple[list[Any], list[Any]]:
+    arrow, parquet = _import_arrow()
+    try:
+        return parquet.read_table(path).to_pylist(), []
+    except arrow.ArrowException as error:
+        raise ValueError(str(error)) from None
+
+
+def _read_json(path: Path) -> tuple[list[Any], list[Any]]:
+    """Read {"runs": [...], "expected": [...]}, or a list of rows alone.
+
+    Files of earlier versions hold the runs under "results", with the metrics in a nested table.
+    """
+    content = json.loads(path.read_text("utf-8"))
     document = content if isinstance(content, dict) else {"runs": content}
     rows, planned = document.get("results", document.get("runs")), document.get("expected", [])
     if not isinstance(rows, list) or not isinstance(planned, list):
@@ -194,38 +176,21 @@ def _json_content(path: Path) -> tuple[list[object], list[object]]:
     return rows, planned
 
 
-def _csv_rows(path: Path) -> list[Row]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [
-                {unescape_cell(k): unescape_cell(v) if v else None for k, v in row.items() if k}
-                for row in csv.DictReader(file)
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise StoreError(f"{path} is not a CSV file of results: {error}.") from None
-
-
-def _parquet_rows(path: Path) -> list[Row]:
-    arrow, parquet = _import_arrow()
-    try:
-        rows: list[Row] = parquet.read_table(path).to_pylist()
-    except (OSError, arrow.ArrowException) as error:
-        raise StoreError(f"{path} is not a Parquet file of results: {error}.") from None
-    return rows
+# By suffix: the name of the format, what messages call a row, the first row's number, the reader.
+_FILES: Mapping[str, tuple[str, str, int, Callable[[Path], tuple[list[Any], list[Any]]]]] = {
+    ".csv": ("CSV", "line", 2, _read_csv),
+    ".json": ("JSON", "run", 1, _read_json),
+    ".parquet": ("Parquet", "row", 1, _read_parquet),
+}
 
 
 def export_rows(store: Store) -> list[Row]:
     """Return one row per planned run; values that a run does not have are None."""
+    results = {result.key: result for name in store.studies() for result in store.results(name)}
     rows = []
-    results = {
-        (r.study, r.dataset, r.backbone, r.optimizer, r.fold, r.draw): r
-        for name in store.studies()
-        for r in store.results(name)
-    }
     for stored in store.runs():
         run = store.run(stored.key) if stored.status != "open" else None
-        names = (stored.study, stored.dataset, stored.backbone, stored.optimizer)
-        rows.append(_exported(stored, run, results.get((*names, stored.fold, stored.draw))))
+        rows.append(_exported(stored, run, results.get(stored.key)))
     return rows
 
 
@@ -236,16 +201,9 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
     history = record.history if record else ()
     best = record.best_epoch if record else None
     return {
-        "study": stored.study,
-        "dataset": stored.dataset,
-        "backbone": stored.backbone,
-        "optimizer": stored.optimizer,
-        "fold": stored.fold,
-        "draw": stored.draw,
+        **{name: getattr(stored, name) for name in ("study", *REQUIRED)},
         "lr": stored.rate,
-        "status": stored.status,
-        "reason": stored.reason,
-        "finished_at": stored.finished_at,
+        **{name: getattr(stored, name) for name in ("status", "reason", "finished_at")},
         "elapsed_s": stored.elapsed_s if stored.finished_at else None,
         "test_subjects": join_subjects(run.spec["split"]["test"]) if run else None,
         **{name: getattr(test, name) if test else None for name in METRICS},
@@ -268,9 +226,9 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
 
 def result_rows(results: Iterable[RunResult]) -> list[Row]:
     """Return rows of finished runs, without a status."""
-    rows = []
     runs = list(results)
     has_roles = any(run.role for run in runs)
+    rows = []
     for run in runs:
         left_out = ("metrics", "key", "role", *(("elapsed_s",) if run.elapsed_s is None else ()))
         row = {k: v for k, v in asdict(run).items() if k not in left_out}
@@ -293,16 +251,7 @@ def role_columns(role: Role) -> Row:
 
 
 def write_export(rows: Sequence[Row], target: Path, file_format: Format) -> None:
-    """Write the rows of runs to a file.
-
-    Args:
-        rows: The rows, from `export_rows` or `read_rows`.
-        target: The file to write.
-        file_format: Its format.
-
-    Raises:
-        ConfigError: The file cannot be written, or Parquet needs pyarrow.
-    """
+    """Write rows from `export_rows` or `read_rows`; raise ConfigError if that is not possible."""
     if file_format == "parquet":
         write_output(target, _to_parquet(rows))
     else:
@@ -378,7 +327,7 @@ def split_subjects(text: str, *, is_export: bool) -> tuple[str, ...]:
 
 def is_store(path: Path) -> bool:
     """Tell whether a path is read as a store, not as a file of results."""
-    return path.suffix.lower() not in _READERS
+    return path.suffix.lower() not in _FILES
 
 
 def load_studies(paths: Iterable[Path], studies: Sequence[str] = ()) -> dict[str, str]:
@@ -395,16 +344,10 @@ def load_margins(
 ) -> dict[str, float]:
     """Return the margins of equivalence that the studies in these stores state, by metric.
 
-    Args:
-        paths: Stores; files of results state no margins.
-        studies: Names of the studies to read; empty reads all.
-        except_for: Metrics whose margins are not needed.
-
-    Returns:
-        The margins as printed: in points, or as a number for kappa.
+    They are as printed: in points, or as a number for kappa. Files of results state no margins.
 
     Raises:
-        ConfigError: Two studies state different margins for one metric.
+        ConfigError: Two studies state different margins for a metric that is not in `except_for`.
     """
     margins: dict[str, float] = {}
     for name, toml in load_studies(filter(is_store, paths), studies).items():
@@ -459,15 +402,14 @@ def _read_store(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], li
     return results, expected
 
 
-def _read_rows(
-    rows: Sequence[object], path: Path, row_name: str, first: int, studies: Sequence[str]
-) -> tuple[list[RunResult], list[ExpectedRuns]]:
+def _read_file(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], list[ExpectedRuns]]:
     """Return the runs of the named studies, or of all.
 
-    Messages call a row `row_name` ("line", "run") and count from `first`.
+    The column `status` of `afor export` separates finished runs from planned ones. Without it, all
+    runs are finished; missing ones are known only from the list `expected`, which has no study.
     """
-    results: list[RunResult] = []
-    planned: list[RunResult] = []
+    _, row_name, first, _ = _FILES[path.suffix.lower()]
+    rows, listed = _content(path)
     present: dict[str, None] = {}  # the studies of the file, in its order
     selected = []
     for number, content in enumerate(rows, first):
@@ -476,19 +418,19 @@ def _read_rows(
         present[result.study] = None
         if not studies or result.study in studies:
             selected.append((row, result))
-    # As in a store, a learning rate search counts only if there is nothing else.
-    for row, result in [pair for pair in selected if not pair[0].is_search] or selected:
-        status = row.status
-        if status is not None:
-            planned.append(result)
-        if status in (None, "done"):
-            results.append(result)
     if studies and not any(name in present for name in studies):
         raise ConfigError(
             f"{path}: no run belongs to {', '.join(studies)}. "
             f"Studies here: {', '.join(present) or 'none'}."
         )
-    return results, count_expected(planned)
+    # As in a store, a learning rate search counts only if there is nothing else.
+    counted = [pair for pair in selected if not pair[0].is_search] or selected
+    results = [result for row, result in counted if row.status in (None, "done")]
+    expected = count_expected(result for row, result in counted if row.status is not None)
+    try:
+        return results, expected + [_EXPECTED.validate_python(row) for row in listed]
+    except ValidationError as error:
+        raise StoreError(f'{path}, "expected": {_first_fault(error)}.') from None
 
 
 class _Row(BaseModel):
@@ -518,13 +460,6 @@ class _Row(BaseModel):
 
 
 _EXPECTED = TypeAdapter(ExpectedRuns)
-_READERS: Mapping[
-    str, Callable[[Path, Sequence[str]], tuple[list[RunResult], list[ExpectedRuns]]]
-] = {
-    ".csv": read_csv,
-    ".json": read_json,
-    ".parquet": read_parquet,
-}
 
 
 def _row(content: object, location: str) -> _Row:
@@ -551,12 +486,7 @@ def _result(row: _Row) -> RunResult:
         subjects = split_subjects(subjects, is_export=row.status is not None)
     is_done = row.status in (None, "done")
     return RunResult(
-        study=row.study or "",
-        dataset=row.dataset,
-        backbone=row.backbone,
-        optimizer=row.optimizer,
-        fold=row.fold,
-        draw=row.draw,
+        *(row.study or "", row.dataset, row.backbone, row.optimizer, row.fold, row.draw),
         test_subjects=subjects,
         # A missing metric of a finished run was not finite; a column of words is not a metric.
         metrics={
@@ -594,13 +524,6 @@ def _first_fault(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     fault = str(first["msg"])
     return f"{first['loc'][0]} = {show_value(first['input'])}: {fault}" if first["loc"] else fault
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name that is too long, or holds a NUL character
-        return False
 
 
 def _import_arrow() -> tuple[Any, Any]:

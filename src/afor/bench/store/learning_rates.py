@@ -59,14 +59,7 @@ def rate_finder(rates: dict[tuple[str, str, str], float]) -> FindRate:
 def searched_rates(search: str) -> FindRate | None:
     """Return the learning rates of a finished search, or None if `search` is empty.
 
-    Args:
-        search: The name of the search's study, its TOML file or its store.
-
-    Returns:
-        A function that finds the rate of a data set, backbone and optimizer, or None.
-
-    Raises:
-        StoreError: The results of the search are not here.
+    `search` is the name of its study, its TOML file or its store.
     """
     if not search:
         return None

@@ -24,15 +24,12 @@ def store_path(study: str, store: Path | None = None, part: tuple[int, int] | No
 
 
 def find_store(study_or_path: str, store: Path | None = None) -> Path:
-    """Return the results that a command is pointed at.
+    """Return the store or file of results that a command is pointed at.
 
     Args:
         study_or_path: The name of a study whose store is `results/NAME.db`, the study's TOML file,
-            or the file itself: a store, or a .csv, .json or .parquet file of results.
+            or the file itself: a store, or a .csv, .json or .parquet file. It is not checked.
         store: A store file that takes precedence.
-
-    Returns:
-        The path of the store or the file of results. A path is returned unchecked.
 
     Raises:
         StoreError: There are no results of a study of this name.

@@ -5,10 +5,17 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from afor.bench.common.errors import StoreError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+ATTEMPTS, ATTEMPT_EVERY_S = 5, 0.05
 
 
 def lock_path(store: Path) -> Path:
@@ -40,11 +47,9 @@ def locked(store: Path) -> Iterator[None]:
                 f"command again, or watch it with `afor status`. For several machines use "
                 f"--shard i/n with a store each, and `afor merge`."
             )
-        try:
+        with suppress(OSError):  # on a full disk the lock holds, but its holder has no name
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()} on {platform.node()}\n".encode())
-        except OSError:
-            pass  # on a full disk the lock holds, only the name of its holder is missing
         yield
     finally:
         os.close(descriptor)
@@ -72,30 +77,16 @@ def _lock_soon(descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> str:
-    text = os.pread(descriptor, 100, 0).decode(errors="replace") if _CAN_PREAD else ""
+    text = os.pread(descriptor, 100, 0).decode(errors="replace") if hasattr(os, "pread") else ""
     return "".join(c for c in text.strip() if c.isprintable())
 
 
-ATTEMPTS, ATTEMPT_EVERY_S = 5, 0.05
-_CAN_PREAD = hasattr(os, "pread")
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
+def _try_lock(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
+        else:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
+    except OSError:
+        return False
+    return True

@@ -5,6 +5,7 @@ from the content. The plan of a study is intact if its digest matches; if only t
 damaged, the study file is kept and the next `afor run` rebuilds the list.
 """
 
+import itertools
 import shutil
 import sqlite3
 import tempfile
@@ -17,13 +18,15 @@ from typing import Any
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.rows import (
-    PLAN_COLUMNS,
     RUN_COLUMNS,
+    SELECT_PLANS,
     DamageError,
     PlanRow,
     check_content,
     check_plan,
     digest,
+    plan_digest,
+    plans_by_study,
     run_row,
     short_name,
 )
@@ -50,13 +53,6 @@ class Repaired:
 
 def repair(source: Path, target: Path) -> Repaired:
     """Write the intact part of a store to a new one; the damaged file is only read.
-
-    Args:
-        source: The damaged store.
-        target: The new store.
-
-    Returns:
-        What was recovered and what was lost.
 
     Raises:
         ConfigError: The target exists.
@@ -91,33 +87,28 @@ def _intact_runs(connection: sqlite3.Connection) -> tuple[dict[str, bytes], set[
     """Return the contents of intact runs by key, and the keys of the others."""
     contents: dict[str, bytes] = {}
     lost: set[str] = set()
-    queries = [f"SELECT {RUN_COLUMNS}, content FROM runs ORDER BY key {o}" for o in ("", "DESC")]
+    select = f"SELECT {RUN_COLUMNS}, content FROM runs"
     # A damaged page stops a scan from either end; rows behind it may still be found by key.
     keys = {row[0] for row in _read(connection, "SELECT key FROM cells")}
-    for row in _all_rows(connection, queries, keys):
+    rows = itertools.chain(
+        _read(connection, f"{select} ORDER BY key"),
+        _read(connection, f"{select} ORDER BY key DESC"),
+        *(_read(connection, f"{select} WHERE key = ?", (key,)) for key in keys),
+    )
+    for row in rows:
         content = row[-1]
         try:
-            columns = run_row(content)
-            check_content((*columns[:5], row[5]), content)  # the other columns are rebuilt
+            rebuilt = run_row(content)
+            check_content(rebuilt._replace(sha256=row[5]), content)
         except (ValueError, TypeError, RecursionError):
             lost.add(str(row[0]))
         else:
-            contents[columns[0]] = content
+            contents[rebuilt.key] = content
     missing = {key for key in keys if isinstance(key, str)} - set(contents)
     for key in missing - lost:
         if not _is_readable(connection, key):
             lost.add(key)
     return contents, lost - set(contents)
-
-
-def _all_rows(
-    connection: sqlite3.Connection, queries: list[str], keys: set[Any]
-) -> Iterator[tuple[Any, ...]]:
-    for query in queries:
-        yield from _read(connection, query)
-    for key in keys:
-        query = f"SELECT {RUN_COLUMNS}, content FROM runs WHERE key = ?"
-        yield from _read(connection, query, (key,))
 
 
 def _is_readable(connection: sqlite3.Connection, key: str) -> bool:
@@ -148,9 +139,7 @@ class _StoredPlan:
 
 
 def _plans(connection: sqlite3.Connection) -> dict[str, _StoredPlan]:
-    plan_rows: dict[Any, list[PlanRow]] = {}
-    for row in _read(connection, f"SELECT {PLAN_COLUMNS} FROM cells ORDER BY study, position"):
-        plan_rows.setdefault(row[0], []).append(row)
+    plan_rows = plans_by_study(_read(connection, SELECT_PLANS))
     plans = {}
     for row in _read(connection, "SELECT name, toml FROM studies"):
         plans[str(row[0])] = _StoredPlan(str(row[1]), True, tuple(plan_rows.get(row[0], ())), "")
@@ -174,9 +163,9 @@ def _restore_plans(
     specs = {key: decode(content).spec for key, content in contents.items()}
     for name, plan in sorted(plans.items()):
         if not plan.is_sound:
-            lost_studies.append(printable_name(name))
+            lost_studies.append(ascii(name)[1:-1][:80])  # it may hold anything
             continue
-        is_listed = not plan.digest or digest(*plan.rows) == plan.digest
+        is_listed = not plan.digest or plan_digest(plan.rows) == plan.digest
         try:
             if is_listed and not plan.digest:
                 check_plan(name, plan.toml, plan.rows, specs)
@@ -191,8 +180,3 @@ def _restore_plans(
         tuple(without_list),
         tuple(lost_studies),
     )
-
-
-def printable_name(name: str) -> str:
-    """Return a name in printable ASCII, at most 80 characters."""
-    return ascii(name)[1:-1][:80]

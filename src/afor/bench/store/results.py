@@ -22,5 +22,5 @@ class RunResult:
     classes: int
     test_windows: int
     key: str = ""  # of the run in the store
-    role: Role | None = None  # of its optimizer entry; None in files that do not tell
-    elapsed_s: float | None = None  # time of the run in seconds; None in files that do not tell
+    role: Role | None = None  # of its optimizer entry; None in files without roles
+    elapsed_s: float | None = None  # time of the run in seconds; None in files without it

@@ -8,21 +8,45 @@ what the contents and the study files say.
 
 import hashlib
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.schema import EMPTY_TOTAL
 from afor.bench.study.schema import OptimizerEntry, Study, parse_study
 from afor.bench.training.record import FinishedRun, decode
 
-RUN_COLUMNS = "key, status, reason, elapsed_s, finished_at, sha256"
-PLAN_COLUMNS = (
-    "study, position, dataset, backbone, optimizer, fold, draw, key, entry, rate, is_search"
-)
-RunRow = tuple[str, str, str, float, str, str]  # RUN_COLUMNS
-PlanRow = tuple[Any, ...]  # PLAN_COLUMNS
+
+class RunRow(NamedTuple):
+    """The columns of a run before its content."""
+
+    key: str
+    status: str
+    reason: str
+    elapsed_s: float
+    finished_at: str
+    sha256: str  # of the content
+
+
+class PlanRow(NamedTuple):
+    """A planned run of a study."""
+
+    study: str
+    position: int
+    dataset: str
+    backbone: str
+    optimizer: str
+    fold: int
+    draw: int
+    key: str
+    entry: str
+    rate: float
+    is_search: int
+
+
+RUN_COLUMNS, PLAN_COLUMNS = ", ".join(RunRow._fields), ", ".join(PlanRow._fields)
+SELECT_PLANS = f"SELECT {PLAN_COLUMNS} FROM cells ORDER BY study, position"
 
 
 class DamageError(ValueError):
@@ -47,12 +71,17 @@ def digest(*values: object) -> str:
     return hashlib.sha256(ascii(values).encode()).hexdigest()  # ascii: the same on every Python
 
 
+def plan_digest(rows: Iterable[PlanRow]) -> str:
+    """Return the SHA-256 of the list of runs of a study."""
+    return digest(*map(tuple, rows))
+
+
 def run_row(content: bytes) -> RunRow:
     """Return the columns of a run's content; raise ValueError if it is not a finished run."""
     run = decode(content)
     elapsed_s = float(run.elapsed_s) + 0.0  # SQLite knows no -0.0
     sha256 = hashlib.sha256(content).hexdigest()
-    return run.key, run.status, run.reason, elapsed_s, run.finished_at, sha256
+    return RunRow(run.key, run.status, run.reason, elapsed_s, run.finished_at, sha256)
 
 
 def combine(total: str, row_digest: str) -> str:
@@ -65,48 +94,49 @@ def read_rows(connection: sqlite3.Connection) -> Rows:
     connection.execute("BEGIN")
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        return _read_first_schema(connection) if version == 1 else _read(connection)
+        rows = _read_first_schema(connection) if version == 1 else _read(connection)
     finally:
         connection.execute("ROLLBACK")
+    if extra := set(rows.plans) - set(rows.studies):
+        raise DamageError(f"it lists runs of a study that is not in it ({short_name(min(extra))})")
+    return rows
+
+
+def plans_by_study(rows: Iterable[tuple[Any, ...]]) -> dict[Any, list[PlanRow]]:
+    """Return the rows of each study's plan."""
+    plans: dict[Any, list[PlanRow]] = {}
+    for row in map(PlanRow._make, rows):
+        plans.setdefault(row.study, []).append(row)
+    return plans
 
 
 def _read(connection: sqlite3.Connection) -> Rows:
     total = EMPTY_TOTAL
     runs: dict[str, RunRow] = {}
     last_key = ""
-    for *row, row_digest in connection.execute(f"SELECT {RUN_COLUMNS}, row_sha256 FROM runs"):
+    for *columns, row_digest in connection.execute(f"SELECT {RUN_COLUMNS}, row_sha256 FROM runs"):
+        row = RunRow(*columns)
         if digest(*row) != row_digest:
-            raise DamageError(f"the row of run {short_name(row[0])} is not what was written")
-        if row[0] <= last_key:
+            raise DamageError(f"the row of run {short_name(row.key)} is not what was written")
+        if row.key <= last_key:
             raise DamageError("its runs are out of order")
-        last_key = row[0]
-        runs[last_key] = (row[0], row[1], row[2], row[3], row[4], row[5])
+        last_key = row.key
+        runs[last_key] = row
         total = combine(total, row_digest)
-    plans = _plans(connection)
+    plans = plans_by_study(connection.execute(SELECT_PLANS))
     studies: dict[str, str] = {}
-    for *row, row_digest in connection.execute(
+    for name, toml, planned_at, cells_sha256, row_digest in connection.execute(
         "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies ORDER BY name"
     ):
-        if digest(*row) != row_digest:
-            raise DamageError(f"the study {short_name(row[0])} is not what was written")
-        if digest(*plans.get(row[0], ())) != row[3]:
-            raise DamageError(
-                f"the list of runs of study {short_name(row[0])} is not what was written"
-            )
-        studies[row[0]] = row[1]
+        if digest(name, toml, planned_at, cells_sha256) != row_digest:
+            raise DamageError(f"the study {short_name(name)} is not what was written")
+        if plan_digest(plans.get(name, ())) != cells_sha256:
+            raise _altered_plan(name)
+        studies[name] = toml
         total = combine(total, row_digest)
-    if extra := set(plans) - set(studies):
-        raise DamageError(f"it lists runs of a study that is not in it ({short_name(min(extra))})")
     if connection.execute("SELECT sha256 FROM total").fetchall() != [(total,)]:
         raise DamageError("runs or studies are missing or were added by something else than afor")
     return Rows(runs, studies, plans)
-
-
-def _plans(connection: sqlite3.Connection) -> dict[str, list[PlanRow]]:
-    plans: dict[str, list[PlanRow]] = {}
-    for row in connection.execute(f"SELECT {PLAN_COLUMNS} FROM cells ORDER BY study, position"):
-        plans.setdefault(row[0], []).append(row)
-    return plans
 
 
 def _read_first_schema(connection: sqlite3.Connection) -> Rows:
@@ -115,26 +145,26 @@ def _read_first_schema(connection: sqlite3.Connection) -> Rows:
         raise DamageError(verdict)
     runs: dict[str, RunRow] = {}
     specs: dict[str, dict[str, Any]] = {}
-    for *row, content in connection.execute(f"SELECT {RUN_COLUMNS}, content FROM runs"):
+    for *columns, content in connection.execute(f"SELECT {RUN_COLUMNS}, content FROM runs"):
+        row = RunRow(*columns)
         run = check_content(row, content)
-        runs[run.key] = (row[0], row[1], row[2], row[3], row[4], row[5])
+        runs[run.key] = row
         specs[run.key] = run.spec
     studies = dict(connection.execute("SELECT name, toml FROM studies ORDER BY name"))
-    plans = _plans(connection)
-    if extra := set(plans) - set(studies):
-        raise DamageError(f"it lists runs of a study that is not in it ({short_name(min(extra))})")
+    plans = plans_by_study(connection.execute(SELECT_PLANS))
     for name, rows in plans.items():
-        check_plan(name, studies[name], rows, specs)
+        if name in studies:
+            check_plan(name, studies[name], rows, specs)
     return Rows(runs, studies, plans)
 
 
-def check_content(row: Sequence[Any], content: bytes) -> FinishedRun:
+def check_content(row: RunRow, content: bytes) -> FinishedRun:
     """Decode a run; raise DamageError if its content or a column was altered."""
-    key = short_name(row[0])
+    key = short_name(row.key)
     try:
-        if hashlib.sha256(content).hexdigest() != row[5]:
+        if hashlib.sha256(content).hexdigest() != row.sha256:
             raise DamageError(f"run {key} has other bytes than were written")
-        if tuple(row) != run_row(content):
+        if row != run_row(content):
             raise DamageError(f"the row of run {key} is not what was written")
         return decode(content)
     except DamageError:
@@ -153,22 +183,25 @@ def check_plan(
         parsed = None  # written by another version: check against the specs alone
     entries = {entry.name: entry for entry in parsed.optimizers} if parsed else {}
     for row in rows:
-        spec = specs.get(row[7])
+        spec = specs.get(row.key)
         if spec is None:
             continue  # not trained yet
         try:
             split, lr = spec["split"], spec["optimizer"]["lr"]
             trained = (spec["data"]["dataset"], split["fold"], split["draw"], lr)
-            is_same = trained == (row[2], row[5], row[6], row[9])
-            is_same = is_same and row[4] == (f"{row[8]} lr={row[9]:g}" if row[10] else row[8])
-            if parsed is not None and row[8] in entries:
+            label = f"{row.entry} lr={row.rate:g}" if row.is_search else row.entry
+            is_same = trained == (row.dataset, row.fold, row.draw, row.rate)
+            is_same = is_same and row.optimizer == label
+            if parsed is not None and row.entry in entries:
                 is_same = is_same and _is_best_entry(parsed, entries, row, spec)
         except (KeyError, TypeError, ValueError):
             is_same = False
         if not is_same:
-            raise DamageError(
-                f"the list of runs of study {short_name(study)} is not what was written"
-            )
+            raise _altered_plan(study)
+
+
+def _altered_plan(study: str) -> DamageError:
+    return DamageError(f"the list of runs of study {short_name(study)} is not what was written")
 
 
 def _is_best_entry(
@@ -176,7 +209,7 @@ def _is_best_entry(
 ) -> bool:
     """Tell whether a spec belongs to the backbone and the optimizer entry of a planned run."""
     backbones = {b.name: b.use for b in parsed.backbones}
-    if backbones.get(row[3], row[3]) != spec["backbone"]["name"]:
+    if backbones.get(row.backbone, row.backbone) != spec["backbone"]["name"]:
         return False
 
     def settings_that_agree(entry: OptimizerEntry) -> int:
@@ -187,8 +220,8 @@ def _is_best_entry(
         return len(settings) if agrees else -1
 
     best = max(map(settings_that_agree, entries.values()))
-    is_used = entries[row[8]].use == spec["optimizer"]["name"]
-    return is_used and settings_that_agree(entries[row[8]]) == best
+    entry = entries[row.entry]
+    return entry.use == spec["optimizer"]["name"] and settings_that_agree(entry) == best
 
 
 def short_name(text: object) -> str:

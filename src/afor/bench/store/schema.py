@@ -168,7 +168,7 @@ def _address(path: Path, *, write: bool) -> str:
     address = path.resolve().as_uri()
     if write:
         return f"{address}?mode=rw"
-    # Without a log nobody writes the store; on a read-only disk a reader could not create one.
+    # Without a log no process writes the store, and on a read-only disk a reader cannot create one.
     has_log = path.with_name(f"{path.name}-wal").exists()
     is_fixed = not has_log and not os.access(path.parent, os.W_OK)
     return f"{address}?mode=ro&immutable=1" if is_fixed else f"{address}?mode=ro"

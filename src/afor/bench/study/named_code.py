@@ -26,7 +26,8 @@ def names_in_spec(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
     trainer = text("trainer", "source")
     names = [trainer] if trainer not in ("", DEFAULT_TRAINER) else []
-    names += [reader for reader in [text("data", "reader")] if is_own_code(reader)]
+    if is_own_code(reader := text("data", "reader")):
+        names.append(reader)
     names += [n for n in (text("backbone", "name"), text("optimizer", "name")) if ":" in n]
     return tuple(dict.fromkeys(names))
 
@@ -39,33 +40,28 @@ def list_names(names: Iterable[str]) -> str:
 def with_trusted_readers(
     study: Study, datasets: Collection[str], where: str, *, trust: bool
 ) -> Study:
-    """Return a study from a store with these data sets alone.
-
-    Args:
-        study: The study.
-        datasets: Names of the data sets that are needed.
-        where: The store, in messages.
-        trust: Accept data sets that code outside this package reads.
+    """Return a study from the store `where` with these data sets alone.
 
     Raises:
-        ConfigError: Such code reads one of them and is not trusted. Nothing was imported.
+        ConfigError: Code outside this package reads one of them, and `trust` is not set.
     """
     entries = [entry for entry in study.datasets if entry.name in datasets]
     readers = [entry.use for entry in entries if is_own_code(entry.use)]
     if readers and not trust:
-        raise ConfigError(
-            f"{where}: code that is not part of afor reads the data of the study {study.name}: "
-            f"{list_names(readers)}. Nothing was imported. Add --trust if you know where the store "
-            f"and these modules come from."
-        )
+        what = f"code that is not part of afor reads the data of the study {study.name}"
+        raise _untrusted(where, what, readers)
     return study.model_copy(update={"datasets": entries})
 
 
 def refuse_stored_code(study: Study, where: str) -> None:
     """Raise ConfigError if a study that was read from a store refers to custom code."""
     if names := names_in_study(study):
-        raise ConfigError(
-            f"{where}: the study {study.name} in this store names code that is not part of afor: "
-            f"{list_names(names)}. Nothing was imported. Add --trust if you know where the store "
-            f"and these modules come from."
-        )
+        what = f"the study {study.name} in this store names code that is not part of afor"
+        raise _untrusted(where, what, names)
+
+
+def _untrusted(where: str, what: str, names: Iterable[str]) -> ConfigError:
+    return ConfigError(
+        f"{where}: {what}: {list_names(names)}. Nothing was imported. Add --trust if you know "
+        f"where the store and these modules come from."
+    )

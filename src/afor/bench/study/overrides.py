@@ -67,13 +67,7 @@ class Overrides:
 def overridden(text: str, where: str, changes: Overrides) -> str:
     """Return a study's TOML with the changes and the comments of what stays.
 
-    Args:
-        text: The TOML of the study.
-        where: Name of the text in error messages.
-        changes: The changes.
-
-    Returns:
-        The new TOML; the text itself if nothing changes.
+    Messages call the text `where`.
 
     Raises:
         ConfigError: A change is not valid; the message has the nearest valid name.
@@ -111,17 +105,13 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
 def _change_entries(content: Content, changes: Overrides) -> None:
     # A custom trainer interprets names itself.
     any_name = content.get("trainer", DEFAULT_TRAINER) != DEFAULT_TRAINER
-    if changes.backbones:
-        content["backbones"] = [
-            _entry("backbone", word, content["backbones"], PAPER_BACKBONES, any_name)
-            for word in changes.backbones
-        ]
-    if changes.optimizers:
-        content["optimizers"] = _optimizers(changes.optimizers, content["optimizers"], any_name)
-    if changes.datasets:
-        content["datasets"] = [
-            _dataset(word, content["datasets"], any_name) for word in changes.datasets
-        ]
+    for key, words, make_entry in (
+        ("backbones", changes.backbones, _backbone),
+        ("optimizers", changes.optimizers, _optimizer),
+        ("datasets", changes.datasets, _dataset),
+    ):
+        if words:
+            content[key] = [make_entry(word, content[key], any_name) for word in words]
     for dataset in content["datasets"]:
         rates = dataset.get("lr", {})
         for backbone in content["backbones"]:
@@ -163,18 +153,18 @@ def _entry(
     return {"name": name, "use": use} if use else {"name": name}
 
 
-def _optimizers(words: Sequence[str], entries: Sequence[Content], any_name: bool) -> list[Content]:
-    names = {entry["name"] for entry in entries}
-    selected = []
-    for word in words:
-        role = role_from_name(word)
-        if role.seed is not None and word not in names:  # NAME_seed_N asks for a control of NAME
-            original = _entry("optimizer", role.copy_of, entries, OPTIMIZERS, any_name)
-            use = original.get("use", original["name"])
-            selected.append({**original, "name": word, "use": use, "seed": role.seed})
-        else:
-            selected.append(_entry("optimizer", word, entries, OPTIMIZERS, any_name))
-    return selected
+def _backbone(word: str, entries: Sequence[Content], any_name: bool) -> Content:
+    return _entry("backbone", word, entries, PAPER_BACKBONES, any_name)
+
+
+def _optimizer(word: str, entries: Sequence[Content], any_name: bool) -> Content:
+    role = role_from_name(word)
+    if role.seed is None or any(entry["name"] == word for entry in entries):
+        return _entry("optimizer", word, entries, OPTIMIZERS, any_name)
+    # NAME_seed_N asks for a control of NAME.
+    original = _entry("optimizer", role.copy_of, entries, OPTIMIZERS, any_name)
+    use = original.get("use", original["name"])
+    return {**original, "name": word, "use": use, "seed": role.seed}
 
 
 def _dataset(word: str, entries: Sequence[Content], any_name: bool) -> Content:
@@ -235,7 +225,7 @@ def _set(content: Content, key: str, value: Any) -> None:
                 f"--set {key}: {first} has no {unknown!r}.{did_you_mean(unknown, names)} "
                 f"Accepted: {first}.NAME.KEY=VALUE with {', '.join(names)}."
             )
-        target, remaining_key = (content[first][names.index(name)], inner.removeprefix(f"{name}."))
+        target, remaining_key = content[first][names.index(name)], inner.removeprefix(f"{name}.")
     *tables, last = remaining_key.split(".")
     for table in tables:
         inside = target.get(table, {})

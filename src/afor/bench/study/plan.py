@@ -2,31 +2,27 @@
 
 A run's key is the SHA-256 of the canonical JSON of its *spec*: data fingerprint, preprocessing,
 subjects of the split, backbone and optimizer with all settings, seed, threads, dtype, device,
-whether it is bundled, and the version of the numeric code. Paths, workers, engines and the names
-of the study and its entries are not part of it: a run that two studies share is trained once.
+the arithmetic of bundles where it is another one, and the version of the numeric code. Paths,
+workers, engines and the names of the study and its entries are not part of it: a run that two
+studies share is trained once.
 """
 
 import hashlib
 import inspect
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import import_named
 from afor.bench.data.splits import Manifest, Split, make_splits
 from afor.bench.optimizers.build import check_optimizer, full_settings, load_class
-from afor.bench.study.bundling import companion_key, is_bundled, plans_bundles
-from afor.bench.study.planned_runs import (
-    FindRate,
-    PlannedRun,
-    Spec,
-    StudyPlan,
-    canonical,
-    run_key,
-)
+from afor.bench.study.bundling import Bundling, companion_key, plan_bundling
+from afor.bench.study.planned_runs import FindRate, PlannedRun, Spec, StudyPlan, canonical, run_key
 from afor.bench.study.roles import roles_of, run_role
 from afor.bench.study.schema import (
     BackboneEntry,
@@ -46,14 +42,17 @@ if TYPE_CHECKING:
 # network alone there is NETWORK_NUMERICS in models/registry.py.
 NUMERICS = 1
 
+# Training settings of every spec; others are part of it only where they differ from the default.
+ALWAYS_IN_SPEC = {
+    "max_epochs", "patience", "normalization", "subjects_per_batch", "constraints"
+}  # fmt: skip
+
 # A plan holds all its runs with the names of their subjects in memory.
 MAX_RUNS = 200_000
 
 
 def make_plan(
-    study: Study,
-    sources: Mapping[str, "Source"],
-    find_rate: FindRate | None = None,
+    study: Study, sources: Mapping[str, "Source"], find_rate: FindRate | None = None
 ) -> StudyPlan:
     """List the runs of a study and check them as far as possible without training.
 
@@ -88,6 +87,7 @@ def make_plan(
     backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
     roles = roles_of(study)
     manifests: dict[str, Manifest] = {}
+    bundling: dict[tuple[str, str], Bundling] = {}
     runs: list[PlannedRun] = []
     for dataset in study.datasets:
         source = sources[dataset.name]
@@ -108,36 +108,35 @@ def make_plan(
             "window_samples": source.window_samples,
             "stride_samples": source.stride_samples,
         }
-        bundled = {b.name: plans_bundles(study, b, source, device) for b in study.backbones}
+        batch_size = dataset.batch_size or study.training.batch_size
+        for backbone in study.backbones:
+            bundling[dataset.name, backbone.name] = plan_bundling(
+                study, backbone, source, batch_size, device
+            )
         selected = _selected(study, manifest)
         _check_size(study, len(runs), dataset.name, len(selected))
-        for split in selected:
-            for backbone in study.backbones:
-                for optimizer in study.optimizers:
-                    for label, rate in _rates(study, dataset, backbone, optimizer, find_rate):
-                        spec = _spec(study, dataset, split, optimizer, rate)
-                        spec |= {"data": data, "backbone": backbones[backbone.name]}
-                        spec |= {"device": device}
-                        if bundled[backbone.name]:
-                            spec["training"]["bundled"] = True
-                        spec |= {"trainer": trainer} if trainer else {}
-                        spec = json.loads(canonical(spec))  # exactly as the store returns it
-                        runs.append(
-                            PlannedRun(
-                                dataset.name,
-                                backbone.name,
-                                label,
-                                split.fold,
-                                split.draw,
-                                run_key(spec),
-                                spec,
-                                optimizer.name,
-                                rate,
-                                run_role(roles, optimizer.name, label),
-                            )
-                        )
+        for split, backbone, optimizer in product(selected, study.backbones, study.optimizers):
+            bundles = bundling[dataset.name, backbone.name]
+            for label, rate in _rates(study, dataset, backbone, optimizer, find_rate):
+                spec = _spec(study, dataset, split, optimizer, rate)
+                spec |= {"data": data, "backbone": backbones[backbone.name], "device": device}
+                if bundles.arithmetic:
+                    spec["training"]["bundled"] = bundles.arithmetic
+                spec |= {"trainer": trainer} if trainer else {}
+                spec = json.loads(canonical(spec))  # exactly as the store returns it
+                runs.append(
+                    PlannedRun(
+                        *(dataset.name, backbone.name, label, split.fold, split.draw),
+                        key=run_key(spec),
+                        spec=spec,
+                        entry=optimizer.name,
+                        rate=rate,
+                        role=run_role(roles, optimizer.name, label),
+                        companions=companion_key(spec) if bundles.together else "",
+                    )
+                )
     runs.sort(key=lambda run: (run.draw, run.fold))  # stable: the rest stays as listed
-    return StudyPlan(study, tuple(runs), manifests, dict(sources))
+    return StudyPlan(study, tuple(runs), manifests, dict(sources), bundling)
 
 
 def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRun, ...]:
@@ -149,8 +148,7 @@ def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRu
         raise ConfigError(f"shard {number}/{of} does not exist: choose from 1/{of} to {of}/{of}.")
     together: dict[object, list[PlannedRun]] = {}
     for position, run in enumerate(runs):
-        key = companion_key(run.spec) if is_bundled(run.spec) else position
-        together.setdefault(key, []).append(run)
+        together.setdefault(run.companions or position, []).append(run)
     return tuple(run for group in list(together.values())[number - 1 :: of] for run in group)
 
 
@@ -166,25 +164,17 @@ def _spec(
             "name": optimizer.use,
             "lr": rate,
             "weight_decay": training.weight_decay if decay is None else decay,
-            "settings": _optimizer_settings(optimizer, study.trainer),
+            "settings": full_settings(optimizer.use, optimizer.settings)
+            if study.trainer == DEFAULT_TRAINER
+            else dict(optimizer.settings),
             **_user_code(optimizer.use, "optimizer"),
         },
         "seed": study.seed if optimizer.seed is None else optimizer.seed,
-        "split": {
-            "fold": split.fold,
-            "draw": split.draw,
-            "train": list(split.train),
-            "validation": list(split.validation),
-            "test": list(split.test),
-        },
+        "split": asdict(split),
         "threads": study.threads,
         "training": {
+            **training.model_dump(include=ALWAYS_IN_SPEC),
             "batch_size": dataset.batch_size or training.batch_size,
-            "max_epochs": training.max_epochs,
-            "patience": training.patience,
-            "normalization": training.normalization,
-            "subjects_per_batch": training.subjects_per_batch,
-            "constraints": training.constraints,
             **({} if training.precision == "float32" else {"precision": training.precision}),
             **_added_training(training, optimizer),
         },
@@ -232,17 +222,10 @@ def _rates(
 
 def _selected(study: Study, manifest: Manifest) -> list[Split]:
     """Return the splits to run; raise ConfigError for a fold or draw that does not exist."""
-    draws = range(study.protocol.draws)
-    folds = study.protocol.only_folds
-    only_draws = study.protocol.only_draws
+    folds, draws = study.protocol.only_folds, study.protocol.only_draws
     wanted_folds = sorted(set(range(manifest.blocks) if folds is None else folds))
-    wanted_draws = sorted(set(draws if only_draws is None else only_draws))
-    splits = {(split.fold, split.draw): split for split in manifest.splits}
-    return [
-        splits.get((fold, draw)) or manifest.split(fold, draw)  # raises, and lists the valid ones
-        for fold in wanted_folds
-        for draw in wanted_draws
-    ]
+    wanted_draws = sorted(set(range(study.protocol.draws) if draws is None else draws))
+    return [manifest.split(fold, draw) for fold, draw in product(wanted_folds, wanted_draws)]
 
 
 def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
@@ -259,36 +242,24 @@ def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
 
 def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
     """Return the backbone with all its settings, defaults included."""
-    defaults: dict[str, Any] = {}
-    added: tuple[str, ...] = ()
-    code: Spec = {}
-    if trainer == DEFAULT_TRAINER:
-        from afor.bench.models.registry import ADDED_SETTINGS, BACKBONES, NETWORK_NUMERICS
-
-        if entry.use in BACKBONES:
-            parameters = inspect.signature(BACKBONES[entry.use]).parameters.values()
-            defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        added = ADDED_SETTINGS.get(entry.use, ())
-        if entry.use in NETWORK_NUMERICS:
-            code = {"code": NETWORK_NUMERICS[entry.use]}
-    settings = {**defaults, **entry.settings}
-    return {
-        "name": entry.use,
-        **code,
-        "settings": {
-            key: value
-            for key, value in settings.items()
-            if key not in added or value != defaults[key]
-        },
-        **_user_code(entry.use, "backbone"),
-    }
-
-
-def _optimizer_settings(entry: OptimizerEntry, trainer: str) -> dict[str, Any]:
+    spec: Spec = {"name": entry.use, "settings": dict(entry.settings)}
+    spec |= _user_code(entry.use, "backbone")
     if trainer != DEFAULT_TRAINER:
-        return dict(entry.settings)
+        return spec
+    from afor.bench.models.registry import ADDED_SETTINGS, BACKBONES, NETWORK_NUMERICS
 
-    return full_settings(entry.use, entry.settings)
+    if entry.use in BACKBONES:
+        parameters = inspect.signature(BACKBONES[entry.use]).parameters.values()
+        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        added = ADDED_SETTINGS.get(entry.use, ())
+        spec["settings"] = {
+            key: value
+            for key, value in {**defaults, **entry.settings}.items()
+            if key not in added or value != defaults[key]
+        }
+    if entry.use in NETWORK_NUMERICS:
+        spec["code"] = NETWORK_NUMERICS[entry.use]
+    return spec
 
 
 def _user_code(target: str, what: str, ours: str = "") -> Spec:
@@ -305,8 +276,8 @@ def _device(study: Study) -> str:
     """Return the kind of device, on which results depend; which of several GPUs is no matter."""
     if study.trainer != DEFAULT_TRAINER:
         return study.device
-    kind = study.device.partition(":")[0]
-    return pick_device(study.device).type if kind == "auto" else kind
+    device_type = study.device.partition(":")[0]
+    return pick_device(study.device).type if device_type == "auto" else device_type
 
 
 def _check_protocol(study: Study, optimizer: OptimizerEntry) -> None:

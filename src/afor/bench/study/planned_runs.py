@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from afor.bench.data.splits import Manifest
@@ -13,6 +13,7 @@ from afor.bench.study.schema import OptimizerEntry, Study
 if TYPE_CHECKING:
     from afor.bench.data.expected_windows import ExpectedWindows
     from afor.bench.data.window_source import WindowSource
+    from afor.bench.study.bundling import Bundling
 
     Source = WindowSource | ExpectedWindows
 
@@ -52,6 +53,12 @@ class PlannedRun:
     entry: str  # the optimizer entry without the learning rate
     rate: float
     role: Role | None  # of its optimizer entry
+    companions: str = ""  # equal for runs that may be trained as one network; empty: none
+
+    @property
+    def condition(self) -> tuple[str, str, str]:
+        """Return data set, backbone and optimizer."""
+        return self.dataset, self.backbone, self.optimizer
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class ExpectedRuns:
     optimizer: str
     folds: int
     draws: int
-    role: Role | None = None  # of its optimizer entry; None in files that do not tell
+    role: Role | None = None  # of its optimizer entry; None in files without roles
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,7 @@ class StudyPlan:
     runs: tuple[PlannedRun, ...]
     manifests: Mapping[str, Manifest]
     sources: Mapping[str, "Source"]
+    bundling: Mapping[tuple[str, str], "Bundling"] = field(default_factory=dict)  # data, network
 
     def expected(self) -> list[ExpectedRuns]:
         """Count the folds and draws of each condition."""

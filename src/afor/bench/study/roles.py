@@ -1,4 +1,4 @@
-"""Find out what each optimizer entry of a study is: an original, a control, or AFOR varied.
+"""Decide what each optimizer entry of a study is: an original, a control, or AFOR varied.
 
 The roles come from the entries themselves, so names are free, and results carry them. Names are
 read in one function alone, `role_from_name`: for results of earlier versions, which carry no role,
@@ -63,7 +63,7 @@ def run_role(roles: Mapping[str, Role], entry: str, label: str) -> Role | None:
 
 
 def role_from_name(name: str) -> Role:
-    """Return the role that a name tells, for results that hold no role.
+    """Return the role that a name implies, for results that hold no role.
 
     >>> role_from_name("adam_seed_1").copy_of, role_from_name("afor_w_0.5").varied
     ('adam', ('w', 0.5))

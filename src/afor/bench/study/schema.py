@@ -7,8 +7,9 @@ Every message about a bad value names the key, its line and the nearest valid ke
 """
 
 import math
+import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -62,14 +63,6 @@ class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-def _refuse(build: Callable[[], object]) -> None:
-    """Raise ValueError, which pydantic reports with the key, if `build` raises ConfigError."""
-    try:
-        build()
-    except ConfigError as error:
-        raise ValueError(str(error).rstrip(".")) from None
-
-
 class _Entry(_Table):
     """A named entry; `use` says what it is if its name does not."""
 
@@ -89,9 +82,8 @@ class DatasetEntry(_Entry):
 
     root: str = ""  # folder of the files; empty: NAME in $AFOR_DATA or ./data
     options: dict[str, Any] = Field(default_factory=dict)
-    subjects: Annotated[list[str], Field(min_length=1)] | None = (
-        None  # None: those found; `complete = true` requires all
-    )
+    # None: those that are there; `complete = true` requires all.
+    subjects: Annotated[list[str], Field(min_length=1)] | None = None
     exclude: list[str] = Field(default_factory=list)  # subjects left out, by name
     complete: bool = False
     # Number of folds; None: one subject per fold.
@@ -130,7 +122,10 @@ class ContaminationTable(_Table):
 
     @model_validator(mode="after")
     def _fits(self) -> "ContaminationTable":
-        _refuse(lambda: Contamination(**self.model_dump()))
+        try:
+            Contamination(**self.model_dump())
+        except ConfigError as error:
+            raise ValueError(str(error).rstrip(".")) from None  # pydantic adds the key
         return self
 
 
@@ -164,9 +159,8 @@ class Training(_Table):
 
     @model_validator(mode="after")
     def _order_fits(self) -> "Training":
-        if fault := order_fault(
-            self.order, self.normalization, self.subjects_per_batch, self.passes
-        ):
+        settings = (self.order, self.normalization, self.subjects_per_batch, self.passes)
+        if fault := order_fault(*settings):
             raise ValueError(fault.rstrip("."))
         return self
 
@@ -199,14 +193,15 @@ class Study(_Table):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
     description: str = ""
     seed: NonNegativeInt = 0
-    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = (
-        1  # torch threads of each run; changing it changes results bit for bit
-    )
+    # Of torch, in each run; another number changes results bit for bit.
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     # auto, cpu, cuda, mps; cuda:1 takes one GPU only. The kind of device is part of a run's key.
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
-    # Number of runs of a fold and draw that are trained as one network, where that is possible;
-    # "auto" where it is faster. A bundled run has another key: it is equal to rounding.
-    bundle: Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_BUNDLE)] = 1
+    # Which runs of a fold and draw are trained as one network. "exact": where it is faster and
+    # gives the bits of runs by themselves, so that keys do not tell. "auto": also where it is
+    # faster and equal to rounding. A number: as many, wherever it is possible. Runs of the last
+    # two have keys of their own. 1: none.
+    bundle: Literal["exact", "auto"] | Annotated[int, Field(ge=1, le=MAX_BUNDLE)] = "exact"
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
@@ -252,11 +247,9 @@ def study_text(name_or_path: str) -> tuple[str, str]:
 
     From then on, modules are also searched for in the folder of the file.
     """
-    if name_or_path in preset_names():
-        return preset_text(name_or_path), f"preset {name_or_path}"
     path = Path(name_or_path)
     try:
-        if path.suffix == ".toml" or path.is_file():
+        if name_or_path not in preset_names() and (path.suffix == ".toml" or path.is_file()):
             if path.stat().st_size > MAX_FILE_BYTES:
                 raise ConfigError(
                     f"{path} has {path.stat().st_size} bytes, a study has at most {MAX_FILE_BYTES}."
@@ -335,8 +328,7 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
 def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
     """Check the content of a study; messages name lines if `text`, its TOML, is given."""
     for path, value, reason in _unusable_values(content):
-        key = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
-        location = _location(where, text, path)
+        key, location = _dotted(path), _location(where, text, path)
         raise ConfigError(f"{location}: {key} = {show_value(value)} is not valid: {reason}.")
     try:
         study = Study.model_validate(content)
@@ -358,7 +350,7 @@ def _unusable_values(
         for key, value in items:
             yield from _unusable_values(value, (*path, key))
     elif isinstance(content, str):
-        if "\0" in content or (not content.isascii() and not _is_text(content)):
+        if re.search("[\0\ud800-\udfff]", content):  # lone surrogates are not valid in UTF-8
             yield path, content, "text holds no NUL character and is valid UTF-8"
     elif isinstance(content, int):
         if not -(2**63) <= content < 2**63:
@@ -371,21 +363,11 @@ def _unusable_values(
         yield path, content, f"accepted are {accepted}; put a date in quotes"
 
 
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _explain(error: ValidationError, content: dict[str, Any], text: str, where: str) -> str:
     # Report an unknown key first: a missing key is often a misspelled one.
-    faults = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    first = faults[0]
+    first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     path = _real_path(first["loc"], content, missing=first["type"] == "missing")
-    key = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
-    location = _location(where, text, path)
+    key, location = _dotted(path), _location(where, text, path)
     if first["type"] == "extra_forbidden":
         accepted = _fields_at(path[:-1])
         hint = did_you_mean(str(path[-1]), accepted, quote='"')
@@ -414,21 +396,23 @@ def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> tupl
 
 
 def _fields_at(path: Sequence[str | int]) -> list[str]:
+    """Return the keys of the table at a path; the numbers in it count entries of a list."""
     tables: dict[str, type[BaseModel]] = {
         "training": Training,
+        "contamination": ContaminationTable,
+        "adaptation": AdaptationTable,
         "protocol": Protocol,
         "search": Search,
         "datasets": DatasetEntry,
         "backbones": BackboneEntry,
         "optimizers": OptimizerEntry,
     }
-    nested: dict[str, type[BaseModel]] = {
-        "contamination": ContaminationTable,
-        "adaptation": AdaptationTable,
-    }
-    if len(path) > 1 and path[0] == "training":
-        return list(nested[str(path[1])].model_fields)
-    return list((tables[str(path[0])] if path else Study).model_fields)
+    names = [part for part in path if isinstance(part, str)]
+    return list((tables[names[-1]] if names else Study).model_fields)
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    return ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
 
 
 def _location(where: str, text: str, path: Sequence[str | int]) -> str:

@@ -13,14 +13,7 @@ from afor.bench.study.schema import Study
 
 
 def toml_text(content: Mapping[str, Any]) -> str:
-    """Return TOML that reads back as `content`.
-
-    Args:
-        content: Text, numbers, truth values, lists and tables of these.
-
-    Raises:
-        ConfigError: TOML cannot hold a value.
-    """
+    """Return TOML that reads back as `content`; raise ConfigError if TOML cannot hold a value."""
     try:
         return tomlkit.dumps(content)
     except (TOMLKitError, TypeError, ValueError) as error:
@@ -47,11 +40,7 @@ def updated_toml(text: str, content: Mapping[str, Any]) -> str:
 
 
 def study_toml(study: Study, remarks: str = "") -> str:
-    """Return the TOML of a study, without the values that are at their defaults.
-
-    Args:
-        study: The study; the text reads back as the same.
-        remarks: Becomes the comment at the top.
+    """Return the TOML of a study without default values, and `remarks` as a comment at the top.
 
     >>> from afor.bench.study.schema import load_study, parse_study
     >>> parse_study(study_toml(load_study("demo"))) == load_study("demo")

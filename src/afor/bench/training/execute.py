@@ -3,6 +3,7 @@
 An error inside a run is recorded as the result of that run; it never stops the worker.
 """
 
+import contextlib
 import platform
 import sys
 import time
@@ -14,7 +15,7 @@ import numpy as np
 
 from afor import __version__
 from afor.bench.common.devices import describe_device
-from afor.bench.common.errors import ConfigError, TrainingError
+from afor.bench.common.errors import CannotBundleError, ConfigError, TrainingError
 from afor.bench.common.module_search import import_named, is_trainer
 from afor.bench.data.splits import Split
 from afor.bench.models.input_shape import InputShape
@@ -64,6 +65,8 @@ def execute_bundle(
 ) -> None:
     """Train the runs of a bundle as one network; one that raises is recorded as failed.
 
+    Runs that cannot be trained together on this machine are trained one by one.
+
     Args:
         jobs: Key and spec of each run.
         source: The windows of their data set.
@@ -79,6 +82,8 @@ def execute_bundle(
 
     def ended(number: int, outcome: RunRecord | Exception, elapsed_s: float) -> None:
         key, spec = jobs[number]
+        if isinstance(outcome, CannotBundleError):
+            return
         if isinstance(outcome, Exception):
             content = _failure(key, spec, outcome, elapsed_s)
         else:
@@ -87,11 +92,10 @@ def execute_bundle(
         finished(key, content)
 
     specs = [spec for _, spec in jobs]
-    try:
+    with contextlib.suppress(Exception):  # an error of all: one by one, each run has its own
         train_bundle([run_settings(s) for s in specs], source, _maker(specs[0], source), ended)
-    except Exception:  # noqa: BLE001  an error of all: one by one, each run has its own
-        for key, spec in list(missing.items()):
-            finished(key, execute(key, spec, source))
+    for key, spec in missing.items():
+        finished(key, execute(key, spec, source))
 
 
 def _content(key: str, spec: dict[str, Any], record: RunRecord) -> bytes:
@@ -116,15 +120,15 @@ def _failure(key: str, spec: dict[str, Any], error: Exception, elapsed_s: float)
     """Return the bytes of a run that raised."""
     reason = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
     trace = "".join(traceback.format_exception(error))[-MAX_TRACEBACK_LENGTH:]
+    return failed_run(key, spec, reason, trace, elapsed_s)
+
+
+def failed_run(
+    key: str, spec: dict[str, Any], reason: str, trace: str = "", elapsed_s: float = 0.0
+) -> bytes:
+    """Return the bytes of a failed run; it has no trace if its workers died."""
     return encode(
         FinishedRun(key, "failed", reason, spec, None, trace, environment(), now(), elapsed_s)
-    )
-
-
-def failed_run(key: str, spec: dict[str, Any], reason: str) -> bytes:
-    """Return the bytes of a failed run, for one whose workers died."""
-    return encode(
-        FinishedRun(key, "failed", reason, spec, None, "", environment(), now(), elapsed_s=0.0)
     )
 
 

@@ -107,7 +107,8 @@ def train_bundle(
     """Train several runs that differ in optimizer, clipping or kept state, as one network.
 
     Each run has its own weights, optimizer, early stopping and record. The numbers of a run are
-    those of the run alone, to rounding.
+    those of the run alone: to the bit, or to rounding if its settings are `bundled`. A run that
+    cannot be trained with the others ends with CannotBundleError: train it by itself.
 
     Args:
         bundle: Settings of the runs, from the same split and seeds.
@@ -123,14 +124,16 @@ def train_bundle(
     """
     _check_bundle(bundle)
     first, device = bundle[0], pick_device(bundle[0].device)
-    server = StackServer() if first.bundled else None
+    server = StackServer() if first.bundled or len(bundle) > 1 else None
     started = _clocks()
     with repeatable(first.threads, first.precision), isolated(first.seed("weights"), device):
         sides = _Sides(first, source, device)
         setup_s = (_clocks() - started) / len(bundle)
         runs = [_Run(number, setup_s) for number in range(len(bundle))]
         for run, settings in zip(runs, bundle, strict=True):
-            run.program = _program(settings, sides, make_model, run.seconds, watch, watch_step)
+            run.program = _program(
+                settings, sides, make_model, len(bundle), run.seconds, watch, watch_step
+            )
         waiting = [run for run in runs if run.go_on(None, ended)]
         while waiting:
             by_work: dict[object, list[_Run]] = {}
@@ -197,14 +200,13 @@ class _Run:
                 self.request = self.program.throw(answer)
             else:
                 self.request = self.program.send(answer)
+            return True
         except StopIteration as end:
             outcome = end.value
         except Exception as error:  # noqa: BLE001  the error of one run, given to `ended`
             outcome = error
-        else:
+        finally:
             self.spent_s = self.spent_s + (_clocks() - started)
-            return True
-        self.spent_s = self.spent_s + (_clocks() - started)
         elapsed_s, processor_s = self.spent_s.tolist()
         if isinstance(outcome, RunRecord):
             on_cpu = outcome.device == "cpu"
@@ -223,9 +225,7 @@ def _clocks() -> NDArray[np.float64]:
 def _check_bundle(bundle: Sequence[RunSettings]) -> None:
     """Raise ConfigError unless the runs may share their batches and their network."""
     first = bundle[0]
-    if len(bundle) > 1 and not first.bundled:
-        raise ConfigError("several runs are trained together only with bundled = True.")
-    if first.bundled and first.precision in AUTOCAST:
+    if (first.bundled or len(bundle) > 1) and first.precision in AUTOCAST:
         raise ConfigError(f'precision = "{first.precision}" cannot be bundled. Set bundle = 1.')
     for settings in bundle:
         if shared_settings(settings) != shared_settings(first):
@@ -239,6 +239,7 @@ def _program(
     settings: RunSettings,
     sides: _Sides,
     make_model: Callable[[], nn.Module],
+    runs: int,
     seconds: Callable[[], float],
     watch: Watch | None,
     watch_step: WatchStep | None,
@@ -246,11 +247,8 @@ def _program(
     """Train and test one run; the program yields what it needs and gets the answer."""
     seed_torch(settings.seed("weights"))
     model = make_model().to(sides.device)
-    if settings.bundled:
-        check_stackable(model)
-    optimizer = _make_optimizer(settings, model)
-    n_classes = sides.source.n_classes
-    fit = Fit(settings, model, optimizer, sides.training, sides.validation, n_classes)
+    check_stackable(model, settings, runs)
+    fit = _make_fit(settings, model, sides)
     fit.seconds, fit.watch, fit.watch_step = seconds, watch, watch_step
     reason = yield from (fit.run_stream() if settings.order == "stream" else fit.run())
     test = trials = before = None
@@ -267,7 +265,7 @@ def _program(
     if not reason:
         test = measure_windows(logits, held_out.labels)
         trials = measure_trials(logits, held_out.labels, held_out.trial_ids)
-    counts = np.bincount(sides.training.labels, minlength=n_classes)
+    counts = np.bincount(sides.training.labels, minlength=fit.n_classes)
     return RunRecord(
         status="diverged" if reason else "done",
         reason=reason,
@@ -285,6 +283,26 @@ def _program(
         prequential=tuple(fit.prequential),
         before_adaptation=before,
     )
+
+
+def make_fit(
+    settings: RunSettings, model: nn.Module, source: Windows, device: torch.device
+) -> "Fit":
+    """Return a training that has not begun.
+
+    Args:
+        settings: Settings of the run.
+        model: The network, on the device.
+        source: The windows.
+        device: The device.
+    """
+    return _make_fit(settings, model, _Sides(settings, source, device))
+
+
+def _make_fit(settings: RunSettings, model: nn.Module, sides: _Sides) -> "Fit":
+    optimizer = _make_optimizer(settings, model)
+    n_classes = sides.source.n_classes
+    return Fit(settings, model, optimizer, sides.training, sides.validation, n_classes)
 
 
 def _make_optimizer(settings: RunSettings, model: nn.Module) -> torch.optim.Optimizer:

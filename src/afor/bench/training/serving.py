@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from afor.bench.common.errors import TrainingError
+from afor.bench.common.errors import CannotBundleError, TrainingError
 from afor.bench.common.seeding import seed_torch
 from afor.bench.models.eegnet import EEGNet
+from afor.bench.models.functional_stack import FunctionalStack
 from afor.bench.models.layers.run_stack import RunStack
-from afor.bench.models.stacked_eegnet import StackedEEGNet, can_stack
+from afor.bench.models.stacked_eegnet import StackedEEGNet, can_stack, stacks_exactly
 from afor.bench.training.batches import Batch, Side
+from afor.bench.training.run_spec import BY_TORCH_FUNC, RunSettings
 
 if TYPE_CHECKING:
     from afor.bench.training.loop import Fit
@@ -120,21 +122,18 @@ class StackServer:
         return team.answers()
 
     def _step(self, team: "_Team", batch: Batch) -> None:
-        team.each(lambda fit: fit.before_forward(batch))
+        team.each_without_drawing(lambda fit: fit.before_forward(batch))
         if not team.active:
             return
         losses = self._backward(team.active, batch)
         loss_of = dict(zip(team.active, losses.unbind(0), strict=True))
-        # An optimizer that draws from torch's generator must not change the dropout of others.
-        random_state = torch.get_rng_state()
-        team.each(lambda fit: fit.take_step(batch, loss_of[fit]))
-        torch.set_rng_state(random_state)
+        team.each_without_drawing(lambda fit: fit.take_step(batch, loss_of[fit]))
 
     def _backward(self, fits: "Sequence[Fit]", batch: Batch) -> torch.Tensor:
         """Set the gradients of all runs and return their losses, (runs,)."""
         stack = self._stack(fits)
         logits = stack(batch.inputs, training=True)
-        losses = torch.stack([cross_entropy(own, batch.labels) for own in logits.unbind(0)])
+        losses = torch.stack([cross_entropy(of_run, batch.labels) for of_run in logits])
         stack.backward(losses)
         return losses.detach()[: len(fits)]
 
@@ -154,7 +153,10 @@ class StackServer:
         models = tuple(fit.model for fit in fits)
         stack = self._stacks.get(models[0])
         if stack is None or stack.models != models:
-            stack = StackedEEGNet(cast("Sequence[EEGNet]", models))  # see `check_stackable`
+            if fits[0].settings.bundled == BY_TORCH_FUNC:
+                stack = FunctionalStack(models)
+            else:  # see `check_stackable`
+                stack = StackedEEGNet(cast("Sequence[EEGNet]", models))
             self._stacks.update(dict.fromkeys(models, stack))
         return stack
 
@@ -176,15 +178,52 @@ class _Team:
                 self._answers[fit] = error
                 self.active.remove(fit)
 
+    def each_without_drawing(self, do: "Callable[[Fit], Any]") -> None:
+        """Call a function for each run; one that draws from torch's generator leaves.
+
+        Dropout draws from it for all runs. Only optimizers that are not part of this package are
+        watched: ours do not draw.
+        """
+
+        def watched(fit: "Fit") -> Any:
+            if ":" not in fit.settings.optimizer or len(self._fits) == 1:
+                return do(fit)
+            on_cpu = fit.device.type == "cpu"
+            random: Any = torch if on_cpu else torch.get_device_module(fit.device)
+            state = random.get_rng_state()
+            try:
+                answer = do(fit)
+                if not torch.equal(state, random.get_rng_state()):
+                    raise CannotBundleError(
+                        f"{fit.settings.optimizer} draws from torch's generator, which the runs of "
+                        "a bundle share"
+                    )
+            finally:
+                random.set_rng_state(state)
+            return answer
+
+        self.each(watched)
+
     def answers(self) -> list[Any]:
         """Return what the last call gave for each run, or its exception."""
         return [self._answers[fit] for fit in self._fits]
 
 
-def check_stackable(model: nn.Module) -> None:
-    """Raise TrainingError for a network that has no stacked form."""
-    if not can_stack(model):
-        raise TrainingError(
+def check_stackable(model: nn.Module, settings: RunSettings, runs: int) -> None:
+    """Raise CannotBundleError for a network whose runs cannot be one network.
+
+    Args:
+        model: The network.
+        settings: Settings of one of the runs.
+        runs: Number of runs of the bundle.
+    """
+    if settings.bundled is True and not can_stack(model):
+        raise CannotBundleError(
             f"{type(model).__name__} cannot be trained in a bundle: only EEGNets can, in another "
             "form than plain and with numbers of filters that are multiples of 16. Set bundle = 1."
+        )
+    if not settings.bundled and runs > 1 and not stacks_exactly(model):
+        raise CannotBundleError(
+            f"{type(model).__name__} has other bits in a bundle than by itself on this machine: it "
+            "does not run in compiled code."
         )

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
+import torch
 
 from afor.bench.analyses.adaptation import shift as shift_module
 from afor.bench.analyses.adaptation.blocks import blocked, shuffled
 from afor.bench.analyses.adaptation.shift import (
     ALL,
     CHAIN,
-    _training_side,
     describe_shift,
     measure_shift,
     train_schedule,
@@ -96,7 +96,7 @@ def test_events_in_the_warm_up_do_not_count(chosen, monkeypatch) -> None:
 
 
 def test_blocks_and_control_train_from_the_same_start(chosen) -> None:
-    side = _training_side(chosen)
+    side = chosen.training_side(torch.device("cpu"))
     schedule = blocked(side, 16, 0, batches_per_block=3, rounds=2)
     own = chosen.settings.optimizer_settings
     one, again, other = (

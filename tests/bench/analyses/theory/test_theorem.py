@@ -11,7 +11,6 @@ from afor.bench.analyses.theory.theorem import (
     derive_constants,
     finite_bound,
     momentum_noise,
-    orders_of_magnitude,
     steps_to_inform,
 )
 
@@ -102,7 +101,3 @@ def test_steps_after_which_the_bound_says_something():
         longer, derive_constants(longer), derive_constants(longer).largest_lr
     ).total
     assert total == pytest.approx(assumptions.trivial_bound, rel=1e-3)
-
-
-def test_orders_of_magnitude():
-    assert orders_of_magnitude(1e6, 10.0) == pytest.approx(5.0)

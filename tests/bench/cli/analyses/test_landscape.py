@@ -1,28 +1,11 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from afor.bench.analyses.landscape.record import landscape_json, write_landscape
+from afor.bench.analyses.landscape.record import landscape_json
 from afor.bench.analyses.landscape.trajectories import save_trajectories
-from afor.bench.cli.app import app
-from afor.bench.common.errors import ConfigError
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.store.files import write_results
-
-runner = CliRunner()
-
-
-def call(*arguments, code=0):
-    result = runner.invoke(app, [str(part) for part in arguments])
-    assert result.exit_code == code, result.output
-    return result
-
-
-def refuse(*arguments):
-    result = runner.invoke(app, [str(part) for part in arguments])
-    assert isinstance(result.exception, ConfigError), result.output
-    return str(result.exception)
 
 
 @pytest.fixture
@@ -31,7 +14,7 @@ def small(trained_paths):
     return [trained_paths.file, *options]
 
 
-def test_one_command_trains_measures_and_draws(small, tmp_path):
+def test_one_command_trains_measures_and_draws(call, small, tmp_path):
     data, picture, paths = (tmp_path / name for name in ("l.json", "l.png", "p.npz"))
     result = call("landscape", *small, "--paths", paths, "-o", data, "-o", picture)
     assert "paths: synthetic, eegnet, fold 0, draw 0; center: AFOR's solution" in result.stdout
@@ -53,14 +36,14 @@ def test_one_command_trains_measures_and_draws(small, tmp_path):
     assert "path in the plane" in call("table", "landscape", "--ours", data).stdout
 
 
-def test_optimizers_of_other_seeds_are_refused(small, trained_paths, tmp_path):
+def test_optimizers_of_other_seeds_are_refused(refuse, small, trained_paths, tmp_path):
     paths = tmp_path / "p.npz"
     save_trajectories(paths, trained_paths.trajectories, 0)
     chosen = ["--optimizer", "adam_seed_1", "--optimizer", "afor", "--paths", paths]
     assert "same weights" in refuse("landscape", *small, *chosen)
 
 
-def test_mistakes_are_told_before_the_work(small, tmp_path, monkeypatch):
+def test_mistakes_are_told_before_the_work(refuse, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     work = "afor.bench.cli.analyses.landscape.record_trajectory"
     monkeypatch.setattr(work, lambda *_: pytest.fail("trained before the mistake was told"))
@@ -81,10 +64,10 @@ def test_mistakes_are_told_before_the_work(small, tmp_path, monkeypatch):
     assert "bad.json does not hold" in refuse("figure", "landscape", "--data", bad)
 
 
-def test_the_report_takes_a_landscape_in(bowl, tmp_path):
+def test_the_report_takes_a_landscape_in(call, refuse, bowl, tmp_path):
     results, data, page = (tmp_path / name for name in ("r.json", "l.json", "report.html"))
     write_results(results, *simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"]))
-    write_landscape(bowl, data)
+    data.write_text(landscape_json(bowl))
     call("report", results, "-o", page, "--landscape", data)
     html = page.read_text()
     assert 'href="#landscape"' in html

@@ -4,10 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from afor.bench.cli.app import app
-from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.planning import calibration_figure
 from afor.bench.stats.design.calibration import calibrate
 from afor.bench.stats.design.simulated import simulate_results
@@ -16,7 +13,6 @@ from afor.bench.store.files import load_results, write_results
 
 GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, "afor_seed_1": 0.05}
 PHYSIONET = Path(__file__).parents[4] / "docs" / "results" / "physionet" / "runs.csv"
-runner = CliRunner()
 
 
 @pytest.fixture(scope="module")
@@ -28,24 +24,12 @@ def results(tmp_path_factory):
     return str(path)
 
 
-def call(*arguments):
-    result = runner.invoke(app, arguments, env={"COLUMNS": "160"})
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def refuse(*arguments):
-    result = runner.invoke(app, arguments)
-    assert isinstance(result.exception, ConfigError), result.output
-    return str(result.exception)
-
-
 def test_seconds_of_a_run_survive_a_file(results):
     runs, _ = load_results([Path(results)])
     assert {run.elapsed_s for run in runs} == {30.0}
 
 
-def test_calibrate_prints_rates_and_draws_p_values(results, tmp_path):
+def test_calibrate_prints_rates_and_draws_p_values(call, results, tmp_path):
     figure = tmp_path / "p.png"
     words = call(
         *("calibrate", results, "-m", "accuracy", "--relabellings", "100", "-o", str(figure))
@@ -55,7 +39,7 @@ def test_calibrate_prints_rates_and_draws_p_values(results, tmp_path):
     assert figure.stat().st_size > 1000
 
 
-def test_calibrate_gives_json(results):
+def test_calibrate_gives_json(call, results):
     command = ("calibrate", results, "-m", "accuracy", "--relabellings", "100", "--json")
     table = json.loads(call(*command).stdout)
     record = table["rows"][0]
@@ -63,13 +47,13 @@ def test_calibrate_gives_json(results):
     assert record["copies"] == "adam = adam_seed_1"
 
 
-def test_calibrate_without_copies_says_what_to_do(tmp_path):
+def test_calibrate_without_copies_says_what_to_do(refuse, tmp_path):
     path = tmp_path / "r.json"
     write_results(path, *simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["bci2a"]))
     assert "afor run controls" in refuse("calibrate", str(path))
 
 
-def test_variance_says_what_it_cannot_tell_apart(results):
+def test_variance_says_what_it_cannot_tell_apart(call, results):
     words = call("variance", results, "-m", "accuracy").stdout
     afor, mars = (
         next(line for line in words.splitlines() if line.startswith(label))
@@ -81,13 +65,13 @@ def test_variance_says_what_it_cannot_tell_apart(results):
     assert "Not estimated: the covariance between folds" in words
 
 
-def test_variance_gives_json(results):
+def test_variance_gives_json(call, results):
     table = json.loads(call("variance", results, "-m", "accuracy", "--json").stdout)
     components = [r["component"] for r in table["rows"] if r["optimizer"] == "afor"]
     assert components == ["subject × method", "draw × method", "seed × method"]
 
 
-def test_power_plans_from_a_pilot(results, tmp_path):
+def test_power_plans_from_a_pilot(call, results, tmp_path):
     figure = tmp_path / "power.png"
     words = call("power", results, "--effect", "2", "-o", str(figure)).stdout
     assert "AFOR − Adam, BCI IV 2a, EEGNet, Acc: power to show a difference of 2 points" in words
@@ -96,7 +80,7 @@ def test_power_plans_from_a_pilot(results, tmp_path):
     assert figure.stat().st_size > 1000
 
 
-def test_power_gives_json_without_infinities(results):
+def test_power_gives_json_without_infinities(call, results):
     content = json.loads(call("power", results, "--json", "--family", "1").stdout)
     assert content["chosen"] == {
         "dataset": "bci2a", "backbone": "eegnet", "metric": "accuracy", "optimizer": "afor",
@@ -113,7 +97,7 @@ def test_power_gives_json_without_infinities(results):
     assert all(0 <= row["power"] <= 1 for row in at_cheapest)
 
 
-def test_power_of_a_pilot_with_one_draw_plans_one_draw(tmp_path):
+def test_power_of_a_pilot_with_one_draw_plans_one_draw(call, tmp_path):
     path = tmp_path / "one.json"
     made = simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["bci2a"], draws=1)
     write_results(path, *made)
@@ -122,14 +106,14 @@ def test_power_of_a_pilot_with_one_draw_plans_one_draw(tmp_path):
     assert "2 draws" not in words
 
 
-def test_the_table_of_power_goes_as_far_as_the_design_that_is_enough(results):
+def test_the_table_of_power_goes_as_far_as_the_design_that_is_enough(call, results):
     content = json.loads(call("power", results, "--effect", "0.3", "--json").stdout)
     folds = sorted({row["folds"] for row in content["goals"][0]["grid"]})
     design = content["goals"][0]["cheapest"]["folds"]
     assert folds[-2] < max(design, 101) <= folds[-1]
 
 
-def test_the_wanted_power_is_marked(results):
+def test_the_wanted_power_is_marked(call, results):
     words = call("power", results, "--effect", "2", "--power", "0.95", "--margin", "accuracy=3")
     table = words.stdout.split("power to show a difference")[1].split("power to show")[0]
     marked = [int(share) for share in re.findall(r"(\d+) % ✓", table)]
@@ -161,11 +145,11 @@ def test_titles_of_p_values_stay_inside_the_figure():
         (["--output", "p.doc"], "p.doc: this command writes .pdf, .svg, .png files."),
     ],
 )
-def test_power_refuses_bad_input_in_one_sentence(results, arguments, reason):
+def test_power_refuses_bad_input_in_one_sentence(refuse, results, arguments, reason):
     assert refuse("power", results, *arguments).startswith(reason)
 
 
-def test_plan_says_what_a_study_can_decide(results, tmp_path, small_study):
+def test_plan_says_what_a_study_can_decide(call, refuse, results, tmp_path, small_study):
     file = tmp_path / "new.toml"
     options = {"n_subjects": 8, "channels": ["C3", "C4"]}
     file.write_text(small_study(optimizers=["adam", "afor"], options=options))
@@ -181,7 +165,7 @@ def test_plan_says_what_a_study_can_decide(results, tmp_path, small_study):
 
 
 @pytest.mark.skipif(not PHYSIONET.exists(), reason="the repository's results are not here")
-def test_the_physionet_study_is_calibrated_and_assessed():
+def test_the_physionet_study_is_calibrated_and_assessed(call):
     command = ("calibrate", str(PHYSIONET), "-m", "accuracy", "--relabellings", "100", "--json")
     records = json.loads(call(*command).stdout)["rows"]
     assert [r["copies"] for r in records][:2] == ["adam = adam_seed_1", "afor = afor_seed_1"]

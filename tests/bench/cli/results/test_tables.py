@@ -43,21 +43,9 @@ def partial_store(tmp_path_factory):
     return str(path)
 
 
-def call(*arguments, code=0):
-    result = runner.invoke(app, arguments)
-    assert result.exit_code == code, result.output
-    return result
-
-
-def refuse(kind, *arguments):
-    result = runner.invoke(app, arguments)
-    assert isinstance(result.exception, kind), result.output
-    return str(result.exception)
-
-
 @pytest.mark.parametrize("name", [name for name in TABLES if name not in FROM_STORES])
 @pytest.mark.parametrize("form", ["terminal", "markdown", "latex", "csv", "json"])
-def test_every_table_comes_in_every_form(store, name, form):
+def test_every_table_comes_in_every_form(call, store, name, form):
     paths = [store] if name in FROM_RESULTS else []
     result = call("table", name, *paths, "--format", form)
     assert result.stdout.strip()
@@ -70,7 +58,7 @@ def test_every_table_comes_in_every_form(store, name, form):
     assert name not in FROM_RESULTS or "Next: afor figure" in result.stderr
 
 
-def test_the_suffix_of_the_file_decides_the_form(store, tmp_path):
+def test_the_suffix_of_the_file_decides_the_form(call, store, tmp_path):
     starts = {"tex": "% needs", "md": "**Results", "csv": "dataset,", "txt": "Results"}
     for suffix, start in starts.items():
         target = tmp_path / "new" / f"main.{suffix}"
@@ -79,7 +67,9 @@ def test_the_suffix_of_the_file_decides_the_form(store, tmp_path):
         assert target.read_text("utf-8").startswith(start)
 
 
-def test_the_main_table_stars_what_is_significant_and_says_what_is_incomplete(store, partial_store):
+def test_the_main_table_stars_what_is_significant_and_says_what_is_incomplete(
+    call, store, partial_store
+):
     whole = call("table", "main", store)
     afor = next(line for line in whole.stdout.splitlines() if line.startswith("AFOR"))
     assert "*↑¹" in afor
@@ -90,7 +80,7 @@ def test_the_main_table_stars_what_is_significant_and_says_what_is_incomplete(st
     assert "Incomplete: 1 of 6 conditions lack 2 runs" in partial.stderr
 
 
-def test_stats_print_comparisons_ranks_and_noise(store):
+def test_stats_print_comparisons_ranks_and_noise(call, store):
     result = call("stats", store, "--metric", "accuracy")
     texts = ["Gain over Adam", "AFOR is better than Adam: +", "verdict", "Mean rank"]
     texts += ["How far another seed moves one method", "d_z"]
@@ -105,17 +95,17 @@ def test_stats_print_comparisons_ranks_and_noise(store):
     assert row["margin"] == 0.01
 
 
-def test_a_margin_can_be_given_and_must_be_a_size(store):
+def test_a_margin_can_be_given_and_must_be_a_size(call, refuse, store):
     rows = json.loads(call("stats", store, "--margin", "accuracy=2.5", "--json").stdout)[0]["rows"]
     assert {row["metric"]: row["margin"] for row in rows} == {
         "accuracy": 0.025,
         "weighted_f1": 0.01,
     }
     for pair in ("accuracy", "accuracy=0", "=1", "accuracy=inf", "accuracy=x"):
-        assert "expected METRIC=POINTS" in refuse(ConfigError, "stats", store, "--margin", pair)
+        assert "expected METRIC=POINTS" in refuse("stats", store, "--margin", pair)
 
 
-def test_stats_work_while_the_controls_have_not_run_yet(tmp_path):
+def test_stats_work_while_the_controls_have_not_run_yet(call, tmp_path):
     results, expected = simulate_results(GAINS, datasets=["bci2a"], draws=2)
     path = tmp_path / "r.json"
     write_results(path, [r for r in results if r.optimizer != "adam_seed_1"], expected)
@@ -124,7 +114,7 @@ def test_stats_work_while_the_controls_have_not_run_yet(tmp_path):
     assert "another seed" not in result.stdout
 
 
-def test_another_baseline_and_fewer_optimizers_can_be_chosen(store):
+def test_another_baseline_and_fewer_optimizers_can_be_chosen(call, store):
     arguments = ["--baseline", "mars", "--optimizer", "afor", "--optimizer", "adam", "--json"]
     rows = json.loads(call("stats", store, *arguments).stdout)[0]["rows"]
     assert {row["optimizer"] for row in rows} == {"afor", "adam"}
@@ -132,14 +122,14 @@ def test_another_baseline_and_fewer_optimizers_can_be_chosen(store):
 
 
 @pytest.mark.parametrize("name", RESULT_FIGURES)
-def test_figures_of_results_are_written_in_all_forms(store, tmp_path, name):
+def test_figures_of_results_are_written_in_all_forms(call, store, tmp_path, name):
     targets = [tmp_path / f"{name}.{suffix}" for suffix in ("pdf", "svg", "png")]
     result = call("figure", name, store, *(part for t in targets for part in ("-o", str(t))))
     assert result.stdout.split() == [str(t) for t in targets]
     assert all(t.stat().st_size > 1000 for t in targets)
 
 
-def test_a_figure_names_its_files_as_json(store, tmp_path):
+def test_a_figure_names_its_files_as_json(call, store, tmp_path):
     target = str(tmp_path / "gain.svg")
     result = call("figure", "gain", store, "-o", target, "--json")
     assert json.loads(result.stdout) == {"figure": "gain", "files": [target]}
@@ -153,39 +143,37 @@ DATA = {
 
 
 @pytest.mark.parametrize("name", [*CURVE_FIGURES, "sensitivity"])
-def test_figures_of_curves_are_drawn_from_a_file(tmp_path, monkeypatch, name):
+def test_figures_of_curves_are_drawn_from_a_file(call, refuse, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     data, target = tmp_path / "data.json", tmp_path / "figure.png"
     data.write_text(json.dumps(DATA[name]))
     call("figure", name, "--data", str(data), "-o", str(target))
     assert target.stat().st_size > 1000
     data.write_text('{"runs": [{"a": 3}]}' if name == "forgetting" else '{"a": 3}')
-    assert "docs/howto" in refuse(
-        ConfigError, "figure", name, "--data", str(data), "-o", str(target)
-    )
-    assert "store" in refuse(ConfigError, "figure", name)
+    assert "docs/howto" in refuse("figure", name, "--data", str(data), "-o", str(target))
+    assert "store" in refuse("figure", name)
 
 
-def test_mistakes_are_answered_with_what_is_accepted(store, tmp_path, monkeypatch):
+def test_mistakes_are_answered_with_what_is_accepted(refuse, store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "Did you mean 'ranks'" in refuse(ConfigError, "table", "rank", store)
-    assert "Accepted: terminal" in refuse(ConfigError, "table", "main", store, "-f", "word")
-    assert "at least one study" in refuse(ConfigError, "table", "main")
-    assert "does not exist" in refuse(StoreError, "stats", str(tmp_path / "no.db"))
-    assert ".pdf, .svg, .png" in refuse(ConfigError, "figure", "gain", store, "-o", "x.gif")
-    assert "cannot be read" in refuse(ConfigError, "table", "cost", "--ours", str(tmp_path))
-    assert "no metric" in refuse(ConfigError, "figure", "folds", store, "-m", "f2", "-o", "x.png")
+    assert "Did you mean 'ranks'" in refuse("table", "rank", store)
+    assert "Accepted: terminal" in refuse("table", "main", store, "-f", "word")
+    assert "at least one study" in refuse("table", "main")
+    assert "does not exist" in refuse("stats", str(tmp_path / "no.db"), error=StoreError)
+    assert ".pdf, .svg, .png" in refuse("figure", "gain", store, "-o", "x.gif")
+    assert "cannot be read" in refuse("table", "cost", "--ours", str(tmp_path))
+    assert "no metric" in refuse("figure", "folds", store, "-m", "f2", "-o", "x.png")
 
 
-def test_the_papers_contradiction_is_one_command_away():
+def test_the_papers_contradiction_is_one_command_away(call):
     text = call("table", "same-method").stdout
     assert "36.35" in text
     assert "+3.06" in text
 
 
-def test_a_table_of_curves_needs_a_store(store):
-    assert "needs a store" in refuse(ConfigError, "table", "convergence")
-    assert "holds results only" in refuse(ConfigError, "table", "convergence", store)
+def test_a_table_of_curves_needs_a_store(refuse, store):
+    assert "needs a store" in refuse("table", "convergence")
+    assert "holds results only" in refuse("table", "convergence", store)
 
 
 def test_the_table_and_the_line_above_it_count_missing_runs_alike(tmp_path):

@@ -127,7 +127,7 @@ def test_the_bnci_release_gives_the_same_trials_as_the_gdf_release(tmp_path, ses
     write_training(tmp_path / "gdf", session)
     save_bnci(tmp_path / "mat", "A01T.mat", session)
     settings = Bci2aSettings(sessions="T")
-    gdf, mat = (load_subject(tmp_path / kind, "A01", settings) for kind in ("gdf", "mat"))
+    gdf, mat = (load_subject(tmp_path / suffix, "A01", settings) for suffix in ("gdf", "mat"))
     np.testing.assert_allclose(mat.trials, gdf.trials, atol=0.02)
     np.testing.assert_array_equal(mat.labels, gdf.labels)
     np.testing.assert_array_equal(mat.trial_ids, gdf.trial_ids)

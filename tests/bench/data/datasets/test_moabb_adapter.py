@@ -1,11 +1,9 @@
 import numpy as np
 import pytest
 
-moabb = pytest.importorskip("moabb", reason="MOABB is not installed: pip install 'afor[moabb]'")
-
-from afor.bench.common.errors import ConfigError, DataError  # noqa: E402
-from afor.bench.data.catalog import get_dataset  # noqa: E402
-from afor.bench.data.preparation.loading import open_windows  # noqa: E402
+from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.catalog import get_dataset
+from afor.bench.data.preparation.loading import open_windows
 
 # MOABB itself uses names that MNE and pandas have deprecated.
 pytestmark = [
@@ -18,6 +16,11 @@ FAKE = {
     "n_sessions": 1, "n_runs": 1, "n_subjects": 2, "duration": 40, "n_events": 12, "seed": 3,
     "event_list": ["left_hand", "right_hand"],
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _needs_moabb():
+    pytest.importorskip("moabb", reason="MOABB is not installed: pip install 'afor[moabb]'")
 
 
 def open_fake(cache_dir, **options):

@@ -210,10 +210,10 @@ def test_irregular_subjects_that_are_asked_for_meet_the_usual_checks(irregular_r
 
 
 def test_subjects_are_left_out_by_name(irregular_root, cache_dir):
-    def subjects(**chosen):
+    def subjects(**selection):
         options = {"channels": ["C3"]}
         return open_windows(
-            "physionet_mi", irregular_root, options=options, cache_dir=cache_dir, **chosen
+            "physionet_mi", irregular_root, options=options, cache_dir=cache_dir, **selection
         ).subjects
 
     assert subjects(exclude=["S089", "S001"]) == ("S088", "S092", "S100", "S104")

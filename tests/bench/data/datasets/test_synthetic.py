@@ -13,8 +13,6 @@ from afor.bench.data.datasets.synthetic import (
 from afor.bench.data.recording import check_recording
 from afor.bench.data.settings import parse_settings
 
-KINDS = list(RECIPES)
-
 
 def band_power(recording, channel, low, high):
     signal = recording.trials[:, recording.channel_names.index(channel)]
@@ -22,18 +20,18 @@ def band_power(recording, channel, low, high):
     return power[:, (hz >= low) & (hz <= high)].mean(axis=1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_subject_is_a_sound_recording_in_microvolts(kind):
-    recording = check_recording(load_subject(SyntheticSettings(kind=kind), "sub-03"))
+@pytest.mark.parametrize("population", RECIPES)
+def test_a_subject_is_a_sound_recording_in_microvolts(population):
+    recording = check_recording(load_subject(SyntheticSettings(kind=population), "sub-03"))
     assert 5 < recording.trials.std() < 300
     assert min(recording.class_counts()) > 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(kind):
-    settings = SyntheticSettings(kind=kind, trials=10)
+@pytest.mark.parametrize("population", RECIPES)
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(population):
+    settings = SyntheticSettings(kind=population, trials=10)
     first, again = (load_subject(settings, "sub-02") for _ in range(2))
-    other = load_subject(SyntheticSettings(kind=kind, trials=10, seed=1), "sub-02")
+    other = load_subject(SyntheticSettings(kind=population, trials=10, seed=1), "sub-02")
     np.testing.assert_array_equal(first.trials, again.trials)
     assert not np.array_equal(first.trials, other.trials)
 
@@ -56,14 +54,14 @@ def test_a_subject_does_not_depend_on_how_many_there_are():
     assert settings[0] == settings[1]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_shift_zero_gives_every_subject_the_population_parameters(kind):
-    settings = SyntheticSettings(kind=kind, shift=0)
+@pytest.mark.parametrize("population", RECIPES)
+def test_shift_zero_gives_every_subject_the_population_parameters(population):
+    settings = SyntheticSettings(kind=population, shift=0)
     truths = [subject_truth(settings, i) for i in range(6)]
     for truth in truths[1:]:
         for name, value in truth.__dict__.items():
             np.testing.assert_array_equal(value, truths[0].__dict__[name])
-    np.testing.assert_allclose(truths[0].peak_hz, [r.peak_hz for r in RECIPES[kind].rhythms])
+    np.testing.assert_allclose(truths[0].peak_hz, [r.peak_hz for r in RECIPES[population].rhythms])
 
 
 def test_doubling_the_shift_doubles_each_subjects_deviation():
@@ -146,8 +144,8 @@ def test_sleep_stages_come_in_bouts_and_imagery_classes_are_balanced():
 
 
 def test_windows_default_to_the_papers_seconds_by_kind():
-    chosen = {kind: SyntheticSettings(kind=kind) for kind in KINDS}
-    assert {k: (s.window_samples, s.stride_samples) for k, s in chosen.items()} == {
+    settings = {name: SyntheticSettings(kind=name) for name in RECIPES}
+    assert {k: (s.window_samples, s.stride_samples) for k, s in settings.items()} == {
         "imagery": (128, 64),
         "sleep": (300, 300),
         "emotion": (128, 128),

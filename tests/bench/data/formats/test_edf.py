@@ -131,6 +131,6 @@ def test_a_broken_annotation_is_refused(path):
 
 
 def test_a_missing_file_and_a_folder_are_data_errors(tmp_path):
-    for place in (tmp_path / "no.edf", tmp_path):
+    for path in (tmp_path / "no.edf", tmp_path):
         with pytest.raises(DataError, match="cannot be read"):
-            read_edf(place)
+            read_edf(path)

@@ -74,7 +74,7 @@ def test_a_file_cut_anywhere_is_refused(path, size):
 
 def test_an_oversized_file_is_refused_unread(path, monkeypatch):
     monkeypatch.setattr("afor.bench.data.formats.gdf.MAX_BYTES", 1000)
-    with pytest.raises(DataError, match="larger than 1000 bytes"):
+    with pytest.raises(DataError, match="more than the limit of 1000"):
         read_gdf(path)
 
 

@@ -16,38 +16,40 @@ SECONDS_EACH = 5
 EXTRA_BYTES = 1 << 30
 
 
-def mutate(content, rng):
+KINDS_OF_DAMAGE = 8
+
+
+def mutate(content, damage, rng):
     """Damage a file in one of the ways files get damaged."""
     data = bytearray(content)
     size = len(data)
 
-    def place():  # half of the damage goes to the head, where the structure is
+    def position():  # half of the damage goes to the head, where the structure is
         return int(rng.integers(min(size, 2048) if rng.random() < 0.5 else size))
 
-    kind = rng.integers(8)
-    if kind == 0:
+    if damage == 0:
         for _ in range(rng.integers(1, 20)):
-            data[place()] ^= 1 << int(rng.integers(8))
-    elif kind == 1:
+            data[position()] ^= 1 << int(rng.integers(8))
+    elif damage == 1:
         for _ in range(rng.integers(1, 20)):
-            data[place()] = int(rng.integers(256))
-    elif kind == 2:
-        del data[place() :]
-    elif kind == 3:
-        at = place()
+            data[position()] = int(rng.integers(256))
+    elif damage == 2:
+        del data[position() :]
+    elif damage == 3:
+        at = position()
         del data[at : at + int(rng.integers(1, 200))]
-    elif kind == 4:
-        at = place()
+    elif damage == 4:
+        at = position()
         data[at:at] = rng.bytes(int(rng.integers(1, 200)))
-    elif kind == 5:
-        at = place()
+    elif damage == 5:
+        at = position()
         length = int(rng.integers(1, 64))
         data[at : at + length] = bytes([int(rng.choice([0, 255, 32, 48, 57]))]) * length
-    elif kind == 6:
-        a, b, length = place(), place(), int(rng.integers(1, 300))
+    elif damage == 6:
+        a, b, length = position(), position(), int(rng.integers(1, 300))
         data[a : a + length] = data[b : b + length]
     else:
-        at = place()
+        at = position()
         data[at : at + 8] = rng.choice(
             [b"99999999", b"-1      ", b"nan     ", b"1e300   ", b"\xff" * 7 + b"\x7f", bytes(8)]
         )
@@ -180,7 +182,8 @@ def damage(name, count, seed, root):
     signal.signal(signal.SIGPROF, too_slow)
     refused, read, faults = 0, 0, []
     for number in range(count):
-        path.write_bytes(mutate(original, np.random.default_rng([seed, number])))
+        rng = np.random.default_rng([seed, number])
+        path.write_bytes(mutate(original, number % KINDS_OF_DAMAGE, rng))
         signal.setitimer(signal.ITIMER_PROF, SECONDS_EACH)  # of this process, however busy others
         try:
             check_recording(load())
@@ -192,8 +195,8 @@ def damage(name, count, seed, root):
         except BaseException as error:  # noqa: BLE001  anything else is what we look for
             faults.append(f"{number}: {type(error).__name__}: {error}")
         signal.setitimer(signal.ITIMER_PROF, 0)
-    found = {"refused": refused, "read": read, "faults": faults[:20]}
-    root.with_suffix(".json").write_text(json.dumps(found))
+    result = {"refused": refused, "read": read, "faults": faults[:20]}
+    root.with_suffix(".json").write_text(json.dumps(result))
 
 
 def run(count, seed, folder):
@@ -214,7 +217,8 @@ def check(folder, name, count):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_damaged_file_is_refused_or_read_and_nothing_else(name, filled_once):
-    check(filled_once("damaged", lambda folder: run(100, 7, folder)), name, 100)
+    count = 5 * KINDS_OF_DAMAGE
+    check(filled_once("damaged", lambda folder: run(count, 7, folder)), name, count)
 
 
 @pytest.mark.slow

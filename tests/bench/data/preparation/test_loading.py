@@ -59,9 +59,9 @@ def test_one_persons_trials_under_two_ids_are_refused(cache_dir, monkeypatch):
     def load(_root, subject, settings):
         if subject != "sub-03":
             return load_subject(settings, subject)
-        own, stolen = load_subject(settings, "sub-03"), load_subject(settings, "sub-01")
-        own.trials[5] = stolen.trials[2]  # a single shared trial is enough
-        return own
+        recording, other = (load_subject(settings, name) for name in ("sub-03", "sub-01"))
+        recording.trials[5] = other.trials[2]  # a single shared trial is enough
+        return recording
 
     install(monkeypatch, replace(SYNTHETIC, load=load))
     with pytest.raises(

@@ -4,9 +4,12 @@ from pathlib import Path
 import pytest
 
 from afor.bench.common.errors import ConfigError, EngineError
-from afor.bench.execution.engines.dask import DaskEngine, _Session
-from afor.bench.execution.jobs import Job
+from afor.bench.execution.bundles import make_bundles
+from afor.bench.execution.engines.dask import DaskEngine, _Session, _write_token, run_remotely
+from afor.bench.execution.jobs import Ended, Job, Started
 from afor.bench.store.database import open_store
+from afor.bench.store.spool import SUFFIX, read_spool, write_spool
+from afor.bench.training.record import decode
 
 pytest.importorskip("distributed")
 
@@ -86,3 +89,100 @@ def test_a_run_on_cuda_waits_for_a_gpu_if_workers_declare_theirs(device, resourc
 
     session = _Session(Client(), None, {}, Path(), "")
     assert session._resources(Job("key", {"device": device}, "synthetic")) == expected
+
+
+class FakeFuture:
+    """Ends with a result, or with an error."""
+
+    def __init__(self, outcome):
+        self.outcome = outcome
+
+    def result(self):
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+class FakeClient:
+    """A cluster of one thread whose workers die of the runs that are named `killer`."""
+
+    loop, status = None, "running"
+
+    def __init__(self, spool):
+        self.spool = spool
+        self.tasks: list[str] = []
+
+    def nthreads(self):
+        return {"worker": 1}
+
+    def submit(self, function, jobs, *_, **__):
+        assert function is run_remotely
+        keys = [key for key, _ in jobs]
+        self.tasks.append("".join(keys))
+        if "k" not in keys:
+            return FakeFuture(("ended", {key: key.encode() for key in keys}))
+        for key in keys[: keys.index("k")]:  # ended before the death, in the spool
+            write_spool(self.spool, key, key.encode())
+        return FakeFuture(FakeDistributed.KilledWorker("k"))
+
+
+class FakeDistributed:
+    class KilledWorker(Exception):  # noqa: N818  named by distributed
+        pass
+
+    class CancelledError(Exception):
+        pass
+
+    class as_completed(list):  # noqa: N801  named by distributed
+        def __init__(self, loop):
+            assert loop is None
+
+        add = list.append
+
+        def __next__(self):
+            return self.pop(0)
+
+
+def test_a_bundle_is_one_task_and_a_run_that_kills_its_worker_takes_no_companion_along(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("afor.bench.execution.engines.dask.pack_source", lambda _: b"")
+    spec = {"device": "cpu", "split": {"test": ["s"]}, "data": {"fingerprint": "f"}}
+    jobs = [Job(key, spec, "eyes", companions="same") for key in "abkcd"]
+    client = FakeClient(tmp_path)
+    session = _Session(client, FakeDistributed, {"eyes": None}, tmp_path, "")
+    events = list(session.run(make_bundles(jobs, 8, session.room())))
+    # The first two had ended; the others are tried in halves, in the end one by one.
+    assert client.tasks == ["abkcd", "kc", "d", "k", "c"]
+    ended = {event.key: event for event in events if isinstance(event, Ended)}
+    assert {key: event.content for key, event in ended.items() if key != "k"} == {
+        key: key.encode() for key in "abcd"
+    }
+    assert "its worker died 3 times" in decode(ended["k"].content).reason
+    assert ended["a"].spool is not None
+    together = [event.together for event in events if isinstance(event, Started)]
+    assert together == [5] * 5 + [2] * 2 + [1] * 3
+
+
+def test_a_worker_trains_only_what_a_dead_one_has_not_finished(tmp_path, monkeypatch):
+    dask = "afor.bench.execution.engines.dask"
+    trained = []
+
+    def execute_bundle(jobs, source, finished):
+        for key, _ in jobs:
+            trained.append((key, source))
+            finished(key, b"new")
+
+    monkeypatch.setattr(f"{dask}.execute_bundle", execute_bundle)
+    monkeypatch.setattr(f"{dask}._unpack", lambda packed, _: packed)
+    monkeypatch.setattr(f"{dask}._locate", lambda source: source)
+    write_spool(tmp_path, "a", b"old")
+    spec = {"data": {"fingerprint": "f"}}
+    jobs = [(key, spec) for key in "abc"]
+    token = _write_token(tmp_path)
+    outcome = run_remotely(jobs, b"windows", str(tmp_path), token, [])
+    assert outcome == ("ended", {"a": b"old", "b": b"new", "c": b"new"})
+    assert trained == [("b", b"windows"), ("c", b"windows")]
+    assert read_spool(tmp_path / f"c{SUFFIX}") == b"new"
+    # A worker on another machine sees another folder, and trains all.
+    assert set(run_remotely(jobs, b"", str(tmp_path), "another token", [])[1].values()) == {b"new"}

@@ -17,7 +17,7 @@ STEP_S, WINDOW_S = 0.5, 0.001
 class FixedTimer:
     """A timer that knows its times."""
 
-    def times(self, spec, shape):  # noqa: ARG002
+    def times(self, spec, shape, together):  # noqa: ARG002
         return StepTimes(gradient_s=0.4, optimizer_s=0.1, window_s=WINDOW_S)
 
 

@@ -20,7 +20,7 @@ from afor.bench.study.schema import parse_study
 class FixedTimer:
     """A timer in which a step takes a second, and an evaluation nothing."""
 
-    def times(self, spec, shape):  # noqa: ARG002
+    def times(self, spec, shape, together):  # noqa: ARG002
         return StepTimes(gradient_s=0.75, optimizer_s=0.25, window_s=0.0)
 
 

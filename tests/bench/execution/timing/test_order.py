@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from afor.bench.execution.bundles import Bundle
 from afor.bench.execution.engines.dask import DaskEngine
 from afor.bench.execution.jobs import Job
 from afor.bench.execution.runner import open_jobs, run_study
@@ -18,9 +19,11 @@ class Timer:
     def __init__(self, **seconds: float) -> None:
         self.seconds = seconds
         self.devices: set[str] = set()
+        self.together: list[int] = []
 
-    def times(self, spec, shape):  # noqa: ARG002
+    def times(self, spec, shape, together):  # noqa: ARG002
         self.devices.add(spec["device"])
+        self.together.append(together)
         return StepTimes(self.seconds[spec["optimizer"]["name"]], 0.0, 0.0)
 
 
@@ -32,13 +35,21 @@ def planned(small_study, cache_dir):
         text = small_study(optimizers=["adam", "afor", "adamw"], **settings)
         study = parse_study(text)
         sources = open_sources(study, cache_dir)
-        return open_jobs(make_plan(study, sources).runs, {}), sources
+        return one_by_one(open_jobs(make_plan(study, sources).runs, {})), sources
 
     return make
 
 
-def describe(jobs):
-    return [(job.spec["split"]["draw"], job.spec["optimizer"]["name"]) for job in jobs]
+def one_by_one(jobs):
+    return [(job,) for job in jobs]
+
+
+def describe(bundles):
+    return [
+        (job.spec["split"]["draw"], job.spec["optimizer"]["name"])
+        for bundle in bundles
+        for job in bundle
+    ]
 
 
 def test_the_longest_runs_of_each_draw_come_first(planned):
@@ -46,19 +57,32 @@ def test_the_longest_runs_of_each_draw_come_first(planned):
     ordered = longest_first(jobs, sources, Timer(adam=1.0, afor=3.0, adamw=2.0))
     names = ["afor", "afor", "adamw", "adamw", "adam", "adam"]
     assert describe(ordered) == [(draw, name) for draw in (0, 1) for name in names]
-    folds = [job.spec["split"]["fold"] for job in ordered]
+    folds = [job.spec["split"]["fold"] for (job,) in ordered]
     assert folds == [0, 1] * 6  # runs of equal time stay in the order of the plan
-    assert {job.key for job in ordered} == {job.key for job in jobs}
+    assert {job.key for (job,) in ordered} == {job.key for (job,) in jobs}
+
+
+def test_a_bundle_takes_the_sum_of_the_shares_of_its_runs(planned):
+    jobs, sources = planned(protocol={"only_folds": [0, 1]})
+    (adam, afor, adamw), others = (job for (job,) in jobs[:3]), jobs[3:]
+    timer = Timer(adam=1.0, afor=3.0, adamw=1.5)
+    ordered = longest_first([*others, (adam, adamw), (afor,)], sources, timer)
+    assert [name for _, name in describe(ordered)] == [
+        *("afor", "afor"),  # 3.0 each, in the order given
+        *("adam", "adamw"),  # 2.5 together
+        *("adamw", "adam"),
+    ]
+    assert sorted(timer.together) == [1, 1, 1, 1, 2, 2]
 
 
 def test_several_workers_end_sooner_and_closer_together_than_in_the_order_of_the_plan(planned):
     jobs, sources = planned(protocol={"only_folds": [0]})
     timer = Timer(adam=1.0, afor=5.0, adamw=1.0)
-    jobs = sorted(jobs, key=lambda job: timer.seconds[job.spec["optimizer"]["name"]])
+    jobs = sorted(jobs, key=lambda bundle: timer.seconds[bundle[0].spec["optimizer"]["name"]])
 
-    def last_end(order: list[Job]) -> float:
+    def last_end(order: list[Bundle]) -> float:
         ends = [0.0, 0.0]  # two workers; each takes the next run when it is free
-        for job in order:
+        for (job,) in order:
             ends[ends.index(min(ends))] += timer.seconds[job.spec["optimizer"]["name"]]
         return max(ends)
 
@@ -68,7 +92,9 @@ def test_several_workers_end_sooner_and_closer_together_than_in_the_order_of_the
 
 def test_a_gpu_that_the_driver_lacks_is_timed_on_its_processor(planned):
     jobs, sources = planned(protocol={"only_folds": [0]})
-    elsewhere = [Job(job.key, {**job.spec, "device": "cuda"}, job.dataset) for job in jobs]
+    elsewhere = one_by_one(
+        Job(job.key, {**job.spec, "device": "cuda"}, job.dataset) for (job,) in jobs
+    )
     timer = Timer(adam=1.0, afor=3.0, adamw=2.0)
     ordered = longest_first(elsewhere, sources, timer)
     assert [name for _, name in describe(ordered)] == ["afor", "adamw", "adam"]
@@ -78,7 +104,9 @@ def test_a_gpu_that_the_driver_lacks_is_timed_on_its_processor(planned):
 
 
 def test_runs_of_a_custom_trainer_stay_in_the_order_of_the_plan():
-    jobs = [Job(str(i), {"trainer": {"source": "mine:train"}}, "synthetic") for i in range(3)]
+    jobs = one_by_one(
+        Job(str(i), {"trainer": {"source": "mine:train"}}, "synthetic") for i in range(3)
+    )
     assert longest_first(jobs, {}, Timer()) == jobs
 
 
@@ -91,8 +119,11 @@ def test_dask_gets_the_runs_in_that_order_also_for_a_device_that_the_driver_lack
         def __init__(self, *_):
             pass
 
-        def run(self, jobs):
-            seen.extend(jobs)
+        def room(self):
+            return 2
+
+        def run(self, bundles):
+            seen.extend(job for bundle in bundles for job in bundle)
             return iter(())
 
     fakes = SimpleNamespace(Client=lambda *_, **__: SimpleNamespace(close=lambda **_: None))

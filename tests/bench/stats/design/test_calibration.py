@@ -38,8 +38,8 @@ def test_a_wrong_test_would_be_noticed(monkeypatch):
     """A procedure that halves its p-values has about twice the false positives."""
     from afor.bench.stats.design import calibration
 
-    exact = calibration.sign_flip_p_rows
-    monkeypatch.setattr(calibration, "sign_flip_p_rows", lambda rows: exact(rows) / 3)
+    exact = calibration.two_sided_p_rows
+    monkeypatch.setattr(calibration, "two_sided_p_rows", lambda rows: exact(rows) / 3)
     (made,) = calibrate(conditions_of(COPIES), ["accuracy"], relabellings=400)
     assert made.false_positives.interval[0] > 0.05
 

@@ -31,20 +31,9 @@ def blocked(
 ) -> Schedule:
     """Make a schedule that stays with a few subjects for a block of batches, then changes them.
 
-    Args:
-        side: The training windows and the subject of each.
-        batch_size: Windows in a batch.
-        seed: Seed of the order of subjects and windows.
-        subjects_per_block: Subjects that the batches of a block are drawn from.
-        batches_per_block: Batches until the subjects change.
-        rounds: How often every subject has a block. Subjects that do not fill a block are left
-            out of the round.
-
-    Returns:
-        The schedule; no subject is in two successive blocks.
-
-    Raises:
-        ConfigError: A number is too small, or there are too few subjects to change.
+    Every subject has `rounds` blocks, and no subject is in two successive ones. Subjects that do
+    not fill a block are left out of the round. Raises ConfigError if a number is too small or there
+    are too few subjects to change.
     """
     rng = np.random.default_rng(seed)
     codes = np.unique(side.subject_codes)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from afor.bench.common.errors import ConfigError
 
@@ -47,11 +48,7 @@ def event_windows(
             tensor that is zero throughout.
 
     Returns:
-        The windows, (events, before + after, tensors). Events whose window leaves the series are
-        left out.
-
-    Raises:
-        ConfigError: No event has a complete window.
+        The windows, (events, before + after, tensors), without those that leave the series.
     """
     complete = [event for event in events if event - before >= 0 and event + after <= len(series)]
     if not complete or before < 1 or after < 1:
@@ -69,15 +66,9 @@ def event_windows(
 
 
 def respond(windows: FloatArray, before: int, judged: int) -> Response:
-    """Average windows over tensors and events.
+    """Average windows of `event_windows` over tensors and events.
 
-    Args:
-        windows: From `event_windows`.
-        before: Steps of a window before the event.
-        judged: Steps from the event on over which the size of the response is averaged.
-
-    Returns:
-        The mean curve and the size of the response, each with its interval.
+    The size of the response is its mean over the `judged` steps from the event on.
 
     >>> steps = np.array([0.0, 0.0, 2.0, 1.0])[None, :, None]
     >>> respond(np.concatenate([steps, steps]), before=2, judged=2).size
@@ -100,8 +91,6 @@ def respond(windows: FloatArray, before: int, judged: int) -> Response:
 
 def mean_interval(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the mean over the first axis and its 95 % t interval; infinite for a single value."""
-    from scipy.special import stdtrit
-
     n, mean = len(values), values.mean(axis=0)
     if n < 2:
         return mean, np.full_like(mean, -math.inf), np.full_like(mean, math.inf)

@@ -77,32 +77,19 @@ def overall_beta2(by_tensor: Mapping[str, float], sizes: Mapping[str, int] | Non
 
 def matched_study(
     store: Store,
-    *,
     study: str = "",
     dataset: str = "",
     backbone: str = "",
     optimizer: str = "afor",
+    *,
     sizes: Mapping[str, int] | None = None,
 ) -> MatchedStudy:
     """Make the study from the finished runs of one optimizer on one network of a store.
 
     Everything but the optimizers is as in the stored study, so that its finished runs are not
-    repeated in the same store.
-
-    Args:
-        store: The open store.
-        study: Name of a study of the store; empty if it has only one.
-        dataset: Name of a data set of that study; empty if it has only one.
-        backbone: Name of a backbone of that study; empty if it has only one.
-        optimizer: The optimizer whose beta2 is averaged.
-        sizes: Number of elements of each tensor, to weight the average over tensors; None counts
-            each tensor once.
-
-    Returns:
-        The study, its TOML text and the averages it was made with.
-
-    Raises:
-        ConfigError: The choice is not unique, no run is done, or the runs hold no averages.
+    repeated in the same store. An empty name stands for the only one of the store; `sizes`, the
+    number of elements of each tensor, weight the average over tensors. Raises ConfigError if the
+    choice is not unique, no run is done, or the runs hold no averages.
     """
     stored_runs = _runs_of_optimizer(store, study, dataset, backbone, optimizer)
     records = [
@@ -144,12 +131,8 @@ def _runs_of_optimizer(
 ) -> list[StoredRun]:
     """Return the runs of one optimizer on one network of one study."""
     stored_runs = [stored for stored in store.runs() if not stored.is_search]
-    for column, wanted in (
-        ("optimizer", optimizer),
-        ("study", study),
-        ("dataset", dataset),
-        ("backbone", backbone),
-    ):
+    names = {"optimizer": optimizer, "study": study, "dataset": dataset, "backbone": backbone}
+    for column, wanted in names.items():
         present = list(dict.fromkeys(getattr(stored, column) for stored in stored_runs))
         if not wanted:
             # A matched study holds the same AFOR runs again; it is never its own origin.

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.utils import parameters_to_vector
 
 from afor.bench.analyses.replay import ChosenRun, replay
 from afor.bench.analyses.step_log import FloatArray, StepLog, Steps
@@ -22,7 +23,7 @@ from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import isolated
 from afor.bench.training.batches import Batch
-from afor.bench.training.loop import Fit
+from afor.bench.training.loop import Fit, WatchStep
 from afor.bench.training.record import RunRecord
 from afor.monitor import AWAKE
 
@@ -68,13 +69,6 @@ def watch_memory(run: ChosenRun, steps: int = 0, progress: Progress | None = Non
         run: A run of AFOR.
         steps: Number of steps, without early stopping; 0 trains as long as the run itself.
         progress: Called with the name of each training before it starts.
-
-    Returns:
-        Every step of the controllers, and the distances from AdamW at a constant beta2.
-
-    Raises:
-        ConfigError: The run is not one of AFOR.
-        TrainingError: A training diverged.
     """
     notify = progress or (lambda _: None)
     if steps < 0:
@@ -138,7 +132,7 @@ def _relative_distance(
     return float((parameters - reference).norm() / (reference - start).norm())
 
 
-def train_to_end(run: ChosenRun, watch: "Callable[[Fit, Batch, torch.Tensor], None]") -> RunRecord:
+def train_to_end(run: ChosenRun, watch: WatchStep) -> RunRecord:
     """Train a run to its end; raise TrainingError if it diverges, since its trace is incomplete."""
     record = replay(run, watch_step=watch)
     if record.status != "done":
@@ -171,9 +165,7 @@ def _changed(run: ChosenRun, changes: Mapping[str, Any]) -> ChosenRun:
 
 def initial_parameters(run: ChosenRun) -> torch.Tensor:
     """Return the parameters before the first step, as one vector."""
-    settings = run.settings
-    device = pick_device(settings.device)
-    with isolated(settings.seed("weights"), device):
+    with isolated(run.settings.seed("weights"), pick_device(run.settings.device)):
         return _flat(run.make_model())
 
 
@@ -201,8 +193,7 @@ class Snapshots:
 
 
 def _flat(model: torch.nn.Module) -> torch.Tensor:
-    flat = [p.detach().reshape(-1).float().cpu() for p in model.parameters()]
-    return torch.cat(flat).clone()
+    return parameters_to_vector(model.parameters()).detach().float().cpu()
 
 
 def awake_share(steps: Steps) -> FloatArray:

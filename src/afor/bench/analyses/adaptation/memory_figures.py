@@ -5,86 +5,71 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from afor.bench.analyses.adaptation.memory import COMPARED, PARTED, Memory, awake_share, wake_step
 from afor.bench.analyses.step_log import FloatArray, Steps
-from afor.bench.report.figures.curves import DASHES, STEADY
-from afor.bench.report.figures.style import CYCLE, GREY, MM, SHAPES, VERMILION, house_style, plain
+from afor.bench.report.figures import style
+from afor.bench.report.figures.curves import DASHES, STEADY, draw_boxes, draw_loss
 from afor.monitor import AWAKE
 
-PAGE_MM = 180  # two columns of the journals of this field
 BINS = 48  # bins of steps to average in, evenly on a logarithmic scale
 LEAST_SHOWN = 1e-3  # percent: smaller distances are rounding errors
 LEAST_SIGMA = 1e-3
 POINTS = 150  # steps in the scatter of score against beta2
 STYLES = {
-    "printed": {"color": VERMILION, "linewidth": 1.5},
-    "calibrated": {"color": CYCLE[0], "linewidth": 1.2, "linestyle": DASHES[1]},
-    "asleep": {"color": CYCLE[2], "linewidth": 1.2, "linestyle": DASHES[4]},
+    "printed": {"color": style.VERMILION, "linewidth": 1.5},
+    "calibrated": {"color": style.CYCLE[0], "linewidth": 1.2, "linestyle": DASHES[1]},
+    "asleep": {"color": style.CYCLE[2], "linewidth": 1.2, "linestyle": DASHES[4]},
     "longest": {"color": "#444444", "linewidth": 1.0, "linestyle": DASHES[2]},
-    "nudged": {"color": GREY, "linewidth": 0.9, "linestyle": DASHES[3]},
+    "nudged": {"color": style.GREY, "linewidth": 0.9, "linestyle": DASHES[3]},
 }
 
 
+@style.house_style()
 def wake_figure(memory: Memory) -> Any:
     """Draw |z|, beta2, sigma and the share awake over steps, and the distance from AdamW."""
-    with house_style():
-        figure = _page(172)
-        grid = figure.add_gridspec(5, 2, height_ratios=[1, 1, 0.8, 0.8, 1.15])
-        last = max(len(memory.printed), 2)
-        rows: list[list[Any]] = []
-        for number in range(4):
-            left = figure.add_subplot(grid[number, 0])
-            rows.append([left, figure.add_subplot(grid[number, 1], sharey=left)])
-        forms = ((memory.printed, "AFOR as printed"), (memory.calibrated, "calibrated statistics"))
-        for column, (steps, title) in enumerate(forms):
-            rows[0][column].set_title(title)
-            _wake_column([row[column] for row in rows], steps)
-            for row in rows:
-                row[column].set_xscale("log")
-                row[column].set_xlim(1, last)
-                row[column].grid(axis="y")
-                row[column].tick_params(labelleft=column == 0)
-                row[column].xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-            for row in rows[:-1]:
-                row[column].tick_params(labelbottom=False)
-            rows[-1][column].set_xlabel("step")
-        low, high = memory.printed.beta2_range
-        rows[1][0].set_ylim(low, high)
-        rows[2][0].set_yscale("log")
-        rows[2][0].set_ylim(LEAST_SIGMA, 1.5)
-        rows[3][0].set_ylim(0, 100)
-        for axis, label in zip(
-            [row[0] for row in rows],
-            ["|ζ|, mean of steps", "β₂", "σ of the score", "awake (%)"],
-            strict=True,
-        ):
-            axis.set_ylabel(label)
-        _distances(figure.add_subplot(grid[4, :]), memory, last)
-        handles, labels = rows[0][0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=4, handlelength=2.6,
-            title="layer groups; band: range over their tensors", title_fontsize=6.5,
-        )  # fmt: skip
-        figure.align_ylabels()
-        figure.suptitle(plain(memory.label), fontsize=7, x=0.01, ha="left")
+    figure = style.empty_figure(172)
+    grid = figure.add_gridspec(5, 2, height_ratios=[1, 1, 0.8, 0.8, 1.15])
+    last = max(len(memory.printed), 2)
+    rows: list[list[Any]] = []
+    for number in range(4):
+        left = figure.add_subplot(grid[number, 0])
+        rows.append([left, figure.add_subplot(grid[number, 1], sharey=left)])
+    forms = ((memory.printed, "AFOR as printed"), (memory.calibrated, "calibrated statistics"))
+    for column, (steps, title) in enumerate(forms):
+        rows[0][column].set_title(title)
+        _wake_column([row[column] for row in rows], steps)
+        for row in rows:
+            row[column].set(xscale="log", xlim=(1, last))
+            row[column].grid(axis="y")
+            row[column].tick_params(labelleft=column == 0, labelbottom=row is rows[-1])
+            row[column].xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+        rows[-1][column].set_xlabel("step")
+    rows[0][0].set(ylabel="|ζ|, mean of steps")
+    rows[1][0].set(ylabel="β₂", ylim=memory.printed.beta2_range)
+    rows[2][0].set(ylabel="σ of the score", yscale="log", ylim=(LEAST_SIGMA, 1.5))
+    rows[3][0].set(ylabel="awake (%)", ylim=(0, 100))
+    _distances(figure.add_subplot(grid[4, :]), memory, last)
+    title = "layer groups; band: range over their tensors"
+    style.legend_below(figure, rows[0][0], 4, handlelength=2.6, title=title, title_fontsize=6.5)
+    figure.align_ylabels()
+    figure.suptitle(style.plain(memory.label), fontsize=7, x=0.01, ha="left")
     return figure
 
 
 def _wake_column(axes: Sequence[Any], steps: Steps) -> None:
     zscore, beta2, spread, awake = axes
     for number, (group, members) in enumerate(steps.groups.items()):
-        color, dash = CYCLE[number % len(CYCLE)], DASHES[number % len(DASHES)]
+        color, dash = style.color_at(number), DASHES[number % len(DASHES)]
         for axis, values in (
             (zscore, np.abs(steps["zscore"])),
             (beta2, steps["beta2"]),
             (spread, steps["score_std"]),
         ):
             at, means = log_means(values[:, members])
-            axis.plot(at, means.mean(axis=1), color=color, linestyle=dash, label=plain(group))
+            axis.plot(at, means.mean(axis=1), color=color, linestyle=dash, label=style.plain(group))
             if len(members) > 1:  # the range over the tensors of the group
                 axis.fill_between(
                     at, means.min(axis=1), means.max(axis=1), color=color, alpha=0.12, linewidth=0
@@ -92,8 +77,8 @@ def _wake_column(axes: Sequence[Any], steps: Steps) -> None:
     at, share = log_means(100 * awake_share(steps)[:, None])
     awake.plot(at, share[:, 0], color="black")
     low, high = steps.beta2_range
-    zscore.axhline(AWAKE, color=GREY, linestyle=":", zorder=0)
-    beta2.axhline((low + high) / 2, color=GREY, linestyle=":", zorder=0)
+    zscore.axhline(AWAKE, color=style.GREY, linestyle=":", zorder=0)
+    beta2.axhline((low + high) / 2, color=style.GREY, linestyle=":", zorder=0)
     for axis in axes:
         axis.axvspan(1, max(steps.warmup_steps, 1), color="#F2F2F2", zorder=-1, linewidth=0)
     for axis, level in ((zscore, AWAKE), (beta2, (low + high) / 2)):
@@ -120,82 +105,59 @@ def _distances(axis: Any, memory: Memory, last: int) -> None:
         # The distance is 0 before the first difference, which a logarithmic scale cannot show.
         shown = np.where(values > 0, 100 * values, np.nan)
         axis.plot(memory.marks, shown, label=label, **STYLES[name])
-    axis.axhline(100 * PARTED, color=GREY, linestyle=":", zorder=0)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+    axis.axhline(100 * PARTED, color=style.GREY, linestyle=":", zorder=0)
+    axis.set(xscale="log", yscale="log", xlabel="step", ylabel="distance (%)")
     for scale in (axis.xaxis, axis.yaxis):
         scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.yaxis.set_major_locator(LogLocator(numticks=9))
-    axis.set_xlim(1, last)
-    axis.set_xlabel("step")
-    axis.set_ylabel("distance (%)")
     axis.set_title(f"parameters: distance from AdamW {memory.middle:g}, of the way it travelled")
-    axis.set_ylim(bottom=LEAST_SHOWN)
+    axis.set(xlim=(1, last), ylim=(LEAST_SHOWN, None))
     axis.legend(loc="lower right", ncols=2, handlelength=2.6)
     axis.grid(axis="y")
 
 
+@style.house_style()
 def policy_figure(steps: Steps, title: str = "") -> Any:
     """Draw the paper's figure of forgetting by layer, from every step of one run."""
     groups = steps.groups
-    with house_style():
-        figure = _page(76)
-        over, against, steady = figure.subplots(1, 3, width_ratios=[1.15, 1, 1])
-        epochs = np.unique(steps.epochs)
-        starts = np.searchsorted(steps.epochs, epochs)
-        epoch_steps = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(steps)], strict=True)]
-        after_warmup = np.arange(min(steps.warmup_steps, len(steps) - 1), len(steps))
-        plotted = after_warmup[:: max(1, len(after_warmup) // POINTS)]
-        tail = steps["beta2"][-max(1, round(STEADY * len(steps))) :]
-        for number, (group, members) in enumerate(groups.items()):
-            color, dash = CYCLE[number % len(CYCLE)], DASHES[number % len(DASHES)]
-            beta2 = steps["beta2"][:, members]
-            mean = np.array([beta2[span].mean() for span in epoch_steps])
-            sd = np.array([beta2[span].std() for span in epoch_steps])
-            over.plot(epochs + 1, mean, color=color, linestyle=dash, label=plain(group))
-            over.fill_between(
-                epochs + 1, mean - sd, mean + sd, color=color, alpha=0.5 / len(groups), linewidth=0
-            )
-            against.scatter(
-                steps["score"][plotted][:, members], beta2[plotted], s=3, color=color,
-                marker=SHAPES[number % len(SHAPES)], linewidth=0, alpha=0.5, rasterized=True,
-            )  # fmt: skip
-        side = over.twinx()
-        losses = [steps.loss[span].mean() for span in epoch_steps]
-        side.plot(epochs + 1, losses, color=GREY, linewidth=0.9)
-        side.set_ylabel("training loss (grey)", color="#555555")
-        side.spines["right"].set_visible(True)
-        boxes = steady.boxplot(
-            [tail[:, members].ravel() for members in groups.values()], widths=0.55,
-            orientation="horizontal", patch_artist=True, showfliers=False, whis=(2.5, 97.5),
-            medianprops={"color": "black"}, boxprops={"linewidth": 0.6},
-            whiskerprops={"linewidth": 0.6}, capprops={"linewidth": 0.6},
-        )  # fmt: skip
-        for number, box in enumerate(boxes["boxes"]):
-            box.set_facecolor(CYCLE[number % len(CYCLE)])
-            box.set_alpha(0.6)
-        steady.set_yticks(range(1, len(groups) + 1), [plain(group) for group in groups])
-        steady.invert_yaxis()
-        _label_policy(over, against, steady, steps.beta2_range)
-        handles, labels = over.get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=min(4, len(labels)), handlelength=2.6
+    figure = style.empty_figure(76)
+    over, against, steady = figure.subplots(1, 3, width_ratios=[1.15, 1, 1])
+    epochs = np.unique(steps.epochs)
+    starts = np.searchsorted(steps.epochs, epochs)
+    epoch_steps = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(steps)], strict=True)]
+    after_warmup = np.arange(min(steps.warmup_steps, len(steps) - 1), len(steps))
+    plotted = after_warmup[:: max(1, len(after_warmup) // POINTS)]
+    tail = steps["beta2"][-max(1, round(STEADY * len(steps))) :]
+    for number, (group, members) in enumerate(groups.items()):
+        color, dash = style.color_at(number), DASHES[number % len(DASHES)]
+        beta2 = steps["beta2"][:, members]
+        mean = np.array([beta2[span].mean() for span in epoch_steps])
+        sd = np.array([beta2[span].std() for span in epoch_steps])
+        over.plot(epochs + 1, mean, color=color, linestyle=dash, label=style.plain(group))
+        over.fill_between(
+            epochs + 1, mean - sd, mean + sd, color=color, alpha=0.5 / len(groups), linewidth=0
         )
-        figure.suptitle(plain(title), fontsize=7, x=0.01, ha="left")
+        against.scatter(
+            steps["score"][plotted][:, members], beta2[plotted], s=3, color=color,
+            marker=style.shape_at(number), linewidth=0, alpha=0.5, rasterized=True,
+        )  # fmt: skip
+    draw_loss(over, epochs + 1, [steps.loss[span].mean() for span in epoch_steps])
+    last = [tail[:, members].ravel() for members in groups.values()]
+    options = {"orientation": "horizontal", "showfliers": False, "whis": (2.5, 97.5)}
+    draw_boxes(steady, last, **options)
+    steady.set_yticks(range(1, len(groups) + 1), [style.plain(group) for group in groups])
+    steady.invert_yaxis()
+    _label_policy(over, against, steady, steps.beta2_range)
+    style.legend_below(figure, over, min(4, len(groups)), handlelength=2.6)
+    figure.suptitle(style.plain(title), fontsize=7, x=0.01, ha="left")
     return figure
 
 
 def _label_policy(over: Any, against: Any, steady: Any, bounds: tuple[float, float]) -> None:
-    over.set_title("a  over epochs")
-    over.set_xlabel("epoch")
-    over.set_ylabel("β₂ ± SD within the epoch")
+    over.set(title="a  over epochs", xlabel="epoch", ylabel="β₂ ± SD within the epoch")
     over.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    against.set_title("b  score against β₂")
-    against.set_xlabel("score")
-    against.set_ylabel("β₂")
-    steady.set_title("c  steady state")
-    steady.set_xlabel("β₂, last quarter of the steps")
-    steady.set_xlim(*bounds)
+    against.set(title="b  score against β₂", xlabel="score", ylabel="β₂")
+    steady.set(title="c  steady state", xlabel="β₂, last quarter of the steps", xlim=bounds)
     for axis in (over, against):
         axis.set_ylim(*bounds)
         axis.grid(axis="y")
@@ -214,7 +176,3 @@ def log_means(values: FloatArray, bins: int = BINS) -> tuple[NDArray[np.float64]
     edges = np.unique(np.geomspace(1, len(values) + 1, bins + 1).round().astype(np.int64))
     means = np.stack([values[a - 1 : b - 1].mean(axis=0) for a, b in pairwise(edges)])
     return np.sqrt(edges[:-1] * (edges[1:] - 1.0)), means
-
-
-def _page(height_mm: float) -> Any:
-    return Figure(figsize=(PAGE_MM * MM, height_mm * MM), layout="constrained")

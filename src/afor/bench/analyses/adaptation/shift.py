@@ -26,7 +26,6 @@ from afor.bench.common.devices import pick_device, repeatable
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import isolated, seed_torch
 from afor.bench.optimizers.build import build_optimizer
-from afor.bench.training.batches import Side, make_normalize
 
 BEFORE, AFTER = 10, 20  # steps around a change; shorter when the blocks are
 JUDGED = 10  # steps over which a response is averaged: the momentum's memory, 1 / (1 - beta1)
@@ -69,19 +68,16 @@ class Link:
     @property
     def sentence(self) -> str:
         """Return the finding as a sentence with its numbers."""
-        rises = self.difference > 0
-        claim = "rises" if self.quantity.direction > 0 else "falls"
+        moved, claim = (
+            "rises" if sign > 0 else "falls" for sign in (self.difference, self.quantity.direction)
+        )
         if self.answer == "not seen":
             return (
                 f"{self.quantity.label}: no change that stands out from the control "
                 f"({self._numbers}); the paper: it {claim}."
             )
-        verdict = (
-            "as the paper says"
-            if self.answer == "as claimed"
-            else "the paper says it " + ("falls" if rises else "rises")
-        )
-        moved = "rises" if rises else "falls"
+        as_claimed = self.answer == "as claimed"
+        verdict = "as the paper says" if as_claimed else f"the paper says it {claim}"
         return f"{self.quantity.label} {moved}: {self._numbers}; {verdict}."
 
     @property
@@ -90,14 +86,14 @@ class Link:
         if self.quantity.relative:
             mean, low, high = (f"{100 * math.expm1(v):+.1f}" for v in values)
             return f"{mean} %, 95 % interval {low} to {high}"
+        digits = "+.2e" if self.quantity.name == "beta2" else "+.4f"
+        mean, low, high = (f"{v:{digits}}" for v in values)
+        text = f"{mean}, 95 % interval {low} to {high}"
         if self.quantity.name != "beta2":
-            mean, low, high = (f"{v:+.4f}" for v in values)
-            return f"{mean}, 95 % interval {low} to {high}"
-        span = self.beta2_range[1] - self.beta2_range[0]
-        mean, low, high = (f"{v:+.2e}" for v in values)
-        share = f"{100 * self.difference / span:+.2f} % of its range"
-        bounds = f"[{self.beta2_range[0]:g}, {self.beta2_range[1]:g}]"
-        return f"{mean}, 95 % interval {low} to {high}, {share} {bounds}"
+            return text
+        least, most = self.beta2_range
+        share = 100 * self.difference / (most - least)
+        return f"{text}, {share:+.2f} % of its range [{least:g}, {most:g}]"
 
 
 @dataclass(frozen=True)
@@ -137,9 +133,6 @@ def measure_shift(
         statistics: "paper" or "calibrated"; empty keeps the setting of the run.
         progress: Called with a description of each training before it starts.
 
-    Returns:
-        The responses by quantity and layer group, and an answer for each claim of the paper.
-
     Raises:
         ConfigError: The blocks do not fit the subjects, or too few changes follow the warm-up.
         TrainingError: A training diverged.
@@ -150,7 +143,7 @@ def measure_shift(
     if statistics:
         optimizer_settings["statistics"] = statistics
     schedule = blocked(
-        _training_side(run),
+        run.training_side(pick_device(settings.device)),
         settings.batch_size,
         settings.seed("batches"),
         subjects_per_block=subjects_per_block,
@@ -196,7 +189,7 @@ def measure_shift(
 def train_schedule(
     run: ChosenRun, schedule: Schedule, optimizer_settings: Mapping[str, Any]
 ) -> Steps:
-    """Train the run's network on given batches and return every step of its controllers."""
+    """Train the network of a run on given batches; return every step of its controllers."""
     settings = run.settings
     device = pick_device(settings.device)
     log = StepLog()
@@ -205,7 +198,7 @@ def train_schedule(
         optimizer = build_optimizer(
             settings.optimizer, model, settings.lr, settings.weight_decay, **optimizer_settings
         )
-        side = _training_side(run)
+        side = run.training_side(device)
         constrain = getattr(model, "apply_constraints", None) if settings.constraints else None
         seed_torch(settings.seed("dropout"))
         model.train()
@@ -223,14 +216,6 @@ def train_schedule(
     if not finite:
         raise TrainingError(f"{run.label}: the training diverged. Lower the learning rate.")
     return log.result()
-
-
-def _training_side(run: ChosenRun) -> Any:
-    settings = run.settings
-    device = pick_device(settings.device)
-    names = settings.split.train
-    normalize = make_normalize(settings.normalization, run.source, names, device)
-    return Side("training", run.source, names, normalize, device)
 
 
 def _responses(

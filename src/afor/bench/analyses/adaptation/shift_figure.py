@@ -4,38 +4,34 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from afor.bench.analyses.adaptation.shift import ALL, Link, Quantity, Shift
-from afor.bench.report.figures.style import BLUE, GREY, MM, VERMILION, house_style, plain
+from afor.bench.report.figures import style
 
-PAGE_MM = 180  # two columns of the journals of this field
 ROW_MM = 38
 ANSWERS = {"as claimed": "so it does", "the opposite": "the opposite", "not seen": "not seen"}
 
 
+@style.house_style()
 def shift_figure(shift: Shift) -> Any:
     """Draw one row per link of the claimed chain: over steps, and by layer group."""
-    with house_style():
-        height = 16 + ROW_MM * len(shift.links)
-        figure = Figure(figsize=(PAGE_MM * MM, height * MM), layout="constrained")
-        axes = figure.subplots(
-            len(shift.links), 2, squeeze=False, gridspec_kw={"width_ratios": [1.25, 1]}
-        )
-        for (curves, groups), link in zip(axes, shift.links, strict=True):
-            _curves(curves, link)
-            _groups(groups, shift, link)
-        axes[-1, 0].set_xlabel("batches since the change of subject")
-        axes[-1, 1].set_xlabel("mean over the first 10 batches, 95 % interval")
-        axes[0, 1].set_title("by layer group")
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3)
-        figure.align_ylabels(axes[:, 0])
-        words = (
-            f"{shift.label}; {shift.events} changes, {shift.subjects_per_block} at a time for "
-            f"{shift.batches_per_block} batches; score statistics: {shift.statistics}"
-        )
-        figure.suptitle(plain(words), fontsize=7, x=0.01, ha="left")
+    figure = style.empty_figure(16 + ROW_MM * len(shift.links))
+    axes = figure.subplots(
+        len(shift.links), 2, squeeze=False, gridspec_kw={"width_ratios": [1.25, 1]}
+    )
+    for (curves, groups), link in zip(axes, shift.links, strict=True):
+        _curves(curves, link)
+        _groups(groups, shift, link)
+    axes[-1, 0].set_xlabel("batches since the change of subject")
+    axes[-1, 1].set_xlabel("mean over the first 10 batches, 95 % interval")
+    axes[0, 1].set_title("by layer group")
+    style.legend_below(figure, axes[0, 0], 3)
+    figure.align_ylabels(axes[:, 0])
+    words = (
+        f"{shift.label}; {shift.events} changes, {shift.subjects_per_block} at a time for "
+        f"{shift.batches_per_block} batches; score statistics: {shift.statistics}"
+    )
+    figure.suptitle(style.plain(words), fontsize=7, x=0.01, ha="left")
     return figure
 
 
@@ -43,8 +39,8 @@ def _curves(axis: Any, link: Link) -> None:
     show = partial(_shown, link.quantity, link.beta2_range)
     claim = "rises" if link.quantity.direction > 0 else "falls"
     for response, color, dash, label in (
-        (link.shuffled, GREY, "--", "shuffled batches, pseudo-events"),
-        (link.blocked, VERMILION, "-", "blocks of subjects"),
+        (link.shuffled, style.GREY, "--", "shuffled batches, pseudo-events"),
+        (link.blocked, style.VERMILION, "-", "blocks of subjects"),
     ):
         axis.plot(response.offsets, show(response.mean), color=color, linestyle=dash, label=label)
         axis.fill_between(
@@ -52,7 +48,7 @@ def _curves(axis: Any, link: Link) -> None:
             alpha=0.18, linewidth=0,
         )  # fmt: skip
     axis.axhline(0, color="black", linewidth=0.5)
-    axis.axvline(-0.5, color=BLUE, linewidth=0.8, linestyle=":")
+    axis.axvline(-0.5, color=style.BLUE, linewidth=0.8, linestyle=":")
     axis.set_ylabel(_unit(link.quantity))
     axis.set_title(f"{link.quantity.label}: the paper says it {claim}; {ANSWERS[link.answer]}")
     axis.margins(x=0.01)
@@ -64,8 +60,8 @@ def _groups(axis: Any, shift: Shift, link: Link) -> None:
     names = list(shift.blocked[link.quantity.name])
     for number, name in enumerate(names):
         for responses, color, marker, offset in (
-            (shift.shuffled, GREY, "s", 0.16),
-            (shift.blocked, VERMILION, "o", -0.16),
+            (shift.shuffled, style.GREY, "s", 0.16),
+            (shift.blocked, style.VERMILION, "o", -0.16),
         ):
             response = responses[link.quantity.name][name]
             low, high = show(response.interval)
@@ -75,7 +71,7 @@ def _groups(axis: Any, shift: Shift, link: Link) -> None:
                 markeredgewidth=0,
             )  # fmt: skip
     axis.axvline(0, color="black", linewidth=0.5)
-    axis.set_yticks(np.arange(len(names)), [plain(name) for name in names])
+    axis.set_yticks(np.arange(len(names)), [style.plain(name) for name in names])
     axis.get_yticklabels()[names.index(ALL)].set_fontweight("bold")
     axis.tick_params(axis="y", labelsize=5.5, length=0)
     axis.invert_yaxis()

@@ -1,6 +1,5 @@
 """Measure the cost of an optimizer's step: operations, state, time relative to Adam."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from afor.bench.analyses.cost.flops import SOPHIA_CURVATURE, Case, Formula, form
 from afor.bench.analyses.cost.latency import (
     Entrant,
     Latency,
+    copy_with_gradients,
     growth,
     growth_shapes,
     measure_latency,
@@ -116,22 +116,10 @@ def measure_cost(
     rounds: int = 25,
     threads: int = 1,
 ) -> Cost:
-    """Measure the step of several optimizers on one network.
+    """Measure the step of several optimizers, Adam always among them, on one network.
 
-    Args:
-        backbone: A backbone of the registry, or module:Class.
-        dataset: Data set that gives the shape of the windows.
-        optimizers: Names of optimizers; Adam is always added.
-        batch: Batch size; 0 uses the paper's.
-        weight_decay: Weight decay; 0 leaves its operations out.
-        rounds: Number of interleaved timing rounds.
-        threads: Number of torch threads.
-
-    Returns:
-        Operations, memory and time of every optimizer.
-
-    Raises:
-        ConfigError: A name is not known or a number is out of range.
+    The data set gives the shape of the windows; a batch size of 0 uses the paper's. Raises
+    ConfigError if a name is not known or a number is out of range.
     """
     shape = shape_of(dataset)
     batch = batch or BATCHES.get(dataset, OTHER_BATCH)
@@ -176,14 +164,7 @@ def measure_growth(
 ) -> list[dict[str, object]]:
     """Measure how the time of a step grows with the number of parameters.
 
-    Args:
-        optimizers: Names of optimizers; Adam is always added.
-        sizes: Numbers of parameters.
-        rounds: Number of interleaved timing rounds for each size.
-        threads: Number of torch threads.
-
-    Returns:
-        One row per size and optimizer: its time, and time and operations relative to Adam's.
+    Returns one row per size and optimizer: its time, and time and operations relative to Adam's.
     """
     entrants = entrants_of(optimizers)
     rows: list[dict[str, object]] = []
@@ -250,9 +231,7 @@ def _step_cost(
     # The counter sees a native kernel as one operator; the for-loop does the same arithmetic.
     countable = {**entrant.settings, **(FOR_LOOP if _is_afor(entrant.optimizer) else {})}
     countable.update({"fused": False} if entrant.name == ADAM_FUSED else {})
-    model_copy = copy.deepcopy(model)
-    for p, original in zip(model_copy.parameters(), model.parameters(), strict=True):
-        p.grad = original.grad
+    model_copy = copy_with_gradients(model)
     optimizer = Entrant(entrant.name, entrant.optimizer, countable).build(model_copy, weight_decay)
     step, period = step_of(optimizer, model_copy, inputs)
     with isolated(0, inputs.device):

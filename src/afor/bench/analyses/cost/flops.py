@@ -8,7 +8,6 @@ memory). A test counts the operations of real steps and compares them with these
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 # When a line applies: with weight decay, on tensors of two or more dimensions, or where AdamP
@@ -38,70 +37,68 @@ _CORRECTIONS = Operation("1−β₁ᵗ, √(1−β₂ᵗ), η/(1−β₁ᵗ)", h
 _DENOMINATOR = Operation("s ← √v/√(1−β₂ᵗ) + ε", element=3)
 _UPDATE = Operation("θ ← θ − η/(1−β₁ᵗ)·m/s", element=3)
 
-OPERATIONS: Mapping[str, tuple[Operation, ...]] = MappingProxyType(
-    {
-        "adam": (_COUNT, _COUPLED, _FIRST, _SECOND, _CORRECTIONS, _DENOMINATOR, _UPDATE),
-        "adamw": (_COUNT, _DECOUPLED, _FIRST, _SECOND, _CORRECTIONS, _DENOMINATOR, _UPDATE),
-        "radam": (
-            _COUNT,
-            _COUPLED,
-            _FIRST,
-            _SECOND,
-            Operation("1−β₁ᵗ, √(1−β₂ᵗ) and the rectification", host=23),
-            Operation("m/(1−β₁ᵗ)", element=1),
-            Operation("that times η, √(1−β₂ᵗ)/(√v + ε) and the rectification", element=7),
-            Operation("θ minus that", element=1),
-        ),
-        "adamp": (
-            Operation("t ← t + 1", host=1),
-            _FIRST,
-            _SECOND,
-            Operation("1−β₁ᵗ, √(1−β₂ᵗ)", host=5),
-            Operation("u ← m/(√v/√(1−β₂ᵗ) + ε)", element=4),
-            Operation("cosine of g and θ, each row, and its test", 8, row=3, when="matrix"),
-            Operation("the same for the whole tensor", 8, tensor=3, when="matrix"),
-            Operation("u without its part along θ", 7, when="projected"),
-            _ALWAYS_DECAY,
-            Operation("θ ← θ − η/(1−β₁ᵗ)·u", element=2, host=1),
-        ),
-        "sophia": (
-            Operation("t ← t + 1", host=1),
-            _FIRST,
-            Operation("|m|/(ρh + tiny)", element=4),
-            _ALWAYS_DECAY,
-            Operation("θ ← θ − η·sign(m)·min(that, 1)", element=5),
-        ),
-        "mars": (
-            Operation("t ← t + 1", host=1),
-            Operation("c ← g + γβ₁/(1−β₁)(g − g′)", element=3, host=3),
-            Operation("c ← c/max(‖c‖, 1)", element=3, tensor=1),
-            _FIRST,
-            _SECOND,
-            _CORRECTIONS,
-            _DENOMINATOR,
-            _ALWAYS_DECAY,
-            _UPDATE,
-        ),
-        "afor": (
-            _COUNT,
-            Operation("mean |g − m|", element=3),
-            Operation("‖g‖², ‖m‖², ⟨g, m⟩", element=6, tensor=-3),
-            _FIRST,
-            Operation("mean |m|", element=2),
-            Operation("two noise averages, the larger", tensor=7),
-            Operation("cosine, its average, ratio, score", tensor=11),
-            Operation("mean and variance of the score", tensor=8),
-            Operation("standardised score, cut", tensor=5),
-            Operation("is the gradient finite?", tensor=2),
-            Operation("gate, sigmoid, β₂, 1 − C", tensor=9),
-            Operation("1−β₁ᵗ, factors of the denominator", tensor=6),
-            Operation("v ← v + (1−β₂)(g·g − v), v kept finite", element=5),
-            Operation("s ← √v·factor + ε(1−β₁ᵗ)", element=3),
-            _DECOUPLED,
-            Operation("θ ← θ − η·m/s", element=3),
-        ),
-    }
-)
+OPERATIONS: Mapping[str, tuple[Operation, ...]] = {
+    "adam": (_COUNT, _COUPLED, _FIRST, _SECOND, _CORRECTIONS, _DENOMINATOR, _UPDATE),
+    "adamw": (_COUNT, _DECOUPLED, _FIRST, _SECOND, _CORRECTIONS, _DENOMINATOR, _UPDATE),
+    "radam": (
+        _COUNT,
+        _COUPLED,
+        _FIRST,
+        _SECOND,
+        Operation("1−β₁ᵗ, √(1−β₂ᵗ) and the rectification", host=23),
+        Operation("m/(1−β₁ᵗ)", element=1),
+        Operation("that times η, √(1−β₂ᵗ)/(√v + ε) and the rectification", element=7),
+        Operation("θ minus that", element=1),
+    ),
+    "adamp": (
+        Operation("t ← t + 1", host=1),
+        _FIRST,
+        _SECOND,
+        Operation("1−β₁ᵗ, √(1−β₂ᵗ)", host=5),
+        Operation("u ← m/(√v/√(1−β₂ᵗ) + ε)", element=4),
+        Operation("cosine of g and θ, each row, and its test", 8, row=3, when="matrix"),
+        Operation("the same for the whole tensor", 8, tensor=3, when="matrix"),
+        Operation("u without its part along θ", 7, when="projected"),
+        _ALWAYS_DECAY,
+        Operation("θ ← θ − η/(1−β₁ᵗ)·u", element=2, host=1),
+    ),
+    "sophia": (
+        Operation("t ← t + 1", host=1),
+        _FIRST,
+        Operation("|m|/(ρh + tiny)", element=4),
+        _ALWAYS_DECAY,
+        Operation("θ ← θ − η·sign(m)·min(that, 1)", element=5),
+    ),
+    "mars": (
+        Operation("t ← t + 1", host=1),
+        Operation("c ← g + γβ₁/(1−β₁)(g − g′)", element=3, host=3),
+        Operation("c ← c/max(‖c‖, 1)", element=3, tensor=1),
+        _FIRST,
+        _SECOND,
+        _CORRECTIONS,
+        _DENOMINATOR,
+        _ALWAYS_DECAY,
+        _UPDATE,
+    ),
+    "afor": (
+        _COUNT,
+        Operation("mean |g − m|", element=3),
+        Operation("‖g‖², ‖m‖², ⟨g, m⟩", element=6, tensor=-3),
+        _FIRST,
+        Operation("mean |m|", element=2),
+        Operation("two noise averages, the larger", tensor=7),
+        Operation("cosine, its average, ratio, score", tensor=11),
+        Operation("mean and variance of the score", tensor=8),
+        Operation("standardised score, cut", tensor=5),
+        Operation("is the gradient finite?", tensor=2),
+        Operation("gate, sigmoid, β₂, 1 − C", tensor=9),
+        Operation("1−β₁ᵗ, factors of the denominator", tensor=6),
+        Operation("v ← v + (1−β₂)(g·g − v), v kept finite", element=5),
+        Operation("s ← √v·factor + ε(1−β₁ᵗ)", element=3),
+        _DECOUPLED,
+        Operation("θ ← θ − η·m/s", element=3),
+    ),
+}
 # Sophia renews its curvature once in `interval` steps: h ← β₂h + (1−β₂)B·g², besides the pass.
 SOPHIA_CURVATURE = 4
 
@@ -139,9 +136,5 @@ def formula(name: str, cases: Iterable[Case] = ("decay",)) -> Formula | None:
     if lines is None:
         return None
     counted = [line for line in lines if not line.when or line.when in tuple(cases)]
-    return Formula(
-        sum(line.element for line in counted),
-        sum(line.row for line in counted),
-        sum(line.tensor for line in counted),
-        sum(line.host for line in counted),
-    )
+    parts = ("element", "row", "tensor", "host")
+    return Formula(*(sum(getattr(line, part) for line in counted) for part in parts))

@@ -63,6 +63,14 @@ def step_of(
     return step, int(optimizer.param_groups[0].get("interval", 1))
 
 
+def copy_with_gradients(model: nn.Module) -> nn.Module:
+    """Return a copy of a model with copies of its gradients."""
+    model_copy = copy.deepcopy(model)
+    for p, original in zip(model_copy.parameters(), model.parameters(), strict=True):
+        p.grad = None if original.grad is None else original.grad.clone()
+    return model_copy
+
+
 def measure_latency(
     entrants: Sequence[Entrant],
     model: nn.Module,
@@ -72,24 +80,10 @@ def measure_latency(
     rounds: int,
     threads: int = 1,
 ) -> dict[str, Latency]:
-    """Time the steps of all entrants on copies of one model.
+    """Time the steps of all entrants, Adam in its default form among them, on copies of one model.
 
     As in the paper (Sec. V-D): the same weights, the same gradients at every step, after a warm-up.
-
-    Args:
-        entrants: What to time; Adam in its default form must be among them.
-        model: The model, with gradients.
-        inputs: A batch, so that an optimizer's additional passes count, spread over its period;
-            None for parameters alone.
-        weight_decay: Weight decay.
-        rounds: Number of rounds.
-        threads: Number of torch threads.
-
-    Returns:
-        The time of each entrant by its name.
-
-    Raises:
-        ConfigError: Adam is not among the entrants.
+    With a batch as `inputs`, an optimizer's additional passes count, spread over its period.
     """
     baseline = next((e.name for e in entrants if e.optimizer == "adam" and not e.settings), None)
     if baseline is None:
@@ -99,9 +93,7 @@ def measure_latency(
     racers = []
     with one_thread_count(threads), isolated(0, torch.device("cpu")):
         for entrant in entrants:
-            model_copy = copy.deepcopy(model)
-            for p, original in zip(model_copy.parameters(), model.parameters(), strict=True):
-                p.grad = None if original.grad is None else original.grad.clone()
+            model_copy = copy_with_gradients(model)
             optimizer = entrant.build(model_copy, weight_decay)
             step, period = step_of(optimizer, model_copy, inputs)
             for _ in range(2 * period):

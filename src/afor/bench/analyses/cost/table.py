@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.tables.formats import Column, Row, Table, TableCell
+from afor.bench.report.tables.formats import Row, Table, columns_of, text_row
 from afor.bench.report.tables.paper import COST_LABELS, paper_cost_table
 from afor.bench.stats.labels import backbone_label, dataset_label, optimizer_label
 from afor.bench.stats.paper_numbers import published
@@ -60,18 +60,18 @@ def _measured(ours: Mapping[str, Any]) -> Table:
         section = published()["cost"]
         rows.append(Row("paper", heading=True))
         for key, values in section["cells"].items():
-            rows.append(Row(COST_LABELS[key], _texts(values, names)))
+            rows.append(_row(COST_LABELS[key], values, names))
             records += _records("paper", key, values)
         rows.append(Row("ours", heading=True))
     formulas: Mapping[str, str] = ours["formulas"]
-    rows.append(Row("operations", tuple(TableCell(formulas.get(name, "–")) for name in names)))
+    rows.append(text_row("operations", (formulas.get(name, "–") for name in names)))
     for key, label in LABELS.items():
         if key in measures:
-            rows.append(Row(label, _texts(measures[key], names)))
+            rows.append(_row(label, measures[key], names))
         if key == "latency_ratio":
             low, high = measures["latency_ratio_low"], measures["latency_ratio_high"]
-            spread = [f"{low[name]:.2f}–{high[name]:.2f}" for name in names]
-            rows.append(Row("… quartiles of rounds", tuple(map(TableCell, spread))))
+            spread = (f"{low[name]:.2f}–{high[name]:.2f}" for name in names)
+            rows.append(text_row("… quartiles of rounds", spread))
     for key, values in measures.items():
         records += _records("ours", key, values)
     network = f"{backbone_label(ours['backbone'])} on {dataset_label(ours['dataset'])}"
@@ -79,7 +79,7 @@ def _measured(ours: Mapping[str, Any]) -> Table:
         name="cost",
         title=f"Cost of one step: {network}, {ours['parameters']:,} parameters in "
         f"{ours['tensors']} tensors",
-        columns=tuple(Column(column_label(name)) for name in names),
+        columns=columns_of(*map(column_label, names)),
         rows=tuple(rows),
         label="Measure",
         notes=_notes(ours, names, beside=beside),
@@ -94,12 +94,9 @@ def _notes(ours: Mapping[str, Any], names: list[str], *, beside: bool) -> tuple[
     needed_kb = ours["measures"]["needed_state_kb"].get("afor")
     threads = ours["threads"]
     clock = "processor time of one thread" if threads == 1 else f"wall time on {threads} threads"
+    source = f"paper: {published()['cost']['place']}; how it counted is not stated."
     notes = [
-        *(
-            [f"paper: {published()['cost']['place']}; how it counted is not stated."]
-            if beside
-            else []
-        ),
+        *([source] if beside else []),
         "operations: n parameters, r rows of matrices, k tensors; afor cost --lines afor shows "
         "them line by line. AdamP: 7n more for what it projects, included in its FLOPs.",
         f"A forward and backward pass on {ours['batch']} windows takes "
@@ -126,9 +123,9 @@ def _notes(ours: Mapping[str, Any], names: list[str], *, beside: bool) -> tuple[
     return tuple(notes)
 
 
-def _texts(values: Mapping[str, float], names: list[str]) -> tuple[TableCell, ...]:
+def _row(label: str, values: Mapping[str, float], names: list[str]) -> Row:
     texts = [f"{values[n]:.2f}".replace("-", "−") if n in values else "–" for n in names]
-    return tuple(map(TableCell, texts))
+    return text_row(label, texts)
 
 
 def _records(source: str, key: str, values: Mapping[str, float]) -> list[dict[str, object]]:

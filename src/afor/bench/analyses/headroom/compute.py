@@ -102,7 +102,7 @@ def measure_headroom(
     reference: float = REFERENCE,
     units: str | None = None,
 ) -> list[Headroom]:
-    """Measure the headroom in every data set and backbone of a store.
+    """Measure the headroom for each study, data set, backbone and metric of a store.
 
     Args:
         store: Store of a finished study; AdamW with different ``betas`` makes the constants, every
@@ -111,9 +111,6 @@ def measure_headroom(
         study: Name of one study of the store; None takes all.
         reference: The constant beta2 that the others are compared with.
         units: What is halved: ``"folds"`` or ``"draws"``; None takes folds if there are enough.
-
-    Returns:
-        One result for each study, data set, backbone and metric.
 
     Raises:
         ConfigError: There is no grid of beta2, runs are missing, or there are too few units.
@@ -154,11 +151,7 @@ def headroom_of(
     units: str | None = None,
     where: str = "the study",
 ) -> Headroom:
-    """Compare the candidates of one data set and backbone.
-
-    Raises:
-        ConfigError: There is no grid of constants with the reference, or there are too few units.
-    """
+    """Compare the candidates of one data set and backbone."""
     constants = sorted({c.beta2 for c in candidates if c.beta2 is not None})
     if reference not in constants or len(constants) < 2:
         raise ConfigError(
@@ -170,9 +163,7 @@ def headroom_of(
     count = scores.shape[1]
     halves = [np.arange(count) % 2 == 0, np.arange(count) % 2 == 1]
 
-    def outcome(
-        belongs: Callable[[Candidate], bool],
-    ) -> Outcome:
+    def outcome(belongs: Callable[[Candidate], bool]) -> Outcome:
         """Return the score of each unit with what the other half chose, and the choices."""
         members = [i for i, candidate in enumerate(candidates) if belongs(candidate)]
         out, choices = np.empty(count), []

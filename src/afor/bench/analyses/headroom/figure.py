@@ -4,68 +4,49 @@ from collections.abc import Sequence
 from typing import Any
 
 from afor.bench.analyses.headroom.compute import Headroom, MethodGap
-from afor.bench.report.figures.style import (
-    BLACK,
-    CYCLE,
-    GREY,
-    SHAPES,
-    house_style,
-    new_figure,
-    plain,
-)
-from afor.bench.stats.labels import (
-    backbone_label,
-    dataset_label,
-    metric_label,
-    metric_style,
-)
+from afor.bench.report.figures import style
+from afor.bench.stats.labels import block_label, metric_style
 
 
+@style.house_style()
 def headroom_figure(results: Sequence[Headroom]) -> Any:
     """Draw one panel per data set, backbone and metric: constants to the left, rules to the right.
 
     Bars are 95 % intervals over folds or draws; the band is the interval of the best constant.
     """
-    with house_style():
-        figure, axes = new_figure(14 + 38 * len(results), rows=len(results))
-        for axis, result in zip(axes[:, 0], results, strict=True):
-            _panel(axis, result)
-        first = results[0]
-        figure.supxlabel(
-            f"bars: 95 % over {first.units}; settings chosen on the other half\n"
-            "grey band: best constant",
-            fontsize=6,
-            color="#444444",
-        )
+    figure, axes = style.new_figure(14 + 38 * len(results), rows=len(results))
+    for axis, result in zip(axes[:, 0], results, strict=True):
+        _panel(axis, result)
+    bars = f"bars: 95 % over {results[0].units}; settings chosen on the other half"
+    figure.supxlabel(f"{bars}\ngrey band: best constant", **style.NOTE)
     return figure
 
 
 def _panel(axis: Any, result: Headroom) -> None:
-    scale = metric_style(result.metric).gain_scale
+    look = metric_style(result.metric)
+    scale = look.gain_scale
     best = result.best_constant.over_reference
     axis.axhspan(scale * best.low, scale * best.high, color="#E8E8E8", linewidth=0, zorder=0)
-    axis.axhline(scale * best.gain, color=GREY, linewidth=0.8, linestyle=(0, (3, 1.5)))
-    axis.axhline(0, color=BLACK, linewidth=0.7)
+    axis.axhline(scale * best.gain, color=style.GREY, linewidth=0.8, linestyle=(0, (3, 1.5)))
+    axis.axhline(0, color=style.BLACK, linewidth=0.7)
     positions = range(len(result.constants))
     gains = [scale * method.over_reference.gain for method in result.constants]
-    axis.plot(positions, gains, color=BLACK, linewidth=0.9)
+    axis.plot(positions, gains, color=style.BLACK, linewidth=0.9)
     for position, method in zip(positions, result.constants, strict=True):
-        _point(axis, position, method, scale, BLACK, "o")
+        _point(axis, position, method, scale, style.BLACK, "o")
     start = len(result.constants) + 0.5
     for number, rule in enumerate(result.rules):
-        color, shape = CYCLE[number % len(CYCLE)], SHAPES[(number + 1) % len(SHAPES)]
+        color, shape = (style.color_at(number), style.shape_at(number + 1))
         _point(axis, start + number, rule, scale, color, shape)
     if result.rules:
         axis.axvline(start - 0.75, color="#BBBBBB", linewidth=0.6)
     labels = [f"{method.beta2:g}" for method in result.constants]
-    labels += [plain(rule.method) for rule in result.rules]
+    labels += [style.plain(rule.method) for rule in result.rules]
     ticks = [*positions, *(start + number for number in range(len(result.rules)))]
     axis.set_xticks(ticks, labels, rotation=35, ha="right", rotation_mode="anchor")
-    unit = metric_style(result.metric).gain_unit
-    label = plain(metric_label(result.metric))
-    axis.set_ylabel(f"{label} gain over\n{result.reference:g} ({unit})")
-    axis.set_title(plain(f"{dataset_label(result.dataset)}, {backbone_label(result.backbone)}"))
-    axis.set_title(plain(result.study), loc="right", fontsize=6.5, fontweight="normal")
+    axis.set_ylabel(f"{style.plain(look.label)} gain over\n{result.reference:g} ({look.gain_unit})")
+    axis.set_title(style.plain(block_label(result.dataset, result.backbone)))
+    style.set_right_title(axis, style.plain(result.study))
     axis.grid(axis="y")
 
 

@@ -62,15 +62,8 @@ class Hypergradient:
 def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -> Hypergradient:
     """Train a run of AdamW and take the hypergradient at some of its steps.
 
-    The training itself is not changed.
-
-    Args:
-        run: A run of plain AdamW, from `find_run`.
-        starts: Numbers of the steps after which the unrolling begins, from 1.
-        horizon: Number of unrolled steps.
-
-    Raises:
-        ConfigError: The optimizer is not AdamW, or the run ends before the last start.
+    The training itself is not changed. The unrolling begins after each of the steps `starts`, which
+    count from 1. Raises ConfigError if the optimizer is not AdamW or the run ends before the last.
     """
     if run.planned.spec["optimizer"]["name"] != "adamw" or not starts or horizon < 1:
         raise ConfigError(
@@ -85,18 +78,12 @@ def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -
         if fit.steps + 1 in starts:
             measured[fit.steps + 1] = _unroll(fit, horizon)
 
-    steps_per_epoch = math.ceil(
-        np.isin(run.source.subject_codes, _codes(run)).sum() / settings.batch_size
-    )
+    windows = len(run.source.indices_of(settings.split.train))
+    steps_per_epoch = math.ceil(windows / settings.batch_size)
     epochs = min(settings.max_epochs, math.ceil(max(starts) / steps_per_epoch) + 1)
-    train(
-        replace(settings, max_epochs=epochs, patience=epochs),
-        run.source,
-        run.make_model,
-        watch_step=watch,
-    )
-    missing = [start for start in starts if start not in measured]
-    if missing:
+    longer = replace(settings, max_epochs=epochs, patience=epochs)
+    train(longer, run.source, run.make_model, watch_step=watch)
+    if any(start not in measured for start in starts):
         raise ConfigError(
             f"{run.label} has fewer than {max(starts)} steps. Lower --last, or train longer with "
             f"another study."
@@ -118,15 +105,8 @@ def unrolled_loss(
 ) -> torch.Tensor:
     """Return the validation loss after one step of AdamW per batch, a function of beta2.
 
-    Args:
-        model: The network; it is not changed.
-        weights: Its parameters by name.
-        moments: The state of AdamW.
-        batches: Inputs and labels of each step.
-        validation: Inputs and labels of the loss.
-        beta2: Decay rate of the second moment, a scalar that may require a gradient.
-        group: `lr`, `beta1`, `eps` and `weight_decay`.
-        seed: Seed of the dropout.
+    The network is not changed; `weights` are its parameters by name, `seed` is that of the dropout,
+    and `group` holds `lr`, `beta1`, `eps` and `weight_decay`.
     """
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     first, second = dict(moments.first), dict(moments.second)
@@ -160,11 +140,9 @@ def _unroll(fit: Fit, horizon: int) -> tuple[float, float]:
     model, optimizer = fit.model, fit.optimizer
     group = optimizer.param_groups[0]
     named = dict(model.named_parameters())
-    states = {name: optimizer.state[param] for name, param in named.items()}
-    moments = Moments(
-        {name: state["exp_avg"].clone() for name, state in states.items()},
-        {name: state["exp_avg_sq"].clone() for name, state in states.items()},
-        fit.steps + 1,
+    first, second = (
+        {name: optimizer.state[param][moment].clone() for name, param in named.items()}
+        for moment in ("exp_avg", "exp_avg_sq")
     )
     order: list[np.ndarray] = []
     while len(order) < horizon:
@@ -178,21 +156,12 @@ def _unroll(fit: Fit, horizon: int) -> tuple[float, float]:
         loss = unrolled_loss(
             model,
             {name: param.detach().clone().requires_grad_() for name, param in named.items()},
-            moments,
+            Moments(first, second, fit.steps + 1),
             [(batch.inputs, batch.labels) for batch in batches],
             (held_out.inputs, held_out.labels),
             1 - logarithm.exp(),
-            {
-                "lr": group["lr"],
-                "beta1": group["betas"][0],
-                "eps": group["eps"],
-                "weight_decay": group["weight_decay"],
-            },
+            {**group, "beta1": group["betas"][0]},
             seed=fit.steps,
         )
         (derivative,) = torch.autograd.grad(loss, [logarithm])
     return loss.item(), derivative.item()
-
-
-def _codes(run: ChosenRun) -> list[int]:
-    return [run.source.subjects.index(name) for name in run.settings.split.train]

@@ -4,15 +4,10 @@ import math
 from collections.abc import Sequence
 
 from afor.bench.analyses.headroom.compute import Gap, Headroom, MethodGap
-from afor.bench.report.tables.formats import Column, Row, Table, TableCell
-from afor.bench.stats.labels import (
-    backbone_label,
-    dataset_label,
-    metric_label,
-    metric_style,
-    metric_text,
-    signed,
-)
+from afor.bench.report.tables.formats import Row, Table, TableCell, columns_of
+from afor.bench.stats.labels import block_label, metric_style, metric_text, signed
+
+RECORDED = ("study", "dataset", "backbone", "metric", "reference", "units", "count")
 
 
 def headroom_table(results: Sequence[Headroom]) -> Table:
@@ -20,14 +15,9 @@ def headroom_table(results: Sequence[Headroom]) -> Table:
     rows: list[Row] = []
     for result in results:
         unit = metric_style(result.metric).gain_unit
-        rows.append(
-            Row(
-                f"{result.study}: {dataset_label(result.dataset)}, "
-                f"{backbone_label(result.backbone)}, {metric_label(result.metric)} "
-                f"(gains in {unit}; {result.count} {result.units})",
-                heading=True,
-            )
-        )
+        block = block_label(result.dataset, result.backbone, result.metric)
+        units = f"gains in {unit}; {result.count} {result.units}"
+        rows.append(Row(f"{result.study}: {block} ({units})", heading=True))
         rows += [_row(result, method) for method in result.constants]
         rows.append(_row(result, result.best_constant, rule=True))
         rows += [_row(result, method, rule=i == 0) for i, method in enumerate(result.rules)]
@@ -43,7 +33,7 @@ def headroom_table(results: Sequence[Headroom]) -> Table:
     return Table(
         name="headroom",
         title=f"Headroom of β₂: what constants and rules gain over β₂ = {reference}",
-        columns=tuple(Column(label) for label in labels),
+        columns=columns_of(*labels),
         rows=tuple(rows),
         notes=tuple(notes),
         records=tuple(record for result in results for record in headroom_records(result)),
@@ -62,13 +52,7 @@ def headroom_records(result: Headroom) -> list[dict[str, object]]:
         recovered = result.recovered(method)
         records.append(
             {
-                "study": result.study,
-                "dataset": result.dataset,
-                "backbone": result.backbone,
-                "metric": result.metric,
-                "reference": result.reference,
-                "units": result.units,
-                "count": result.count,
+                **{name: getattr(result, name) for name in RECORDED},
                 "kind": category,
                 "method": method.method,
                 "beta2": method.beta2,

@@ -45,9 +45,7 @@ class Points:
     trajectories: Sequence[Trajectory]
 
     def __len__(self) -> int:
-        return len(self.coordinates) + sum(
-            len(trajectory.weights) for trajectory in self.trajectories
-        )
+        return len(self.coordinates) + sum(len(path.weights) for path in self.trajectories)
 
     def __call__(self, number: int) -> float:
         """Return the loss of one point."""
@@ -95,9 +93,6 @@ def landscape(
         workers: Number of processes.
         watch: Called with the points done and the points in all.
 
-    Returns:
-        The losses, the paths in the plane and how they were computed.
-
     Raises:
         ConfigError: An argument is out of range, or the runs do not start from the same weights.
     """
@@ -119,13 +114,8 @@ def landscape(
     if span is None:
         span = MARGIN * max(float(np.abs(points).max()) for points in in_plane)
     axis = grid_axis(grid, span)
-    points = Points(
-        surface,
-        plane,
-        np.concatenate([grid_coordinates(axis), *in_plane]),
-        central.buffers[central.solution],
-        trajectories,
-    )
+    coordinates = np.concatenate([grid_coordinates(axis), *in_plane])
+    points = Points(surface, plane, coordinates, central.buffers[central.solution], trajectories)
     losses = evaluate(points, len(points), workers=workers, watch=watch)
     sizes = [grid * grid, *[len(points) for points in in_plane] * 2]
     grid_loss, *path_losses = np.split(losses, np.cumsum(sizes)[:-1])
@@ -133,9 +123,7 @@ def landscape(
     planned = run.planned
     lengths = np.full((count, 2), math.nan)
     if directions == "random":
-        drawn = random_lengths(
-            [trajectory.points for trajectory in trajectories], derive_substep(seed, 2)
-        )
+        drawn = random_lengths([path.points for path in trajectories], derive_substep(seed, 2))
         lengths = np.stack([drawn.mean(axis=1), drawn.std(axis=1, ddof=1)], axis=1)
     return Landscape(
         study=study,

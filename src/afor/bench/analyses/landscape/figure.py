@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.analyses.landscape.record import Landscape, PathInPlane
-from afor.bench.report.figures.style import color_of, house_style, marker_of, new_figure, plain
-from afor.bench.stats.labels import backbone_label, dataset_label, optimizer_label, share_text
+from afor.bench.report.figures import style
+from afor.bench.stats.labels import block_label, optimizer_label, share_text
 
 LEVELS = 14
 SKEWED = 0.3  # if the median loss lies lower in the range, bands cover equal shares of the plane
@@ -21,48 +21,47 @@ AXIS_NAMES = {
 }
 
 
+@style.house_style()
 def landscape_figure(result: Landscape) -> Any:
     """Draw the loss around a solution and all paths; the legend says how much of them it shows."""
     from matplotlib.patheffects import withStroke
     from matplotlib.ticker import MaxNLocator
 
-    with house_style():
-        figure, axes = new_figure(90)
-        axis = axes[0, 0]
-        bar = _contours(figure, axis, result)
-        for number, (name, path) in enumerate(_center_last(result)):
-            color, marker = color_of(name, number), marker_of(name, number)
-            share = share_text(path.explained_share)
-            x, y = np.array(path.x), np.array(path.y)
-            halo = [withStroke(linewidth=1.3 + 2 * HALO, foreground="white")]
-            axis.plot(x, y, color=color, linewidth=1.3, zorder=3, path_effects=halo)
-            axis.plot(
-                x, y, color=color, linewidth=1.3, zorder=4, marker=marker, markersize=3,
-                markeredgecolor="white", markeredgewidth=0.4,
-                markevery=max(1, round(len(x) / SHOWN_MARKERS)),
-                label=plain(f"{optimizer_label(name)}: {share} of its path lies in the plane"),
-            )  # fmt: skip
-            axis.plot(
-                x[path.solution], y[path.solution], marker="*", markersize=9, color=color,
-                markeredgecolor="white", markeredgewidth=0.7, zorder=6, linestyle="",
-            )  # fmt: skip
-        start = next(iter(result.paths.values()))
+    figure, axes = style.new_figure(90)
+    axis = axes[0, 0]
+    bar = _contours(figure, axis, result)
+    for number, (name, path) in enumerate(_center_last(result)):
+        color, marker = style.color_of(name, number), style.marker_of(name, number)
+        share = share_text(path.explained_share)
+        x, y = np.array(path.x), np.array(path.y)
+        halo = [withStroke(linewidth=1.3 + 2 * HALO, foreground="white")]
+        axis.plot(x, y, color=color, linewidth=1.3, zorder=3, path_effects=halo)
         axis.plot(
-            start.x[0], start.y[0], marker="o", markersize=5.5, color="white", zorder=5,
-            markeredgecolor="black", markeredgewidth=0.9, linestyle="", label="start of all paths",
+            x, y, color=color, linewidth=1.3, zorder=4, marker=marker, markersize=3,
+            markeredgecolor="white", markeredgewidth=0.4,
+            markevery=max(1, round(len(x) / SHOWN_MARKERS)),
+            label=style.plain(f"{optimizer_label(name)}: {share} of its path lies in the plane"),
         )  # fmt: skip
-        star_label = f"weights that a run keeps; (0, 0): {optimizer_label(result.center)}'s"
-        axis.plot([], [], marker="*", markersize=7, color="#555555", linestyle="",
-                  label=plain(star_label))  # fmt: skip
-        span = result.span
-        axis.set(xlim=(-span, span), ylim=(-span, span), aspect="equal")
-        axis.set_xlabel(AXIS_NAMES[result.directions].format(1))
-        axis.set_ylabel(AXIS_NAMES[result.directions].format(2))
-        for side in (axis.xaxis, axis.yaxis):
-            side.set_major_locator(MaxNLocator(TICKS))
-        axis.set_title(plain(f"{dataset_label(result.dataset)}, {backbone_label(result.backbone)}"))
-        bar.set_label(f"training loss, {result.windows:,} windows")
-        figure.legend(*axis.get_legend_handles_labels(), loc="outside lower left", ncols=1)
+        axis.plot(
+            x[path.solution], y[path.solution], marker="*", markersize=9, color=color,
+            markeredgecolor="white", markeredgewidth=0.7, zorder=6, linestyle="",
+        )  # fmt: skip
+    start = next(iter(result.paths.values()))
+    axis.plot(
+        start.x[0], start.y[0], marker="o", markersize=5.5, color="white", zorder=5,
+        markeredgecolor="black", markeredgewidth=0.9, linestyle="", label="start of all paths",
+    )  # fmt: skip
+    star_label = f"weights that a run keeps; (0, 0): {optimizer_label(result.center)}'s"
+    axis.plot([], [], marker="*", markersize=7, color="#555555", linestyle="",
+              label=style.plain(star_label))  # fmt: skip
+    span = result.span
+    axis.set(xlim=(-span, span), ylim=(-span, span), aspect="equal")
+    for number, side in enumerate((axis.xaxis, axis.yaxis), start=1):
+        side.set_label_text(AXIS_NAMES[result.directions].format(number))
+        side.set_major_locator(MaxNLocator(TICKS))
+    axis.set_title(style.plain(block_label(result.dataset, result.backbone)))
+    bar.set_label(f"training loss, {result.windows:,} windows")
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside lower left", ncols=1)
     return figure
 
 

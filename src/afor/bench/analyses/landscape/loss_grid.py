@@ -54,19 +54,8 @@ def evaluate(
 ) -> NDArray[np.float64]:
     """Return function(0) … function(count - 1).
 
-    Args:
-        function: Called with the number of a point; must be picklable if there are several workers.
-        count: Number of points.
-        workers: Number of processes. They are spawned, not forked: a script that asks for several
-            needs `if __name__ == "__main__":`.
-        watch: Called with the points done and the points in all.
-
-    Returns:
-        One value per point.
-
-    Raises:
-        ConfigError: There is no worker.
-        EngineError: A worker died.
+    Workers are spawned, not forked: a script that asks for several needs `if __name__ ==
+    "__main__":`. `watch` is called with the points done and the points in all.
     """
     if workers < 1:
         raise ConfigError(f"-j {workers}: at least one worker is needed.")

@@ -21,7 +21,7 @@ from afor.bench.analyses.replay import ChosenRun
 from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import derive_substep, isolated
-from afor.bench.training.batches import Batch, Side, make_normalize
+from afor.bench.training.batches import Batch
 from afor.bench.training.serving import EVALUATION_BATCH
 
 WINDOWS = 512  # a grid of 51 x 51 then takes EEGNet a minute or two
@@ -85,10 +85,7 @@ class LossSurface:
 
     @cached_property
     def _batches(self) -> list[Batch]:
-        settings, source, cpu = self.run.settings, self.run.source, pick_device("cpu")
-        train = settings.split.train
-        normalize = make_normalize(settings.normalization, source, train, cpu)
-        side = Side("training", source, train, normalize, cpu)
+        side = self.run.training_side(pick_device("cpu"))
         count = max(1, round(len(self.indices) / EVALUATION_BATCH))
         return [side.load(indices) for indices in np.array_split(self.indices, count)]
 

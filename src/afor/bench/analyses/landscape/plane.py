@@ -69,18 +69,8 @@ def make_plane(
 ) -> Plane:
     """Return a plane through the center.
 
-    Args:
-        directions: "random", "filter" or "pca".
-        center: Weights at the origin, as one vector.
-        points: Weights along all paths, (points, weights); "pca" needs them.
-        shapes: Shapes of the network's parameters; "filter" needs them.
-        seed: Seed of random directions.
-
-    Returns:
-        The plane.
-
-    Raises:
-        ConfigError: The directions are not known, or span no plane.
+    "pca" needs the points of all paths, (points, weights); "filter" the shapes of the parameters.
+    The seed is that of random directions. Raises ConfigError if the directions span no plane.
     """
     check_directions(directions)
     if directions == "pca":
@@ -124,9 +114,7 @@ def filter_plane(
                 ratio = weights / np.linalg.norm(filters, axis=1)
                 result[start:stop] = (filters * ratio[:, None]).ravel()
         start = stop
-    gram_schmidt(
-        scaled
-    )  # refuses directions that are dependent, as filters of a single weight make them
+    gram_schmidt(scaled)  # refuses dependent directions, which filters of a single weight make
     return Plane(center, scaled)
 
 

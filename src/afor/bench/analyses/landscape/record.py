@@ -4,12 +4,10 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from afor.bench.analyses.landscape.plane import Directions
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.files import write_output
 from afor.bench.common.text import without_nan
 
 FORMAT = 1
@@ -71,13 +69,8 @@ class Landscape:
         return f"{self.dataset}, {self.backbone}, fold {self.fold}, draw {self.draw}"
 
 
-def write_landscape(measured: Landscape, path: Path) -> None:
-    """Write everything as JSON, which the table, the figure and the report read."""
-    write_output(path, landscape_json(measured))
-
-
 def landscape_json(measured: Landscape) -> str:
-    """Return everything as JSON; a loss that is not finite is null."""
+    """Return everything as JSON, for table, figure and report; a loss not finite is null."""
     return json.dumps(content_of(measured), allow_nan=False) + "\n"
 
 

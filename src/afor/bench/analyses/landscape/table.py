@@ -23,11 +23,7 @@ MORE_LANDSCAPE_LABELS = {
 def landscape_table(ours: Mapping[str, Any] | None = None) -> Table:
     """Return Table V, with our values below the paper's.
 
-    Args:
-        ours: {optimizer: {measure: value}}, the JSON object of a landscape, or None.
-
-    Returns:
-        The table.
+    `ours` is {optimizer: {measure: value}}, the JSON object of a landscape, or None.
     """
     paper = published()["landscape"]["cells"]
     measures, notes = dict(ours or {}), tuple[str, ...]()

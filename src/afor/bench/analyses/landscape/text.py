@@ -1,11 +1,14 @@
-"""Describe a landscape in words: its computation, its numbers and their limits."""
+"""Describe a landscape: its computation, its numbers and their limits, and its report section."""
 
 import math
 
 import numpy as np
 
+from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.plane import PLANES
-from afor.bench.analyses.landscape.record import Landscape
+from afor.bench.analyses.landscape.record import Landscape, content_of
+from afor.bench.analyses.landscape.table import landscape_table
+from afor.bench.report.page import Section
 from afor.bench.stats.labels import optimizer_label, share_text
 
 
@@ -40,6 +43,18 @@ def describe(result: Landscape) -> str:
         for name, path in result.paths.items()
     ]
     return "\n".join([*lines, "", *findings(result)])
+
+
+def landscape_section(measured: Landscape) -> Section:
+    """Return the figure, the findings and the table of a landscape as a section of a report."""
+    return Section(
+        name="landscape",
+        title="Loss landscape",
+        figure=landscape_figure(measured),
+        caption=f"{measured.label}; {measured.directions} directions. One run, not a mean.",
+        findings=findings(measured),
+        table=landscape_table(content_of(measured)),
+    )
 
 
 def findings(result: Landscape) -> list[str]:

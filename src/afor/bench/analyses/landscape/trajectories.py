@@ -53,13 +53,6 @@ def record_trajectory(
         run: The run, from `find_run`.
         every_steps: Record the weights after every so many steps too; 0 records epochs alone.
         watch: Called with the number of each finished epoch.
-
-    Returns:
-        The recorded weights.
-
-    Raises:
-        ConfigError: `every_steps` is negative.
-        TrainingError: The run diverged.
     """
     if every_steps < 0:
         raise ConfigError(f"every_steps = {every_steps}: 0 keeps epochs alone, 1 every step.")
@@ -79,9 +72,7 @@ def record_trajectory(
             points_by_step[steps] = flatten(fit.model)
 
     def after_epoch(epoch: Epoch, model: nn.Module) -> None:  # noqa: ARG001
-        points_by_step[steps] = flatten(
-            model
-        )  # the weights that a run restores if this epoch is its best
+        points_by_step[steps] = flatten(model)  # what a run restores if this epoch is its best
         at_epochs.append(steps)
         if watch is not None:
             watch(len(at_epochs))
@@ -131,13 +122,7 @@ def _fill(tensors: Sequence[torch.Tensor], values: NDArray[np.floating]) -> None
 
 
 def save_trajectories(path: Path, trajectories: Sequence[Trajectory], every_steps: int) -> None:
-    """Write trajectories to an .npz file, so that another plane needs no training.
-
-    Args:
-        path: The file to write.
-        trajectories: The trajectories.
-        every_steps: Steps between two points, as given to `record_trajectory`.
-    """
+    """Write trajectories to an .npz file, so that another plane needs no training."""
     content: dict[str, NDArray[np.generic]] = {
         "format": np.array(FORMAT),
         "every_steps": np.array(every_steps),
@@ -162,19 +147,15 @@ def load_trajectories(path: Path, every_steps: int) -> dict[str, Trajectory]:
                     f"{path} holds a point every {content['every_steps']} steps, "
                     f"{every_steps} are asked for (0: every epoch). Name another file."
                 )
-            names = [n.rsplit("/", 2)[:2] for n in content.files if n.endswith("/weights")]
-            return {
-                key: Trajectory(
-                    optimizer=optimizer,
-                    key=key,
-                    weights=content[f"{optimizer}/{key}/weights"],
-                    buffers=content[f"{optimizer}/{key}/buffers"],
-                    steps=content[f"{optimizer}/{key}/steps"],
-                    solution=int(content[f"{optimizer}/{key}/solution"]),
-                    epochs=int(content[f"{optimizer}/{key}/epochs"]),
+            trajectories = {}
+            for file in filter(lambda name: name.endswith("/weights"), content.files):
+                optimizer, key, _ = file.rsplit("/", 2)
+                fields = (content[f"{optimizer}/{key}/{field}"] for field in FIELDS)
+                weights, buffers, steps, solution, epochs = fields
+                trajectories[key] = Trajectory(
+                    optimizer, key, weights, buffers, steps, int(solution), int(epochs)
                 )
-                for optimizer, key in names
-            }
+            return trajectories
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ConfigError(
             f"{path} does not hold trajectories ({error}). Remove it or name another file; "

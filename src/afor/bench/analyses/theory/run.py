@@ -8,7 +8,7 @@ larger, and with them the bound is weaker still.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,15 +18,13 @@ from torch.nn.functional import cross_entropy
 
 from afor import AFOR
 from afor.bench.analyses.replay import ChosenRun, replay
+from afor.bench.analyses.step_log import StepLog
 from afor.bench.analyses.theory.theorem import Assumptions
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import isolated
 from afor.bench.training.batches import Batch, epoch_batches
+from afor.bench.training.loop import Fit
 from afor.bench.training.record import Epoch, RunRecord
-from afor.control import FIELDS
-
-if TYPE_CHECKING:
-    from afor.bench.training.loop import Fit
 
 BATCHES = 16  # batches whose gradients give the noise at one point; fewer in a short epoch
 CURVATURE_BATCHES = 2
@@ -57,19 +55,9 @@ class RunEstimates:
 
 
 def estimate_run(run: ChosenRun) -> RunEstimates:
-    """Train a run again and estimate the constants of Theorem 1.
+    """Train a run of AFOR in the paper's form again and estimate the constants of Theorem 1.
 
     The observation does not change the training.
-
-    Args:
-        run: A run of AFOR in the paper's form.
-
-    Returns:
-        The estimates and the traces of beta2.
-
-    Raises:
-        ConfigError: The optimizer is not AFOR in the paper's form.
-        TrainingError: No epoch was finished.
     """
     observer = _Observer(run.label)
     record = replay(run, observer.watch, observer.watch_step)
@@ -92,14 +80,9 @@ def estimate_run(run: ChosenRun) -> RunEstimates:
         eps=group["eps"],
         weight_decay=group["weight_decay"],
     )
-    return RunEstimates(
-        assumptions=assumptions,
-        lr=float(group["lr"]),
-        probes=tuple(observer.probes),
-        beta2=np.stack(observer.beta2),
-        tensors=tuple(observer.tensors),
-        record=record,
-    )
+    steps, probes = observer.log.result(), tuple(observer.probes)
+    lr = float(group["lr"])
+    return RunEstimates(assumptions, lr, probes, steps["beta2"], steps.names, record)
 
 
 class _Observer:
@@ -110,14 +93,12 @@ class _Observer:
         self.fit: Fit | None = None
         self.group: dict[str, Any] = {}
         self.largest = self.first_loss = self.start_norm = 0.0
-        self.beta2: list[NDArray[np.float64]] = []
-        self.tensors: list[str] = []
+        self.log = StepLog()
         self.probes: list[Probe] = []
         self._epoch = 0
 
-    def watch_step(self, fit: "Fit", batch: Batch, loss: Tensor) -> None:
+    def watch_step(self, fit: Fit, batch: Batch, loss: Tensor) -> None:
         """Keep the largest gradient and every tensor's beta2."""
-        del batch
         if self.fit is None:
             self.fit, self.group = fit, fit.optimizer.param_groups[0]
             if not isinstance(fit.optimizer, AFOR) or self.group["variant"] != "paper":
@@ -128,13 +109,10 @@ class _Observer:
             self.first_loss = loss.item()
             # Taken after the first step; the constants of the theorem hardly change in one step.
             self.start_norm = _flat(list(fit.model.parameters())).norm().item()
-        named = [(n, p) for n, p in fit.model.named_parameters() if p.grad is not None]
-        largest = torch.stack([p.grad.abs().max() for _, p in named if p.grad is not None]).max()
+        gradients = [p.grad for p in fit.model.parameters() if p.grad is not None]
+        largest = torch.stack([gradient.abs().max() for gradient in gradients]).max()
         self.largest = max(self.largest, largest.item())
-        controls = [fit.optimizer.state[p]["control"] for _, p in named]
-        forgetting = torch.stack(controls)[:, FIELDS.index("forgetting")].double()
-        self.tensors = [name for name, _ in named]
-        self.beta2.append((1.0 - forgetting).cpu().numpy())
+        self.log.watch(fit, batch, loss)
 
     def watch(self, epoch: Epoch, model: nn.Module) -> None:
         """Estimate noise and curvature after epochs that are powers of two."""
@@ -144,7 +122,7 @@ class _Observer:
             self.probes.append(probe(self.fit, self._epoch))
 
 
-def probe(fit: "Fit", epoch: int) -> Probe:
+def probe(fit: Fit, epoch: int) -> Probe:
     """Estimate noise, gradient and curvature at the present weights, from several batches."""
     order = epoch_batches(fit.training, fit.settings.batch_size, epoch)[:BATCHES]
     batches = [fit.training.load(indices) for indices in order]
@@ -182,12 +160,8 @@ def _gradient(model: nn.Module, batches: Sequence[Batch]) -> Tensor:
         with isolated(number, total.device):
             loss = cross_entropy(model(batch.inputs), batch.labels)
         gradients = torch.autograd.grad(loss, params, allow_unused=True)
-        total += _flat(
-            [
-                torch.zeros_like(p) if g is None else g
-                for p, g in zip(params, gradients, strict=True)
-            ]
-        )
+        pairs = zip(params, gradients, strict=True)
+        total += _flat([torch.zeros_like(p) if g is None else g for p, g in pairs])
     return total / len(batches)
 
 

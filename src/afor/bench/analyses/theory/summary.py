@@ -12,9 +12,9 @@ from afor.bench.analyses.theory.memory_weights import direction_bound, memory_le
 from afor.bench.analyses.theory.theorem import (
     Assumptions,
     Bound,
+    Constants,
     derive_constants,
     finite_bound,
-    orders_of_magnitude,
     steps_to_inform,
 )
 
@@ -66,30 +66,20 @@ def report(
     values = {
         "title": title,
         "sources": dict(sources),
-        "smoothness": assumptions.smoothness,
-        "gradient_bound": assumptions.gradient_bound,
-        "noise_sq": assumptions.noise_sq,
+        **_named(assumptions, "smoothness", "gradient_bound", "noise_sq"),
         "drift_sq": float(assumptions.drift_sq.max()),
-        "gap": assumptions.gap,
-        "parameters": assumptions.parameters,
-        "eps": assumptions.eps,
-        "weight_decay": assumptions.weight_decay,
-        "beta1": assumptions.beta1,
+        **_named(assumptions, "gap", "parameters", "eps", "weight_decay", "beta1"),
         "lr": lr,
         "steps": len(assumptions.drift_sq),
-        "alpha": constants.alpha,
-        "largest_factor": constants.largest_factor,
+        **_named(constants, "alpha", "largest_factor"),
         "tracking_sq": float(constants.tracking_sq.max()),
-        "descent": constants.descent,
-        "growth": constants.growth,
-        "decay_norm": constants.decay_norm,
-        "largest_lr": constants.largest_lr,
+        **_named(constants, "descent", "growth", "decay_norm", "largest_lr"),
         "lr_factor": lr / constants.largest_lr,
         "condition_holds": lr <= constants.largest_lr and lr * assumptions.weight_decay <= 1.0,
         "bound_at_largest_lr": _terms(at_largest),
         "bound_at_lr": _terms(finite_bound(assumptions, constants, lr)),
         "trivial_bound": assumptions.trivial_bound,
-        "orders": orders_of_magnitude(at_largest.total, assumptions.trivial_bound),
+        "orders": math.log10(at_largest.total / assumptions.trivial_bound),
         "steps_to_inform": needed if math.isfinite(needed) else None,
         "measured": measured,
         "update_bound_paper": assumptions.gradient_bound / assumptions.eps,
@@ -134,6 +124,10 @@ def verdict(values: Mapping[str, Any]) -> list[str]:
             "least 8(1 + G/ε)² times the trivial bound."
         )
     return sentences
+
+
+def _named(values: Assumptions | Constants, *names: str) -> dict[str, float]:
+    return {name: getattr(values, name) for name in names}
 
 
 def _terms(bound: Bound) -> dict[str, float]:

@@ -3,8 +3,41 @@
 from collections.abc import Mapping
 from typing import Any
 
-from afor.bench.report.tables.formats import Column, Row, Table, TableCell
+from afor.bench.report.tables.formats import Row, Table, columns_of, text_row
 from afor.bench.training.controller_trace import layer_group
+
+# Each quantity with its name and symbol; of the constants also where they come from.
+ASSUMED = {
+    "smoothness": "smoothness L",
+    "gradient_bound": "largest gradient element G",
+    "noise_sq": "noise σ²",
+    "drift_sq": "drift Δ², largest",
+    "gap": "loss above its infimum",
+}
+CONSTANTS = {
+    "alpha": ("smallest factor α", "1/(G + ε)"),
+    "largest_factor": ("largest factor M", "1/ε"),
+    "tracking_sq": ("tracking error κ², largest", "2Δ² + 2Σω²σ²"),
+    "descent": ("descent a₀", "α/2"),
+    "growth": ("growth b₀", "2M²(1 + κ²)"),
+    "decay_norm": ("weight decay χ", "λ max(|θ₀|, √N G/(ελ)), or 0"),
+}
+STEP_SIZE = {
+    "lr": ("learning rate η", "used"),
+    "largest_lr": ("largest permitted", "(a₀/2)/(L(2b₀ + 2χ²))"),
+    "lr_factor": ("how many times too large", "1 or less: permitted"),
+}
+BOUNDS = {"bound_at_largest_lr": "at the largest permitted η", "bound_at_lr": "at the η used"}
+TERMS = {
+    "start": "start",
+    "tracking": "noise and drift",
+    "decay": "weight decay",
+    "curvature": "curvature",
+}
+UPDATES = {
+    "update_bound_paper": ("largest update / η, paper", "G/ε"),
+    "update_bound_weights": ("largest update / η, from the weights", "√Σω²/π"),
+}
 
 
 def theory_table(values: Mapping[str, Any]) -> Table:
@@ -17,71 +50,40 @@ def theory_table(values: Mapping[str, Any]) -> Table:
         rows.append(Row(text, heading=True))
 
     def line(label: str, key: str, value: float, origin: str = "") -> None:
-        rows.append(Row(label, (TableCell(_number(value)), TableCell(origin))))
+        rows.append(text_row(label, [_number(value), origin]))
         records.append({"quantity": key, "value": value, "origin": origin})
 
+    def lines(quantities: Mapping[str, tuple[str, str]]) -> None:
+        for key, (label, origin) in quantities.items():
+            line(label, key, values[key], origin)
+
     heading("Assumed")
-    for key, label in (
-        ("smoothness", "smoothness L"),
-        ("gradient_bound", "largest gradient element G"),
-        ("noise_sq", "noise σ²"),
-        ("drift_sq", "drift Δ², largest"),
-        ("gap", "loss above its infimum"),
-    ):
-        line(label, key, values[key], sources[key])
+    lines({key: (label, sources[key]) for key, label in ASSUMED.items()})
     heading("Constants")
-    for key, label, origin in (
-        ("alpha", "smallest factor α", "1/(G + ε)"),
-        ("largest_factor", "largest factor M", "1/ε"),
-        ("tracking_sq", "tracking error κ², largest", "2Δ² + 2Σω²σ²"),
-        ("descent", "descent a₀", "α/2"),
-        ("growth", "growth b₀", "2M²(1 + κ²)"),
-        ("decay_norm", "weight decay χ", "λ max(|θ₀|, √N G/(ελ)), or 0"),
-    ):
-        line(label, key, values[key], origin)
+    lines(CONSTANTS)
     heading("Step size")
-    line("learning rate η", "lr", values["lr"], "used")
-    line("largest permitted", "largest_lr", values["largest_lr"], "(a₀/2)/(L(2b₀ + 2χ²))")
-    line("how many times too large", "lr_factor", values["lr_factor"], "1 or less: permitted")
+    lines(STEP_SIZE)
     heading(f"Bound on the mean squared gradient after {values['steps']:,} steps")
-    for bound, label in (
-        ("bound_at_largest_lr", "at the largest permitted η"),
-        ("bound_at_lr", "at the η used"),
-    ):
-        terms = values[bound]
-        line(label, bound, terms["total"], "claimed" if _claims(values, bound) else "not claimed")
-        for term, text in (
-            ("start", "start"),
-            ("tracking", "noise and drift"),
-            ("decay", "weight decay"),
-            ("curvature", "curvature"),
-        ):
-            line(f"… {text}", f"{bound}_{term}", terms[term])
+    for bound, label in BOUNDS.items():
+        claimed = bound == "bound_at_largest_lr" or values["condition_holds"]
+        line(label, bound, values[bound]["total"], "claimed" if claimed else "not claimed")
+        for term, text in TERMS.items():
+            line(f"… {text}", f"{bound}_{term}", values[bound][term])
     line("without a theorem", "trivial_bound", values["trivial_bound"], "N G²")
     line("what happened", "measured", values["measured"], sources["measured"])
     heading("Memory (Lemma 1), at the last step")
     for group, length in _by_group(values["memory_length"]).items():
         line(f"memory of {group}, steps", f"memory_{group}", length, "mean age of the weights + 1")
-    line("largest update / η, paper", "update_bound_paper", values["update_bound_paper"], "G/ε")
-    line(
-        "largest update / η, from the weights",
-        "update_bound_weights",
-        values["update_bound_weights"],
-        "√Σω²/π",
-    )
+    lines(UPDATES)
     return Table(
         name="theory",
         title=f"Theorem 1: {values['title']}",
-        columns=(Column("value"), Column("from")),
+        columns=columns_of("value", "from"),
         rows=tuple(rows),
         label="Quantity",
         notes=tuple(values["verdict"]),
         records=tuple(records),
     )
-
-
-def _claims(values: Mapping[str, Any], bound: str) -> bool:
-    return bound == "bound_at_largest_lr" or bool(values["condition_holds"])
 
 
 def _by_group(lengths: Mapping[str, float]) -> dict[str, float]:

@@ -107,16 +107,10 @@ def derive_constants(assumptions: Assumptions) -> Constants:
 
 
 def finite_bound(assumptions: Assumptions, constants: Constants, lr: ArrayLike) -> Bound:
-    """Evaluate Eq. (afor_finite_bound).
+    """Evaluate Eq. (afor_finite_bound), the bound on the mean squared gradient, term by term.
 
-    Args:
-        assumptions: What the theorem assumes about the problem.
-        constants: From `derive_constants`.
-        lr: One learning rate, or one per step. The theorem claims the bound only if none exceeds
-            `constants.largest_lr`; that is not checked.
-
-    Returns:
-        The bound on the mean squared gradient, term by term.
+    There is one learning rate, or one per step. The theorem claims the bound only if none exceeds
+    `constants.largest_lr`; that is not checked.
     """
     rates = np.broadcast_to(np.asarray(lr, dtype=np.float64), constants.residual.shape)
     total = float(rates.sum())
@@ -130,11 +124,6 @@ def finite_bound(assumptions: Assumptions, constants: Constants, lr: ArrayLike) 
         * float((rates**2).sum())
         / (a * total),
     )
-
-
-def orders_of_magnitude(value: float, reference: float) -> float:
-    """Return by how many powers of ten a value exceeds a reference."""
-    return math.log10(value / reference)
 
 
 def steps_to_inform(assumptions: Assumptions, constants: Constants) -> float:

@@ -90,22 +90,7 @@ def make_toy(seed: int = 0) -> Toy:
 def run_toy(
     toy: Toy, lr: float, *, eps: float, weight_decay: float, steps: int, seed: int = 0
 ) -> ToyRun:
-    """Train from zero weights with AFOR and record the true gradient of every step.
-
-    Args:
-        toy: The problem.
-        lr: Learning rate.
-        eps: AFOR's epsilon.
-        weight_decay: Weight decay.
-        steps: Number of steps.
-        seed: Seed of the batches.
-
-    Returns:
-        The recorded values of every step.
-
-    Raises:
-        ConfigError: A number is out of range.
-    """
+    """Train from zero weights with AFOR and record the true gradient of every step."""
     if steps < 1 or not lr > 0 or not eps > 0 or weight_decay < 0:
         raise ConfigError("steps, lr and eps must be above 0, weight_decay 0 or above.")
     parameter = torch.nn.Parameter(torch.zeros(FEATURES, dtype=torch.float64))
@@ -149,17 +134,8 @@ def judge_toy(
     """Evaluate the theorem on the toy problem and train on it.
 
     The drift of a training enters the constants, and the learning rate changes the drift. So the
-    training is repeated with the learning rate that its drift permits until the condition holds.
-
-    Args:
-        toy: The problem.
-        eps: AFOR's epsilon.
-        weight_decay: Weight decay.
-        steps: Number of training steps.
-        lr: Learning rate; 0 uses the largest that the theorem permits.
-
-    Returns:
-        The bound and the training.
+    training is repeated with the learning rate that its drift permits until the condition holds. A
+    learning rate of 0 stands for the largest that the theorem permits.
     """
     assumptions = assumptions_of(toy, np.zeros(steps), eps=eps, weight_decay=weight_decay)
     rate = lr or derive_constants(assumptions).largest_lr

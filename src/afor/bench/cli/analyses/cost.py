@@ -1,8 +1,7 @@
 """The command ``afor cost``: operations, memory and time of a step of every optimizer."""
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,53 +12,45 @@ from afor.bench.analyses.cost import compute
 from afor.bench.analyses.cost.figure import growth_figure
 from afor.bench.analyses.cost.flops import OPERATIONS, formula
 from afor.bench.analyses.cost.table import cost_table
-from afor.bench.cli.options import Json, TableFormat
-from afor.bench.cli.printing import FORMATS, choose, render, write_outputs
+from afor.bench.cli.options import Json, TableFormat, option
+from afor.bench.cli.printing import FORMATS, choose, figures_in, show_result
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
-from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 
 
 def cost(
     backbone: Annotated[
-        str, typer.Option(help="A backbone that `afor models` lists, or module:Class.")
+        str, option("A backbone that `afor models` lists, or module:Class.")
     ] = "eegnet",
     dataset: Annotated[
-        str,
-        typer.Option(help="Data set with the windows' shape: deap, bci2a, isruc, physionet_mi."),
+        str, option("Data set with the windows' shape: deap, bci2a, isruc, physionet_mi.")
     ] = "deap",
     optimizer: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Measure only this optimizer, and Adam; repeatable.",
-            show_default="the paper's seven",
+        option(
+            "Measure only this optimizer, and Adam; repeatable.", show_default="the paper's seven"
         ),
     ] = None,
     batch: Annotated[
-        int,
-        typer.Option(min=0, max=65_536, help="Batch size; 0 uses the paper's, 256 or 64."),
+        int, option("Batch size; 0 uses the paper's, 256 or 64.", min=0, max=65_536)
     ] = 0,
     weight_decay: Annotated[
-        float, typer.Option(help="Weight decay, by default that of Sec. IV-C; 0 leaves it out.")
+        float, option("Weight decay, by default that of Sec. IV-C; 0 leaves it out.")
     ] = 1e-4,
-    rounds: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Number of interleaved timing rounds.")
-    ] = 25,
-    threads: Annotated[int, typer.Option(min=1, max=1024, help="Number of torch threads.")] = 1,
+    rounds: Annotated[int, option("Number of interleaved timing rounds.", min=1, max=100_000)] = 25,
+    threads: Annotated[int, option("Number of torch threads.", min=1, max=1024)] = 1,
     form: TableFormat = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
+            "A table (.md .tex .csv .txt), the values (.json) or a figure of the growth with "
+            "the size of the network (.pdf .svg .png); repeatable.",
             "--output",
             "-o",
-            help="A table (.md .tex .csv .txt), the values (.json) or a figure of the growth with "
-            "the size of the network (.pdf .svg .png); repeatable.",
         ),
     ] = None,
-    lines: Annotated[
-        str, typer.Option(help="Print only the operations in a step of this optimizer.")
-    ] = "",
+    lines: Annotated[str, option("Print only the operations in a step of this optimizer.")] = "",
     as_json: Json = False,
 ) -> None:
     """Measure the operations, memory and time of a step.
@@ -76,9 +67,8 @@ def cost(
         choose(form, FORMATS, "--format")
     targets = output or []
     names = tuple(optimizer or PAPER_OPTIMIZERS)
-    pictures = [target for target in targets if target.suffix.lower() in FIGURE_FORMATS]
     typer.echo(f"Measuring {len(names)} optimizers on {backbone}, {dataset} ...", err=True)
-    costs = compute.measure_cost(
+    costs: dict[str, Any] = compute.measure_cost(
         backbone,
         dataset,
         names,
@@ -87,16 +77,14 @@ def cost(
         rounds=rounds,
         threads=threads,
     ).as_dict()
-    if pictures:
+    if figures_in(targets):
         typer.echo("Measuring the growth with the size of the network ...", err=True)
         costs["growth"] = compute.measure_growth(names, rounds=rounds, threads=threads)
-    table = cost_table(costs)
-    text = json.dumps(costs, indent=1, ensure_ascii=False)
-    if as_json:
-        typer.echo(text)
-    elif form or len(pictures) == len(targets):
-        typer.echo(render(table, form or "terminal", standalone=False).rstrip("\n"))
-    write_outputs(targets, table, text, lambda: growth_figure(costs["growth"]))  # type: ignore[arg-type]
+
+    def draw() -> Any:
+        return growth_figure(costs["growth"])
+
+    show_result(cost_table(costs), costs, draw, targets, form, as_json=as_json)
     print_next("afor cost --lines afor, afor theory")
 
 

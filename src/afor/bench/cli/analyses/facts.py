@@ -1,19 +1,18 @@
 """The command ``afor facts``: computed properties of the equations and the released code."""
 
-import json
 from typing import Annotated
 
 import typer
 
 from afor.bench.analyses.facts import FACTS
-from afor.bench.cli.options import Json
+from afor.bench.cli.options import Json, argument
 from afor.bench.cli.printing import choose
+from afor.bench.cli.terminal import print_json
 
 
 def facts(
     name: Annotated[
-        str | None,
-        typer.Argument(help=f"One of the properties: {', '.join(FACTS)}.", show_default="all four"),
+        str | None, argument(f"One of the properties: {', '.join(FACTS)}.", show_default="all four")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -31,7 +30,7 @@ def facts(
             typer.echo(f"Computing {each} ...", err=True)
         computed.append(FACTS[each]())
     if as_json:
-        typer.echo(json.dumps([vars(fact) for fact in computed], indent=1, ensure_ascii=False))
+        print_json([vars(fact) for fact in computed], ensure_ascii=False)
         return
     for fact in computed:
         typer.echo(f"{fact.name}\n  {fact.statement}")

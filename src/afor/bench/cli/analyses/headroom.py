@@ -1,6 +1,5 @@
 """The command ``afor headroom``: what any constant beta2 could gain over 0.999."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,7 +7,7 @@ import typer
 from afor.bench.analyses.headroom.compute import REFERENCE, measure_headroom
 from afor.bench.analyses.headroom.figure import headroom_figure
 from afor.bench.analyses.headroom.table import headroom_table
-from afor.bench.cli.options import Json, Results
+from afor.bench.cli.options import FigureFile, Json, Results, option
 from afor.bench.cli.printing import render
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.files import check_output
@@ -21,29 +20,25 @@ def headroom(
     results: Results,
     metric: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Metric to compare; repeatable.",
             "--metric",
             "-m",
-            help="Metric to compare; repeatable.",
             show_default="nll and accuracy, of streams also on the next subject",
         ),
     ] = None,
     reference: Annotated[
-        float, typer.Option(help="The constant beta2 that the others are compared with.")
+        float, option("The constant beta2 that the others are compared with.")
     ] = REFERENCE,
     halves: Annotated[
         str | None,
-        typer.Option(
-            help="What is halved to choose and to score: folds or draws.",
+        option(
+            "What is halved to choose and to score: folds or draws.",
             show_default="folds, or draws if there are fewer than four folds",
         ),
     ] = None,
-    study: Annotated[
-        str | None, typer.Option(help="Study of the store.", show_default="all")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Draw the figure: .pdf, .svg or .png.")
-    ] = None,
+    study: Annotated[str | None, option("Study of the store.", show_default="all")] = None,
+    output: FigureFile = None,
     as_json: Json = False,
 ) -> None:
     """Measure what any constant beta2 could gain over 0.999.
@@ -63,7 +58,7 @@ def headroom(
     table = headroom_table(measured)
     if output is not None:
         save_figure(headroom_figure(measured), output)
-    typer.echo(render(table, "json" if as_json else "terminal", standalone=False))
+    typer.echo(render(table, "json" if as_json else "terminal"))
     if not as_json:
         if output is not None:
             typer.echo(str(output))

@@ -1,6 +1,5 @@
 """The command ``afor hypergradient``: would another beta2 lower the validation loss soon?"""
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -9,26 +8,18 @@ import typer
 
 from afor.bench.analyses.headroom.hypergradient import measure_hypergradient
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import (
-    Json,
-    RunOptions,
-    StudyName,
-)
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.options import Json, RunOptions, StudyName, option
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.study.schema import load_study
 
 
 def hypergradient(
     options: RunOptions,
     name: StudyName,
-    optimizer: Annotated[
-        str, typer.Option("--optimizer", help="An entry of AdamW of the study.")
-    ] = "adamw",
-    horizon: Annotated[int, typer.Option(min=1, help="Number of steps to unroll.")] = 20,
-    starts: Annotated[
-        int, typer.Option(min=1, help="Number of steps of the run at which to unroll.")
-    ] = 8,
-    last: Annotated[int, typer.Option(min=1, help="Last of these steps.")] = 200,
+    optimizer: Annotated[str, option("An entry of AdamW of the study.")] = "adamw",
+    horizon: Annotated[int, option("Number of steps to unroll.", min=1)] = 20,
+    starts: Annotated[int, option("Number of steps of the run at which to unroll.", min=1)] = 8,
+    last: Annotated[int, option("Last of these steps.", min=1)] = 200,
     as_json: Json = False,
 ) -> None:
     """Differentiate the validation loss with respect to beta2.
@@ -46,7 +37,7 @@ def hypergradient(
     low, high = measured.interval
     if as_json:
         content = {**asdict(measured), "mean": measured.mean, "low": low, "high": high}
-        typer.echo(json.dumps(content))
+        print_json(content, indent=None)
     else:
         typer.echo(f"{measured.label}: beta2 = {measured.beta2:g}, {horizon} steps unrolled")
         for start, loss, derivative in zip(

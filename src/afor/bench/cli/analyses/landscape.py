@@ -1,6 +1,5 @@
 """The command ``afor landscape``: the loss around a solution, and the paths of the training."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.loss_grid import grid_axis
 from afor.bench.analyses.landscape.loss_surface import check_loss
 from afor.bench.analyses.landscape.plane import check_directions
-from afor.bench.analyses.landscape.record import landscape_json, write_landscape
+from afor.bench.analyses.landscape.record import landscape_json
 from afor.bench.analyses.landscape.text import describe
 from afor.bench.analyses.landscape.trajectories import (
     Trajectory,
@@ -28,22 +27,17 @@ from afor.bench.analyses.landscape.trajectories import (
 )
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import (
-    Jobs,
-    Json,
-    RunOptions,
-    StudyName,
-)
+from afor.bench.cli.options import Jobs, Json, RunOptions, StudyName, option
 from afor.bench.cli.printing import check_figures
 from afor.bench.cli.studies.selection import cores
 from afor.bench.cli.terminal import print_next
+from afor.bench.common.files import write_output
 from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import load_study
 
 DATA_SUFFIX = ".json"
 PLAIN_EVERY_S = 10.0  # between two lines of progress if stderr is not a terminal
-
-ShowProgress = Callable[[str, int, int], None]  # name of the task, items done, items in all
+ShowProgress = Callable[..., None]  # of the name of a task, items done, and items in `total`
 
 
 def landscape(
@@ -51,63 +45,48 @@ def landscape(
     name: StudyName,
     optimizer: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Optimizer of the study to train; repeatable.", show_default="adam and afor"
-        ),
+        option("Optimizer of the study to train; repeatable.", show_default="adam and afor"),
     ] = None,
     center: Annotated[
         str,
-        typer.Option(
-            help="Optimizer whose solution is the center of the plane.",
+        option(
+            "Optimizer whose solution is the center of the plane.",
             show_default="afor, else the last",
         ),
     ] = "",
-    grid: Annotated[
-        int, typer.Option(max=1001, help="Number of grid points along each direction.")
-    ] = 51,
+    grid: Annotated[int, option("Number of grid points along each direction.", max=1001)] = 51,
     span: Annotated[
         float | None,
-        typer.Option(
-            help="The grid reaches from -SPAN to SPAN.", show_default="wide enough for the paths"
-        ),
+        option("The grid reaches from -SPAN to SPAN.", show_default="wide enough for the paths"),
     ] = None,
     directions: Annotated[
         str,
-        typer.Option(
-            help="Directions of the plane: random, filter (random, filter-normalised) or pca (of "
+        option(
+            "Directions of the plane: random, filter (random, filter-normalised) or pca (of "
             "the paths)."
         ),
     ] = "random",
-    seed: Annotated[
-        int, typer.Option(help="Seed of the random directions and of the choice of windows.")
-    ] = 0,
+    seed: Annotated[int, option("Seed of the random directions and of the choice of windows.")] = 0,
     windows: Annotated[
-        int, typer.Option(help="Number of training windows to average the loss over; 0 uses all.")
+        int, option("Number of training windows to average the loss over; 0 uses all.")
     ] = 512,
     batch_norm: Annotated[
         str,
-        typer.Option(
-            help="Batch-norm statistics: fixed (those of the center) or recomputed (at each point)."
-        ),
+        option("Batch-norm statistics: fixed (those of the center) or recomputed (at each point)."),
     ] = "fixed",
     every_steps: Annotated[
-        int,
-        typer.Option(
-            help="Record a point of the path every so many steps too; 0 records epochs alone."
-        ),
+        int, option("Record a point of the path every so many steps too; 0 records epochs alone.")
     ] = 0,
     paths: Annotated[
         Path | None,
-        typer.Option(
-            help="An .npz file that keeps the paths, so that another plane needs no training."
-        ),
+        option("An .npz file that keeps the paths, so that another plane needs no training."),
     ] = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
+            "The values (.json) or a figure (.pdf .svg .png); repeatable.",
             "--output",
             "-o",
-            help="The values (.json) or a figure (.pdf .svg .png); repeatable.",
             show_default="landscape.json",
         ),
     ] = None,
@@ -149,7 +128,7 @@ def landscape(
         )
     for target in targets:
         if target.suffix.lower() == DATA_SUFFIX:
-            write_landscape(measured, target)
+            write_output(target, landscape_json(measured))
         else:
             save_figure(landscape_figure(measured), target)
     if as_json:
@@ -176,17 +155,14 @@ def _trajectories(
     for run in runs:
         planned = run.planned
         if planned.key not in by_key:
-            watch = partial(_show_epoch, show, planned.optimizer, run.settings.max_epochs)
+            task = f"training {planned.optimizer}"
+            watch = partial(show, task, total=run.settings.max_epochs)
             watch(0)
             by_key[planned.key] = record_trajectory(run, every_steps, watch)
             if path is not None:
                 save_trajectories(path, list(by_key.values()), every_steps)
         trajectories.append(replace(by_key[planned.key], optimizer=planned.optimizer))
     return trajectories
-
-
-def _show_epoch(show: ShowProgress, optimizer: str, max_epochs: int, done: int) -> None:
-    show(f"training {optimizer}", done, max_epochs)
 
 
 @contextmanager
@@ -200,13 +176,13 @@ def _progress() -> Iterator[ShowProgress]:
         tasks: dict[str, TaskID] = {}
         finished: dict[str, int] = {}
 
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                for earlier, task in tasks.items():  # early stopping leaves epochs out
-                    bars.update(task, total=finished[earlier])
-                tasks[what] = bars.add_task(what, total=total)
-            finished[what] = done
-            bars.update(tasks[what], completed=done)
+        def show(task: str, done: int, total: int) -> None:
+            if task not in tasks:
+                for earlier, bar in tasks.items():  # early stopping leaves epochs out
+                    bars.update(bar, total=finished[earlier])
+                tasks[task] = bars.add_task(task, total=total)
+            finished[task] = done
+            bars.update(tasks[task], completed=done)
 
         yield show
 
@@ -215,11 +191,10 @@ def _plain_lines() -> ShowProgress:
     printed_at = time.monotonic()
     current = ""
 
-    def show(what: str, done: int, total: int) -> None:
+    def show(task: str, done: int, total: int) -> None:
         nonlocal printed_at, current
-        if what != current or done == total or time.monotonic() - printed_at > PLAIN_EVERY_S:
-            sys.stderr.write(f"{what}: {done} of {total}\n")
-            sys.stderr.flush()
-            printed_at, current = time.monotonic(), what
+        if task != current or done == total or time.monotonic() - printed_at > PLAIN_EVERY_S:
+            typer.echo(f"{task}: {done} of {total}", err=True)
+            printed_at, current = time.monotonic(), task
 
     return show

@@ -1,6 +1,5 @@
 """The command ``afor matched``: a study that holds AdamW at AFOR's own mean beta2."""
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -8,12 +7,12 @@ from typing import Annotated, get_args
 
 import typer
 
-from afor.bench.analyses.adaptation.matched import Weighting, matched_study
+from afor.bench.analyses.adaptation.matched import MatchedStudy, Weighting, matched_study
 from afor.bench.analyses.replay import find_run
-from afor.bench.cli.options import CacheDir, Json, Results, Roots, Trust
+from afor.bench.cli.options import CacheDir, Json, Results, Roots, Trust, option
+from afor.bench.cli.printing import choose
 from afor.bench.cli.studies.selection import with_roots
-from afor.bench.cli.terminal import print_next
-from afor.bench.common.errors import ConfigError
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.files import write_output
 from afor.bench.store.database import Store, open_store
 from afor.bench.store.locations import find_store
@@ -25,25 +24,17 @@ AVERAGES = get_args(Weighting)
 
 def matched(
     results: Results,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The TOML file to write.")] = Path(
+    output: Annotated[Path, option("The TOML file to write.", "--output", "-o")] = Path(
         "matched.toml"
     ),
-    dataset: Annotated[
-        str, typer.Option(help="Data set of the store.", show_default="the only one")
-    ] = "",
-    backbone: Annotated[
-        str, typer.Option(help="Backbone of the store.", show_default="the only one")
-    ] = "",
-    study: Annotated[
-        str, typer.Option(help="Study of the store.", show_default="the only one")
-    ] = "",
-    optimizer: Annotated[
-        str, typer.Option(help="The optimizer whose mean beta2 is used.")
-    ] = "afor",
+    dataset: Annotated[str, option("Data set of the store.", show_default="the only one")] = "",
+    backbone: Annotated[str, option("Backbone of the store.", show_default="the only one")] = "",
+    study: Annotated[str, option("Study of the store.", show_default="the only one")] = "",
+    optimizer: Annotated[str, option("The optimizer whose mean beta2 is used.")] = "afor",
     average: Annotated[
         str,
-        typer.Option(
-            help="What beta2 is averaged over: tensors (each counts once) or elements (each tensor "
+        option(
+            "What beta2 is averaged over: tensors (each counts once) or elements (each tensor "
             "counts by its size)."
         ),
     ] = "tensors",
@@ -60,30 +51,21 @@ def matched(
     Example:
         afor matched demo --output matched.toml
     """
-    if average not in AVERAGES:
-        raise ConfigError(f"--average cannot be {average!r}. Accepted: {', '.join(AVERAGES)}.")
+    choose(average, AVERAGES, "--average")
     path = find_store(results)
     with open_store(path) as opened:
-        make = partial(
-            matched_study,
-            opened,
-            study=study,
-            dataset=dataset,
-            backbone=backbone,
-            optimizer=optimizer,
-        )
+        make = partial(matched_study, opened, study, dataset, backbone, optimizer)
         made = make()
         if not trust:
             refuse_stored_code(made.study, str(path))
         if average == "elements":
-            run_names = (made.store_study, made.dataset, made.backbone, optimizer)
-            made = make(sizes=_sizes(opened, *run_names, root, cache_dir))
+            made = make(sizes=_sizes(opened, made, root, cache_dir))
     write_output(output, made.toml)
     if as_json:
-        names = ("dataset", "backbone", "optimizer", "runs", "steps", "beta2", "weighting")
-        content = {name: getattr(made, name) for name in names}
+        shown = ("dataset", "backbone", "optimizer", "runs", "steps", "beta2", "weighting")
+        content = {name: getattr(made, name) for name in shown}
         content |= {"beta2_by_tensor": dict(made.beta2_by_tensor), "output": str(output)}
-        typer.echo(json.dumps(content))
+        print_json(content, indent=None)
     else:
         width = max(map(len, made.beta2_by_tensor))
         typer.echo(
@@ -98,27 +80,17 @@ def matched(
 
 
 def _sizes(
-    store: Store,
-    study: str,
-    dataset: str,
-    backbone: str,
-    optimizer: str,
-    root: list[str] | None,
-    cache_dir: Path | None,
+    store: Store, made: MatchedStudy, root: list[str] | None, cache_dir: Path | None
 ) -> Mapping[str, int]:
     """Return the number of elements of each tensor; builds the network, which needs the data."""
-    stored = with_roots(parse_study(store.studies()[study], str(store.path)), root)
+    study = with_roots(parse_study(store.studies()[made.store_study], str(store.path)), root)
     run = find_run(
-        stored,
-        dataset=dataset,
-        backbone=backbone,
-        optimizer=optimizer,
-        fold=_first(stored.protocol.only_folds),
-        draw=_first(stored.protocol.only_draws),
+        study,
+        dataset=made.dataset,
+        backbone=made.backbone,
+        optimizer=made.optimizer,
+        fold=min(study.protocol.only_folds or [0]),
+        draw=min(study.protocol.only_draws or [0]),
         cache_dir=cache_dir,
     )
     return {name: p.numel() for name, p in run.make_model().named_parameters()}
-
-
-def _first(numbers: list[int] | None) -> int:
-    return min(numbers) if numbers else 0

@@ -1,6 +1,5 @@
 """The command ``afor memory``: one AFOR run step by step, and when its controller wakes up."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,14 +8,9 @@ import typer
 from afor.bench.analyses.adaptation.memory import COMPARED, Memory, describe, watch_memory
 from afor.bench.analyses.adaptation.memory_figures import policy_figure, wake_figure
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import (
-    AforVariant,
-    Json,
-    RunOptions,
-    StudyName,
-)
+from afor.bench.cli.options import AforVariant, Json, RunOptions, StudyName, option
 from afor.bench.cli.printing import check_figures
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import load_study
 
@@ -26,20 +20,14 @@ def memory(
     name: StudyName,
     optimizer: AforVariant = "afor",
     steps: Annotated[
-        int,
-        typer.Option(
-            help="Number of steps to train, without early stopping; 0 trains as the run does."
-        ),
+        int, option("Number of steps to train, without early stopping; 0 trains as the run does.")
     ] = 0,
     output: Annotated[
         Path,
-        typer.Option(
-            "--output", "-o", help="Figure of beta2 and z-scores over steps: .pdf, .svg or .png."
-        ),
+        option("Figure of beta2 and z-scores over steps: .pdf, .svg or .png.", "--output", "-o"),
     ] = Path("memory.pdf"),
     forgetting: Annotated[
-        Path | None,
-        typer.Option(help="Also write the paper's figure of forgetting by layer to this file."),
+        Path | None, option("Also write the paper's figure of forgetting by layer to this file.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -58,7 +46,7 @@ def memory(
         save_figure(policy_figure(watched.printed, watched.label), forgetting)
     written = [str(path) for path in (output, forgetting) if path]
     if as_json:
-        typer.echo(json.dumps({**describe(watched), "figures": written}))
+        print_json({**describe(watched), "figures": written}, indent=None)
     else:
         _print(watched)
         for path in written:

@@ -1,6 +1,5 @@
 """The command ``afor shift``: how AFOR's controller responds to a change of subject."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,14 +8,9 @@ import typer
 from afor.bench.analyses.adaptation.shift import Shift, describe_shift, measure_shift
 from afor.bench.analyses.adaptation.shift_figure import shift_figure
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import (
-    AforVariant,
-    Json,
-    RunOptions,
-    StudyName,
-)
-from afor.bench.cli.printing import check_figures
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.options import AforVariant, Json, RunOptions, StudyName, option
+from afor.bench.cli.printing import check_figures, choose
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import Study, load_study
@@ -29,24 +23,18 @@ def shift(
     name: StudyName,
     optimizer: AforVariant = "afor",
     subjects_per_block: Annotated[
-        int, typer.Option(help="Number of subjects that batches are drawn from at a time.")
+        int, option("Number of subjects that batches are drawn from at a time.")
     ] = 1,
-    batches_per_block: Annotated[
-        int, typer.Option(help="Number of batches until the subjects change.")
-    ] = 20,
-    epochs: Annotated[int, typer.Option(help="Number of blocks of each subject.")] = 20,
+    batches_per_block: Annotated[int, option("Number of batches until the subjects change.")] = 20,
+    epochs: Annotated[int, option("Number of blocks of each subject.")] = 20,
     statistics: Annotated[
-        str,
-        typer.Option(
-            help="Statistics of the score: paper or calibrated.", show_default="the study's"
-        ),
+        str, option("Statistics of the score: paper or calibrated.", show_default="the study's")
     ] = "",
     subject_shift: Annotated[
-        float | None,
-        typer.Option(help="Distance between synthetic subjects.", show_default="the study's"),
+        float | None, option("Distance between synthetic subjects.", show_default="the study's")
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Figure to write: .pdf, .svg or .png.")
+        Path, option("Figure to write: .pdf, .svg or .png.", "--output", "-o")
     ] = Path("shift.pdf"),
     as_json: Json = False,
 ) -> None:
@@ -59,10 +47,8 @@ def shift(
         afor shift demo --statistics calibrated
     """
     check_figures([output])
-    if statistics and statistics not in STATISTICS:
-        raise ConfigError(
-            f"--statistics cannot be {statistics!r}. Accepted: {', '.join(STATISTICS)}."
-        )
+    if statistics:
+        choose(statistics, STATISTICS, "--statistics")
     study = load_study(name)
     if subject_shift is not None:
         study = _with_subject_shift(study, options.dataset, subject_shift)
@@ -77,7 +63,7 @@ def shift(
     )
     save_figure(shift_figure(measured), output)
     if as_json:
-        typer.echo(json.dumps({**describe_shift(measured), "figure": str(output)}))
+        print_json({**describe_shift(measured), "figure": str(output)}, indent=None)
     else:
         _print(measured)
         typer.echo(str(output))
@@ -98,15 +84,14 @@ def _print(measured: Shift) -> None:
 
 def _with_subject_shift(study: Study, dataset: str, value: float) -> Study:
     """Set the distance between the synthetic subjects of a study."""
-    entries = []
-    for entry in study.datasets:
-        if entry.name == (dataset or study.datasets[0].name):
-            if entry.use != "synthetic":
-                raise ConfigError(
-                    f"--subject-shift needs synthetic subjects; {entry.name} holds recordings."
-                )
-            options = {**entry.options, "shift": value}
-            entries.append(entry.model_copy(update={"options": options}))
-        else:
-            entries.append(entry)
-    return study.model_copy(update={"datasets": entries})
+    entries = {entry.name: entry for entry in study.datasets}
+    entry = entries.get(dataset or study.datasets[0].name)
+    if entry is None:
+        return study  # the choice of the run says that there is no such data set
+    if entry.use != "synthetic":
+        raise ConfigError(
+            f"--subject-shift needs synthetic subjects; {entry.name} holds recordings."
+        )
+    options = {**entry.options, "shift": value}
+    entries[entry.name] = entry.model_copy(update={"options": options})
+    return study.model_copy(update={"datasets": list(entries.values())})

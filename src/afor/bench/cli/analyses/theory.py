@@ -1,6 +1,5 @@
 """The command ``afor theory``: Sec. VI evaluated on a toy problem or on a run of a study."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,16 +13,10 @@ from afor.bench.analyses.theory.summary import RUN_SOURCES, TOY_SOURCES, report
 from afor.bench.analyses.theory.table import theory_table
 from afor.bench.analyses.theory.toy import judge_toy, make_toy, sweep_eps
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import (
-    AforVariant,
-    Json,
-    RunOptions,
-    TableFormat,
-)
-from afor.bench.cli.printing import FORMATS, choose, render, write_outputs
+from afor.bench.cli.options import AforVariant, Json, RunOptions, TableFormat, argument, option
+from afor.bench.cli.printing import FORMATS, choose, figures_in, show_result
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.figures.style import FORMATS as FIGURE_FORMATS
 from afor.bench.study.schema import load_study
 
 
@@ -31,30 +24,27 @@ def theory(
     options: RunOptions,
     study: Annotated[
         str | None,
-        typer.Argument(
-            help="A preset or TOML file, one run of which is trained again.",
+        argument(
+            "A preset or TOML file, one run of which is trained again.",
             show_default="a toy problem with known constants",
         ),
     ] = None,
     optimizer: AforVariant = "afor",
-    eps: Annotated[float, typer.Option(help="Toy problem: AFOR's ε.")] = 1e-8,
-    weight_decay: Annotated[float, typer.Option(help="Toy problem: weight decay λ.")] = 1e-4,
+    eps: Annotated[float, option("Toy problem: AFOR's ε.")] = 1e-8,
+    weight_decay: Annotated[float, option("Toy problem: weight decay λ.")] = 1e-4,
     lr: Annotated[
-        float,
-        typer.Option(help="Toy problem: learning rate; 0 uses the largest that is permitted."),
+        float, option("Toy problem: learning rate; 0 uses the largest that is permitted.")
     ] = 1e-3,
-    steps: Annotated[
-        int, typer.Option(max=1_000_000, help="Toy problem: number of training steps.")
-    ] = 500,
+    steps: Annotated[int, option("Toy problem: number of training steps.", max=1_000_000)] = 500,
     form: TableFormat = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="A table (.md .tex .csv .txt), the values (.json) or a figure (.pdf .svg .png): "
+        option(
+            "A table (.md .tex .csv .txt), the values (.json) or a figure (.pdf .svg .png): "
             "the bound over ε of the toy problem, or what the second moment of a run remembers; "
             "repeatable.",
+            "--output",
+            "-o",
         ),
     ] = None,
     as_json: Json = False,
@@ -69,18 +59,12 @@ def theory(
     if form is not None:
         choose(form, FORMATS, "--format")
     targets = output or []
-    pictures = [target for target in targets if target.suffix.lower() in FIGURE_FORMATS]
     if study is None:
-        values, draw_figure = _toy(eps, weight_decay, lr, steps, draws_figure=bool(pictures))
+        draws_figure = bool(figures_in(targets))
+        values, draw_figure = _toy(eps, weight_decay, lr, steps, draws_figure=draws_figure)
     else:
         values, draw_figure = _run(select_run(load_study(study), options, optimizer))
-    table = theory_table(values)
-    text = json.dumps(values, indent=1, ensure_ascii=False)
-    if as_json:
-        typer.echo(text)
-    elif form or len(pictures) == len(targets):
-        typer.echo(render(table, form or "terminal", standalone=False).rstrip("\n"))
-    write_outputs(targets, table, text, draw_figure)
+    show_result(theory_table(values), values, draw_figure, targets, form, as_json=as_json)
     print_next("afor theory demo" if study is None else "afor cost")
 
 

@@ -1,6 +1,5 @@
 """The commands ``afor data list | check | import | prepare | twin``."""
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -14,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from afor.bench.cli.lazy import add_command
-from afor.bench.cli.options import CacheDir, Json
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.options import CacheDir, Json, argument, option
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.catalog import NAMES, get_dataset
 from afor.bench.data.check import CheckReport, check_dataset
@@ -29,36 +28,24 @@ from afor.bench.study.toml_io import toml_text
 MAX_SHOWN = 20  # subjects or events that a line lists
 
 Name = Annotated[
-    str,
-    typer.Argument(
-        help=f"The data set: {', '.join(NAMES)} moabb:<Name> or module:function.",
-    ),
+    str, argument(f"The data set: {', '.join(NAMES)} moabb:<Name> or module:function.")
 ]
 Root = Annotated[
     Path | None,
-    typer.Option(
-        help="Folder of the data set's files.", show_default="NAME in $AFOR_DATA or ./data"
-    ),
+    option("Folder of the data set's files.", show_default="NAME in $AFOR_DATA or ./data"),
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Set an option of the data set: KEY=VALUE, such as task=left_right; repeatable.",
         "--option",
         "-o",
-        help="Set an option of the data set: KEY=VALUE, such as task=left_right; repeatable.",
     ),
 ]
-Subjects = Annotated[
-    list[str] | None, typer.Option("--subject", help="Use only this subject; repeatable.")
-]
-Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", help="Leave this subject out; repeatable.")
-]
+Subjects = Annotated[list[str] | None, option("Use only this subject; repeatable.")]
+Exclude = Annotated[list[str] | None, option("Leave this subject out; repeatable.")]
 Truncated = Annotated[
-    bool,
-    typer.Option(
-        "--allow-truncated", help="Accept a truncated recording and use its complete part."
-    ),
+    bool, option("Accept a truncated recording and use its complete part.", "--allow-truncated")
 ]
 
 
@@ -76,7 +63,7 @@ def list_datasets(as_json: Json = False) -> None:
             {**asdict(dataset.info), "found": here if dataset.needs_root else "embedded"}
         )
     if as_json:
-        typer.echo(json.dumps(entries, indent=1))
+        print_json(entries)
         return
     for entry in entries:
         typer.echo(f"{entry['name']}  {entry['title']}")
@@ -124,7 +111,7 @@ def check(
             progress=progress,
         )
     if as_json:
-        typer.echo(json.dumps(report.as_dict(), indent=1))
+        print_json(report.as_dict())
     else:
         _print_report(report)
     if report.faults:
@@ -139,18 +126,13 @@ def prepare(
     exclude: Exclude = None,
     cache_dir: CacheDir = None,
     allow_truncated: Truncated = False,
-    download: Annotated[
-        bool, typer.Option("--download", help="Download missing files first.")
-    ] = False,
+    download: Annotated[bool, option("Download missing files first.", "--download")] = False,
     accept_changed: Annotated[
         bool,
-        typer.Option(
-            "--accept-changed", help="Accept source files that changed since they were prepared."
-        ),
+        option("Accept source files that changed since they were prepared.", "--accept-changed"),
     ] = False,
     verify: Annotated[
-        bool,
-        typer.Option("--verify", help="Read every byte of the source files again, also if cached."),
+        bool, option("Read every byte of the source files again, also if cached.", "--verify")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -190,7 +172,7 @@ def prepare(
         "fingerprint": source.fingerprint,
     }
     if as_json:
-        typer.echo(json.dumps(summary, indent=1))
+        print_json(summary)
     else:
         for key, value in summary.items():
             typer.echo(f"{key:<13}{value}")
@@ -198,20 +180,18 @@ def prepare(
 
 
 def twin(
-    name: Annotated[str, typer.Argument(help="The data set: deap, bci2a or isruc.")],
-    root: Annotated[Path, typer.Argument(help="The folder to create.")],
+    name: Annotated[str, argument("The data set: deap, bci2a or isruc.")],
+    root: Annotated[Path, argument("The folder to create.")],
     subject: Subjects = None,
     trials: Annotated[
         int,
-        typer.Option(
+        option(
+            "Number of trials per session; 0 writes as many as the real data has.",
             min=0,
             max=10_000,
-            help="Number of trials per session; 0 writes as many as the real data has.",
         ),
     ] = 0,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Seed of the synthetic signals.")
-    ] = 0,
+    seed: Annotated[int, option("Seed of the synthetic signals.", min=0, max=2**63 - 1)] = 0,
 ) -> None:
     """Write synthetic recordings in the file format of a data set, to try a study without data.
 
@@ -226,8 +206,7 @@ def twin(
 
 
 def import_folder(
-    root: Annotated[Path, typer.Argument(help="The folder of your recordings.")],
-    as_json: Json = False,
+    root: Annotated[Path, argument("The folder of your recordings.")], as_json: Json = False
 ) -> None:
     """Look at a folder of recordings and print a study for it, as TOML to edit.
 
@@ -238,7 +217,7 @@ def import_folder(
     """
     survey = survey_folder(root)
     if as_json:
-        typer.echo(json.dumps(asdict(survey), indent=1))
+        print_json(asdict(survey))
         return
     typer.echo("\n".join(f"# {line}".rstrip() for line in _findings(survey)))
     typer.echo(_proposed_study(survey, root), nl=False)
@@ -355,14 +334,11 @@ def _progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
         )
 
 
-app = typer.Typer(
+data = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Find, check and prepare data sets."
 )
-for _name, _function in (
-    ("list", list_datasets),
-    ("check", check),
-    ("import", import_folder),
-    ("prepare", prepare),
-    ("twin", twin),
-):
-    add_command(app, _name, _function)
+add_command(data, "list", list_datasets)
+add_command(data, "check", check)
+add_command(data, "import", import_folder)
+add_command(data, "prepare", prepare)
+add_command(data, "twin", twin)

@@ -1,14 +1,14 @@
 """The command ``afor doctor``: what works on this machine."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import chain
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import Json
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.options import Json, option
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.doctor import Finding, examine
 from afor.bench.store.locations import FOLDER
 
@@ -17,10 +17,10 @@ def doctor(
     as_json: Json = False,
     gpu: Annotated[
         bool,
-        typer.Option(
-            "--gpu",
-            help="Also check AFOR on the GPU, in two minutes: steps against the equations, graph "
+        option(
+            "Also check AFOR on the GPU, in two minutes: steps against the equations, graph "
             "capture, GradScaler, a small training twice, throughput.",
+            "--gpu",
         ),
     ] = False,
 ) -> None:
@@ -31,22 +31,18 @@ def doctor(
     Example:
         afor doctor --gpu
     """
-    findings: list[Finding] = []
-    _show(examine(FOLDER), findings, as_json=as_json)
+    checks: list[Iterable[Finding]] = [examine(FOLDER)]
     if gpu:
         from afor.bench.execution.gpu_check import check_gpu
 
-        _show(check_gpu(), findings, as_json=as_json)
-    if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
-    if any(finding.verdict == "broken" for finding in findings):
-        raise typer.Exit(code=1)
-    print_next("afor demo")
-
-
-def _show(new: Iterable[Finding], findings: list[Finding], *, as_json: bool) -> None:
-    """Collect findings, and print each at once unless JSON is asked for."""
-    for finding in new:
+        checks.append(check_gpu())
+    findings = []
+    for finding in chain.from_iterable(checks):
         findings.append(finding)
         if not as_json:
             typer.echo(f"{finding.verdict:<8} {finding.subject:<15} {finding.text}")
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    if any(finding.verdict == "broken" for finding in findings):
+        raise typer.Exit(code=1)
+    print_next("afor demo")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from afor.bench.cli.options import Json
+from afor.bench.cli.terminal import print_json
 from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.study.schema import paper_backbone
 
@@ -24,7 +25,7 @@ def models(as_json: Json = False) -> None:
     """
     rows = model_table()
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows, indent=2)
         return
     _print_table(rows)
     typer.echo(
@@ -40,9 +41,8 @@ def models(as_json: Json = False) -> None:
 def model_table() -> list[dict[str, Any]]:
     """Describe every backbone.
 
-    Returns:
-        One row per backbone: its name, kind, family, source and size per data set. If a network
-        refuses a data set, its size names the `settings` with which it accepts it, or is None.
+    If a network refuses a data set, its size names the `settings` with which it accepts it, or is
+    None.
     """
     rows = []
     for name, sizes in recorded_sizes().items():

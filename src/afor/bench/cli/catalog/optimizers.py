@@ -1,15 +1,14 @@
 """The command ``afor optimizers``: the table of optimizers, or every setting of one."""
 
 import inspect
-import json
 from collections.abc import Mapping
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from afor.bench.cli.options import Json
+from afor.bench.cli.options import Json, argument
+from afor.bench.cli.terminal import print_json
 from afor.bench.optimizers.build import accepted_settings, find_entry
 from afor.bench.optimizers.registry import HEADINGS, OPTIMIZERS, RegisteredOptimizer
 
@@ -24,9 +23,7 @@ NEXT = (
 def optimizers(
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="Show every setting of this optimizer: a name of the table, or module:Class."
-        ),
+        argument("Show every setting of this optimizer: a name of the table, or module:Class."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -47,13 +44,14 @@ def optimizers(
 def _show_all(as_json: bool) -> None:
     """Print the table of the registry."""
     if as_json:
-        typer.echo(json.dumps([_entry_row(e) for e in OPTIMIZERS.values()], ensure_ascii=False))
+        print_json([_entry_row(e) for e in OPTIMIZERS.values()], indent=None, ensure_ascii=False)
         return
     console = Console(highlight=False)
     width = min(console.width, MAX_WIDTH)
     for section, heading in HEADINGS.items():
         console.print(f"\n{heading}", style="bold cyan")
-        console.print(_section_table([e for e in OPTIMIZERS.values() if e.kind == section], width))
+        entries = [entry for entry in OPTIMIZERS.values() if entry.section == section]
+        console.print(_section_table(entries, width))
     console.print(f"\n{NEXT}", style="dim")
 
 
@@ -64,7 +62,7 @@ def _show_one(name: str, as_json: bool) -> None:
     rows = [_argument_row(parameter, settings) for parameter in accepted_settings(name)]
     if as_json:
         described = _entry_row(entry) if entry else {"name": name, "target": name}
-        typer.echo(json.dumps({**described, "arguments": rows}, ensure_ascii=False))
+        print_json({**described, "arguments": rows}, indent=None, ensure_ascii=False)
         return
     console = Console(highlight=False)
     if entry:
@@ -86,7 +84,7 @@ def _entry_row(entry: RegisteredOptimizer) -> dict[str, object]:
     return {
         "name": entry.name,
         "label": entry.label,
-        "kind": entry.kind,
+        "kind": entry.section,
         "variant_of": entry.variant_of,
         "target": entry.target,
         "settings": dict(entry.settings),

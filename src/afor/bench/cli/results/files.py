@@ -1,14 +1,13 @@
 """The commands ``afor merge | repair | export``: stores into one store, and into other formats."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import CacheDir, Json, OldStore, OldTarget, Roots
+from afor.bench.cli.options import CacheDir, Json, OldStore, OldTarget, Roots, argument, option
 from afor.bench.cli.studies.selection import rates_for, with_roots
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output
 from afor.bench.execution.runner import take_leftovers
@@ -33,19 +32,16 @@ from afor.bench.study.schema import load_study
 
 ExportedResults = Annotated[
     str,
-    typer.Argument(
-        help="The results: a study's name, its TOML file, a store file, or a file of `afor export`."
+    argument(
+        "The results: a study's name, its TOML file, a store file, or a file of `afor export`."
     ),
 ]
 
 
 def merge(
-    target: Annotated[
-        Path, typer.Argument(help="The store file that receives all runs; created if missing.")
-    ],
+    target: Annotated[Path, argument("The store file that receives all runs; created if missing.")],
     parts: Annotated[
-        list[str],
-        typer.Argument(help="The results to add: study names, TOML files or store files."),
+        list[str], argument("The results to add: study names, TOML files or store files.")
     ],
     as_json: Json = False,
 ) -> None:
@@ -75,7 +71,7 @@ def merge(
                 typer.echo(f"{path}: {new} new runs, {present} already here{note}")
         total = len(store.statuses())
     if as_json:
-        typer.echo(json.dumps({"store": str(target), "runs": total, "parts": merged}, indent=1))
+        print_json({"store": str(target), "runs": total, "parts": merged})
         return
     typer.echo(f"{target}: {total} runs")
     print_next(f"afor status {target}")
@@ -84,13 +80,13 @@ def merge(
 def repair(
     damaged: Annotated[
         str,
-        typer.Argument(
-            help="The damaged results, which are only read: a study's name, its TOML file or a "
+        argument(
+            "The damaged results, which are only read: a study's name, its TOML file or a "
             "store file."
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The store file to create; required.")
+        Path | None, option("The store file to create; required.", "--output", "-o")
     ] = None,
     to: OldTarget = None,
 ) -> None:
@@ -125,19 +121,18 @@ def export(
     results: ExportedResults,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "A .csv, .json or .parquet file.",
             "--output",
             "-o",
-            help="A .csv, .json or .parquet file.",
             show_default="CSV to standard output",
         ),
     ] = None,
     study: Annotated[
         list[str] | None,
-        typer.Option(
-            "--study",
-            help="With a file of an earlier version: a preset or TOML file of its runs, from which "
-            "the columns it lacks are filled in; repeatable.",
+        option(
+            "With a file of an earlier version: a preset or TOML file of its runs, from which "
+            "the columns it lacks are filled in; repeatable."
         ),
     ] = None,
     root: Roots = None,
@@ -145,10 +140,7 @@ def export(
     to: OldTarget = None,
     store: OldStore = None,
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print the runs as JSON; with --output, the file and their number."
-        ),
+        bool, option("Print the runs as JSON; with --output, the file and their number.", "--json")
     ] = False,
 ) -> None:
     """Write one row per run as CSV, JSON or Parquet.
@@ -179,7 +171,7 @@ def export(
         return
     write_export(rows, target, file_format)
     if as_json:
-        typer.echo(json.dumps({"file": str(target), "format": file_format, "runs": len(rows)}))
+        print_json({"file": str(target), "format": file_format, "runs": len(rows)}, indent=None)
         return
     typer.echo(f"{target}: {len(rows)} runs")
     print_next(f"afor verify {results}" if is_store(path) else f"afor stats {target}")
@@ -188,11 +180,11 @@ def export(
 def _plans(names: list[str], roots: list[str] | None, cache_dir: Path | None) -> list[StudyPlan]:
     """Plan studies with their data; a folder counts for every study that has its data set."""
     studies = [load_study(name) for name in names]
-    known = {entry.name for study in studies for entry in study.datasets}
+    datasets = [{entry.name for entry in study.datasets} for study in studies]
     plans = []
-    for study in studies:
-        foreign = known - {entry.name for entry in study.datasets}
-        used = [pair for pair in roots or () if pair.partition("=")[0] not in foreign]
+    for study, names_of_study in zip(studies, datasets, strict=True):
+        of_others = set[str]().union(*datasets) - names_of_study
+        used = [pair for pair in roots or () if pair.partition("=")[0] not in of_others]
         rooted = with_roots(study, used)
         plans.append(make_plan(rooted, open_sources(rooted, cache_dir), rates_for(rooted, "")))
     return plans

@@ -18,17 +18,8 @@ from afor.bench.study.planned_runs import StudyPlan
 def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:
     """Say what a planned study can decide about accuracy at the noise of a pilot.
 
-    Args:
-        planned: The plan.
-        pilot: The pilot: a study's name, its TOML file, a store or a file of results.
-        baseline: The optimizer that the others are compared with.
-
-    Returns:
-        One sentence per data set, backbone and optimizer of the plan. A block that the pilot does
-        not hold is judged by the noise of those that it holds, and the sentence says so.
-
-    Raises:
-        ConfigError: The pilot holds no comparison of the plan.
+    Returns one sentence per data set, backbone and optimizer of the plan. A block that the pilot
+    does not hold is judged by the noise of those that it holds, and the sentence says so.
     """
     conditions = load_conditions(find_all([pilot]), None, None)
     expected = planned.expected()

@@ -2,17 +2,15 @@
 
 import json
 import math
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat
+from afor.bench.cli.options import FigureFile, Json, OnlyStudies, ResultsList, TableFormat, option
 from afor.bench.cli.printing import FORMATS, check_figures, choose, render
-from afor.bench.cli.results.margins import Margins
-from afor.bench.cli.results.reading import find_all, joined, load_conditions
+from afor.bench.cli.results.reading import Margins, find_all, joined, load_conditions
 from afor.bench.cli.results.tables import Baseline, Metrics
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import without_nan
 from afor.bench.execution.timing.pace import clock
@@ -20,7 +18,7 @@ from afor.bench.report.figures.planning import calibration_figure, power_figure
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
 from afor.bench.report.tables.formats import Table, to_json
-from afor.bench.stats.comparisons import main_optimizers
+from afor.bench.stats.comparisons import BASELINE, main_optimizers
 from afor.bench.stats.design.calibration import RELABELLINGS
 from afor.bench.stats.design.calibration import calibrate as calibrate_copies
 from afor.bench.stats.design.power import (
@@ -41,10 +39,7 @@ GRID_FOLDS = (6, 8, 10, 15, 20, 30, 40, 60, 80, 100)
 MORE_FOLDS = (150, 200, 300, 500, 1000, 2000)  # shown as far as a design needs them
 GRID_DRAWS = (1, 2, 3, 5, 10)
 
-OneMetric = Annotated[str, typer.Option("--metric", "-m", help="Metric to plan for.")]
-FigurePath = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Figure to write: .pdf, .svg or .png.")
-]
+OneMetric = Annotated[str, option("Metric to plan for.", "--metric", "-m")]
 
 
 def calibrate(
@@ -53,10 +48,10 @@ def calibrate(
     study: OnlyStudies = None,
     margin: Margins = None,
     relabellings: Annotated[
-        int, typer.Option(min=100, max=1_000_000, help="Number of relabelled studies.")
+        int, option("Number of relabelled studies.", min=100, max=1_000_000)
     ] = RELABELLINGS,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the relabelling.")] = 0,
-    output: FigurePath = None,
+    seed: Annotated[int, option("Seed of the relabelling.", min=0)] = 0,
+    output: FigureFile = None,
     form: TableFormat = None,
     as_json: Json = False,
 ) -> None:
@@ -75,8 +70,7 @@ def calibrate(
     metrics = metric or default_metrics(conditions)
     _check_metrics(conditions, metrics)
     made = calibrate_copies(conditions, metrics, relabellings=relabellings, seed=seed)
-    table = tables.calibration_table(made)
-    _print([table], form, as_json)
+    _print([tables.calibration_table(made)], form, as_json)
     if output is not None:
         save_figure(calibration_figure(made), output)
         typer.echo(str(output), err=as_json or form is not None)
@@ -86,11 +80,8 @@ def calibrate(
 def variance(
     results: ResultsList = None,
     metric: Metrics = None,
-    baseline: Baseline = "adam",
-    optimizer: Annotated[
-        list[str] | None,
-        typer.Option("--optimizer", help="Show only this optimizer; repeatable."),
-    ] = None,
+    baseline: Baseline = BASELINE,
+    optimizer: Annotated[list[str] | None, option("Show only this optimizer; repeatable.")] = None,
     study: OnlyStudies = None,
     form: TableFormat = None,
     as_json: Json = False,
@@ -117,42 +108,29 @@ def variance(
 def power(
     results: ResultsList = None,
     optimizer: Annotated[
-        str,
-        typer.Option(
-            "--optimizer",
-            help="The comparison to plan for.",
-            show_default="afor, or the first of the study",
-        ),
+        str, option("The comparison to plan for.", show_default="afor, or the first of the study")
     ] = "",
-    baseline: Baseline = "adam",
+    baseline: Baseline = BASELINE,
     metric: OneMetric = "accuracy",
     effect: Annotated[
         float | None,
-        typer.Option(
-            help="True difference that the study shall show, in points.", show_default="the margin"
-        ),
+        option("True difference that the study shall show, in points.", show_default="the margin"),
     ] = None,
     margin: Margins = None,
-    wanted: Annotated[
-        float, typer.Option("--power", help="Wanted power, between 0.05 and 0.99.")
-    ] = POWER,
+    wanted: Annotated[float, option("Wanted power, between 0.05 and 0.99.", "--power")] = POWER,
     family: Annotated[
         int,
-        typer.Option(
+        option(
+            "Number of comparisons that Holm's correction covers; 1 for a single one.",
             min=0,
             max=1000,
-            help="Number of comparisons that Holm's correction covers; 1 for a single one.",
             show_default="as in the study",
         ),
     ] = 0,
-    dataset: Annotated[
-        str, typer.Option("--dataset", help="Data set to plan for.", show_default="the first")
-    ] = "",
-    backbone: Annotated[
-        str, typer.Option("--backbone", help="Backbone to plan for.", show_default="the first")
-    ] = "",
+    dataset: Annotated[str, option("Data set to plan for.", show_default="the first")] = "",
+    backbone: Annotated[str, option("Backbone to plan for.", show_default="the first")] = "",
     study: OnlyStudies = None,
-    output: FigurePath = None,
+    output: FigureFile = None,
     form: TableFormat = None,
     as_json: Json = False,
 ) -> None:
@@ -173,11 +151,12 @@ def power(
     paths = find_all(results)
     conditions = load_conditions(paths, study, margin)
     _check_metrics(conditions, [metric])
-    _check_optimizers(conditions, [baseline, *([optimizer] if optimizer else [])])
+    asked = [optimizer] if optimizer else []
+    _check_optimizers(conditions, [baseline, *asked])
     names = [name for name in main_optimizers(conditions) if name != baseline]
     family = family or max(1, len(names))
     level = LEVEL / family
-    listed = list(dict.fromkeys([*names, *([optimizer] if optimizer else [])]))
+    listed = list(dict.fromkeys([*names, *asked]))
     assessments = assess(conditions, metric, baseline=baseline, optimizers=listed)
     made = _pick(assessments, conditions, optimizer, baseline, dataset, backbone)
     goals = _goals(made, conditions, effect, level)
@@ -200,11 +179,7 @@ def power(
         content = {
             "comparisons": [dict(record) for record in built[0].records],
             "chosen": {
-                "dataset": made.dataset,
-                "backbone": made.backbone,
-                "metric": metric,
-                "optimizer": made.optimizer,
-                "baseline": baseline,
+                **{k: v for k, v in vars(made).items() if k not in ("noise", "seconds")},
                 "family": family,
                 "power": wanted,
             },
@@ -221,24 +196,17 @@ def power(
                 )
             ],
         }
-        typer.echo(json.dumps(without_nan(content), indent=1))
+        print_json(without_nan(content))
     else:
         _print(built, form, as_json=False)
         typer.echo("\n".join(sentences))
         if made.noise.draws == 1:
             typer.echo("The pilot has one draw per fold and cannot tell what further draws bring.")
     if output is not None:
-        panels = {
-            tables.goal_text(metric, goal): grid for goal, grid in zip(goals, grids, strict=True)
-        }
-        figure = power_figure(
-            panels,
-            folds,
-            draws,
-            title=tables.comparison_text(made),
-            pilot=made.noise.folds,
-            power=wanted,
-        )
+        texts = [tables.goal_text(metric, goal) for goal in goals]
+        panels = dict(zip(texts, grids, strict=True))
+        title, pilot = tables.comparison_text(made), made.noise.folds
+        figure = power_figure(panels, folds, draws, title=title, pilot=pilot, power=wanted)
         save_figure(figure, output)
         typer.echo(str(output), err=as_json or form is not None)
     print_next(f"afor plan STUDY --pilot {paths[0]}")
@@ -317,15 +285,15 @@ def _check_metrics(conditions: Conditions, metrics: list[str]) -> None:
 
 def _check_optimizers(conditions: Conditions, names: list[str]) -> None:
     present = tuple(dict.fromkeys(o for _, _, o in conditions))
-    for name, option in zip(names, ("--baseline", *["--optimizer"] * len(names)), strict=False):
-        choose(name, present, option)
+    for name, word in zip(names, ("--baseline", *["--optimizer"] * len(names)), strict=False):
+        choose(name, present, word)
 
 
 def _print(built: list[Table], form: str | None, as_json: bool) -> None:
     if as_json:
         content = [json.loads(to_json(table)) for table in built]
-        typer.echo(json.dumps(content[0] if len(content) == 1 else content, indent=1))
+        print_json(content[0] if len(content) == 1 else content)
         return
     table_format = choose(form or "terminal", FORMATS, "--format")
     for table in built:
-        typer.echo(render(table, table_format, standalone=False))
+        typer.echo(render(table, table_format))

@@ -1,19 +1,28 @@
-"""Read the results that a command names, grouped into conditions."""
+"""Read the results that a command names, grouped into conditions, with their margins."""
 
 import json
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from afor.bench.cli.results.margins import read_margins
+from afor.bench.cli.options import option
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.parts import incomplete_sentence
 from afor.bench.stats.groups import Conditions, collect_conditions
-from afor.bench.store.files import load_results
+from afor.bench.store.files import load_margins, load_results
 from afor.bench.store.locations import find_store
+
+Margins = Annotated[
+    list[str] | None,
+    option(
+        "METRIC=POINTS: differences up to this size count as equivalent; repeatable.",
+        show_default="as the study states, or 1 point (0.02 for kappa)",
+    ),
+]
 
 
 def find_all(results: Sequence[str] | None) -> list[Path]:
@@ -37,19 +46,7 @@ def read_json(path: Path) -> Any:
 def load_conditions(
     paths: list[Path], study: list[str] | None, margin: list[str] | None
 ) -> Conditions:
-    """Read the results, grouped; say on standard error how many runs are missing.
-
-    Args:
-        paths: Stores and files of results.
-        study: Names of the studies to read; None reads all.
-        margin: The values of `--margin`.
-
-    Returns:
-        The conditions.
-
-    Raises:
-        ConfigError: No results are named.
-    """
+    """Read the results, grouped; say on standard error how many runs are missing."""
     if not paths:
         raise ConfigError(
             "Name the results: at least one study, TOML file or store file, or a .csv, .json or "
@@ -60,3 +57,24 @@ def load_conditions(
     if sentence := incomplete_sentence(conditions):
         typer.echo(f"{sentence} `afor run` continues.", err=True)
     return conditions
+
+
+def read_margins(
+    pairs: Sequence[str] | None, paths: Sequence[Path], studies: Sequence[str] | None
+) -> dict[str, float]:
+    """Return the margins by metric: those of the command line, and those of the studies."""
+    given = dict(map(_read_pair, pairs or ()))
+    return {**load_margins(paths, studies or (), except_for=given), **given}
+
+
+def _read_pair(pair: str) -> tuple[str, float]:
+    metric, _, text = pair.partition("=")
+    try:
+        margin = float(text)
+    except ValueError:
+        margin = math.nan
+    if not metric or not 0 < margin < math.inf:
+        raise ConfigError(
+            f"--margin {pair}: expected METRIC=POINTS, more than 0, such as accuracy=1.5."
+        )
+    return metric, margin

@@ -1,59 +1,62 @@
 """The command ``afor report``: one HTML file with all results of a store."""
 
-import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from afor.bench.analyses.landscape.record import read_landscape
-from afor.bench.analyses.landscape.section import landscape_section
-from afor.bench.cli.options import Json, OnlyStudies
-from afor.bench.cli.results.margins import Margins, read_margins
-from afor.bench.cli.results.reading import read_json
-from afor.bench.cli.terminal import print_next
+from afor.bench.analyses.landscape.text import landscape_section
+from afor.bench.cli.options import Json, OnlyStudies, argument, option
+from afor.bench.cli.results.reading import Margins, find_all, read_json, read_margins
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.files import check_output, write_output
-from afor.bench.report.page import ReportInput, Section, render_report
+from afor.bench.report.page import Section, render_report, report_input
 from afor.bench.report.verdicts import verdicts
 from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.groups import collect_conditions, default_metrics
-from afor.bench.store.files import is_store, load_records, load_results, load_studies
-from afor.bench.store.locations import find_store
+from afor.bench.store.files import load_results
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What a report shows of its results."""
+
+    title: Annotated[str, option("Heading of the page.")] = "Optimizers across subjects"
+    metric: Annotated[
+        list[str] | None,
+        option(
+            "Metric to show; repeatable, the first one decides.",
+            "--metric",
+            "-m",
+            show_default="accuracy, weighted_f1, and nll if recorded",
+        ),
+    ] = None
+    baseline: Annotated[str, option("The optimizer that all others are compared with.")] = BASELINE
+    study: OnlyStudies = None
+    margin: Margins = None
+    static: Annotated[
+        bool, option("Leave out the scripts of the page and its charts.", "--static")
+    ] = False
 
 
 def report(
+    options: ReportOptions,
     results: Annotated[
         list[str],
-        typer.Argument(
-            help="The results: study names, TOML files, store files, or .csv, .json and .parquet "
+        argument(
+            "The results: study names, TOML files, store files, or .csv, .json and .parquet "
             "files of results."
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path(
+    output: Annotated[Path, option("The HTML file to write.", "--output", "-o")] = Path(
         "report.html"
     ),
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Optimizers across subjects",
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metric",
-            "-m",
-            help="Metric to show; repeatable, the first one decides.",
-            show_default="accuracy, weighted_f1, and nll if recorded",
-        ),
-    ] = None,
-    baseline: Annotated[
-        str, typer.Option(help="The optimizer that all others are compared with.")
-    ] = BASELINE,
-    study: OnlyStudies = None,
-    margin: Margins = None,
     landscape: Annotated[
-        Path | None, typer.Option(help="Add the figure of this JSON file of `afor landscape`.")
+        Path | None, option("Add the figure of this JSON file of `afor landscape`.")
     ] = None,
-    static: Annotated[
-        bool, typer.Option("--static", help="Leave out the scripts of the page and its charts.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write an offline HTML report: tables, figures, downloads.
@@ -63,65 +66,36 @@ def report(
     Example:
         afor report demo --output report.html
     """
-    content = write_report(
-        results,
-        output,
-        title=title,
-        metric=metric,
-        baseline=baseline,
-        study=study,
-        margin=margin,
-        sections=_sections(landscape),
-        static=static,
-    )
+    sections = []
+    if landscape is not None:
+        measured = read_landscape(read_json(landscape), str(landscape))
+        sections.append(landscape_section(measured))
+    content = write_report(results, output, options, sections)
     if as_json:
-        typer.echo(json.dumps(content, indent=1, ensure_ascii=False))
+        print_json(content, ensure_ascii=False)
         return
     typer.echo(f"{output}  ({content['bytes'] / 1e6:.1f} MB, opens in any browser)")
     print_next(f"open {output}")
 
 
 def write_report(
-    results: Sequence[str],
-    output: Path,
-    *,
-    title: str,
-    metric: Sequence[str] | None = None,
-    baseline: str = BASELINE,
-    study: Sequence[str] | None = None,
-    margin: list[str] | None = None,
-    sections: Sequence[Section] = (),
-    static: bool = False,
+    results: Sequence[str], output: Path, options: ReportOptions, sections: Sequence[Section] = ()
 ) -> dict[str, Any]:
-    """Write the report of some results; the options are those of the command.
-
-    Returns:
-        The file, its size in bytes and the verdicts, one per data set and backbone.
-
-    """
+    """Write the report; return the file, its size and a verdict per data set and backbone."""
     check_output(output)
-    paths = [find_store(name) for name in results]
-    runs, expected = load_results(paths, study or ())
-    stores = [path for path in paths if is_store(path)]
-    report_input = ReportInput(
-        results=runs,
-        sources=[path.name for path in paths],
-        records=load_records(stores, study or ()) if stores else (),
-        studies=load_studies(stores, study or ()),
-        sections=sections,
-    )
-    conditions = collect_conditions(runs, expected, read_margins(margin, paths, study))
-    metrics = metric or default_metrics(conditions)
+    paths, studies = find_all(results), options.study or ()
+    runs, expected = load_results(paths, studies)
+    margins = read_margins(options.margin, paths, studies)
+    conditions = collect_conditions(runs, expected, margins)
+    metrics = options.metric or default_metrics(conditions)
     page = render_report(
-        conditions, report_input, title=title, baseline=baseline, metrics=metrics, static=static
+        conditions,
+        report_input(runs, paths, studies, sections),
+        title=options.title,
+        baseline=options.baseline,
+        metrics=metrics,
+        static=options.static,
     )
     write_output(output, page)
-    answers = verdicts(conditions, metrics[0], baseline=baseline)
+    answers = verdicts(conditions, metrics[0], baseline=options.baseline)
     return {"file": str(output), "bytes": len(page.encode()), "verdicts": answers}
-
-
-def _sections(landscape: Path | None) -> list[Section]:
-    """Return the sections of analyses whose files are given."""
-    if landscape is None:
-        return []
-    return [landscape_section(read_landscape(read_json(landscape), str(landscape)))]

@@ -1,6 +1,5 @@
 """The commands ``afor failures | show | verify``: single runs of a study."""
 
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -11,15 +10,25 @@ from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import CacheDir, Jobs, Json, OldStore, Results, Roots, Trust
+from afor.bench.cli.options import (
+    CacheDir,
+    Jobs,
+    Json,
+    OldStore,
+    Results,
+    Roots,
+    Trust,
+    argument,
+    option,
+)
 from afor.bench.cli.studies.run import stopped_by_signals
 from afor.bench.cli.studies.selection import cores, with_roots
-from afor.bench.cli.terminal import print_next, run_command
+from afor.bench.cli.terminal import print_json, print_next, run_command
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.common.text import printable
 from afor.bench.execution.describe import describe_run
 from afor.bench.execution.sources import open_sources
-from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
+from afor.bench.execution.verify import Verdict, runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import FOLDER, find_store
 from afor.bench.store.lock import locked
@@ -32,7 +41,7 @@ def failures(
     results: Results,
     store: OldStore = None,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Let the next `afor run` train failed runs again.")
+        bool, option("Let the next `afor run` train failed runs again.", "--retry")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -52,7 +61,7 @@ def failures(
     with open_store(path) as opened:
         bad = [stored for stored in opened.runs() if stored.status in ("failed", "diverged")]
     if as_json:
-        typer.echo(json.dumps([asdict(stored) for stored in bad], indent=1))
+        print_json([asdict(stored) for stored in bad])
         return
     for stored in bad:
         typer.echo(
@@ -68,14 +77,13 @@ def failures(
 def show(
     results: Annotated[
         str,
-        typer.Argument(
-            help="The results: a study's name, its TOML file or a store file. A key alone is "
+        argument(
+            "The results: a study's name, its TOML file or a store file. A key alone is "
             "looked up in every store in results/."
         ),
     ],
     key: Annotated[
-        str | None,
-        typer.Argument(help="The first digits of a run's key.", show_default=False),
+        str | None, argument("The first digits of a run's key.", show_default=False)
     ] = None,
     store: OldStore = None,
     as_json: Json = False,
@@ -98,7 +106,7 @@ def show(
             stored_runs = [stored for stored in opened.runs() if stored.key == matches[0]]
         if as_json:
             content = asdict(run) if run else {"key": matches[0], "status": "open"}
-            typer.echo(json.dumps(content, indent=1))
+            print_json(content)
             return
         typer.echo(describe_run(matches[0], run, stored_runs))
         if run:
@@ -126,11 +134,9 @@ def _results_and_key(results: str, key: str | None, store: Path | None) -> tuple
 def verify(
     results: Results,
     store: OldStore = None,
-    count: Annotated[int, typer.Option(help="Number of runs to repeat; 0 repeats all.")] = 3,
-    key: Annotated[
-        str, typer.Option(help="Repeat the run whose key starts with these digits.")
-    ] = "",
-    seed: Annotated[int, typer.Option(help="Seed of the sample of runs.")] = 0,
+    count: Annotated[int, option("Number of runs to repeat; 0 repeats all.")] = 3,
+    key: Annotated[str, option("Repeat the run whose key starts with these digits.")] = "",
+    seed: Annotated[int, option("Seed of the sample of runs.")] = 0,
     root: Roots = None,
     jobs: Jobs = 0,
     cache_dir: CacheDir = None,
@@ -147,23 +153,18 @@ def verify(
     if count < 0:
         raise ConfigError(f"--count {count}: expected the number of runs to repeat, or 0 for all.")
     path = find_store(results, store)
-    different, first_different = 0, ""
-    rows: list[dict[str, object]] = []
+    verdicts: list[Verdict] = []
     stopped = stopped_by_signals(f"{path} was only read.", f"afor verify {results}")
     with stopped, open_store(path) as opened, tempfile.TemporaryDirectory() as spool:
         opened.check()
         if not as_json:
             typer.echo(f"{path}: every page and every run is as it was written.")
-        code_by_run = runs_with_code(opened, sample_runs(opened, None, 0, seed))
-        if key:
-            code_by_run = {
-                run_key: code for run_key, code in code_by_run.items() if run_key.startswith(key)
-            }
+        with_code = runs_with_code(opened, sample_runs(opened, None, 0, seed))
+        code_by_run = {name: code for name, code in with_code.items() if name.startswith(key)}
         _print_code(code_by_run, str(path), trust)
         left_out = () if trust else code_by_run.keys()
-        stored_runs = sample_runs(opened, None, 0 if key else count, seed, left_out)
-        if key:
-            stored_runs = [stored for stored in stored_runs if stored.key.startswith(key)]
+        sample = sample_runs(opened, None, 0 if key else count, seed, left_out)
+        stored_runs = [stored for stored in sample if stored.key.startswith(key)]
         if not stored_runs and left_out:
             raise ConfigError(
                 f"{path}: every run to repeat names code that is not part of afor. Add --trust if "
@@ -181,34 +182,33 @@ def verify(
         workers = jobs or cores()
         typer.echo(f"Training {len(stored_runs)} of its runs again, {workers} at once.", err=True)
         repeated = verify_runs(opened, stored_runs, sources, Path(spool), workers, trust=trust)
-        with closing(repeated) as verdicts:
-            for verdict in verdicts:
+        with closing(repeated):
+            for verdict in repeated:
+                verdicts.append(verdict)
                 word = "same bits" if verdict.is_same else "DIFFERENT"
                 parts = "" if verdict.is_same else f": {', '.join(verdict.differs_in)}"
                 note = f" ({verdict.note})" if verdict.note else ""
                 run = f"{verdict.stored.key[:12]}  {describe(verdict.stored)}"
                 if not as_json:
                     typer.echo(f"{word}  {run}{parts}{note}")
-                rows.append(
-                    {
-                        "key": verdict.stored.key,
-                        "same": verdict.is_same,
-                        "differs_in": list(verdict.differs_in),
-                        "note": verdict.note,
-                    }
-                )
-                if not verdict.is_same:
-                    different += 1
-                    first_different = first_different or verdict.stored.key
+    different = [verdict.stored.key for verdict in verdicts if not verdict.is_same]
     if as_json:
-        content = {"store": str(path), "intact": True, "different": different, "runs": rows}
-        typer.echo(json.dumps(content, indent=1))
+        rows = [
+            {
+                "key": verdict.stored.key,
+                "same": verdict.is_same,
+                "differs_in": list(verdict.differs_in),
+                "note": verdict.note,
+            }
+            for verdict in verdicts
+        ]
+        counts = {"intact": True, "different": len(different)}
+        print_json({"store": str(path), **counts, "runs": rows})
         raise typer.Exit(code=1 if different else 0)
-    typer.echo(
-        f"{len(stored_runs) - different} of {len(stored_runs)} repeated runs gave the same bits."
-    )
+    total = len(stored_runs)
+    typer.echo(f"{total - len(different)} of {total} repeated runs gave the same bits.")
     if different:
-        print_next(f"afor show {path} {first_different[:12]}")
+        print_next(f"afor show {path} {different[0][:12]}")
         raise typer.Exit(code=1)
     print_next(f"afor export {results}")
 

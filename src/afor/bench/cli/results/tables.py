@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +12,10 @@ from afor.bench.analyses.cost import table as cost_table
 from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.table import landscape_table
-from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat
+from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat, argument, option
 from afor.bench.cli.printing import FORMATS, by_suffix, check_figures, choose, render
-from afor.bench.cli.results.margins import Margins
-from afor.bench.cli.results.reading import find_all, joined, load_conditions, read_json
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.results.reading import Margins, find_all, joined, load_conditions, read_json
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
 from afor.bench.report.figures import curves as curve_figures
@@ -29,11 +29,11 @@ from afor.bench.report.tables import side as side_tables
 from afor.bench.report.tables import variants as variant_tables
 from afor.bench.report.tables.convergence import convergence_table
 from afor.bench.report.tables.formats import Table, to_json
-from afor.bench.stats.comparisons import blocks_of, mean_ranks
+from afor.bench.stats.comparisons import BASELINE, blocks_of, mean_ranks
 from afor.bench.stats.curves import loss_curves, run_traces
 from afor.bench.stats.design.seed_noise import seed_noise
 from afor.bench.stats.groups import Conditions, default_metrics
-from afor.bench.stats.labels import PAPER_METRICS, metric_label, metric_style
+from afor.bench.stats.labels import PAPER_METRICS, metric_with_unit
 from afor.bench.stats.sensitivity import Sensitivity, sensitivity_of
 from afor.bench.store.files import load_records
 
@@ -59,33 +59,34 @@ DATA_FORMAT = "docs/howto/tables-and-figures.md describes the format"
 
 Metrics = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Metric to show: accuracy, weighted_f1, macro_f1, balanced_accuracy, kappa, nll, "
+        "brier or calibration_error; repeatable.",
         "--metric",
         "-m",
-        help="Metric to show: accuracy, weighted_f1, macro_f1, balanced_accuracy, kappa, nll, "
-        "brier or calibration_error; repeatable.",
         show_default="accuracy, weighted_f1, and nll if recorded",
     ),
 ]
-Baseline = Annotated[str, typer.Option(help="The optimizer that all others are compared with.")]
+Baseline = Annotated[str, option("The optimizer that all others are compared with.")]
 OnlyOptimizers = Annotated[
     list[str] | None,
-    typer.Option(
-        "--optimizer",
-        help="Use only this optimizer; Holm's correction then covers these alone; repeatable.",
-    ),
+    option("Use only this optimizer; Holm's correction then covers these alone; repeatable."),
 ]
 
 
-def stats(
-    results: ResultsList = None,
-    metric: Metrics = None,
-    baseline: Baseline = "adam",
-    optimizer: OnlyOptimizers = None,
-    study: OnlyStudies = None,
-    margin: Margins = None,
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True)
+class ResultOptions:
+    """Which results a command reads, and what of them it shows."""
+
+    results: ResultsList = None
+    metric: Metrics = None
+    baseline: Baseline = BASELINE
+    optimizer: OnlyOptimizers = None
+    study: OnlyStudies = None
+    margin: Margins = None
+
+
+def stats(options: ResultOptions, as_json: Json = False) -> None:
     """Compare all optimizers with a baseline: verdicts, tests, ranks.
 
     Each optimizer is better, worse, equivalent within the margin that the study states, or
@@ -95,48 +96,39 @@ def stats(
     Example:
         afor stats demo --baseline adam
     """
-    paths = find_all(results)
-    conditions = load_conditions(paths, study, margin)
-    metrics = metric or default_metrics(conditions)
-    tables = [
-        main_tables.comparison_table(conditions, metrics, baseline=baseline, optimizers=optimizer),
-        side_tables.ranks_table(conditions, metric or PAPER_METRICS, optimizers=optimizer),
-    ]
-    if _has_copies(conditions, metrics):
-        tables.append(side_tables.noise_table(conditions, metrics))
+    paths = find_all(options.results)
+    conditions = load_conditions(paths, options.study, options.margin)
+    metrics = options.metric or default_metrics(conditions)
+    names = ["comparisons", "ranks"]
+    if any(seed_noise(conditions, *block, m) for block in blocks_of(conditions) for m in metrics):
+        names.append("noise")
+    tables = [_result_table(name, conditions, options) for name in names]
     if as_json:
-        typer.echo(json.dumps([json.loads(to_json(table)) for table in tables], indent=1))
+        print_json([json.loads(to_json(table)) for table in tables])
         return
     for built in tables:
-        typer.echo(render(built, "terminal", standalone=False))
+        typer.echo(render(built, "terminal"))
     print_next(f"afor table main {joined(paths)}")
 
 
 def table(
-    name: Annotated[str, typer.Argument(help=f"The table: {', '.join(TABLES)}.")],
-    results: ResultsList = None,
+    name: Annotated[str, argument(f"The table: {', '.join(TABLES)}.")],
+    options: ResultOptions,
     form: TableFormat = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "A .md, .tex, .csv, .json or .txt file.",
             "--output",
             "-o",
-            help="A .md, .tex, .csv, .json or .txt file.",
             show_default="standard output",
         ),
     ] = None,
-    metric: Metrics = None,
-    baseline: Baseline = "adam",
-    optimizer: OnlyOptimizers = None,
-    study: OnlyStudies = None,
-    margin: Margins = None,
     ours: Annotated[
-        Path | None,
-        typer.Option(help="JSON file of measured values, shown beside the paper's."),
+        Path | None, option("JSON file of measured values, shown beside the paper's.")
     ] = None,
     standalone: Annotated[
-        bool,
-        typer.Option("--standalone", help="Write LaTeX as a whole document instead of a table."),
+        bool, option("Write LaTeX as a whole document instead of a table.", "--standalone")
     ] = False,
 ) -> None:
     """Print one table for the terminal, a README, LaTeX or a program.
@@ -148,8 +140,8 @@ def table(
         check_output(output)
     form = choose(form or by_suffix(output), FORMATS, "--format")
     name = choose(name, TABLES, "the table")
-    paths = find_all(results)
-    built = _build_table(name, paths, metric, baseline, optimizer, study, margin, ours)
+    paths = find_all(options.results)
+    built = _build_table(name, paths, options, read_json(ours) if ours else None)
     text = render(built, form, standalone=standalone, to_file=output is not None)
     if output is None:
         typer.echo(text.rstrip("\n"))
@@ -162,25 +154,23 @@ def table(
 
 
 def figure(
-    name: Annotated[str, typer.Argument(help=f"The figure: {', '.join(FIGURES)}.")],
+    name: Annotated[str, argument(f"The figure: {', '.join(FIGURES)}.")],
     results: ResultsList = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--output", "-o", help="A .pdf, .svg or .png file; repeatable.", show_default="NAME.pdf"
-        ),
+        option("A .pdf, .svg or .png file; repeatable.", "--output", "-o", show_default="NAME.pdf"),
     ] = None,
-    metric: Annotated[str, typer.Option("--metric", "-m", help="Metric to show.")] = "accuracy",
-    baseline: Baseline = "adam",
+    metric: Annotated[str, option("Metric to show.", "--metric", "-m")] = "accuracy",
+    baseline: Baseline = BASELINE,
     optimizer: OnlyOptimizers = None,
-    dataset: Annotated[str | None, typer.Option(help="Use only this data set.")] = None,
-    backbone: Annotated[str | None, typer.Option(help="Use only this backbone.")] = None,
+    dataset: Annotated[str | None, option("Use only this data set.")] = None,
+    backbone: Annotated[str | None, option("Use only this backbone.")] = None,
     study: OnlyStudies = None,
     margin: Margins = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            help="JSON file to draw instead of results: convergence, sensitivity, forgetting or "
+        option(
+            "JSON file to draw instead of results: convergence, sensitivity, forgetting or "
             "landscape."
         ),
     ] = None,
@@ -196,7 +186,11 @@ def figure(
     check_figures(targets)
     paths = find_all(results)
     if name in FILE_FIGURES:
-        drawn = _draw_landscape(data)
+        if data is None:
+            raise ConfigError(
+                "The figure 'landscape' needs --data FILE.json; `afor landscape STUDY` writes one."
+            )
+        drawn = landscape_figure(read_landscape(read_json(data), str(data)))
     elif data is not None:
         drawn = _draw_file(name, data)
     elif name in CURVE_FIGURES:
@@ -209,22 +203,12 @@ def figure(
         if not as_json:
             typer.echo(str(target))
     if as_json:
-        typer.echo(json.dumps({"figure": name, "files": [str(target) for target in targets]}))
+        print_json({"figure": name, "files": [str(target) for target in targets]}, indent=None)
         return
     print_next(f"afor report {joined(paths)}")
 
 
-def _build_table(
-    name: str,
-    paths: list[Path],
-    metric: list[str] | None,
-    baseline: str,
-    optimizer: list[str] | None,
-    study: list[str] | None,
-    margin: list[str] | None,
-    ours: Path | None,
-) -> Table:
-    measured = read_json(ours) if ours else None
+def _build_table(name: str, paths: list[Path], options: ResultOptions, measured: Any) -> Table:
     without_results: dict[str, Callable[[], Table]] = {
         "paper": lambda: paper_tables.published_table("results"),
         "paper-ablation": lambda: paper_tables.published_table("ablation"),
@@ -244,25 +228,27 @@ def _build_table(
             raise ConfigError(
                 f"The table {name!r} needs a store: name a study, its TOML file or a store file."
             )
-        return convergence_table(loss_curves(load_records(paths, study or ()), optimizer))
-    conditions = load_conditions(paths, study, margin)
-    metrics = metric or default_metrics(conditions)
-    only: dict[str, Any] = {"optimizers": optimizer}
-    from_results: dict[str, Callable[[], Table]] = {
-        "main": lambda: main_tables.main_table(conditions, metrics, baseline=baseline, **only),
-        "comparisons": lambda: main_tables.comparison_table(
-            conditions, metrics, baseline=baseline, **only
-        ),
+        records = load_records(paths, options.study or ())
+        return convergence_table(loss_curves(records, options.optimizer))
+    return _result_table(name, load_conditions(paths, options.study, options.margin), options)
+
+
+def _result_table(name: str, conditions: Conditions, options: ResultOptions) -> Table:
+    metrics = options.metric or default_metrics(conditions)
+    as_paper = options.metric or PAPER_METRICS
+    only: dict[str, Any] = {"optimizers": options.optimizer}
+    compared = {"baseline": options.baseline, **only}
+    tables: dict[str, Callable[[], Table]] = {
+        "main": lambda: main_tables.main_table(conditions, metrics, **compared),
+        "comparisons": lambda: main_tables.comparison_table(conditions, metrics, **compared),
         "ablation": lambda: variant_tables.ablation_table(conditions, metrics),
         "sensitivity": lambda: variant_tables.sensitivity_table(conditions, metrics),
-        "ranks": lambda: side_tables.ranks_table(conditions, metric or PAPER_METRICS, **only),
+        "ranks": lambda: side_tables.ranks_table(conditions, as_paper, **only),
         "noise": lambda: side_tables.noise_table(conditions, metrics),
         "datasets": lambda: side_tables.datasets_table(conditions),
-        "beside-paper": lambda: paper_tables.beside_paper_table(
-            conditions, metric or PAPER_METRICS
-        ),
+        "beside-paper": lambda: paper_tables.beside_paper_table(conditions, as_paper),
     }
-    return from_results[name]()
+    return tables[name]()
 
 
 def _draw_results(
@@ -287,17 +273,12 @@ def _draw_results(
         available = ", ".join(dict.fromkeys(f"{d}/{b}" for d, b, _ in conditions))
         raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {available}.")
     if name == "sensitivity":
-        unit = f" ({metric_style(metric).unit})".replace(" ()", "")
         curves = sensitivity_of(selected, metric)
-        return curve_figures.sensitivity_figure(curves, metric_label(metric) + unit)
+        return curve_figures.sensitivity_figure(curves, metric_with_unit(metric))
     if name == "ablation":
         variant_tables.ablation_table(selected, [metric])  # refuses results without variants
-        return figures.gain_figure(
-            selected,
-            metric,
-            baseline="afor",
-            optimizers=optimizer or variant_tables.variants_of(selected),
-        )
+        variants = optimizer or variant_tables.variants_of(selected)
+        return figures.gain_figure(selected, metric, baseline="afor", optimizers=variants)
     if name == "noise":
         return noise_figure(selected, metric, baseline=baseline, optimizers=optimizer)
     first_dataset, first_backbone, _ = next(iter(selected))
@@ -327,14 +308,6 @@ def _draw_curves(
     return curve_figures.forgetting_figure(*run_traces(records, (optimizer or ["afor"])[0]))
 
 
-def _draw_landscape(data: Path | None) -> Any:
-    if data is None:
-        raise ConfigError(
-            "The figure 'landscape' needs --data FILE.json; `afor landscape STUDY` writes one."
-        )
-    return landscape_figure(read_landscape(read_json(data), str(data)))
-
-
 def _draw_file(name: str, data: Path) -> Any:
     content = read_json(data)
     try:
@@ -349,9 +322,3 @@ def _draw_file(name: str, data: Path) -> Any:
         raise ConfigError(
             f"{data} does not hold what the figure {name!r} needs ({error!r}); {DATA_FORMAT}."
         ) from error
-
-
-def _has_copies(conditions: Conditions, metrics: list[str]) -> bool:
-    return any(
-        seed_noise(conditions, *block, m) for block in blocks_of(conditions) for m in metrics
-    )

@@ -1,17 +1,17 @@
 """The command ``afor demo``: the whole protocol on ten people, in minutes."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import CacheDir, Jobs, Json, StorePath
-from afor.bench.cli.results.report import report, write_report
-from afor.bench.cli.results.tables import table
+from afor.bench.cli.options import CacheDir, Jobs, Json, StorePath, option
+from afor.bench.cli.results.report import ReportOptions, report, write_report
+from afor.bench.cli.results.tables import ResultOptions, table
 from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run
 from afor.bench.cli.studies.selection import cores
+from afor.bench.cli.terminal import print_json
 from afor.bench.data.catalog import get_dataset
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import run_study
@@ -26,7 +26,7 @@ def demo(
     store: StorePath = None,
     cache_dir: CacheDir = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Set the results of an earlier demo aside first.")
+        bool, option("Set the results of an earlier demo aside first.", "--fresh")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -51,17 +51,17 @@ def demo(
         engine = make_engine("local", "", workers, study.threads)
         with Progress(study.name, workers) as watch:
             summary = run_study(study, toml, path, engine, cache_dir=cache_dir, watch=watch)
-    title = "The demo: optimizers across subjects"
+    options = ReportOptions(title="The demo: optimizers across subjects")
     page = path.with_suffix(".html")
     if as_json:
         content = {"study": study.name, "store": str(path), **asdict(summary)}
-        content["report"] = write_report([str(path)], page, title=title)
-        typer.echo(json.dumps(content, indent=1, ensure_ascii=False))
+        content["report"] = write_report([str(path)], page, options)
+        print_json(content, ensure_ascii=False)
     else:
         typer.echo(describe_summary(study.name, path, summary) + "\n")
-        table("main", [str(path)])
+        table("main", ResultOptions([str(path)]))
         typer.echo("\n" + _beta2_lines(path) + "\n")
-        report([str(path)], output=page, title=title)
+        report(options, [str(path)], page)
     if summary.failed:
         raise typer.Exit(code=1)
 

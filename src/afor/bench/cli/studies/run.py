@@ -1,29 +1,19 @@
 """The command ``afor run``: train the runs of a study until its store is complete."""
 
-import json
 import math
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import (
-    Jobs,
-    JobsPerDevice,
-    Json,
-    StudyName,
-    StudyOptions,
-)
-from afor.bench.cli.studies.selection import (
-    cores,
-    rates_for,
-    select_study,
-)
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.options import Jobs, JobsPerDevice, Json, StudyName, StudyOptions, option
+from afor.bench.cli.studies.selection import cores, rates_for, select_study
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import gpus_for
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.engines.dask import DaskEngine
@@ -47,27 +37,24 @@ def run(
     name: StudyName,
     jobs: Jobs = 0,
     shard: Annotated[
-        str, typer.Option(help="Train only part i of n, such as 2/8, in a store of its own.")
+        str, option("Train only part i of n, such as 2/8, in a store of its own.")
     ] = "",
     engine: Annotated[
-        str, typer.Option(help="Where runs are trained: local (processes of this machine) or dask.")
+        str, option("Where runs are trained: local (processes of this machine) or dask.")
     ] = "local",
     scheduler: Annotated[
-        str, typer.Option(help="Address of the dask scheduler, such as tcp://HOST:PORT.")
+        str, option("Address of the dask scheduler, such as tcp://HOST:PORT.")
     ] = "",
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            help="Minutes a run may take before its worker is replaced.",
+        option(
+            "Minutes a run may take before its worker is replaced.",
             show_default="20 times the median of similar runs, at least 10; a day before the "
             "first has finished",
         ),
     ] = None,
     lr_per_optimizer: Annotated[
-        bool,
-        typer.Option(
-            "--lr-per-optimizer", help="Search the learning rate of every optimizer first."
-        ),
+        bool, option("Search the learning rate of every optimizer first.", "--lr-per-optimizer")
     ] = False,
     as_json: Json = False,
     jobs_per_device: JobsPerDevice = 1,
@@ -94,15 +81,9 @@ def run(
     if selected.words:
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
     with stopped_in_run(f"afor run {shlex.join([name, *selected.words])}", path):
+        bundle = bundle_size(study)
         workers_engine = make_engine(
-            engine,
-            scheduler,
-            workers,
-            study.threads,
-            time_limit,
-            gpus,
-            cache_dir,
-            bundle_size(study),
+            engine, scheduler, workers, study.threads, time_limit, gpus, cache_dir, bundle
         )
         find_rate = (
             _search_rates(study, toml, path, workers_engine, workers, cache_dir)
@@ -121,7 +102,7 @@ def run(
                 watch=watch,
             )
     if as_json:
-        typer.echo(json.dumps({"study": study.name, "store": str(path), **asdict(summary)}))
+        print_json({"study": study.name, "store": str(path), **asdict(summary)}, indent=None)
     else:
         typer.echo(describe_summary(study.name, path, summary))
     if summary.failed:
@@ -159,23 +140,11 @@ def make_engine(
     cache_dir: Path | None = None,
     bundle: int = AUTO_BUNDLE,
 ) -> Engine:
-    """Return the engine that the options name.
+    """Return the engine that the options of a command name; raise ConfigError if they do not fit.
 
-    Args:
-        engine: local or dask.
-        scheduler: Address of the dask scheduler.
-        workers: Number of local worker processes.
-        threads: torch threads of each worker.
-        time_limit: Minutes a run may take on the local engine.
-        gpus: GPUs of this machine over which local workers are spread.
-        cache_dir: Folder in which the dask engine keeps the times of steps.
-        bundle: Maximum number of runs that a local worker trains as one network.
-
-    Returns:
-        The engine.
-
-    Raises:
-        ConfigError: There is no such engine, or an option does not apply to it.
+    `workers`, `threads` of each, `time_limit` in minutes and `gpus` are for the local engine;
+    `scheduler`, an address, and `cache_dir`, where the times of steps are kept, for dask. `bundle`
+    is the maximum number of runs that a worker trains as one network.
     """
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
@@ -186,7 +155,7 @@ def make_engine(
                 "gives up a worker it has not heard from for distributed.scheduler.worker-ttl."
             )
         timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
-        return DaskEngine(scheduler, timer)
+        return DaskEngine(scheduler, timer, bundle)
     if engine != "local" or scheduler:
         raise ConfigError(
             f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "
@@ -198,37 +167,27 @@ def make_engine(
 
 def describe_summary(name: str, path: Path, summary: Summary) -> str:
     """Return one line with the number of runs in each state."""
-    words = [f"{summary.done} done"]
-    words += [f"{summary.diverged} diverged"] if summary.diverged else []
-    words += [f"{summary.failed} failed"] if summary.failed else []
-    words += [f"{summary.open} open"] if summary.open else []
-    counts = f"{', '.join(words)} ({summary.trained} trained now)"
-    return f"{name}: {summary.planned} runs: {counts} in {path}"
+    others = {state: getattr(summary, state) for state in ("diverged", "failed", "open")}
+    counts = [f"{count} {state}" for state, count in others.items() if count]
+    states = ", ".join([f"{summary.done} done", *counts])
+    return f"{name}: {summary.planned} runs: {states} ({summary.trained} trained now) in {path}"
 
 
-class stopped_by_signals:  # noqa: N801  a context manager, used like a function
-    """Exit with code 130 on Ctrl-C or SIGTERM, and print how to continue.
-
-    Args:
-        kept: A sentence that says what is not lost.
-        next_command: How to continue.
-    """
-
-    def __init__(self, kept: str, next_command: str) -> None:
-        self._kept, self._next_command = kept, next_command
-
-    def __enter__(self) -> None:
-        # Batch systems end a job with SIGTERM.
-        self._previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-    def __exit__(self, error_type: type[BaseException] | None, error: Any, trace: Any) -> None:
-        signal.signal(signal.SIGTERM, self._previous_handler)
-        if error_type is not None and issubclass(error_type, KeyboardInterrupt):
-            typer.echo(f"\nStopped. {self._kept}\nNext: {self._next_command}", err=True)
-            raise SystemExit(130) from None
+@contextmanager
+def stopped_by_signals(kept: str, next_command: str) -> Iterator[None]:
+    """Exit with code 130 on Ctrl-C or SIGTERM, and print what is kept and how to continue."""
+    # Batch systems end a job with SIGTERM.
+    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"\nStopped. {kept}\nNext: {next_command}", err=True)
+        raise SystemExit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
-def stopped_in_run(command: str, path: Path) -> stopped_by_signals:
+def stopped_in_run(command: str, path: Path) -> AbstractContextManager[None]:
     """Say, when a study is stopped, where its runs are and how to continue."""
     return stopped_by_signals(
         f"All finished runs are kept in {path}.",

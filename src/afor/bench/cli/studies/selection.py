@@ -43,7 +43,7 @@ def select_study(name: str, options: StudyOptions) -> SelectedStudy:
     """Return the study that `plan` or `run` works on; raise ConfigError if an option is wrong."""
     changes = overrides(options)
     toml, where = changed_text(name, changes, options.store, trust=options.trust)
-    toml = with_bundle(with_device(toml, where, options.device), where, options.bundle)
+    toml = _on_this_machine(toml, where, options)
     study = with_roots(parse_study(toml, where), options.root)
     if options.available:
         study = available_part(study)
@@ -53,7 +53,7 @@ def select_study(name: str, options: StudyOptions) -> SelectedStudy:
 def changed_text(
     name: str, changes: Overrides, store: Path | None = None, *, trust: bool
 ) -> tuple[str, str]:
-    """Return a study's TOML with the changes made.
+    """Return a study's TOML with the changes made, and what to call it in messages.
 
     Args:
         name: A preset, a TOML file, or the name of a study whose store is here, such as
@@ -61,66 +61,37 @@ def changed_text(
         changes: What the options of the command change.
         store: The store that `--store` names.
         trust: Accept a study from a store also if it names code outside this package.
-
-    Returns:
-        The TOML, and what to call it in messages.
-
-    Raises:
-        ConfigError: There is no such study, a change is not valid, or the study comes from a store
-            and names code that is not trusted.
     """
     path = store_path(name, store)
     is_new = name not in preset_names() and not name.endswith(".toml") and not Path(name).is_file()
-    stored = _stored_text(name, path) if is_new and path.is_file() else None
+    stored = None
+    if is_new and path.is_file():
+        with open_store(path) as opened:
+            stored = opened.studies().get(name)
     text, where = (stored, str(path)) if stored is not None else study_text(name)
     if stored is not None and not trust:
         refuse_stored_code(parse_study(text, where), where)
     return overridden(text, where, changes), where
 
 
-def _stored_text(name: str, path: Path) -> str | None:
-    with open_store(path) as store:
-        return store.studies().get(name)
+def _on_this_machine(toml: str, where: str, options: StudyOptions) -> str:
+    """Set the device and the bundle that the options name; the study keeps its name.
 
-
-def with_device(toml: str, where: str, device: str) -> str:
-    """Set the device of a study unless `device` is empty; `where` names the text in messages.
-
-    The study keeps its name; the kind of device is part of the keys of its runs.
+    The kind of device is part of the keys of its runs.
     """
-    if not device:
-        return toml
-    return updated_toml(toml, {**read_toml(toml, where), "device": device})
-
-
-def with_bundle(toml: str, where: str, bundle: str) -> str:
-    """Set how many runs of a study are trained as one network; its name stays.
-
-    Args:
-        toml: The text of the study.
-        where: Name of the text in messages.
-        bundle: The value of `--bundle`; empty keeps the study's.
-
-    Returns:
-        The text with this setting.
-
-    Raises:
-        ConfigError: The value is neither auto nor a number, or the text is not valid TOML.
-    """
-    if not bundle:
-        return toml
-    if bundle != "auto" and not bundle.isdecimal():
-        raise ConfigError(f"--bundle {bundle}: expected auto or a number of runs, such as 8.")
-    value = bundle if bundle == "auto" else int(bundle)
-    return updated_toml(toml, {**read_toml(toml, where), "bundle": value})
+    changes: dict[str, object] = {"device": options.device} if options.device else {}
+    bundle = options.bundle
+    if bundle and bundle not in ("exact", "auto") and not bundle.isdecimal():
+        raise ConfigError(
+            f"--bundle {bundle}: expected exact, auto or a number of runs, such as 8."
+        )
+    if bundle:
+        changes["bundle"] = int(bundle) if bundle.isdecimal() else bundle
+    return updated_toml(toml, {**read_toml(toml, where), **changes}) if changes else toml
 
 
 def with_roots(study: Study, roots: list[str] | None) -> Study:
-    """Set the folders of a study's data sets from NAME=FOLDER; folders change no run.
-
-    Raises:
-        ConfigError: A value is not NAME=FOLDER with a data set of the study.
-    """
+    """Set the folders of a study's data sets from NAME=FOLDER; folders change no run."""
     folders = dict.fromkeys((entry.name for entry in study.datasets), "")
     for pair in roots or ():
         name, equals, folder = pair.partition("=")
@@ -138,9 +109,5 @@ def with_roots(study: Study, roots: list[str] | None) -> Study:
 
 
 def rates_for(study: Study, lr_from: str) -> FindRate | None:
-    """Return the learning rates of the search that `--lr-from` or the study names, or None.
-
-    Raises:
-        StoreError: The results of the search are not here.
-    """
+    """Return the learning rates of the search that `--lr-from` or the study names, or None."""
     return searched_rates(lr_from or study.lr_from)

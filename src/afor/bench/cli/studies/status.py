@@ -1,21 +1,13 @@
 """The command ``afor status``. It imports little: users call it often, while a study runs."""
 
-import json
-
-import typer
-
 from afor.bench.cli.options import Json, OldStore, Results
-from afor.bench.cli.terminal import print_next, run_command
+from afor.bench.cli.terminal import print_json, print_next, run_command
 from afor.bench.execution.status import print_status, status_of
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store
 
 
-def status(
-    results: Results,
-    store: OldStore = None,
-    as_json: Json = False,
-) -> None:
+def status(results: Results, store: OldStore = None, as_json: Json = False) -> None:
     """Show the progress of a study, also while it runs.
 
     Example:
@@ -25,7 +17,7 @@ def status(
     with open_store(path) as opened:
         progress = status_of(opened)
     if as_json:
-        typer.echo(json.dumps(progress, indent=1))
+        print_json(progress)
         return
     print_status(progress)
     studies = progress["studies"]

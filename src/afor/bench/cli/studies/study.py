@@ -1,7 +1,7 @@
 """The commands ``afor study | plan``: the content of a study, and its runs."""
 
-import json
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -13,59 +13,44 @@ from afor.bench.cli.options import (
     Json,
     StudyName,
     StudyOptions,
+    argument,
+    option,
 )
 from afor.bench.cli.results.pilot import pilot_sentences
-from afor.bench.cli.studies.selection import (
-    changed_text,
-    cores,
-    overrides,
-    rates_for,
-    select_study,
-)
-from afor.bench.cli.terminal import print_next
+from afor.bench.cli.studies.selection import changed_text, cores, overrides, rates_for, select_study
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import is_available
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.sources import absent_datasets, expected_sources
 from afor.bench.execution.status import remaining_s
-from afor.bench.execution.timing.forecast import (
-    Forecast,
-    describe_bytes,
-    describe_span,
-    forecast,
-)
-from afor.bench.execution.timing.forecast_check import (
-    ForecastCheck,
-    check_forecast,
-    describe_check,
-)
+from afor.bench.execution.timing.forecast import Forecast, describe_bytes, describe_span, forecast
+from afor.bench.execution.timing.forecast_check import ForecastCheck, check_forecast, describe_check
 from afor.bench.execution.timing.pace import clock
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.stats.comparisons import BASELINE
+from afor.bench.stats.groups import ConditionKey
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store, store_path
+from afor.bench.study.bundling import bundle_size
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import StudyPlan
-from afor.bench.study.schema import (
-    Study,
-    load_study,
-    parse_study,
-    preset_names,
-    read_toml,
-)
+from afor.bench.study.schema import Study, load_study, parse_study, preset_names, read_toml
 from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.run_spec import DEFAULT_TRAINER
+
+RUN_FIELDS = ("dataset", "backbone", "optimizer", "fold", "draw")
 
 
 def study(
     options: ChangeOptions,
     name: Annotated[
-        str | None, typer.Argument(help="A preset or a TOML file.", show_default="list the presets")
+        str | None, argument("A preset or a TOML file.", show_default="list the presets")
     ] = None,
     new_name: Annotated[
         str,
-        typer.Option(
+        option(
+            "Name of the printed study, and of its store.",
             "--name",
-            help="Name of the printed study, and of its store.",
             show_default="my-PRESET; that of a file stays",
         ),
     ] = "",
@@ -88,7 +73,7 @@ def study(
             text = updated_toml(text, content)
             parse_study(text, where)
         if as_json:
-            typer.echo(json.dumps(parse_study(text, where).model_dump(mode="json"), indent=1))
+            print_json(parse_study(text, where).model_dump(mode="json"))
             return
         typer.echo(text, nl=False)
         named = ["--name", new_name] if new_name else []
@@ -99,7 +84,7 @@ def study(
         raise ConfigError("Name the study to change, such as `afor study ablation --epochs 12`.")
     presets = {preset: load_study(preset).description for preset in preset_names()}
     if as_json:
-        typer.echo(json.dumps(presets, indent=1, ensure_ascii=False))
+        print_json(presets, ensure_ascii=False)
         return
     for preset, description in presets.items():
         typer.echo(f"{preset:<16}{description}")
@@ -113,27 +98,27 @@ def plan(
     jobs: Jobs = 0,
     timing: Annotated[
         bool,
-        typer.Option(
-            help="Time three steps of each network and optimizer, once on this machine, where no "
+        option(
+            "Time three steps of each network and optimizer, once on this machine, where no "
             "finished run shows the time."
         ),
     ] = True,
     pilot: Annotated[
         str,
-        typer.Option(
-            help="Say what the study can decide at the noise of these results: a study's name, a "
+        option(
+            "Say what the study can decide at the noise of these results: a study's name, a "
             "store, or a .csv, .json or .parquet file."
         ),
     ] = "",
     check: Annotated[
         str,
-        typer.Option(
-            help="Compare the forecast with the finished runs of these results: a study's name or "
+        option(
+            "Compare the forecast with the finished runs of these results: a study's name or "
             "a store."
         ),
     ] = "",
     baseline: Annotated[
-        str, typer.Option(help="With --pilot: the optimizer that the others are compared with.")
+        str, option("With --pilot: the optimizer that the others are compared with.")
     ] = BASELINE,
 ) -> None:
     """Show the runs of a study, which are done, and the time left.
@@ -178,11 +163,7 @@ def plan(
     if as_json:
         rows = [
             {
-                "dataset": run.dataset,
-                "backbone": run.backbone,
-                "optimizer": run.optimizer,
-                "fold": run.fold,
-                "draw": run.draw,
+                **{name: getattr(run, name) for name in RUN_FIELDS},
                 "lr": run.rate,
                 "key": None if run.dataset in absent else run.key,
                 "status": word,
@@ -194,20 +175,23 @@ def plan(
             **counts,
             "seconds": seconds_left,
             "absent": sorted(absent),
-            "needs": _json(needs) if needs else None,
+            "needs": _forecast_content(needs) if needs else None,
+            "bundles": [
+                {"dataset": dataset, "backbone": backbone, **asdict(bundling)}
+                for (dataset, backbone), bundling in study_plan.bundling.items()
+            ],
             "runs": rows,
         }
         summary |= {"decides": decisions} if pilot else {}
-        summary |= {"check": _json_check(checked)} if checked else {}
-        typer.echo(json.dumps(summary))
+        summary |= {"check": _check_content(checked)} if checked else {}
+        print_json(summary, indent=None)
         return
     _print_plan(planned, study_plan, needs)
     typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
     if counts["open"]:
         workers = jobs or cores()
-        left = "not known before the first run"
-        if seconds_left is not None:
-            left = clock(seconds_left / workers)
+        unknown = "not known before the first run"
+        left = unknown if seconds_left is None else clock(seconds_left / workers)
         typer.echo(f"time left with {workers} at once: {left}")
     if needs is not None:
         _print_needs(needs)
@@ -221,24 +205,25 @@ def plan(
     print_next(shlex.join(["afor", "run", name, *selected.words, *trusted]))
 
 
-def _json(needs: Forecast) -> dict[str, Any]:
+def _forecast_content(needs: Forecast) -> dict[str, Any]:
     """Return a forecast for programs; times in seconds of one worker."""
-    rows = [
-        {"dataset": dataset, "backbone": backbone, "optimizer": optimizer, **asdict(span)}
-        for (dataset, backbone, optimizer), span in needs.by_condition.items()
-    ]
     sizes = {k: v for k, v in asdict(needs).items() if k != "by_condition"}
+    rows = _condition_rows(needs.by_condition)
     return {"conditions": rows, "total": asdict(needs.total), **sizes}
 
 
-def _json_check(check: ForecastCheck) -> dict[str, Any]:
+def _check_content(check: ForecastCheck) -> dict[str, Any]:
     """Return a check of the forecast for programs."""
-    rows = [
-        {"dataset": dataset, "backbone": backbone, "optimizer": optimizer, **asdict(row)}
-        for (dataset, backbone, optimizer), row in check.by_condition.items()
-    ]
     total = {**asdict(check.total), "ratio": check.total.ratio}
+    rows = _condition_rows(check.by_condition)
     return {"conditions": rows, "total": total, "processor_time": check.processor_time}
+
+
+def _condition_rows(by_condition: Mapping[ConditionKey, Any]) -> list[dict[str, Any]]:
+    return [
+        {"dataset": dataset, "backbone": backbone, "optimizer": optimizer, **asdict(row)}
+        for (dataset, backbone, optimizer), row in by_condition.items()
+    ]
 
 
 def _print_needs(needs: Forecast) -> None:
@@ -265,20 +250,19 @@ def _print_plan(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> 
             f"  {title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
             f"{sizes} to train / validate / test; {len(study_plan.sources[title])} windows"
         )
+    # The rate of a condition's first run; a search has several.
+    runs = reversed(study_plan.runs)
+    rates = {(run.dataset, run.backbone, run.optimizer): run.rate for run in runs}
     for row in study_plan.expected():
-        rate = next(
-            run.rate
-            for run in study_plan.runs
-            if (run.dataset, run.backbone, run.optimizer)
-            == (row.dataset, row.backbone, row.optimizer)
-        )
         condition = (row.dataset, row.backbone, row.optimizer)
         time = f", {describe_span(needs.by_condition[condition])}" if needs else ""
         typer.echo(
             f"  {' × '.join(condition)}: "
             f"{_count(row.folds, study_plan.manifests[row.dataset].blocks, 'fold')} × "
-            f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rate:g}{time}"
+            f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rates[condition]:g}{time}"
         )
+    for (dataset, backbone), bundling in study_plan.bundling.items():
+        typer.echo(f"  {dataset} × {backbone}: {bundling.describe(bundle_size(study))}")
 
 
 def _count(selected: int, total: int, noun: str) -> str:

@@ -44,9 +44,8 @@ class Bci2aSettings(DataSettings):
     """Options of BCI IV 2a; the defaults are those of the paper's Sec. IV-A."""
 
     sessions: Literal["TE", "T", "E"] = "TE"
-    start_s: Annotated[float, Field(ge=-2, le=5.5)] = (
-        0.5  # Sec. IV-A: "0.5-3.5 s after cue onset (750 samples)"
-    )
+    # Sec. IV-A: "0.5-3.5 s after cue onset (750 samples)"
+    start_s: Annotated[float, Field(ge=-2, le=5.5)] = 0.5
     stop_s: Annotated[float, Field(ge=-2, le=5.5)] = 3.5
     band_hz: BandHz = PAPER_BAND_HZ
     filter_scope: Literal["trial", "continuous"] = "trial"
@@ -103,7 +102,10 @@ def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording
         assert path is not None  # checked by source_files
         where = f"BCI IV 2a subject {subject} ({path.name})"
         count = rejected = 0
-        for session in _sessions(root, path, subject, name):
+        is_bnci = path.suffix == ".mat"
+        class_path = None if is_bnci or name == "T" else _class_path(root, subject)
+        runs = _read_bnci(path, where) if is_bnci else [_read_gdf_session(path, class_path, where)]
+        for session in runs:
             signal = session.signal_uv
             if settings.filter_scope == "continuous":
                 signal = _filter_pieces(signal, band)
@@ -126,29 +128,18 @@ def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording
         published = MARKED.get(f"{subject}{name}", rejected)
         if count == TRIALS and rejected != published:
             notes.append(f"session {name}: {published} marked trials are published")
-    return Recording(
-        dataset="bci2a",
-        subject=subject,
-        trials=np.concatenate(trials),
-        labels=np.concatenate(labels),
-        trial_ids=np.concatenate(ids),
-        channel_names=CHANNELS,
-        rate_hz=float(RATE_HZ),
+    return Recording.of_trials(
+        *(subject, np.concatenate(trials), np.concatenate(labels), CHANNELS, RATE_HZ),
         class_names=CLASS_NAMES,
-        notes=tuple(notes),
+        trial_ids=np.concatenate(ids),
+        dataset="bci2a",
+        notes=notes,
     )
 
 
-def _sessions(root: Path, path: Path, subject: str, session: str) -> Iterator[Session]:
-    if path.suffix == ".mat":
-        yield from _read_bnci(path, subject)
-    else:
-        yield _read_gdf_session(root, path, subject, session)
-
-
-def _read_gdf_session(root: Path, path: Path, subject: str, session: str) -> Session:
+def _read_gdf_session(path: Path, class_path: Path | None, where: str) -> Session:
+    """Read a session; the classes of an evaluation session are in a file of their own."""
     gdf = read_gdf(path)
-    where = f"BCI IV 2a subject {subject} ({path.name})"
     if gdf.rate_hz != RATE_HZ:
         raise DataError(f"{where}: {gdf.rate_hz:g} Hz, expected {RATE_HZ}.")
     if len(gdf.labels) != N_STORED:
@@ -169,8 +160,8 @@ def _read_gdf_session(root: Path, path: Path, subject: str, session: str) -> Ses
             f"{where}: {len(cues)} cues do not follow {len(starts)} trial starts by "
             f"{CUE_AFTER_START} samples each. The event table is damaged."
         )
-    if session == "E":
-        labels = _read_classes(_class_path(root, subject), subject, len(cues))
+    if class_path is not None:
+        labels = _read_classes(class_path, len(cues))
     elif (codes == UNKNOWN_CUE).any():
         raise DataError(f"{where}: cues without a class in a training session.")
     else:
@@ -184,8 +175,8 @@ def _read_gdf_session(root: Path, path: Path, subject: str, session: str) -> Ses
     )
 
 
-def _read_classes(path: Path, subject: str, expected: int) -> NDArray[np.int64]:
-    where = f"BCI IV 2a subject {subject} ({path.name})"
+def _read_classes(path: Path, expected: int) -> NDArray[np.int64]:
+    where = f"BCI IV 2a subject {path.stem.removesuffix('E')} ({path.name})"
     values = read_mat(path, {"classlabel"}).get("classlabel")
     if not isinstance(values, np.ndarray) or values.size != expected:
         count = values.size if isinstance(values, np.ndarray) else "no"
@@ -195,43 +186,41 @@ def _read_classes(path: Path, subject: str, expected: int) -> NDArray[np.int64]:
 
 def _labels(values: NDArray[Any], where: str) -> NDArray[np.int64]:
     flat = values.reshape(-1)
-    if not np.isin(flat, (1, 2, 3, 4)).all():
-        bad = flat[~np.isin(flat, (1, 2, 3, 4))][0]
-        raise DataError(f"{where}: class {bad} is out of range; accepted are 1 to 4.")
+    if (others := flat[~np.isin(flat, (1, 2, 3, 4))]).size:
+        raise DataError(f"{where}: class {others[0]} is out of range; accepted are 1 to 4.")
     return flat.astype(np.int64) - 1
 
 
-def _read_bnci(path: Path, subject: str) -> Iterator[Session]:
-    where = f"BCI IV 2a subject {subject} ({path.name})"
+def _read_bnci(path: Path, where: str) -> Iterator[Session]:
     data = read_mat(path, {"data"}).get("data")
     if not isinstance(data, list) or not data:
         raise DataError(f"{where}: no variable 'data'. Use the BNCI Horizon 2020 download.")
     used = False
-    for number, entry in enumerate(data):
+    for number, entry in enumerate(data, start=1):
         run = entry[0] if isinstance(entry, list) and len(entry) == 1 else entry
         missing = {"X", "trial", "y", "fs"}.difference(run) if isinstance(run, dict) else {"X"}
         if missing:
-            raise DataError(f"{where}: run {number + 1} lacks {', '.join(sorted(missing))}.")
+            raise DataError(f"{where}: run {number} lacks {', '.join(sorted(missing))}.")
         signal, trial, y, fs = (run[key] for key in ("X", "trial", "y", "fs"))
         if not all(isinstance(value, np.ndarray) for value in (signal, trial, y, fs)):
-            raise DataError(f"{where}: run {number + 1} holds something else than numbers.")
+            raise DataError(f"{where}: run {number} holds something else than numbers.")
         if trial.size == 0:
             continue  # an eye-movement block; their number differs (A04T)
         used = True
         if signal.ndim != 2 or signal.shape[1] != N_STORED:
             raise DataError(
-                f"{where}: run {number + 1} has the shape {signal.shape}, expected "
-                f"(samples, {N_STORED})."
+                f"{where}: run {number} has the shape {signal.shape}, expected (samples, "
+                f"{N_STORED})."
             )
         if fs.size != 1 or float(fs.reshape(-1)[0]) != RATE_HZ:
-            raise DataError(f"{where}: run {number + 1} is not at {RATE_HZ} Hz.")
+            raise DataError(f"{where}: run {number} is not at {RATE_HZ} Hz.")
         artifacts = run.get("artifacts")
         marks = artifacts if isinstance(artifacts, np.ndarray) else np.zeros(trial.size)
         if y.size != trial.size or marks.size != trial.size:
-            raise DataError(f"{where}: run {number + 1} has {trial.size} trials, {y.size} labels.")
+            raise DataError(f"{where}: run {number} has {trial.size} trials, {y.size} labels.")
         onsets = trial.reshape(-1)
         if not ((onsets >= 1) & (onsets <= len(signal))).all():
-            raise DataError(f"{where}: run {number + 1} has a trial outside its samples.")
+            raise DataError(f"{where}: run {number} has a trial outside its samples.")
         yield Session(
             signal_uv=np.ascontiguousarray(signal[:, : len(CHANNELS)].T, dtype=np.float64),
             cues=onsets.astype(np.int64) - 1 + CUE_AFTER_START,
@@ -274,9 +263,9 @@ def _signal_path(root: Path, subject: str, session: str) -> Path | None:
 
 
 def _class_path(root: Path, subject: str) -> Path:
-    for folder in (root, root / "true_labels"):
-        if (folder / f"{subject}E.mat").is_file():
-            return folder / f"{subject}E.mat"
+    for path in (root / f"{subject}E.mat", root / "true_labels" / f"{subject}E.mat"):
+        if path.is_file():
+            return path
     raise DataError(
         f"BCI IV 2a subject {subject}: {subject}E.mat with the classes of the evaluation session "
         f"is missing in {root} (or true_labels/ there). Get it from {INFO.where}, or choose "
@@ -329,7 +318,6 @@ DATASET = Dataset(
     find=find_subjects,
     files=source_files,
     load=load_subject,
-    version=1,
     published=_published,
     trial_shape=trial_shape,
     download=download,

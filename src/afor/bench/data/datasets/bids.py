@@ -27,11 +27,7 @@ class BidsSettings(ContinuousSettings):
 
 
 def all_paths(root: Path) -> list[Any]:
-    """Return all EEG recordings of a BIDS folder as paths of mne-bids, sorted.
-
-    Raises:
-        ConfigError: mne-bids is not installed.
-    """
+    """Return all EEG recordings of a BIDS folder as paths of mne-bids, sorted."""
     paths = _import_mne_bids().find_matching_paths(
         root, datatypes="eeg", suffixes="eeg", extensions=list(SUFFIXES), check=True
     )
@@ -62,16 +58,10 @@ def bids_paths(root: Path, settings: BidsSettings) -> dict[str, list[Any]]:
             )
     by_subject: dict[str, list[Any]] = {}
     for path in paths:
-        if settings.task in ("", path.task) and (
-            settings.sessions is None or path.session in settings.sessions
-        ):
+        is_of_session = settings.sessions is None or path.session in settings.sessions
+        if is_of_session and settings.task in ("", path.task):
             by_subject.setdefault(f"sub-{path.subject}", []).append(path)
     return dict(sorted(by_subject.items()))
-
-
-def find_subjects(root: Path, settings: BidsSettings) -> tuple[str, ...]:
-    """Return the subjects with a recording of the task."""
-    return tuple(bids_paths(root, settings))
 
 
 def source_files(root: Path, subject: str, settings: BidsSettings) -> tuple[Path, ...]:
@@ -94,8 +84,8 @@ def load_subject(root: Path, subject: str, settings: BidsSettings) -> Recording:
         with mne_errors(where) as notes:
             raw = mne_bids.read_raw_bids(path, verbose="error").load_data(verbose="error")
         table = path.copy().update(suffix="events", extension=".tsv").fpath
-        events = events_of(raw, path.fpath, table if table.is_file() else None,
-                           settings.events_column)  # fmt: skip
+        events_table = table if table.is_file() else None
+        events = events_of(raw, path.fpath, events_table, settings.events_column)
         parts.append(Part(where, raw, events, notes))
     return recording_of("bids", subject, parts, settings)
 
@@ -119,14 +109,11 @@ DATASET = Dataset(
         licence="that of the data set: see its dataset_description.json",
         where="your own disk, or https://openneuro.org",
         citation="the data set's own, and mne-bids: Appelhoff et al., JOSS 4(44), 2019",
-        subjects=(),
         shape="the same channels, rate and trial length for every subject",
-        paper_windows="not in the paper; the whole trial unless window_samples is set",
         layout="sub-<subject>/[ses-<session>/]eeg/sub-…_task-…_eeg.<suffix>, as BIDS says",
     ),
     settings=BidsSettings,
-    find=find_subjects,
+    find=lambda root, settings: tuple(bids_paths(root, settings)),
     files=source_files,
     load=load_subject,
-    version=1,
 )

@@ -41,9 +41,8 @@ class DeapSettings(DataSettings):
     """Options of DEAP; the defaults are those of the paper's Sec. IV-A."""
 
     rating: Annotated[str, Field(pattern="^(valence|arousal|dominance|liking)$")] = "valence"
-    threshold: Annotated[float, Field(ge=0, le=10)] = (
-        5.0  # Sec. IV-A: "binarize valence at threshold 5"; high is > 5
-    )
+    # Sec. IV-A: "binarize valence at threshold 5"; high is > 5
+    threshold: Annotated[float, Field(ge=0, le=10)] = 5.0
     baseline: BaselineMode = "template"
     band_hz: BandHz = PAPER_BAND_HZ
     window_samples: Samples = 128  # Sec. IV-A: "non-overlapping 1 s clips of 128 time points"
@@ -66,32 +65,29 @@ def source_files(root: Path, subject: str, _settings: DeapSettings) -> tuple[Pat
 def load_subject(root: Path, subject: str, settings: DeapSettings) -> Recording:
     """Read one subject, subtract the baseline and filter the whole minute."""
     (path,) = source_files(root, subject, settings)
+    where = f"DEAP subject {subject} ({path.name})"
     arrays = read_arrays(path)
     for key, expected in (("data", DATA_SHAPE), ("labels", LABELS_SHAPE)):
         shape = arrays[key].shape if key in arrays else "nothing"
         if shape != expected:
             raise DataError(
-                f"DEAP subject {subject} ({path.name}): expected {key} of shape {expected}, found "
-                f"{shape}. Use the 'data_preprocessed_python' download."
+                f"{where}: expected {key} of shape {expected}, found {shape}. Use the "
+                "'data_preprocessed_python' download."
             )
     if extra := sorted(set(arrays) - {"data", "labels"}):
-        raise DataError(f"DEAP subject {subject} ({path.name}): unexpected {', '.join(extra)}.")
-    where = f"DEAP subject {subject} ({path.name})"
+        raise DataError(f"{where}: unexpected {', '.join(extra)}.")
     # The other 8 of the 40 channels are eye, muscle, skin, breath, pulse and temperature.
     eeg = arrays["data"][:, : len(CHANNELS)]
     require_finite(eeg, where, CHANNELS)
-    ratings = _ratings(arrays["labels"], where)[:, RATINGS[settings.rating]]
+    _check_ratings(arrays["labels"], where)
+    ratings = arrays["labels"][:, RATINGS[settings.rating]]
     signal = subtract_baseline(eeg, BASELINE_SAMPLES, RATE_HZ, settings.baseline)
     signal = filter_signal(signal, RATE_HZ, band_of(settings.band_hz))
-    return Recording(
-        dataset="deap",
-        subject=subject,
-        trials=signal.astype(np.float32),
-        labels=(ratings > settings.threshold).astype(np.int64),
-        trial_ids=np.arange(len(ratings)),
-        channel_names=CHANNELS,
-        rate_hz=float(RATE_HZ),
+    labels = (ratings > settings.threshold).astype(np.int64)
+    return Recording.of_trials(
+        *(subject, signal, labels, CHANNELS, RATE_HZ),
         class_names=_class_names(settings),
+        dataset="deap",
     )
 
 
@@ -105,16 +101,15 @@ def _class_names(settings: DeapSettings) -> tuple[str, str]:
     return f"low {settings.rating}", f"high {settings.rating}"
 
 
-def _ratings(labels: NDArray[np.floating], where: str) -> NDArray[np.floating]:
+def _check_ratings(labels: NDArray[np.floating], where: str) -> None:
     low, high = RATING_RANGE
-    bad = ~((labels >= low) & (labels <= high))
-    if bad.any():
-        trial, column = np.argwhere(bad)[0]
+    is_outside = ~((labels >= low) & (labels <= high))
+    if is_outside.any():
+        trial, column = np.argwhere(is_outside)[0]
         raise DataError(
             f"{where}: the {list(RATINGS)[column]} rating of trial {trial} is "
             f"{labels[trial, column]}; accepted are {low:g} to {high:g}."
         )
-    return labels
 
 
 def _path(root: Path, subject: str) -> Path:
@@ -141,6 +136,5 @@ DATASET = Dataset(
     find=find_subjects,
     files=source_files,
     load=load_subject,
-    version=1,
     trial_shape=trial_shape,
 )

@@ -14,13 +14,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.common.suggest import did_you_mean
+from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.datasets.recordings import recordings_by_subject
 from afor.bench.data.preparation.preprocessing import filter_signal
-from afor.bench.data.recording import Recording, number_labels, require_finite
-from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+from afor.bench.data.recording import Recording, channel_rows, number_labels, require_finite
+from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
 
 MAX_ARRAY_BYTES = 4 << 30
 SUFFIXES = ("-epo.fif", ".npz")
@@ -34,8 +33,6 @@ class FolderSettings(DataSettings):
     channels: Words | None = None  # None: all
     classes: Words | None = None  # order of the classes; None sorts them by name
     band_hz: BandHz = "none"
-    window_samples: Samples = 0
-    stride_samples: Samples = 0
 
     def trial_settings(self) -> dict[str, Any]:
         """Leave out the channels where all are taken, as before there was a choice."""
@@ -74,29 +71,17 @@ def source_files(root: Path, subject: str, _settings: FolderSettings) -> tuple[P
 def load_subject(root: Path, subject: str, settings: FolderSettings) -> Recording:
     """Read one subject and filter it, if a band is set."""
     (path,) = source_files(root, subject, settings)
-    read = _read_npz if path.suffix == ".npz" else _read_fif
-    recording = read(path, subject, settings)
-    if settings.channels is not None:
-        recording = _with_channels(recording, settings.channels)
-    band = band_of(settings.band_hz)
-    if band is None:
+    recording = (_read_npz if path.suffix == ".npz" else _read_fif)(path, subject, settings)
+    where = f"folder subject {subject}"
+    if (channels := settings.channels) is not None:
+        rows = channel_rows(channels, recording.channel_names, where)
+        trials = np.ascontiguousarray(recording.trials[:, rows])
+        recording = replace(recording, trials=trials, channel_names=channels)
+    if (band := band_of(settings.band_hz)) is None:
         return recording
-    require_finite(recording.trials, f"folder subject {subject}", recording.channel_names)
+    require_finite(recording.trials, where, recording.channel_names)
     filtered = filter_signal(recording.trials, recording.rate_hz, band).astype(np.float32)
-    return Recording(**{**recording.__dict__, "trials": filtered})
-
-
-def _with_channels(recording: Recording, channels: tuple[str, ...]) -> Recording:
-    """Return a recording with these channels alone, in this order."""
-    names = recording.channel_names
-    if unknown := [name for name in channels if name not in names]:
-        raise ConfigError(
-            f"folder subject {recording.subject}: no channel {', '.join(unknown)}."
-            f"{did_you_mean(unknown[0], names)} It has {', '.join(names)}."
-        )
-    rows = [names.index(name) for name in channels]
-    trials = np.ascontiguousarray(recording.trials[:, rows])
-    return replace(recording, trials=trials, channel_names=channels)
+    return replace(recording, trials=filtered)
 
 
 def _read_npz(path: Path, subject: str, settings: FolderSettings) -> Recording:
@@ -129,15 +114,12 @@ def _read_npz(path: Path, subject: str, settings: FolderSettings) -> Recording:
     ids = arrays.get("trial_ids", np.arange(len(data))).reshape(-1)
     if ids.dtype.kind not in "iu":
         raise DataError(f"{where}: trial_ids must be whole numbers.")
-    return Recording(
-        dataset="folder",
-        subject=subject,
-        trials=(data * TO_MICROVOLTS[settings.unit]).astype(np.float32),
-        labels=numbers,
-        trial_ids=ids.astype(np.int64),
-        channel_names=names,
-        rate_hz=float(rate[0]),
+    microvolts = data * TO_MICROVOLTS[settings.unit]
+    return Recording.of_trials(
+        *(subject, microvolts, numbers, names, float(rate[0])),
         class_names=class_names,
+        trial_ids=ids.astype(np.int64),
+        dataset="folder",
     )
 
 
@@ -168,15 +150,11 @@ def _read_fif(path: Path, subject: str, settings: FolderSettings) -> Recording:
     words = {number: name for name, number in epochs.event_id.items()}
     labels = np.array([words[code] for code in epochs.events[:, 2]])
     numbers, names = number_labels(labels, settings.classes or tuple(sorted(words.values())), where)
-    return Recording(
-        dataset="folder",
-        subject=subject,
-        trials=signal.astype(np.float32),
-        labels=numbers,
-        trial_ids=np.asarray(epochs.selection, dtype=np.int64),
-        channel_names=tuple(epochs.ch_names),
-        rate_hz=float(epochs.info["sfreq"]),
+    return Recording.of_trials(
+        *(subject, signal, numbers, epochs.ch_names, epochs.info["sfreq"]),
         class_names=names,
+        trial_ids=epochs.selection,
+        dataset="folder",
     )
 
 
@@ -194,18 +172,12 @@ DATASET = Dataset(
         name="folder",
         title="Your own data in a folder",
         task="whatever the labels say",
-        licence="yours",
-        where="your own disk",
-        citation="yours",
-        subjects=(),
         shape="the same channels, rate and trial length in every file",
-        paper_windows="not in the paper; the whole trial unless window_samples is set",
         layout="<subject>-epo.fif (MNE Epochs) or <subject>.npz, one per subject",
     ),
     settings=FolderSettings,
     find=find_subjects,
     files=source_files,
     load=load_subject,
-    version=1,
     check_unit=False,
 )

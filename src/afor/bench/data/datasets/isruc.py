@@ -62,50 +62,52 @@ def source_files(root: Path, subject: str, settings: IsrucSettings) -> tuple[Pat
             f"ISRUC subject {subject}: neither {subject}/{subject}.rec nor subject{subject}.mat in "
             f"{root}. Get it from {INFO.where}."
         )
-    return signals, _scoring_path(root, subject, settings)
+    name = f"{subject}_{settings.scorer}.txt"
+    scoring = _find_file(root, subject, name)
+    if scoring is None:
+        raise DataError(
+            f"ISRUC subject {subject}: the scoring {name} is missing in {root}. Get it from "
+            f"{INFO.where}."
+        )
+    return signals, scoring
 
 
 def load_subject(root: Path, subject: str, settings: IsrucSettings) -> Recording:
     """Read one night as epochs of 30 s, without a filter, as in the paper."""
     path, scoring = source_files(root, subject, settings)
     labels = read_scoring(scoring, subject)
-    if path.suffix == ".mat":
+    is_extracted = path.suffix == ".mat"
+    if is_extracted:
         epochs, notes = _read_extracted(path, subject)
-        if len(labels) - len(epochs) != EXTRACTED_LACKS:
-            raise DataError(
-                f"ISRUC subject {subject}: {len(epochs)} epochs in {path.name}, {len(labels)} "
-                f"scores in {scoring.name}; the extracted release has exactly "
-                f"{EXTRACTED_LACKS} fewer."
-            )
     else:
         epochs, notes = _read_recording(path, subject, settings)
-        difference = abs(len(labels) - len(epochs))
-        if difference > settings.max_epoch_difference:
-            raise DataError(
-                f"ISRUC subject {subject}: {len(epochs)} epochs in {path.name}, {len(labels)} "
-                f"scores in {scoring.name}. They may differ by {settings.max_epoch_difference} "
-                "(max_epoch_difference); one of the two files is not whole."
-            )
-        if difference:
-            notes.append(f"{len(epochs)} epochs and {len(labels)} scores: cut to the shorter")
-    n = min(len(epochs), len(labels))
-    return Recording(
-        dataset="isruc",
-        subject=subject,
-        trials=epochs[:n],
-        labels=labels[:n],
-        trial_ids=np.arange(n),
-        channel_names=CHANNELS,
-        rate_hz=float(RATE_HZ),
+    missing, n = len(labels) - len(epochs), min(len(epochs), len(labels))
+    counts = (
+        f"ISRUC subject {subject}: {len(epochs)} epochs in {path.name}, {len(labels)} scores in "
+        f"{scoring.name}"
+    )
+    if is_extracted and missing != EXTRACTED_LACKS:
+        raise DataError(f"{counts}; the extracted release has exactly {EXTRACTED_LACKS} fewer.")
+    if not is_extracted and abs(missing) > settings.max_epoch_difference:
+        raise DataError(
+            f"{counts}. They may differ by {settings.max_epoch_difference} "
+            "(max_epoch_difference); one of the two files is not whole."
+        )
+    if not is_extracted and missing:
+        notes.append(f"{len(epochs)} epochs and {len(labels)} scores: cut to the shorter")
+    return Recording.of_trials(
+        *(subject, epochs[:n], labels[:n], CHANNELS, RATE_HZ),
         class_names=CLASS_NAMES,
-        notes=tuple(notes),
+        dataset="isruc",
+        notes=notes,
     )
 
 
 def read_scoring(path: Path, subject: str) -> NDArray[np.int64]:
     """Return the stages of a scoring file, which has one code per line; blank lines are allowed."""
+    where = _where(path, subject)
     if path.stat().st_size > MAX_SCORING_BYTES:
-        raise DataError(f"ISRUC subject {subject} ({path.name}): too large for a scoring.")
+        raise DataError(f"{where}: too large for a scoring.")
     labels = []
     lines = path.read_bytes().decode("utf-8-sig", "replace").splitlines()
     for number, line in enumerate(lines, start=1):
@@ -115,74 +117,78 @@ def read_scoring(path: Path, subject: str) -> NDArray[np.int64]:
         code = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else None
         if code not in STAGES:
             raise DataError(
-                f"ISRUC subject {subject} ({path.name}), line {number}: {text[:20]!r} is no stage; "
-                "accepted are 0 (W), 1, 2, 3 (N1 to N3) and 5 (REM)."
+                f"{where}, line {number}: {text[:20]!r} is no stage; accepted are 0 (W), 1, 2, 3 "
+                "(N1 to N3) and 5 (REM)."
             )
         labels.append(STAGES[code])
     if not labels:
-        raise DataError(f"ISRUC subject {subject} ({path.name}): no scores in it.")
+        raise DataError(f"{where}: no scores in it.")
     return np.array(labels, dtype=np.int64)
+
+
+def _where(path: Path, subject: str) -> str:
+    return f"ISRUC subject {subject} ({path.name})"
 
 
 def _read_recording(
     path: Path, subject: str, settings: IsrucSettings
 ) -> tuple[NDArray[np.float32], list[str]]:
+    where = _where(path, subject)
     edf = read_edf(path, allow_truncated=settings.allow_truncated)
     notes = list(edf.notes)
     by_name: dict[str, str] = {}
     for label in edf.labels():
         plain = label.upper().replace(" ", "").replace("_", "-")
         if plain in by_name and plain.split("-")[0] in CHANNELS:
-            raise DataError(
-                f"ISRUC subject {subject} ({path.name}): channel {label} is there twice."
-            )
+            raise DataError(f"{where}: channel {label} is there twice.")
         by_name[plain] = label
     signals = []
     for name in CHANNELS:
-        used = name
-        if not _has(by_name, name) and name in SUBSTITUTES and subject == NO_FRONTAL:
-            # Paper: does not mention subject 8, which has no F3 and F4. Here: C3 and C4 replace
-            # them, with a note, because a channel of zeros occurs in no other subject.
-            used = SUBSTITUTES[name]
-            notes.append(f"{name} is not recorded, {used} stands in")
-        signals.append(_electrode(edf, by_name, used, subject, notes))
+        is_recorded = any(label in by_name for label in (name, *_labels(name, "-")))
+        electrode = name if is_recorded else _substitute(name, subject, notes)
+        signals.append(_electrode(edf, by_name, electrode, where, notes))
     length = min(len(signal) for signal in signals) // EPOCH_SAMPLES
     if length == 0:
-        raise DataError(f"ISRUC subject {subject} ({path.name}): shorter than one epoch of 30 s.")
+        raise DataError(f"{where}: shorter than one epoch of 30 s.")
     epochs = np.empty((length, len(CHANNELS), EPOCH_SAMPLES), dtype=np.float32)
     for i, signal in enumerate(signals):
         epochs[:, i] = signal[: length * EPOCH_SAMPLES].reshape(length, EPOCH_SAMPLES)
     return epochs, list(dict.fromkeys(notes))
 
 
-def _has(by_name: dict[str, str], name: str) -> bool:
-    return name in by_name or any(f"{name}-{ear}" in by_name for ear in REFERENCES[name])
+def _labels(name: str, separator: str) -> list[str]:
+    """Return the names under which a referenced electrode may be stored, such as C3-A2."""
+    return [f"{name}{separator}{ear}" for ear in REFERENCES[name]]
+
+
+def _substitute(name: str, subject: str, notes: list[str]) -> str:
+    """Return the electrode that replaces one that is not recorded; itself if there is none."""
+    # Paper: does not mention subject 8, which has no F3 and F4. Here: C3 and C4 replace them, with
+    # a note, because a channel of zeros occurs in no other subject.
+    if subject != NO_FRONTAL or name not in SUBSTITUTES:
+        return name
+    notes.append(f"{name} is not recorded, {SUBSTITUTES[name]} stands in")
+    return SUBSTITUTES[name]
 
 
 def _electrode(
-    edf: EdfFile, by_name: dict[str, str], name: str, subject: str, notes: list[str]
+    edf: EdfFile, by_name: dict[str, str], name: str, where: str, notes: list[str]
 ) -> NDArray[np.floating]:
     """Return one electrode, referenced to the opposite ear, in microvolts at 200 Hz."""
-    for ear in REFERENCES[name]:
-        if f"{name}-{ear}" in by_name:
-            return _at_rate(edf, by_name[f"{name}-{ear}"], notes)
+    for label in _labels(name, "-"):
+        if label in by_name:
+            return _at_rate(edf, by_name[label], notes)
     for ear in REFERENCES[name]:
         if name in by_name and ear in by_name:
             notes.append("electrodes are stored unreferenced: re-referenced to the ears")
             electrode = _at_rate(edf, by_name[name], notes)
             reference = _at_rate(edf, by_name[ear], notes)
             if electrode.shape != reference.shape:
-                raise DataError(
-                    f"ISRUC subject {subject} ({edf.path.name}): {name} and {ear} have different "
-                    "lengths."
-                )
+                raise DataError(f"{where}: {name} and {ear} have different lengths.")
             difference: NDArray[np.floating] = electrode - reference
             return difference
-    accepted = " or ".join(f"{name}-{ear}" for ear in REFERENCES[name])
-    raise DataError(
-        f"ISRUC subject {subject} ({edf.path.name}): no channel {accepted}. "
-        f"Found: {', '.join(edf.labels())}."
-    )
+    accepted = " or ".join(_labels(name, "-"))
+    raise DataError(f"{where}: no channel {accepted}. Found: {', '.join(edf.labels())}.")
 
 
 def _at_rate(edf: EdfFile, label: str, notes: list[str]) -> NDArray[np.floating]:
@@ -196,72 +202,43 @@ def _at_rate(edf: EdfFile, label: str, notes: list[str]) -> NDArray[np.floating]
 
 
 def _read_extracted(path: Path, subject: str) -> tuple[NDArray[np.float32], list[str]]:
-    wanted = {f"{name}_{ear}" for name in CHANNELS for ear in REFERENCES[name]}
-    arrays = read_mat(path, wanted)
+    where = _where(path, subject)
+    arrays = read_mat(path, {label for name in CHANNELS for label in _labels(name, "_")})
     notes: list[str] = []
     columns = []
     for name in CHANNELS:
         column = _extracted(arrays, name)
-        if column is None and name in SUBSTITUTES and subject == NO_FRONTAL:
-            column = _extracted(arrays, SUBSTITUTES[name])
-            notes.append(f"{name} is not recorded, {SUBSTITUTES[name]} stands in")
         if column is None:
-            raise DataError(
-                f"ISRUC subject {subject} ({path.name}): no variable "
-                f"{' or '.join(f'{name}_{ear}' for ear in REFERENCES[name])}."
-            )
+            column = _extracted(arrays, _substitute(name, subject, notes))
+        if column is None:
+            raise DataError(f"{where}: no variable {' or '.join(_labels(name, '_'))}.")
         if column.ndim != 2 or column.shape[1] != EPOCH_SAMPLES or not len(column):
             raise DataError(
-                f"ISRUC subject {subject} ({path.name}): {name} has the shape {column.shape}, "
-                f"expected (epochs, {EPOCH_SAMPLES})."
+                f"{where}: {name} has the shape {column.shape}, expected (epochs, {EPOCH_SAMPLES})."
             )
         columns.append(column)
     if len({len(column) for column in columns}) != 1:
-        raise DataError(f"ISRUC subject {subject} ({path.name}): channels of different lengths.")
+        raise DataError(f"{where}: channels of different lengths.")
     epochs = np.empty((len(columns[0]), len(CHANNELS), EPOCH_SAMPLES), dtype=np.float32)
     for i, column in enumerate(columns):
-        require_finite(
-            column[:, None], f"ISRUC subject {subject} ({path.name})", CHANNELS[i : i + 1]
-        )
+        require_finite(column[:, None], where, CHANNELS[i : i + 1])
         epochs[:, i] = column
     return epochs, notes
 
 
 def _extracted(arrays: dict[str, Any], name: str) -> NDArray[Any] | None:
-    for ear in REFERENCES[name]:
-        value = arrays.get(f"{name}_{ear}")
-        if isinstance(value, np.ndarray):
-            return value
-    return None
+    values = (arrays.get(label) for label in _labels(name, "_"))
+    return next((value for value in values if isinstance(value, np.ndarray)), None)
+
+
+def _find_file(root: Path, subject: str, *names: str) -> Path | None:
+    folders = (subject, f"Subgroup_1/{subject}", f"{subject}/{subject}", "", "ExtractedChannels")
+    paths = (root / folder / name for folder in folders for name in names)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _signal_path(root: Path, subject: str) -> Path | None:
-    for folder in _folders(root, subject):
-        for name in (f"{subject}.rec", f"{subject}.edf", f"subject{subject}.mat"):
-            if (folder / name).is_file():
-                return folder / name
-    return None
-
-
-def _scoring_path(root: Path, subject: str, settings: IsrucSettings) -> Path:
-    name = f"{subject}_{settings.scorer}.txt"
-    for folder in _folders(root, subject):
-        if (folder / name).is_file():
-            return folder / name
-    raise DataError(
-        f"ISRUC subject {subject}: the scoring {name} is missing in {root}. Get it from "
-        f"{INFO.where}."
-    )
-
-
-def _folders(root: Path, subject: str) -> tuple[Path, ...]:
-    return (
-        root / subject,
-        root / "Subgroup_1" / subject,
-        root / subject / subject,
-        root,
-        root / "ExtractedChannels",
-    )
+    return _find_file(root, subject, f"{subject}.rec", f"{subject}.edf", f"subject{subject}.mat")
 
 
 INFO = DatasetInfo(
@@ -290,7 +267,6 @@ DATASET = Dataset(
     find=find_subjects,
     files=source_files,
     load=load_subject,
-    version=1,
     trial_shape=trial_shape,
     published=lambda settings: PUBLISHED_COUNTS if settings.scorer == 1 else {},
     excluded=lambda settings: (

@@ -3,18 +3,16 @@
 open_windows("moabb:BNCI2014_001", options={"paradigm_options": {"fmin": 4, "fmax": 40}})
 """
 
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.recording import Recording
-from afor.bench.data.settings import DataSettings, Samples
+from afor.bench.data.settings import DataSettings
 
 MICROVOLTS_PER_VOLT = 1e6
 # Paradigm of a MOABB data set → the class that cuts it into trials.
@@ -27,16 +25,12 @@ class MoabbSettings(DataSettings):
     paradigm: str = "auto"
     paradigm_options: dict[str, Any] = Field(default_factory=dict)
     dataset_options: dict[str, Any] = Field(default_factory=dict)
-    window_samples: Samples = 0
-    stride_samples: Samples = 0
 
 
 def moabb_dataset(name: str) -> Dataset:
     """Return a MOABB data set by its class name; raise ConfigError with the nearest one."""
     moabb = _import_moabb()
-    from moabb.datasets.base import BaseDataset
-
-    if not _is_class(moabb.datasets, name, BaseDataset) and name != "FakeDataset":
+    if not _is_class(moabb.datasets, name, moabb.datasets.base.BaseDataset):
         names = [entry for entry in dir(moabb.datasets) if entry[0].isupper()]
         hint = did_you_mean(name, names, prefix="moabb:")
         raise ConfigError(f"MOABB {moabb.__version__} has no data set {name!r}.{hint}")
@@ -48,23 +42,19 @@ def moabb_dataset(name: str) -> Dataset:
             licence="see the data set's page at https://moabb.neurotechx.com",
             where="MOABB downloads it",
             citation="the data set's own, and MOABB: Jayaram and Barachant, J. Neural Eng., 2018",
-            subjects=(),
             shape="as MOABB gives it",
-            paper_windows="not in the paper; the whole trial unless window_samples is set",
             layout="MOABB's own folder (set by the environment variable MNE_DATA)",
             download="MOABB",
         ),
         settings=MoabbSettings,
-        find=lambda _root, settings: _subjects(name, settings),
-        files=lambda _root, _subject, _settings: (),
-        load=lambda root, subject, settings: load_subject(name, root, subject, settings),
-        version=1,
+        find=lambda _root, settings: tuple(map(str, _make_dataset(name, settings).subject_list)),
+        load=lambda _root, subject, settings: load_subject(name, subject, settings),
         needs_root=False,
         hashes_data=True,
     )
 
 
-def load_subject(name: str, _root: Path, subject: str, settings: MoabbSettings) -> Recording:
+def load_subject(name: str, subject: str, settings: MoabbSettings) -> Recording:
     """Read one subject with MOABB and return it as a recording."""
     dataset = _make_dataset(name, settings)
     paradigm = _make_paradigm(dataset, settings)
@@ -77,44 +67,27 @@ def load_subject(name: str, _root: Path, subject: str, settings: MoabbSettings) 
             f"moabb:{name} subject {subject}: MOABB could not read it "
             f"({type(error).__name__}: {error})."
         ) from error
-    names = tuple(sorted(paradigm.used_events(dataset)))
-    if unknown := sorted(set(map(str, classes)).difference(names)):
-        raise DataError(f"moabb:{name} subject {subject}: unknown class {', '.join(unknown)}.")
-    return Recording(
+    words = [str(label) for label in classes]
+    return Recording.of_trials(
+        *(subject, signal, words, epochs.ch_names, epochs.info["sfreq"]),
+        class_names=sorted(paradigm.used_events(dataset)),
         dataset=f"moabb:{name}",
-        subject=subject,
-        trials=signal.astype(np.float32),
-        labels=np.array([names.index(str(label)) for label in classes], dtype=np.int64),
-        trial_ids=np.arange(len(signal)),
-        channel_names=tuple(epochs.ch_names),
-        rate_hz=float(epochs.info["sfreq"]),
-        class_names=names,
     )
 
 
-def _subjects(name: str, settings: MoabbSettings) -> tuple[str, ...]:
-    return tuple(str(subject) for subject in _make_dataset(name, settings).subject_list)
-
-
 def _make_dataset(name: str, settings: MoabbSettings) -> Any:
-    moabb = _import_moabb()
-    from moabb.datasets.fake import FakeDataset
-
-    cls = FakeDataset if name == "FakeDataset" else getattr(moabb.datasets, name)
     try:
-        return cls(**settings.dataset_options)
+        return getattr(_import_moabb().datasets, name)(**settings.dataset_options)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"moabb:{name}: dataset_options are not accepted: {error}") from None
 
 
 def _make_paradigm(dataset: Any, settings: MoabbSettings) -> Any:
-    moabb = _import_moabb()
-    from moabb.paradigms.base import BaseParadigm
-
+    paradigms = _import_moabb().paradigms
     name = settings.paradigm
     if name == "auto":
         name = PARADIGMS.get(dataset.paradigm, "")
-    if not _is_class(moabb.paradigms, name, BaseParadigm):
+    if not _is_class(paradigms, name, paradigms.base.BaseParadigm):
         raise ConfigError(
             f"moabb: no paradigm {settings.paradigm!r} for a data set of the kind "
             f"{dataset.paradigm!r}; set 'paradigm' to a class of moabb.paradigms, such as "
@@ -125,7 +98,7 @@ def _make_paradigm(dataset: Any, settings: MoabbSettings) -> Any:
         options = {"n_classes": len(dataset.event_id), **options}
         options.setdefault("events", list(dataset.event_id)[: options["n_classes"]])
     try:
-        return getattr(moabb.paradigms, name)(**options)
+        return getattr(paradigms, name)(**options)
     except (TypeError, ValueError, AssertionError) as error:
         raise ConfigError(f"moabb: paradigm_options are not accepted: {error}") from None
 

@@ -18,7 +18,7 @@ from afor.bench.common.errors import AforError, ConfigError, DataError
 from afor.bench.common.module_search import import_named, returns_instance
 from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.recording import Recording
-from afor.bench.data.settings import DataSettings, Samples
+from afor.bench.data.settings import DataSettings
 
 RECORDING_NAMES = ("Recording", "recording.Recording", "bench.Recording", "afor.bench.Recording")
 
@@ -27,19 +27,13 @@ class OwnCodeSettings(DataSettings):
     """Options of a data set that a function reads."""
 
     arguments: dict[str, Any] = Field(default_factory=dict)  # keywords of the function
-    window_samples: Samples = 0
-    stride_samples: Samples = 0
 
 
 def own_dataset(target: str) -> Dataset:
-    """Return the data set that a function reads.
-
-    Args:
-        target: ``module:function``, a Python function annotated to return a `Recording`. The
-            module is imported; nothing is called yet.
+    """Return the data set that ``module:function`` reads; the module is imported, nothing called.
 
     Raises:
-        ConfigError: The module cannot be imported, or has no such function.
+        ConfigError: The module cannot be imported, or has no function that returns a `Recording`.
     """
     name = target.partition(":")[2]
     module = import_named(target, "data set")
@@ -56,12 +50,7 @@ def own_dataset(target: str) -> Dataset:
             name=target,
             title=f"{target}, your own code",
             task="whatever the labels say",
-            licence="yours",
-            where="your own disk",
-            citation="yours",
-            subjects=(),
             shape="as your function returns it",
-            paper_windows="not in the paper; the whole trial unless window_samples is set",
             layout="one file or folder per subject, named after the subject",
         ),
         settings=OwnCodeSettings,
@@ -88,28 +77,20 @@ def _files(root: Path, subject: str) -> tuple[Path, ...]:
 
 
 def _load(
-    read: Callable[..., object],
-    target: str,
-    root: Path,
-    subject: str,
-    settings: OwnCodeSettings,
+    read: Callable[..., object], target: str, root: Path, subject: str, settings: OwnCodeSettings
 ) -> Recording:
+    where = f"{target} subject {subject}: the function"
     try:
         recording = read(root, subject, **settings.arguments)
     except AforError:
         raise
     except Exception as error:
-        raise DataError(
-            f"{target} subject {subject}: the function raised {type(error).__name__}: {error}"
-        ) from error
+        raise DataError(f"{where} raised {type(error).__name__}: {error}") from error
     if not isinstance(recording, Recording):
-        raise DataError(
-            f"{target} subject {subject}: the function returned a {type(recording).__name__}, "
-            "expected a Recording."
-        )
+        raise DataError(f"{where} returned a {type(recording).__name__}, expected a Recording.")
     if recording.subject != subject:
         raise DataError(
-            f"{target} subject {subject}: the function returned a Recording of subject "
-            f"{recording.subject!r}. A wrong subject would stand on both sides of a split."
+            f"{where} returned a Recording of subject {recording.subject!r}. A wrong subject would "
+            "stand on both sides of a split."
         )
     return recording

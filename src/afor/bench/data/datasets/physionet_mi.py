@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
 from afor.bench.data.montage import tidy_name
 from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, cut_trials, filter_signal
-from afor.bench.data.recording import Recording, require_finite
+from afor.bench.data.recording import Recording, channel_rows, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
 
 RATE_HZ = 160.0
@@ -106,8 +106,7 @@ def find_subjects(root: Path, settings: PhysionetSettings) -> tuple[str, ...]:
 def source_files(root: Path, subject: str, settings: PhysionetSettings) -> tuple[Path, ...]:
     """Return the files of the task's runs; raise DataError if one is missing."""
     paths = tuple(_run_path(root, subject, run) for run in RUNS[settings.task])
-    missing = [path.name for path in paths if not path.is_file()]
-    if missing:
+    if missing := [path.name for path in paths if not path.is_file()]:
         raise DataError(
             f"PhysioNet subject {subject}: {', '.join(missing)} missing in {root / subject}; task "
             f"{settings.task!r} needs runs {', '.join(map(str, RUNS[settings.task]))}. Download "
@@ -142,16 +141,12 @@ def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recor
         notes.append(f"irregular: {reason}")
     if not labels:
         raise DataError(f"PhysioNet subject {subject}: no event of task {settings.task!r} found.")
-    return Recording(
-        dataset="physionet_mi",
-        subject=subject,
-        trials=np.concatenate(trials).astype(np.float32),
-        labels=np.array(labels, dtype=np.int64),
-        trial_ids=np.array(ids, dtype=np.int64),
-        channel_names=names,
-        rate_hz=RATE_HZ,
+    return Recording.of_trials(
+        *(subject, np.concatenate(trials), labels, names, RATE_HZ),
         class_names=CLASS_NAMES[settings.task],
-        notes=tuple(notes),
+        trial_ids=ids,
+        dataset="physionet_mi",
+        notes=notes,
     )
 
 
@@ -166,11 +161,7 @@ def _signals(
     if len(by_name) != N_CHANNELS:
         raise DataError(f"{edf.path}: {len(by_name)} channels, expected {N_CHANNELS}.")
     names = tuple(tidy_name(name) for name in settings.channels or by_name)
-    if unknown := [name for name in names if name not in by_name]:
-        raise ConfigError(
-            f"physionet_mi: no channel {', '.join(unknown)} in {edf.path.name}. "
-            f"Accepted: {', '.join(by_name)}."
-        )
+    channel_rows(names, tuple(by_name), f"physionet_mi ({edf.path.name})")
     for name in names:
         rate = edf.rate_hz(by_name[name])
         if rate != RATE_HZ:
@@ -230,9 +221,7 @@ def _trials_of_run(
     onsets: list[int] = []
     labels: list[int] = []
     dropped = 0
-    for event in events:
-        if event.text not in meaning:
-            continue
+    for event in (event for event in events if event.text in meaning):
         start = round(event.onset_s * RATE_HZ)
         stop = round((event.onset_s + event.duration_s) * RATE_HZ)
         if stop - start < samples:
@@ -243,12 +232,11 @@ def _trials_of_run(
             )
         # An imagery event is one trial; a minute of rest is cut into as many as fit.
         count = (stop - start) // samples if settings.task == "eyes" else 1
-        for begin in range(start, start + count * samples, samples):
-            if begin < 0 or begin + samples > signal.shape[1]:
-                dropped += 1
-                continue
-            onsets.append(begin)
-            labels.append(meaning[event.text])
+        begins = range(start, start + count * samples, samples)
+        inside = [begin for begin in begins if 0 <= begin <= signal.shape[1] - samples]
+        onsets += inside
+        labels += [meaning[event.text]] * len(inside)
+        dropped += count - len(inside)
     if settings.filter_scope == "continuous":
         signal = filter_signal(signal, RATE_HZ, band)
     if not onsets:
@@ -262,13 +250,9 @@ def _trials_of_run(
 def trial_shape(settings: PhysionetSettings) -> TrialShape:
     """Return the trials of one subject: 15 events of a run, or a minute of rest cut into trials."""
     a_run = int(MINUTE_S // settings.trial_s) if settings.task == "eyes" else EVENTS_OF_A_RUN
-    return TrialShape(
-        settings.channels or CHANNELS,
-        RATE_HZ,
-        CLASS_NAMES[settings.task],
-        a_run * len(RUNS[settings.task]),
-        round(settings.trial_s * RATE_HZ),
-    )
+    trials, samples = a_run * len(RUNS[settings.task]), round(settings.trial_s * RATE_HZ)
+    names = settings.channels or CHANNELS
+    return TrialShape(names, RATE_HZ, CLASS_NAMES[settings.task], trials, samples)
 
 
 def _run_path(root: Path, subject: str, run: int) -> Path:
@@ -279,16 +263,10 @@ def download(root: Path, settings: PhysionetSettings) -> None:
     """Fetch the task's runs of all subjects that are regular in them with MNE."""
     from mne.datasets import eegbci
 
-    left_out = irregular_subjects(settings)
-    for subject in SUBJECTS:
-        if subject in left_out:
-            continue
+    for subject in sorted(set(SUBJECTS).difference(irregular_subjects(settings))):
         runs = [r for r in RUNS[settings.task] if not _run_path(root, subject, r).is_file()]
-        if not runs:
-            continue
-        for path in eegbci.load_data(
-            int(subject[1:]), runs, path=root / "download", update_path=False, verbose="error"
-        ):
+        options = {"path": root / "download", "update_path": False, "verbose": "error"}
+        for path in eegbci.load_data(int(subject[1:]), runs, **options) if runs else ():
             target = root / subject / Path(path).name
             target.parent.mkdir(parents=True, exist_ok=True)
             Path(path).replace(target)
@@ -315,7 +293,6 @@ DATASET = Dataset(
     find=find_subjects,
     files=source_files,
     load=load_subject,
-    version=1,
     trial_shape=trial_shape,
     excluded=irregular_subjects,
     download=download,

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.preparation.preprocessing import cut_trials, filter_signal
-from afor.bench.data.recording import Recording
+from afor.bench.data.recording import Recording, channel_rows
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
 
 ARCHIVE = "physionet_small.npz"
@@ -48,11 +48,7 @@ class PhysionetSmallSettings(DataSettings):
 def load_subject(_root: Path, subject: str, settings: PhysionetSmallSettings) -> Recording:
     """Filter the two minutes of one person and cut them into trials."""
     names = settings.channels or CHANNELS
-    if unknown := [name for name in names if name not in CHANNELS]:
-        raise ConfigError(
-            f"physionet_small: no channel {', '.join(unknown)}. Accepted: {', '.join(CHANNELS)}."
-        )
-    rows = [CHANNELS.index(name) for name in names]
+    rows = channel_rows(names, CHANNELS, "physionet_small")
     samples = round(settings.trial_s * RATE_HZ)
     trials, labels, ids = [], [], []
     for label, state in enumerate(STATES):
@@ -62,15 +58,11 @@ def load_subject(_root: Path, subject: str, settings: PhysionetSmallSettings) ->
         trials.append(cut_trials(signal, onsets, 0, samples))
         labels += [label] * len(onsets)
         ids += [1000 * (label + 1) + number for number in range(len(onsets))]
-    return Recording(
-        dataset="physionet_small",
-        subject=subject,
-        trials=np.concatenate(trials).astype(np.float32),
-        labels=np.array(labels, dtype=np.int64),
-        trial_ids=np.array(ids, dtype=np.int64),
-        channel_names=tuple(names),
-        rate_hz=RATE_HZ,
+    return Recording.of_trials(
+        *(subject, np.concatenate(trials), labels, names, RATE_HZ),
         class_names=STATES,
+        trial_ids=ids,
+        dataset="physionet_small",
     )
 
 
@@ -103,9 +95,7 @@ DATASET = Dataset(
     ),
     settings=PhysionetSmallSettings,
     find=lambda _root, _settings: SUBJECTS,
-    files=lambda _root, _subject, _settings: (),
     load=load_subject,
-    version=1,
     needs_root=False,
     published=lambda settings: dict.fromkeys(STATES, len(SUBJECTS) * int(60 // settings.trial_s)),
 )

@@ -33,11 +33,6 @@ def recordings_by_subject(root: Path) -> dict[str, list[Path]]:
     return dict(sorted(by_subject.items()))
 
 
-def find_subjects(root: Path, _settings: ContinuousSettings) -> tuple[str, ...]:
-    """Return the subjects, from the names of folders or files."""
-    return tuple(recordings_by_subject(root))
-
-
 def source_files(root: Path, subject: str, _settings: ContinuousSettings) -> tuple[Path, ...]:
     """Return the recordings of a subject with the files that belong to them."""
     paths = recordings_by_subject(root).get(subject, [])
@@ -62,18 +57,12 @@ DATASET = Dataset(
         name="recordings",
         title="Your own continuous recordings in a folder",
         task="whatever the events say",
-        licence="yours",
-        where="your own disk",
-        citation="yours",
-        subjects=(),
         shape="the same channels, rate and trial length for every subject",
-        paper_windows="not in the paper; the whole trial unless window_samples is set",
         layout=f"<subject>/<name> or <subject>_<name>, {', '.join(SUFFIXES)}; events in "
         "<name>_events.tsv, events.tsv or the file's annotations",
     ),
     settings=ContinuousSettings,
-    find=find_subjects,
+    find=lambda root, _settings: tuple(recordings_by_subject(root)),
     files=source_files,
     load=load_subject,
-    version=1,
 )

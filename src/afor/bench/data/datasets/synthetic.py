@@ -7,7 +7,7 @@ with ``shift = 0`` all subjects are alike and with ``shift = 2`` each deviates t
 same direction, as with ``shift = 1``. The model is described in docs/explanation/synthetic.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -72,30 +72,41 @@ class SyntheticSettings(DataSettings):
     @model_validator(mode="before")
     @classmethod
     def _fill_windows(cls, options: dict[str, Any]) -> dict[str, Any]:
-        kind = options.get("kind", "imagery")
-        if not isinstance(kind, str) or kind not in RECIPES:
+        population = options.get("kind", "imagery")
+        if not isinstance(population, str) or population not in RECIPES:
             return {"window_samples": 1, "stride_samples": 1, **options}
         rate = options.get("rate_hz")
         if not (isinstance(rate, int | float) and 0 < rate <= MAX_RATE_HZ):
-            rate = RECIPES[kind].rate_hz
+            rate = RECIPES[population].rate_hz
         return {
-            "window_samples": round(DEFAULT_WINDOW_S[kind] * rate),
-            "stride_samples": round(DEFAULT_STRIDE_S[kind] * rate),
+            "window_samples": round(DEFAULT_WINDOW_S[population] * rate),
+            "stride_samples": round(DEFAULT_STRIDE_S[population] * rate),
             **options,
         }
 
     @model_validator(mode="after")
     def _check_size(self) -> "SyntheticSettings":
-        recipe = RECIPES[self.kind]
-        trial_samples = round((self.trial_s or recipe.trial_s) * (self.rate_hz or recipe.rate_hz))
-        channels = len(self.channels or recipe.channel_names)
-        total = (self.trials or recipe.trials) * channels * trial_samples
-        if not trial_samples >= 1 or total > MAX_SAMPLES:
+        recipe = self.recipe()
+        total = recipe.trials * len(recipe.channel_names) * recipe.trial_samples
+        if not 1 <= total <= MAX_SAMPLES:
             raise ValueError(
                 f"trials × channels × samples per trial is {total} for one subject, accepted are "
                 f"1 to {MAX_SAMPLES}. Change trials, channels, trial_s or rate_hz."
             )
         return self
+
+    def recipe(self) -> Recipe:
+        """Return the population with the options in place of its own values."""
+        recipe = RECIPES[self.kind]
+        return replace(
+            recipe,
+            channel_names=self.channels or recipe.channel_names,
+            class_names=recipe.class_names[: self.n_classes],
+            class_weights=recipe.class_weights[: self.n_classes],
+            rate_hz=self.rate_hz or recipe.rate_hz,
+            trial_s=self.trial_s or recipe.trial_s,
+            trials=self.trials or recipe.trials,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,24 +132,23 @@ def subject_names(settings: SyntheticSettings) -> tuple[str, ...]:
 
 def subject_truth(settings: SyntheticSettings, index: int) -> SubjectTruth:
     """Return the parameters of subject ``index``, counted from 0."""
-    recipe = RECIPES[settings.kind]
+    recipe = settings.recipe()
     rng = _generator(settings, index, stage=0)
     n, shift = len(recipe.rhythms), settings.shift
     # The draws do not depend on the shift, which only scales them.
     moved = rng.standard_normal((n, 2)) * POSITION_SD * shift
     peak, size = rng.standard_normal((2, n))
     gain, noise, slope, effect, flips = rng.standard_normal(5)
-    electrodes = np.array([electrode_xy(name) for name in _channels(settings)])
+    electrodes = np.array([electrode_xy(name) for name in recipe.channel_names])
     centres = np.array([rhythm.xy for rhythm in recipe.rhythms]) + moved
     spread = np.array([rhythm.spread for rhythm in recipe.rhythms])
+    peak_hz = np.array([rhythm.peak_hz for rhythm in recipe.rhythms])
     distance = np.linalg.norm(centres[:, None] - electrodes[None], axis=2)
     return SubjectTruth(
         centres=centres,
         topographies=np.exp(-0.5 * (distance / spread[:, None]) ** 2),
-        peak_hz=np.maximum(
-            LOWEST_HZ,
-            [r.peak_hz for r in recipe.rhythms] + shift * PEAK_SD_HZ * _scaled(recipe) * peak,
-        ),
+        # A peak deviates in proportion to its frequency: by PEAK_SD_HZ at 10 Hz.
+        peak_hz=np.maximum(LOWEST_HZ, peak_hz + shift * PEAK_SD_HZ * (peak_hz / 10.0) * peak),
         amplitude_uv=np.array([r.amplitude_uv for r in recipe.rhythms])
         * np.exp(shift * LOG_AMPLITUDE_SD * size),
         gain=float(np.exp(shift * LOG_GAIN_SD * gain)),
@@ -151,38 +161,27 @@ def subject_truth(settings: SyntheticSettings, index: int) -> SubjectTruth:
     )
 
 
-def _scaled(recipe: Recipe) -> FloatArray:
-    """Return the scale of each peak's deviation relative to alpha: slow rhythms move less."""
-    return np.array([r.peak_hz for r in recipe.rhythms]) / 10.0
-
-
 def load_subject(settings: SyntheticSettings, subject: str) -> Recording:
     """Return one synthetic subject as a recording."""
     index = subject_names(settings).index(subject)
-    recipe, truth = RECIPES[settings.kind], subject_truth(settings, index)
-    classes = _class_names(settings)
+    recipe, truth = settings.recipe(), subject_truth(settings, index)
     rng = _generator(settings, index, stage=1 + settings.session)
-    true_labels = _draw_labels(settings, rng)
-    trials = _draw_trials(settings, truth, true_labels, rng)
+    true_labels = _draw_labels(recipe, rng)
+    trials = _draw_trials(recipe, truth, true_labels, rng)
     wrong = rng.random(true_labels.size) < truth.label_noise
-    labels = np.where(wrong, rng.integers(len(classes), size=true_labels.size), true_labels)
-    return Recording(
+    drawn = rng.integers(len(recipe.class_names), size=true_labels.size)
+    labels = np.where(wrong, drawn, true_labels)
+    return Recording.of_trials(
+        *(subject, trials, labels, recipe.channel_names, recipe.rate_hz),
+        class_names=recipe.class_names,
         dataset="synthetic",
-        subject=subject,
-        trials=trials,
-        labels=labels.astype(np.int64),
-        trial_ids=np.arange(true_labels.size),
-        channel_names=_channels(settings),
-        rate_hz=settings.rate_hz or recipe.rate_hz,
-        class_names=classes,
-        notes=(f"{int((labels != true_labels).sum())} labels are wrong on purpose",),
+        notes=[f"{int((labels != true_labels).sum())} labels are wrong on purpose"],
     )
 
 
-def _draw_labels(settings: SyntheticSettings, rng: np.random.Generator) -> NDArray[np.int64]:
-    recipe, n_classes = RECIPES[settings.kind], len(_class_names(settings))
-    n = settings.trials or recipe.trials
-    weights = np.array(recipe.class_weights[:n_classes])
+def _draw_labels(recipe: Recipe, rng: np.random.Generator) -> NDArray[np.int64]:
+    n, n_classes = recipe.trials, len(recipe.class_names)
+    weights = np.array(recipe.class_weights)
     weights = weights / weights.sum()
     if not recipe.is_sequence:
         # The nearest whole numbers to the expected counts, in random order.
@@ -197,35 +196,29 @@ def _draw_labels(settings: SyntheticSettings, rng: np.random.Generator) -> NDArr
 
 
 def _draw_trials(
-    settings: SyntheticSettings,
+    recipe: Recipe,
     truth: SubjectTruth,
     true_labels: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    recipe = RECIPES[settings.kind]
-    names, rate = _channels(settings), settings.rate_hz or recipe.rate_hz
-    samples = round((settings.trial_s or recipe.trial_s) * rate)
-    freqs = np.fft.rfftfreq(samples, 1 / rate)
+    names, samples = recipe.channel_names, recipe.trial_samples
+    freqs = np.fft.rfftfreq(samples, 1 / recipe.rate_hz)
     background = np.where(freqs >= LOWEST_HZ, np.maximum(freqs, LOWEST_HZ) ** (-truth.slope / 2), 0)
     width = np.array([r.width_hz for r in recipe.rhythms])[:, None]
     bumps = np.exp(-0.5 * ((freqs - truth.peak_hz[:, None]) / width) ** 2)
     shapes = np.concatenate([np.broadcast_to(background, (len(names), freqs.size)), bumps])
     shapes = shapes * (samples / np.sqrt(2 * (shapes**2).sum(axis=1, keepdims=True)))  # unit SD
 
-    n_rhythms = len(recipe.rhythms)
+    of_trial = rng.standard_normal((true_labels.size, len(recipe.rhythms)))
     log_amplitude = truth.effect * recipe.class_effect[true_labels]
-    log_amplitude = log_amplitude + TRIAL_LOG_AMPLITUDE_SD * rng.standard_normal(
-        (true_labels.size, n_rhythms)
-    )
-    amplitude = truth.amplitude_uv * np.exp(log_amplitude)
+    amplitude = truth.amplitude_uv * np.exp(log_amplitude + TRIAL_LOG_AMPLITUDE_SD * of_trial)
     background_mixing = BACKGROUND_UV * _smoothing(names)
     trials = np.empty((true_labels.size, len(names), samples), dtype=np.float32)
     for i in range(true_labels.size):  # one trial at a time fits into the cache
         parts = rng.standard_normal((2, len(shapes), freqs.size), dtype=np.float32)
         sources = np.fft.irfft((parts[0] + 1j * parts[1]) * shapes, n=samples, axis=-1)
-        mixing = np.concatenate(
-            [background_mixing, truth.topographies.T * amplitude[i]], axis=1
-        )  # (channels, sources)
+        # (channels, sources)
+        mixing = np.concatenate([background_mixing, truth.topographies.T * amplitude[i]], axis=1)
         noise = rng.standard_normal((len(names), samples), dtype=np.float32)
         trials[i] = truth.gain * (mixing @ sources) + truth.noise_uv * noise
     return trials
@@ -239,19 +232,9 @@ def _smoothing(names: tuple[str, ...]) -> FloatArray:
     return unit
 
 
-def _channels(settings: SyntheticSettings) -> tuple[str, ...]:
-    return settings.channels or RECIPES[settings.kind].channel_names
-
-
-def _class_names(settings: SyntheticSettings) -> tuple[str, ...]:
-    return RECIPES[settings.kind].class_names[: settings.n_classes]
-
-
 def _generator(settings: SyntheticSettings, index: int, stage: int) -> np.random.Generator:
-    kind_number = list(RECIPES).index(settings.kind)
-    return np.random.default_rng(
-        np.random.SeedSequence(settings.seed, spawn_key=(kind_number, index, stage))
-    )
+    spawn_key = (list(RECIPES).index(settings.kind), index, stage)
+    return np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=spawn_key))
 
 
 DATASET = Dataset(
@@ -262,14 +245,12 @@ DATASET = Dataset(
         licence="none needed: the data are computed",
         where="part of this package",
         citation="the manual, docs/explanation/synthetic.md",
-        subjects=(),
         shape="imagery 12 channels at 128 Hz, sleep 6 at 100 Hz, emotion 12 at 128 Hz",
         paper_windows="as in the paper by kind: 1 s stride 0.5 s, 3 s, 1 s",
         layout="no files",
     ),
     settings=SyntheticSettings,
     find=lambda _root, settings: subject_names(settings),
-    files=lambda _root, _subject, _settings: (),
     load=lambda _root, subject, settings: load_subject(settings, subject),
     version=MODEL_VERSION,
     needs_root=False,

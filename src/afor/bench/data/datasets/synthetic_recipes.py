@@ -36,6 +36,11 @@ class Recipe:
     trials: int
     is_sequence: bool  # labels come in sequences, like sleep stages
 
+    @property
+    def trial_samples(self) -> int:
+        """Return the number of samples of a trial."""
+        return round(self.trial_s * self.rate_hz)
+
 
 # The area of the left hand is in the right hemisphere and vice versa.
 LEFT_HAND, RIGHT_HAND, FOOT, FACE = (0.45, 0.0), (-0.45, 0.0), (0.0, 0.0), (0.0, 0.3)

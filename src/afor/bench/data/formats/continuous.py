@@ -22,8 +22,8 @@ from pydantic import Field
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.data.preparation.preprocessing import filter_signal, resample
-from afor.bench.data.recording import Recording, require_finite
-from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+from afor.bench.data.recording import Recording, channel_rows, require_finite
+from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
 
 SUFFIXES = (".edf", ".bdf", ".gdf", ".fif", ".set", ".vhdr")
 COMPANIONS = (".eeg", ".vmrk", ".fdt", ".dat")  # that belong to a .vhdr or .set file
@@ -43,8 +43,6 @@ class ContinuousSettings(DataSettings):
     trial_s: Annotated[float, Field(gt=0, le=86400)] | None = None  # None: the events' duration
     band_hz: BandHz = "none"
     resample_hz: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    window_samples: Samples = 0
-    stride_samples: Samples = 0
 
 
 @dataclass(frozen=True)
@@ -111,15 +109,12 @@ def events_of(raw: Any, path: Path, table: Path | None, column: str) -> list[Eve
 
 
 def read_events_table(table: Path, column: str, file_name: str = "") -> list[Event]:
-    """Read a table of events.
+    """Read a table of events, a .tsv or .csv file with a header.
 
     Args:
-        table: A .tsv or .csv file with a header.
+        table: The file.
         column: The column with the class.
         file_name: Take only the rows whose column ``file`` ends with this name; empty takes all.
-
-    Raises:
-        DataError: The table cannot be read, lacks a column or has an onset that is no number.
     """
     try:
         text = table.read_text("utf-8-sig")
@@ -141,25 +136,22 @@ def read_events_table(table: Path, column: str, file_name: str = "") -> list[Eve
         label = (row[column] or "").strip()
         if label in NO_LABEL:
             continue
-        try:
-            onset_s = float(row["onset"])
-        except (TypeError, ValueError):
-            onset_s = math.nan
-        if not math.isfinite(onset_s):
+        onset_s, duration_s = _seconds(row["onset"]), _seconds(row.get("duration"))
+        if onset_s is None:
             raise DataError(
                 f"{table}, line {number}: onset {row['onset']!r} is not a number of seconds."
             )
-        events.append(Event(onset_s, _seconds(row.get("duration")), label))
+        events.append(Event(onset_s, duration_s or 0.0, label))
     return events
 
 
-def _seconds(text: str | None) -> float:
-    """Return a duration; 0 for one that is missing."""
+def _seconds(text: str | None) -> float | None:
+    """Return a time, or None if it is missing or no finite number."""
     try:
-        value = float(text or 0)
+        value = float(text or "")
     except ValueError:
-        return 0.0
-    return value if math.isfinite(value) else 0.0
+        return None
+    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
@@ -175,13 +167,7 @@ class Part:
 def recording_of(
     dataset: str, subject: str, parts: Sequence[Part], settings: ContinuousSettings
 ) -> Recording:
-    """Cut the recordings of one subject into trials.
-
-    Raises:
-        DataError: A recording has no event of the classes, or recordings of the subject differ in
-            channels or rate.
-        ConfigError: A channel does not exist, or the length of a trial is not known.
-    """
+    """Cut the recordings of one subject, which must agree in channels and rate, into trials."""
     trials: list[NDArray[np.floating]] = []
     words: list[str] = []
     notes: list[str] = []
@@ -208,17 +194,11 @@ def recording_of(
             f"{dataset} subject {subject}: no trial. Events here: {', '.join(seen) or 'none'}. "
             "Put a table of events beside the recording, or name its classes with classes."
         )
-    class_names = settings.classes or tuple(sorted(set(words)))
-    return Recording(
+    return Recording.of_trials(
+        *(subject, np.stack(trials), words, *first),
+        class_names=settings.classes,
         dataset=dataset,
-        subject=subject,
-        trials=np.stack(trials).astype(np.float32),
-        labels=np.array([class_names.index(word) for word in words], dtype=np.int64),
-        trial_ids=np.arange(len(words)),
-        channel_names=first[0],
-        rate_hz=first[1],
-        class_names=class_names,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
@@ -228,15 +208,11 @@ def _signal(
     """Return the names of the channels, their signal in microvolts, and its rate."""
     raw = part.raw
     if settings.channels is not None:
-        if unknown := [name for name in settings.channels if name not in raw.ch_names]:
-            raise ConfigError(
-                f"{part.where}: no channel {', '.join(unknown)}."
-                f"{did_you_mean(unknown[0], raw.ch_names)} It has {', '.join(raw.ch_names)}."
-            )
-        names = tuple(settings.channels)
+        names = settings.channels
+        channel_rows(names, raw.ch_names, part.where)
     else:
-        types = raw.get_channel_types()
-        names = tuple(n for n, type_ in zip(raw.ch_names, types, strict=True) if type_ == "eeg")
+        types = zip(raw.ch_names, raw.get_channel_types(), strict=True)
+        names = tuple(name for name, channel_type in types if channel_type == "eeg")
         if not names:
             raise DataError(
                 f"{part.where}: MNE finds no EEG channel among {', '.join(raw.ch_names)}. Name "

@@ -6,6 +6,7 @@ memory, so a damaged file raises DataError and never gives wrong samples, an end
 memory error.
 """
 
+import io
 import math
 import re
 from dataclasses import dataclass
@@ -81,22 +82,22 @@ class EdfFile:
                 f"{self.path}: signal {label!r} has the unit {signal.unit!r}; EEG needs one of "
                 f"{', '.join(MICROVOLTS)}."
             )
-        digital = self.records[:, signal.first : signal.first + signal.samples].reshape(-1)
-        gain = (signal.physical_max - signal.physical_min) / (
-            signal.digital_max - signal.digital_min
-        )
-        wide = digital.astype(np.float64)
-        return scale * ((wide - signal.digital_min) * gain + signal.physical_min)
+        physical_range = signal.physical_max - signal.physical_min
+        gain = physical_range / (signal.digital_max - signal.digital_min)
+        digital = self._samples(signal).reshape(-1).astype(np.float64)
+        return scale * ((digital - signal.digital_min) * gain + signal.physical_min)
 
     def annotations(self) -> list[Annotation]:
         """Return the EDF+ annotations with a text, by onset."""
         annotations: list[Annotation] = []
         for signal in self.signals:
             if signal.label == ANNOTATIONS:
-                columns = self.records[:, signal.first : signal.first + signal.samples]
-                for record in np.ascontiguousarray(columns):
+                for record in self._samples(signal):
                     annotations += _parse_annotations(record.tobytes(), self.path)
         return sorted(annotations, key=lambda a: a.onset_s)
+
+    def _samples(self, signal: Signal) -> NDArray[np.int16]:
+        return self.records[:, signal.first : signal.first + signal.samples]
 
     def _signal(self, label: str) -> Signal:
         matches = [s for s in self.signals if s.label == label]
@@ -109,15 +110,10 @@ class EdfFile:
 
 
 def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
-    """Open an EDF or EDF+C file.
+    """Open an EDF or EDF+C file; raise DataError if it is not valid.
 
-    Args:
-        path: The file.
-        allow_truncated: Accept a file that is shorter or longer than its header says, and use the
-            complete records.
-
-    Raises:
-        DataError: The file is not valid; the message names the file and the fault.
+    ``allow_truncated`` accepts a file that is shorter or longer than its header says, and uses the
+    complete records.
     """
     try:
         size = path.stat().st_size
@@ -133,37 +129,32 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
     per_record = sum(signal.samples for signal in signals)
     header_bytes = FIXED_BYTES + SIGNAL_BYTES * n_signals
     present, left_over = divmod(size - header_bytes, 2 * per_record)
-    notes = []
+    faults: dict[str, str] = {}  # by the note that replaces each if it is accepted
     if n_records == -1:
-        if not allow_truncated or present == 0:
-            raise DataError(
-                f"{path}: the number of records was never written: the recording was not closed. "
-                "Accept what is there with --allow-truncated."
-            )
-        notes.append(f"not closed: {present} records")
+        faults[f"not closed: {present} records"] = (
+            "the number of records was never written: the recording was not closed. Accept what is "
+            "there with --allow-truncated."
+        )
         n_records = present
     if present < n_records:
-        if not allow_truncated or present == 0:
-            raise DataError(
-                f"{path}: truncated, {present} of {n_records} records are there. Fetch the file "
-                "again, or accept the part with --allow-truncated."
-            )
-        notes.append(f"truncated: {present} of {n_records} records")
+        faults[f"truncated: {present} of {n_records} records"] = (
+            f"truncated, {present} of {n_records} records are there. Fetch the file again, or "
+            "accept the part with --allow-truncated."
+        )
     elif present > n_records or left_over:
         # More data than the header says: the count may be damaged, and data would be lost.
         extra = size - header_bytes - n_records * 2 * per_record
-        if not allow_truncated:
-            raise DataError(
-                f"{path}: {extra} bytes more than its header announces ({n_records} records). "
-                "Header or file is damaged; fetch the file again, or accept the announced part "
-                "with --allow-truncated."
-            )
-        notes.append(f"{extra} bytes after the last record left out")
+        faults[f"{extra} bytes after the last record left out"] = (
+            f"{extra} bytes more than its header announces ({n_records} records). Header or file "
+            "is damaged; fetch the file again, or accept the announced part with --allow-truncated."
+        )
+    if faults and (not allow_truncated or present == 0):
+        raise DataError(f"{path}: {next(iter(faults.values()))}")
     if variant.startswith("EDF+D"):
         raise DataError(f"{path}: EDF+D (with gaps) is not supported; convert it to EDF+C.")
     count = min(present, n_records)
     samples = np.memmap(path, dtype="<i2", mode="r", offset=header_bytes, shape=(count, per_record))
-    return EdfFile(path, signals, record_s, np.asarray(samples), tuple(notes))
+    return EdfFile(path, signals, record_s, np.asarray(samples), tuple(faults))
 
 
 def _parse_fixed(fixed: bytes, path: Path) -> tuple[int, float, int, str]:
@@ -177,10 +168,10 @@ def _parse_fixed(fixed: bytes, path: Path) -> tuple[int, float, int, str]:
     if not 1 <= n_signals <= MAX_SIGNALS:
         raise DataError(f"{path}: {n_signals} signals; accepted are 1 to {MAX_SIGNALS}.")
     header_bytes = _integer(fixed[184:192], "header size", path)
-    if header_bytes != FIXED_BYTES + SIGNAL_BYTES * n_signals:
+    if header_bytes != (needed := FIXED_BYTES + SIGNAL_BYTES * n_signals):
         raise DataError(
             f"{path}: the header says it has {header_bytes} bytes, but {n_signals} signals need "
-            f"{FIXED_BYTES + SIGNAL_BYTES * n_signals}."
+            f"{needed}."
         )
     record_s = _number(fixed[244:252], "record duration", path)
     if record_s <= 0:
@@ -195,12 +186,9 @@ def _parse_signals(
     header: bytes, n_signals: int, record_s: float, path: Path
 ) -> tuple[Signal, ...]:
     columns: dict[str, list[bytes]] = {}
-    start = 0
+    file = io.BytesIO(header)
     for field, width in FIELDS.items():
-        columns[field] = [
-            header[start + i * width : start + (i + 1) * width] for i in range(n_signals)
-        ]
-        start += width * n_signals
+        columns[field] = [file.read(width) for _ in range(n_signals)]
     signals, first = [], 0
     for i in range(n_signals):
         label = columns["label"][i].decode("latin-1").strip()
@@ -218,16 +206,13 @@ def _parse_signals(
             samples=samples,
             first=first,
         )
-        if (
-            signal.digital_min >= signal.digital_max
-            or signal.physical_min == signal.physical_max
-            or max(abs(signal.physical_min), abs(signal.physical_max)) > MAX_PHYSICAL
-            or max(abs(signal.digital_min), abs(signal.digital_max)) > MAX_DIGITAL
-        ):
+        low, high = signal.digital_min, signal.digital_max
+        bottom, top = signal.physical_min, signal.physical_max
+        is_digital = -MAX_DIGITAL <= low < high <= MAX_DIGITAL
+        if not is_digital or bottom == top or max(abs(bottom), abs(top)) > MAX_PHYSICAL:
             raise DataError(
-                f"{path}: impossible range {where}: digital {signal.digital_min} to "
-                f"{signal.digital_max}, physical {signal.physical_min:g} to "
-                f"{signal.physical_max:g}."
+                f"{path}: impossible range {where}: digital {low} to {high}, physical {bottom:g} "
+                f"to {top:g}."
             )
         signals.append(signal)
         first += samples

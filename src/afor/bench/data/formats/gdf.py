@@ -1,6 +1,5 @@
 """Read GDF 1.99 files, the format of BCI Competition IV 2a; check every field."""
 
-import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
+from afor.bench.common.files import read_limited
 
 FIXED_BYTES = 256
 CHANNEL_BYTES = 256
@@ -36,12 +36,7 @@ class GdfFile:
 
 def read_gdf(path: Path) -> GdfFile:
     """Read a GDF 1.99 file of int16 samples; raise DataError if it is not valid."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{path}: larger than {MAX_BYTES} bytes, no session of this set is.")
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    content = read_limited(path, MAX_BYTES)
     if not content:
         raise DataError(f"{path}: the file is empty. Fetch it again.")
     if content[:8] != b"GDF 1.99":
@@ -55,29 +50,29 @@ def read_gdf(path: Path) -> GdfFile:
     header = content[FIXED_BYTES : FIXED_BYTES + CHANNEL_BYTES * n]
     per_record = _column(header, SAMPLES, n, "<i4")
     types = _column(header, TYPE, n, "<i4")
-    if len(set(per_record.tolist())) != 1 or per_record[0] < 1 or (types != INT16).any():
+    samples = int(per_record[0])
+    if samples < 1 or (per_record != samples).any() or (types != INT16).any():
         raise DataError(f"{path}: expected int16 channels of one rate; the header is damaged.")
-    samples_per_record = int(per_record[0])
     if numerator < 1 or denominator < 1 or n_records < 1:
         raise DataError(
             f"{path}: {n_records} records of {numerator}/{denominator} s are not possible."
         )
     start = FIXED_BYTES * (n + 1)
-    data_bytes = n_records * samples_per_record * n * 2
+    data_bytes = n_records * samples * n * 2
     if data_bytes > len(content) - start:
         raise DataError(
             f"{path}: truncated, {len(content) - start} of {data_bytes} bytes of samples are there."
             " Fetch the file again."
         )
     digital = np.frombuffer(content, "<i2", data_bytes // 2, start)
-    digital = digital.reshape(n_records, n, samples_per_record).transpose(1, 0, 2).reshape(n, -1)
+    digital = digital.reshape(n_records, n, samples).transpose(1, 0, 2).reshape(n, -1)
     positions, codes = _events(content[start + data_bytes :], path)
     return GdfFile(
         labels=tuple(
             header[16 * i : 16 * (i + 1)].split(b"\0")[0].decode("latin-1").strip()
             for i in range(n)
         ),
-        rate_hz=samples_per_record * denominator / numerator,
+        rate_hz=samples * denominator / numerator,
         signal_uv=_scaled(digital, header, n, path),
         positions=positions,
         codes=codes,
@@ -89,24 +84,21 @@ def _column(header: bytes, offset: int, n: int, layout: str) -> NDArray[Any]:
 
 
 def _scaled(digital: NDArray[np.int16], header: bytes, n: int, path: Path) -> NDArray[np.float64]:
-    low, high = _column(header, DIGITAL_MIN, n, "<f8"), _column(header, DIGITAL_MAX, n, "<f8")
-    bottom, top = _column(header, PHYSICAL_MIN, n, "<f8"), _column(header, PHYSICAL_MAX, n, "<f8")
+    offsets = (DIGITAL_MIN, DIGITAL_MAX, PHYSICAL_MIN, PHYSICAL_MAX)
+    ranges = np.stack([_column(header, offset, n, "<f8") for offset in offsets], axis=1)
     units = _column(header, UNIT, n, "<u2").tolist()
     signal = np.empty(digital.shape)
     for i in range(n):
-        numbers = (low[i], high[i], bottom[i], top[i])
-        if (
-            not all(math.isfinite(x) and abs(x) <= MAX_VALUE for x in numbers)
-            or high[i] <= low[i]
-            or top[i] == bottom[i]
-        ):
-            raise DataError(f"{path}: channel {i + 1} has an impossible range {numbers}.")
+        low, high, bottom, top = ranges[i]
+        is_bounded = all(abs(value) <= MAX_VALUE for value in ranges[i].tolist())  # NaN is not
+        if not is_bounded or high <= low or top == bottom:
+            raise DataError(f"{path}: channel {i + 1} has an impossible range {tuple(ranges[i])}.")
         if units[i] not in MICROVOLT_CODES:
             raise DataError(f"{path}: channel {i + 1} has the unit code {units[i]}, expected µV.")
-        gain = (top[i] - bottom[i]) / (high[i] - low[i])
-        signal[i] = MICROVOLT_CODES[units[i]] * ((digital[i] - low[i]) * gain + bottom[i])
+        gain = (top - bottom) / (high - low)
+        signal[i] = MICROVOLT_CODES[units[i]] * ((digital[i] - low) * gain + bottom)
     # Between runs, all channels are at the digital minimum: missing samples.
-    signal[:, (digital == np.round(low)[:, None]).all(axis=0)] = np.nan
+    signal[:, (digital == np.round(ranges[:, :1])).all(axis=0)] = np.nan
     return signal
 
 

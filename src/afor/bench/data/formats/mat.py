@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from afor.bench.common.errors import DataError
+from afor.bench.common.files import read_limited
 
 MAX_VARIABLE_BYTES = 256 << 20  # a session of BCI IV 2a unpacks to 134 MB
 MAX_KEPT_BYTES = 512 << 20  # six channels of a long ISRUC night: 320 MB
@@ -35,24 +36,11 @@ class _BrokenError(Exception):
 
 
 def read_mat(path: Path, wanted: set[str] | None = None) -> dict[str, Any]:
-    """Return the variables of a MATLAB file by name.
+    """Return the wanted variables of a MATLAB file by name, or all; raise DataError if not valid.
 
-    Args:
-        path: The file.
-        wanted: Names of the variables to return; None returns all.
-
-    Returns:
-        Arrays, texts, cells as lists and structs as lists of dicts.
-
-    Raises:
-        DataError: The file is not valid; the message names the file and the fault.
+    Values are arrays and texts; a cell array is a list, a struct a list of dicts.
     """
-    try:
-        if path.stat().st_size > MAX_KEPT_BYTES:
-            raise DataError(f"{path}: larger than {MAX_KEPT_BYTES} bytes.")
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    content = read_limited(path, MAX_KEPT_BYTES)
     if content[:8] == b"\x89HDF\r\n\x1a\n" or content[:10] == b"MATLAB 7.3":
         raise DataError(f"{path}: a MATLAB 7.3 file; save it with '-v7'.")
     if len(content) < HEADER_BYTES or content[126:128] not in (b"IM", b"MI"):
@@ -104,10 +92,10 @@ class _Reader:
             raise _BrokenError("an element is cut short" if len(data) < 8 else "too many elements")
         type_code, size = struct.unpack_from("<II", data)
         if type_code >> 16:  # small element: type and size share four bytes, the content follows
-            type_code, size, head = type_code & 0xFFFF, type_code >> 16, 4
+            type_code, size = type_code & 0xFFFF, type_code >> 16
             if size > 4:
                 raise _BrokenError("a small element of impossible size")
-            return type_code, data[head : head + size], data[8:]
+            return type_code, data[4 : 4 + size], data[8:]
         if size > len(data) - 8:
             raise _BrokenError(f"an element wants {size} bytes, {len(data) - 8} are left")
         # Compressed elements are not padded to 8 bytes, all others are.
@@ -140,9 +128,8 @@ class _Reader:
         type_code = int(flags[0]) & 0xFF
         name = name_bytes.tobytes().decode("latin-1")
         if type_code in CLASSES:
-            return name, self.array(
-                rest, type_code, shape, count, is_complex=bool(flags[0] & 0x800)
-            )
+            is_complex = bool(flags[0] & 0x800)
+            return name, self.array(rest, CLASSES[type_code], shape, is_complex=is_complex)
         if type_code == CHAR:
             return name, self.text(rest, count)
         if type_code == CELL:
@@ -152,13 +139,13 @@ class _Reader:
         return name, None  # functions, objects and sparse arrays are not supported
 
     def array(
-        self, data: memoryview, type_code: int, shape: tuple[int, ...], count: int, is_complex: bool
+        self, data: memoryview, dtype: str, shape: tuple[int, ...], *, is_complex: bool
     ) -> np.ndarray[Any, Any]:
         values, _ = self.numbers(data)
-        if values.size != count or is_complex:
-            raise _BrokenError(f"an array of {count} numbers holds {values.size}")
+        if values.size != math.prod(shape) or is_complex:
+            raise _BrokenError(f"an array of {math.prod(shape)} numbers holds {values.size}")
         with np.errstate(invalid="ignore"):  # a damaged value may not fit; loaders check ranges
-            return values.astype("<" + CLASSES[type_code], copy=False).reshape(shape, order="F")
+            return values.astype("<" + dtype, copy=False).reshape(shape, order="F")
 
     def text(self, data: memoryview, count: int) -> str:
         codes, _ = self.numbers(data)
@@ -183,11 +170,7 @@ class _Reader:
         if width.size != 1 or not 1 <= int(width[0]) <= 64 or names.size % int(width[0]):
             raise _BrokenError("a struct without field names")
         raw, step = names.tobytes(), int(width[0])
-        fields = [
-            raw[i : i + step].split(b"\0")[0].decode("latin-1") for i in range(0, len(raw), step)
-        ]
-        flat = self.cells(data, count * len(fields), depth)
-        return [
-            dict(zip(fields, flat[i * len(fields) : (i + 1) * len(fields)], strict=True))
-            for i in range(count)
-        ]
+        pieces = (raw[start : start + step] for start in range(0, len(raw), step))
+        fields = [piece.split(b"\0")[0].decode("latin-1") for piece in pieces]
+        values = iter(self.cells(data, count * len(fields), depth))
+        return [{field: next(values) for field in fields} for _ in range(count)]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
+from afor.bench.common.files import read_limited
 
 MAX_BYTES = 256 << 20  # a DEAP file has 103 MB; re-saved by Python 3 up to 1.5 times that
 MAX_INSTRUCTIONS = 10_000
@@ -43,7 +44,7 @@ NDARRAY = Name("numpy", "ndarray")
 DTYPE = Name("numpy", "dtype")
 ENCODE = Name("_codecs", "encode")
 ALLOWED = RECONSTRUCT | {NDARRAY, DTYPE, ENCODE}
-FLOAT_CODES = {"f4": "f4", "f8": "f8"}
+FLOAT_CODES = ("f4", "f8")
 
 
 class Mark:
@@ -65,29 +66,23 @@ class ArrayShell:
     value: NDArray[Any] | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class _Text:
+    """Text of the file, not yet decoded."""
+
+    raw: memoryview
+
+
 class _RefusedError(Exception):
     """The content is not allowed; the message gives the reason."""
 
 
 def read_arrays(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[np.floating]]:
-    """Return the float arrays of a pickled dict.
+    """Return the float arrays of a pickled dict, read-only; raise DataError if it is not one.
 
-    Nothing in the file is executed. The arrays are read-only views of the bytes read.
-
-    Args:
-        path: The file.
-        max_bytes: Maximum size of the file.
-
-    Raises:
-        DataError: The file is too large or is not a pickled dict of float arrays.
+    Nothing in the file is executed.
     """
-    try:
-        size = path.stat().st_size
-        if size > max_bytes:
-            raise DataError(f"{path}: {size} bytes are more than the limit of {max_bytes}.")
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+    content = read_limited(path, max_bytes)
     try:
         return _checked(_Machine(content).run())
     except _RefusedError as refusal:
@@ -179,8 +174,7 @@ class _Machine:
         self.stack.append(self.take(length))
 
     def tuple_(self, n: int) -> None:
-        items = [self.pop() for _ in range(n)][::-1]
-        self.stack.append(tuple(items))
+        self.stack.append(tuple([self.pop() for _ in range(n)][::-1]))
 
     def name(self, module: str, name: str) -> None:
         target = Name(module, name)
@@ -227,13 +221,6 @@ class _Machine:
             raise _RefusedError("a state for something that is no array")
 
 
-class _Text:
-    """Text of the file, not yet decoded."""
-
-    def __init__(self, raw: memoryview) -> None:
-        self.raw = raw
-
-
 def _word(value: Any) -> str:
     """Decode a short text: a key, a module or a type code."""
     raw = value.raw if isinstance(value, _Text) else value
@@ -250,7 +237,7 @@ def _call(machine: _Machine, function: Any, arguments: tuple[Any, ...]) -> Any:
     elif function == DTYPE:
         code = _word(arguments[0]) if len(arguments) == 3 else ""
         if code in FLOAT_CODES and arguments[1] in (0, False) and arguments[2] in (1, True):
-            return FloatType(FLOAT_CODES[code])
+            return FloatType(code)
     elif function == ENCODE and len(arguments) == 2 and isinstance(arguments[0], _Text):
         # The same text can be decoded many times: limit the sum.
         machine.decoded_bytes += len(arguments[0].raw)
@@ -320,15 +307,10 @@ def _long(machine: _Machine) -> None:
 
 def _text_integer(machine: _Machine) -> None:
     """Protocol 1 writes True and False as the lines I01 and I00."""
-    words = {"00": False, "01": True}
     line = machine.line()
-    if line not in words:
+    if line not in ("00", "01"):
         raise _RefusedError("a number written as text")
-    machine.stack.append(words[line])
-
-
-def _push(value: Any) -> Callable[[_Machine], None]:
-    return lambda machine: machine.stack.append(value)
+    machine.stack.append(line == "01")
 
 
 INSTRUCTIONS: dict[bytes, Callable[[_Machine], None]] = {
@@ -341,9 +323,9 @@ INSTRUCTIONS: dict[bytes, Callable[[_Machine], None]] = {
     b"\x85": lambda m: m.tuple_(1),
     b"\x86": lambda m: m.tuple_(2),
     b"\x87": lambda m: m.tuple_(3),
-    b"N": _push(None),
-    b"\x88": _push(True),
-    b"\x89": _push(False),
+    b"N": lambda m: m.stack.append(None),
+    b"\x88": lambda m: m.stack.append(True),
+    b"\x89": lambda m: m.stack.append(False),
     b"I": _text_integer,
     b"K": lambda m: m.stack.append(m.number("<B")),
     b"M": lambda m: m.stack.append(m.number("<H")),

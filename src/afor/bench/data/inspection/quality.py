@@ -5,11 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.data.inspection.channel_kinds import is_eeg_name
+from afor.bench.data.montage import is_eeg_name
+from afor.bench.data.recording import PLAUSIBLE_SD_UV
 
-# Typical standard deviations in microvolts: scalp EEG has a few to a few hundred.
-VOLTS_BELOW = 0.05  # below, volts or millivolts were taken for microvolts
-MICROVOLTS_ABOVE = 20_000.0  # above, microvolts were taken for volts, or these are raw counts
 NEARLY_FLAT = 0.02  # of the median channel's standard deviation
 SAME_CORRELATION = 0.9999
 MAX_TRIALS_COMPARED = 50
@@ -25,21 +23,16 @@ def channel_spread(trials: NDArray[np.float32]) -> NDArray[np.float64]:
 def signal_warnings(
     trials: NDArray[np.float32], channel_names: Sequence[str], spread: NDArray[np.float64]
 ) -> list[str]:
-    """Return what is odd about the signals of one subject.
-
-    Args:
-        trials: Array of shape (trials, channels, samples), in microvolts.
-        channel_names: Names of the channels.
-        spread: Standard deviations from `channel_spread`.
-    """
+    """Return what is odd about the trials of one subject; `spread` is from `channel_spread`."""
     warnings = []
     typical = float(np.median(spread))
-    if 0 < typical < VOLTS_BELOW:
+    low, high = PLAUSIBLE_SD_UV
+    if 0 < typical < low:
         warnings.append(
             f"typical amplitude {typical:.2g} µV: volts or millivolts seem to be read as "
             "microvolts; the option unit of a folder says what .npz files hold"
         )
-    elif typical > MICROVOLTS_ABOVE:
+    elif typical > high:
         warnings.append(
             f"typical amplitude {typical:.2g} µV: microvolts seem to be read as volts, or these "
             "are raw counts of the amplifier"
@@ -47,8 +40,7 @@ def signal_warnings(
     flat = [n for n, s in zip(channel_names, spread, strict=True) if s < NEARLY_FLAT * typical]
     if flat:
         warnings.append(f"nearly flat: {', '.join(flat)}")
-    pairs = [f"{a} = {b}" for a, b in _same_channels(trials, channel_names, spread)]
-    if pairs:
+    if pairs := _same_channels(trials, channel_names, spread):
         warnings.append(f"duplicate channels: {', '.join(pairs)}")
     return warnings
 
@@ -62,7 +54,7 @@ def balance_warning(class_names: Sequence[str], counts: Sequence[int]) -> str:
     smallest, largest = min(counts), max(counts)
     if smallest >= MIN_CLASS_SHARE * largest or smallest == 0:  # a missing class is said elsewhere
         return ""
-    few, many = class_names[list(counts).index(smallest)], class_names[list(counts).index(largest)]
+    few, many = (class_names[list(counts).index(count)] for count in (smallest, largest))
     return f"unbalanced: {few} has {smallest} trials, {many} {largest}"
 
 
@@ -72,16 +64,14 @@ def names_warning(channel_names: Sequence[str]) -> str:
     >>> names_warning(["C3", "ECG ECG"])
     'not EEG by name: ECG ECG; leave them out with the option channels'
     """
-    others = [name for name in channel_names if not is_eeg_name(name)]
-    if not others:
-        return ""
-    return f"not EEG by name: {', '.join(others)}; leave them out with the option channels"
+    others = ", ".join(name for name in channel_names if not is_eeg_name(name))
+    return f"not EEG by name: {others}; leave them out with the option channels" if others else ""
 
 
 def _same_channels(
     trials: NDArray[np.float32], channel_names: Sequence[str], spread: NDArray[np.float64]
-) -> list[tuple[str, str]]:
-    """Return the pairs of channels that are copies of each other, up to scale and sign."""
+) -> list[str]:
+    """Return pairs "A = B" of channels that are copies of each other, up to scale and sign."""
     rows = np.flatnonzero(spread > 0)
     signal = trials[:MAX_TRIALS_COMPARED, rows].astype(np.float64)
     signal -= signal.mean(axis=2, keepdims=True)
@@ -91,6 +81,6 @@ def _same_channels(
         correlation = np.abs(flat @ flat.T / np.outer(norms, norms))
     firsts, seconds = np.nonzero(np.triu(correlation > SAME_CORRELATION, k=1))
     return [
-        (channel_names[rows[first]], channel_names[rows[second]])
+        f"{channel_names[rows[first]]} = {channel_names[rows[second]]}"
         for first, second in zip(firsts, seconds, strict=True)
     ]

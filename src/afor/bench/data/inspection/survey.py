@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ from afor.bench.common.errors import DataError
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.datasets import bids, recordings
 from afor.bench.data.datasets.folder import FolderSettings, find_subjects
-from afor.bench.data.formats.continuous import SUFFIXES, Event, events_of, events_table_of, read_raw
-from afor.bench.data.inspection.channel_kinds import is_eeg_name
+from afor.bench.data.formats.continuous import SUFFIXES, events_of, events_table_of, read_raw
+from afor.bench.data.montage import is_eeg_name
 
 MAX_FREE_EVENTS = 20  # more different labels than these are no classes
 IGNORED_LABELS = ("bad", "edge", "boundary", "new segment")  # of MNE, EEGLAB, BrainVision
@@ -69,8 +69,7 @@ def survey_folder(root: Path) -> Survey:
     if by_subject:
         counts = {subject: len(paths) for subject, paths in by_subject.items()}
         return _with_first(Survey(str(root), "recordings", counts), by_subject)
-    subjects = find_subjects(root, FolderSettings())
-    if subjects:
+    if subjects := find_subjects(root, FolderSettings()):
         return Survey(str(root), "folder", dict.fromkeys(subjects, 1))
     raise DataError(
         f"{root}: nothing that can be read. Accepted: a BIDS folder, recordings "
@@ -79,52 +78,49 @@ def survey_folder(root: Path) -> Survey:
 
 
 def _survey_bids(root: Path) -> Survey:
-    recordings = bids.all_paths(root)
-    if not recordings:
+    paths = bids.all_paths(root)
+    if not paths:
         raise DataError(f"{root}: a BIDS folder without an EEG recording ({', '.join(SUFFIXES)}).")
-    tasks = tuple(sorted({p.task for p in recordings if p.task}))
-    sessions = tuple(sorted({p.session for p in recordings if p.session}))
-    paths: dict[str, list[Path]] = {}
-    for path in recordings:
+    tasks = tuple(sorted({path.task for path in paths if path.task}))
+    sessions = tuple(sorted({path.session for path in paths if path.session}))
+    by_subject: dict[str, list[Path]] = {}
+    for path in sorted(paths, key=lambda path: f"sub-{path.subject}"):
         if path.task == (tasks[0] if tasks else None):
-            paths.setdefault(f"sub-{path.subject}", []).append(path.fpath)
-    counts = {subject: len(files) for subject, files in sorted(paths.items())}
-    base = Survey(str(root), "bids", counts, tasks=tasks, sessions=sessions)
-    return _with_first(base, dict(sorted(paths.items())))
+            by_subject.setdefault(f"sub-{path.subject}", []).append(path.fpath)
+    counts = {subject: len(files) for subject, files in by_subject.items()}
+    survey = Survey(str(root), "bids", counts, tasks=tasks, sessions=sessions)
+    return _with_first(survey, by_subject)
 
 
 def _with_first(survey: Survey, by_subject: Mapping[str, list[Path]]) -> Survey:
     """Add what the first recording holds."""
     path = sorted(next(iter(by_subject.values())))[0]
     raw, notes = read_raw(path, str(path))
-    types = dict(zip(raw.ch_names, raw.get_channel_types(), strict=True))
-    eeg = tuple(n for n, type_ in types.items() if type_ == "eeg" and is_eeg_name(n))
+    types = zip(raw.ch_names, raw.get_channel_types(), strict=True)
+    eeg = tuple(name for name, type_ in types if type_ == "eeg" and is_eeg_name(name))
     table = events_table_of(path)
-    events = events_of(raw, path, table, "trial_type") if _is_usual(table) else []
-    if not _is_usual(table):
+    if _has_trial_type(table):
+        events = events_of(raw, path, table, "trial_type")
+    else:
+        events = []
         notes.append(f"{table} has no column trial_type: name another with events_column")
-    return Survey(
-        **{
-            **survey.__dict__,
-            "first": str(path.relative_to(survey.root)),
-            "channels": eeg,
-            "other_channels": tuple(n for n in types if n not in eeg),
-            "rate_hz": float(raw.info["sfreq"]),
-            "seconds": float(raw.n_times / raw.info["sfreq"]),
-            "events_from": str(table.relative_to(survey.root)) if table else "its annotations",
-            "events": dict(sorted(Counter(event.label for event in events).items())),
-            "shortest_event_s": _shortest(events),
-            "notes": tuple(notes),
-        }
+    return replace(
+        survey,
+        first=str(path.relative_to(survey.root)),
+        channels=eeg,
+        other_channels=tuple(name for name in raw.ch_names if name not in eeg),
+        rate_hz=float(raw.info["sfreq"]),
+        seconds=float(raw.n_times / raw.info["sfreq"]),
+        events_from=str(table.relative_to(survey.root)) if table else "its annotations",
+        events=dict(sorted(Counter(event.label for event in events).items())),
+        shortest_event_s=min((e.duration_s for e in events if e.duration_s > 0), default=0.0),
+        notes=tuple(notes),
     )
 
 
-def _is_usual(table: Path | None) -> bool:
+def _has_trial_type(table: Path | None) -> bool:
+    """Tell whether a table of events has the usual column; annotations need none."""
     if table is None:
         return True
     header = table.read_text("utf-8-sig", "replace").partition("\n")[0].strip()
     return "trial_type" in header.split("\t" if table.suffix == ".tsv" else ",")
-
-
-def _shortest(events: list[Event]) -> float:
-    return min((e.duration_s for e in events if e.duration_s > 0), default=0.0)

@@ -12,7 +12,7 @@ import mmap
 import os
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,15 +89,16 @@ def subject_key(
     dataset: str, version: int, subject: str, settings: dict[str, Any], sources: list[SourceFile]
 ) -> str:
     """Return the SHA-256 of everything that determines a subject's prepared trials."""
-    content = {
-        "format": FORMAT_VERSION,
-        "dataset": dataset,
-        "version": version,
-        "subject": subject,
-        "settings": settings,
-        "sources": [asdict(source) for source in sources],
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return _digest(
+        {
+            "format": FORMAT_VERSION,
+            "dataset": dataset,
+            "version": version,
+            "subject": subject,
+            "settings": settings,
+            "sources": [asdict(source) for source in sources],
+        }
+    )
 
 
 def samples_path(folder: Path, key: str) -> Path:
@@ -114,18 +115,14 @@ def write_subject(
     _delete_stale_temp_files(folder, target.name)
     write_atomically(target, trials.data)
     sums, squares = _moments(trials)
+    copied = ("dataset", "subject", "channel_names", "rate_hz", "class_names", "notes")
     prepared = PreparedSubject(
+        **{name: getattr(recording, name) for name in copied},
         key=key,
-        dataset=recording.dataset,
-        subject=recording.subject,
         shape=(trials.shape[0], trials.shape[1], trials.shape[2]),
         labels=tuple(recording.labels.tolist()),
         trial_ids=tuple(recording.trial_ids.tolist()),
         trial_hashes=trial_hashes(trials),
-        channel_names=recording.channel_names,
-        rate_hz=recording.rate_hz,
-        class_names=recording.class_names,
-        notes=recording.notes,
         sources=tuple(sources),
         channel_sum=tuple(sums.tolist()),
         channel_square_sum=tuple(squares.tolist()),
@@ -143,8 +140,7 @@ def read_subject(folder: Path, key: str, *, verify: bool = False) -> PreparedSub
     """
     target = samples_path(folder, key)
     try:
-        content = json.loads((folder / f"{key[:32]}.json").read_text("utf-8"))
-        prepared = _from_json(content)
+        prepared = _from_json(json.loads((folder / f"{key[:32]}.json").read_text("utf-8")))
         stat = target.stat()
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -153,7 +149,7 @@ def read_subject(folder: Path, key: str, *, verify: bool = False) -> PreparedSub
     if verify or stat.st_mtime_ns != prepared.data_mtime_ns:
         if sha256_of(target) != prepared.data_sha256:
             return None
-        prepared = PreparedSubject(**{**prepared.__dict__, "data_mtime_ns": stat.st_mtime_ns})
+        prepared = replace(prepared, data_mtime_ns=stat.st_mtime_ns)
         _write_description(folder, prepared)
     return prepared
 
@@ -184,18 +180,18 @@ def _moments(trials: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[
 
 def _write_description(folder: Path, prepared: PreparedSubject) -> None:
     body = asdict(prepared)
-    content = {"checksum": _checksum(body), **body}
+    content = {"checksum": _digest(body), **body}
     write_atomically(folder / f"{prepared.key[:32]}.json", json.dumps(content).encode())
 
 
 def _from_json(content: dict[str, Any]) -> PreparedSubject:
     checksum = content.pop("checksum")
-    if checksum != _checksum(content):
+    if checksum != _digest(content):
         raise ValueError("the description was altered")
     lists = {name: tuple(value) for name, value in content.items() if isinstance(value, list)}
     sources = tuple(SourceFile(**source) for source in content["sources"])
     return PreparedSubject(**{**content, **lists, "sources": sources})
 
 
-def _checksum(content: dict[str, Any]) -> str:
+def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

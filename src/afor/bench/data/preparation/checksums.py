@@ -63,12 +63,9 @@ class Ledger:
     def check(
         self, paths: Iterable[Path], *, accept_changed: bool = False, rehash: bool = False
     ) -> list[SourceFile]:
-        """Return each file with its checksum.
+        """Return each file under the root with its checksum.
 
-        Args:
-            paths: Files under the root.
-            accept_changed: Accept files that changed since their first use.
-            rehash: Hash every file, even if its size and modification time are unchanged.
+        ``rehash`` hashes files whose size and modification time are unchanged, too.
 
         Raises:
             DataError: A file cannot be read, has changed or is not the published one.

@@ -6,11 +6,12 @@ x = source.gather(source.indices_of(["sub-01"]))    # float32 (windows, channels
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from afor.bench.common.errors import AbsentError, ConfigError, DataError, LeakageError
+from afor.bench.common.files import exists
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.common.text import shorten
 from afor.bench.data.catalog import get_dataset
@@ -72,41 +73,79 @@ def open_windows(
         >>> source.subjects, source.gather([0, 1]).shape
         (('sub-01', 'sub-02'), (2, 12, 128))
     """
-    dataset = get_dataset(name)
-    settings = dataset.parse(options or {})
-    folder = resolve_root(dataset, root)
-    cache = open_cache(cache_dir)
-    selected = choose_subjects(dataset, folder, settings, subjects, exclude)
-    ledger = Ledger(cache, folder)
-    prepared = []
-    try:
-        for done, subject in enumerate(selected):
-            if progress:
-                progress(done, len(selected), subject)
-            prepared.append(
-                prepare_subject(
-                    dataset,
-                    folder,
-                    subject,
-                    settings,
-                    cache,
-                    ledger,
-                    verify=verify,
-                    accept_changed=accept_changed,
-                )
-            )
-    finally:
-        ledger.save()
-    if progress:
-        progress(len(selected), len(selected), "")
+    selection = select_subjects(name, root, options, subjects, exclude, cache_dir)
+    prepared = prepare_all(selection, progress, verify=verify, accept_changed=accept_changed)
+    dataset = selection.dataset
     check_together(dataset.info.name, prepared)
     return WindowSource(
         dataset.info.name,
-        cache / folder_name(dataset),
+        selection.folder,
         prepared,
-        settings,
+        selection.settings,
         fingerprint_samples=dataset.hashes_data,
     )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The subjects of a data set that are read, and where their files and the cache are."""
+
+    dataset: Dataset
+    root: Path
+    settings: DataSettings
+    subjects: tuple[str, ...]
+    cache: Path
+    folder: Path  # of the data set's prepared trials in the cache
+
+
+def select_subjects(
+    name: str,
+    root: str | Path | None,
+    options: Mapping[str, Any] | None,
+    subjects: Sequence[str] | Literal["all"] | None,
+    exclude: Sequence[str],
+    cache_dir: str | Path | None,
+) -> Selection:
+    """Check the arguments of `open_windows` and find the subjects; nothing is read yet."""
+    dataset = get_dataset(name)
+    settings = dataset.parse(options or {})
+    source = resolve_root(dataset, root)
+    cache = open_cache(cache_dir)
+    selected = choose_subjects(dataset, source, settings, subjects, exclude)
+    folder = cache / dataset.info.name.replace(":", "-")
+    return Selection(dataset, source, settings, selected, cache, folder)
+
+
+def prepare_all(
+    selection: Selection,
+    progress: Progress | None = None,
+    *,
+    verify: bool = False,
+    accept_changed: bool = False,
+    faults: list[str] | None = None,
+) -> list[PreparedSubject]:
+    """Prepare the selected subjects; errors are added to `faults`, or raised if that is None."""
+    ledger = Ledger(selection.cache, selection.root)
+    prepared, total = [], len(selection.subjects)
+    try:
+        for done, subject in enumerate(selection.subjects):
+            if progress:
+                progress(done, total, subject)
+            try:
+                prepared.append(
+                    prepare_subject(
+                        selection, subject, ledger, verify=verify, accept_changed=accept_changed
+                    )
+                )
+            except DataError as error:
+                if faults is None:
+                    raise
+                faults.append(str(error))
+    finally:
+        ledger.save()
+    if progress:
+        progress(total, total, "")
+    return prepared
 
 
 def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
@@ -116,17 +155,10 @@ def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
     info = dataset.info
     advice = f"Get the data from {info.where}; expected layout: {info.layout}"
     folder = Path(root) if root is not None else default_root(info.name)
-    if not _is_folder(folder):
+    if not (exists(folder) and folder.is_dir()):
         hint = " Name it with --root." if root is None else ""
         raise AbsentError(f"{info.title}: there is no folder {shorten(folder)}.{hint} {advice}.")
     return folder
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):  # a name that is too long, or holds a NUL character
-        return False
 
 
 def default_root(name: str) -> Path:
@@ -150,7 +182,7 @@ def choose_subjects(
     info = dataset.info
     present = dataset.find(root, settings)
     _check_excluded(dataset, present, subjects, exclude)
-    left_out = {*(dataset.excluded(settings) if dataset.excluded else ()), *exclude}
+    left_out = {*dataset.excluded(settings), *exclude}
     if subjects is None:
         selected = tuple(subject for subject in present if subject not in left_out)
         if not selected:
@@ -202,53 +234,27 @@ def _check_excluded(
 
 
 def prepare_subject(
-    dataset: Dataset,
-    root: Path,
-    subject: str,
-    settings: DataSettings,
-    cache_dir: Path,
-    ledger: Ledger,
-    *,
-    verify: bool = False,
-    accept_changed: bool = False,
+    selection: Selection, subject: str, ledger: Ledger, *, verify: bool, accept_changed: bool
 ) -> PreparedSubject:
     """Return a subject from the cache, or read, check and store it.
 
-    Args:
-        dataset: The data set.
-        root: Folder of its files.
-        subject: Name of the subject.
-        settings: Checked options of the data set.
-        cache_dir: Folder of the prepared data.
-        ledger: Checksums of the source files at their first use.
-        verify: Read every byte of the source files and of the cache again.
-        accept_changed: Accept source files that changed since their first use.
-
-    Returns:
-        The description of the prepared trials.
-
     Raises:
-        DataError: A file is missing, damaged or changed.
+        DataError: A file is missing, damaged, or changed since its first use and not accepted.
     """
+    dataset, root, settings = selection.dataset, selection.root, selection.settings
     sources = ledger.check(
         dataset.files(root, subject, settings), accept_changed=accept_changed, rehash=verify
     )
-    folder = cache_dir / folder_name(dataset)
     key = subject_key(
         dataset.info.name, dataset.version, subject, settings.trial_settings(), sources
     )
-    if (cached := read_subject(folder, key, verify=verify)) is not None:
+    if (cached := read_subject(selection.folder, key, verify=verify)) is not None:
         return cached
     recording = dataset.load(root, subject, settings)
     if dataset.needs_root and (root / STAND_IN_MARK).exists():
         recording = replace(recording, notes=(*recording.notes, STAND_IN_NOTE))
     recording = check_recording(recording, check_unit=dataset.check_unit)
-    return write_subject(folder, key, recording, sources)
-
-
-def folder_name(dataset: Dataset) -> str:
-    """Return the data set's folder in the cache."""
-    return dataset.info.name.replace(":", "-")
+    return write_subject(selection.folder, key, recording, sources)
 
 
 def check_together(dataset: str, prepared: Sequence[PreparedSubject]) -> None:

@@ -32,21 +32,12 @@ def subtract_baseline(
 ) -> Array:
     """Subtract the baseline at the beginning of each trial and return the remaining samples.
 
-    Args:
-        trials: Array whose last axis is time.
-        baseline_samples: Number of baseline samples at the beginning.
-        chunk_samples: Length of a chunk, for ``"template"``.
-        mode: ``"template"`` averages the chunks of the baseline and subtracts the average from
-            every chunk of the trial; ``"mean"`` subtracts each channel's baseline mean;
-            ``"none"`` only drops the baseline.
+    ``"template"`` averages the chunks of the baseline and subtracts the average from every chunk of
+    the trial; ``"mean"`` subtracts the mean of each channel's baseline; ``"none"`` only drops it.
 
-    Raises:
-        ConfigError: Baseline or trial cannot be divided into whole chunks.
-
-    Example:
-        >>> trials = np.concatenate([np.full((1, 1, 4), 2.0), np.full((1, 1, 4), 5.0)], axis=-1)
-        >>> subtract_baseline(trials, baseline_samples=4, chunk_samples=2).tolist()
-        [[[3.0, 3.0, 3.0, 3.0]]]
+    >>> trials = np.concatenate([np.full((1, 1, 4), 2.0), np.full((1, 1, 4), 5.0)], axis=-1)
+    >>> subtract_baseline(trials, baseline_samples=4, chunk_samples=2).tolist()
+    [[[3.0, 3.0, 3.0, 3.0]]]
     """
     baseline, signal = trials[..., :baseline_samples], trials[..., baseline_samples:]
     if mode == "none":
@@ -93,7 +84,9 @@ def filter_signal(signal: Array, rate_hz: float, band: Band | None) -> Array:
     # phase, so that the signal is not delayed, and second-order sections, because the (b, a) form
     # loses ten of sixteen digits for a band that starts at 0.3 Hz.
     sos = bandpass_sos(rate_hz, band)
-    padding = _default_padding(sos)
+    # The padding of sosfiltfilt, which needs a longer signal.
+    at_zero = min(int((sos[:, 2] == 0).sum()), int((sos[:, 5] == 0).sum()))
+    padding = 3 * (2 * len(sos) + 1 - at_zero)
     if signal.shape[-1] <= padding:
         raise DataError(
             f"A signal of {signal.shape[-1]} samples is too short for the filter, which needs more "
@@ -101,12 +94,6 @@ def filter_signal(signal: Array, rate_hz: float, band: Band | None) -> Array:
         )
     filtered: Array = sosfiltfilt(sos, signal, axis=-1)
     return filtered
-
-
-def _default_padding(sos: NDArray[np.float64]) -> int:
-    sections = len(sos)
-    at_zero = min(int((sos[:, 2] == 0).sum()), int((sos[:, 5] == 0).sum()))
-    return int(3 * (2 * sections + 1 - at_zero))
 
 
 def cut_trials(

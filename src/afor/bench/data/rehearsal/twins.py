@@ -29,20 +29,10 @@ EAR_CHANNELS = ("ROC", "A1", "LOC", "A2", "C4", "O2", "C3", "O1", "F4", "F3")
 def write_twin(
     name: str, root: Path, subjects: Sequence[str] | None = None, *, trials: int = 0, seed: int = 0
 ) -> list[Path]:
-    """Write a stand-in for a data set.
+    """Write a stand-in for ``deap``, ``bci2a`` or ``isruc`` into a folder; return its files.
 
-    Args:
-        name: ``deap``, ``bci2a`` or ``isruc``.
-        root: Folder to write to.
-        subjects: Subjects to write; None writes all.
-        trials: Trials per session of BCI IV 2a (0 for 288) or per night of ISRUC (0 for 880).
-        seed: Seed of the synthetic subjects.
-
-    Returns:
-        The files.
-
-    Raises:
-        ConfigError: There is no stand-in for the data set, or a subject is unknown.
+    ``trials`` is per session of BCI IV 2a (0 for 288) or per night of ISRUC (0 for 880); None
+    writes all subjects.
     """
     if name not in WRITERS:
         raise ConfigError(f"No stand-in for {name!r}; there is one for {', '.join(WRITERS)}.")
@@ -135,18 +125,15 @@ def _write_isruc(root: Path, subject: str, index: int, trials: int, seed: int) -
     rng = np.random.default_rng([seed, index])
     noise = {name: rng.normal(0, 20, night.shape[1]) for name in ("LOC", "ROC", "A1", "A2")}
     if subject == UNREFERENCED:
-        stored = {
-            name: noise[name]
-            if name in noise
-            else by_name[name] + noise["A2" if name in ("F3", "C3", "O1") else "A1"]
-            for name in EAR_CHANNELS
-        }
+        recorded = {name: by_name[name] + noise[isruc.REFERENCES[name][0]] for name in by_name}
+        stored = {name: (noise | recorded)[name] for name in EAR_CHANNELS}
     else:
-        ear, eyes = ("A", ("LOC", "ROC")) if subject in A_SCHEME else ("M", ("E1", "E2"))
-        stored = {f"{eyes[0]}-{ear}2": noise["LOC"], f"{eyes[1]}-{ear}1": noise["ROC"]}
+        is_a = subject in A_SCHEME
+        left, right = ("LOC-A2", "ROC-A1") if is_a else ("E1-M2", "E2-M1")
+        stored = {left: noise["LOC"], right: noise["ROC"]}
         for name in isruc.CHANNELS:
             if subject != isruc.NO_FRONTAL or name not in isruc.SUBSTITUTES:
-                stored[f"{name}-{ear}{2 if name in ('F3', 'C3', 'O1') else 1}"] = by_name[name]
+                stored[f"{name}-{isruc.REFERENCES[name][0 if is_a else 1]}"] = by_name[name]
     folder = root / subject
     files = [folder / f"{subject}.rec", folder / f"{subject}_1.txt", folder / f"{subject}_2.txt"]
     write_edf(files[0], list(stored), np.stack(list(stored.values())), isruc.RATE_HZ)

@@ -46,6 +46,7 @@ def write_edf(
         records = [r + t.ljust(width, b"\x00") for r, t in zip(records, texts, strict=True)]
     n = len(rows)
     plus = annotations is not None
+    names, units, minima, maxima, sizes = zip(*rows, strict=True)
     head = [
         _text("0", 8),
         _text("X X X X" if plus else SYNTHETIC, 80),
@@ -56,15 +57,14 @@ def write_edf(
         _text(str(n_records), 8),
         _text("1", 8),
         _text(str(n), 4),
-        *(_text(row[0], 16) for row in rows),
+        *(_text(name, 16) for name in names),
         _text("", 80) * n,
-        *(_text(row[1], 8) for row in rows),
-        *(_text(f"{row[2]:.7g}"[:8], 8) for row in rows),
-        *(_text(f"{row[3]:.7g}"[:8], 8) for row in rows),
+        *(_text(unit, 8) for unit in units),
+        *(_text(f"{limit:.7g}"[:8], 8) for limit in (*minima, *maxima)),
         _text(str(DIGITAL_MIN), 8) * n,
         _text(str(DIGITAL_MAX), 8) * n,
         _text("", 80) * n,
-        *(_text(str(row[4]), 8) for row in rows),
+        *(_text(str(size), 8) for size in sizes),
         _text("", 32) * n,
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,10 +115,7 @@ def write_gdf(
             *(_text(label, 16) for label in labels),
             _text("", 80 + 6) * n,
             struct.pack("<H", GDF_MICROVOLT) * n,
-            struct.pack("<d", -limit) * n,
-            struct.pack("<d", limit) * n,
-            struct.pack("<d", DIGITAL_MIN) * n,
-            struct.pack("<d", DIGITAL_MAX) * n,
+            *(struct.pack("<d", x) * n for x in (-limit, limit, DIGITAL_MIN, DIGITAL_MAX)),
             bytes(68 + 12) * n,  # prefilter, low pass, high pass, notch
             struct.pack("<i", 1) * n,  # samples per record
             struct.pack("<i", GDF_INT16) * n,

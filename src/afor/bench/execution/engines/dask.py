@@ -1,8 +1,9 @@
 """Execute jobs on a running dask cluster.
 
 A worker that sees the driver's files reads the windows by path; to others, the prepared trials are
-sent once. Results come back through the scheduler; a worker that can reach the spool also writes
-them there, so that they survive the driver.
+sent once. A bundle of runs is one task. Results come back through the scheduler when the task has
+ended; a worker that can reach the spool also writes each run there as soon as it ends, so that it
+survives the driver and the worker.
 """
 
 import contextlib
@@ -21,23 +22,25 @@ from afor.bench.common.errors import ConfigError, EngineError
 from afor.bench.common.files import write_atomically
 from afor.bench.common.module_search import add_folders, used_folders
 from afor.bench.data.preparation.cache import default_cache_dir, samples_path
+from afor.bench.execution.bundles import Bundle, halves, make_bundles
 from afor.bench.execution.jobs import MAX_DEATHS, Ended, Job, Started
 from afor.bench.execution.timing.order import longest_first
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.spool import SUFFIX, read_spool, write_spool
-from afor.bench.training.execute import execute, failed_run
+from afor.bench.study.bundling import AUTO_BUNDLE
+from afor.bench.training.execute import execute_bundle, failed_run
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
 
 CONNECT_S = 15.0
 TOKEN = "driver.token"  # its content shows whether a worker sees the driver's spool
-MAX_LOSSES = 10  # results of one job that were lost with their worker
-JOBS_PER_THREAD = 1  # if a job kills the worker, dask also counts a death for jobs behind it
+MAX_LOSSES = 10  # results of one task that were lost with their worker
+TASKS_PER_THREAD = 1  # if a task kills the worker, dask also counts a death for those behind it
 GPU = "GPU"  # the resource that a worker declares with `dask worker --resources GPU=1`
 
-# In a worker, one run at a time: torch's generators and thread count belong to the process.
-_one_run = threading.Lock()
+# In a worker, one task at a time: torch's generators and thread count belong to the process.
+_one_task = threading.Lock()
 _sources: dict[str, "WindowSource"] = {}  # fingerprint → windows, unpacked once per worker
 _received: dict[str, Path] = {}  # fingerprint → folder of received trials
 
@@ -49,15 +52,19 @@ class DaskEngine:
         scheduler: Address of the scheduler.
         timer: Measures steps, from which the time of a job is expected; None makes one that keeps
             its times in the user's cache.
+        bundle: Maximum number of runs that a worker trains as one network.
     """
 
     trains_elsewhere = True  # the driver need not have the device of the study
 
-    def __init__(self, scheduler: str, timer: StepTimer | None = None) -> None:
+    def __init__(
+        self, scheduler: str, timer: StepTimer | None = None, bundle: int = AUTO_BUNDLE
+    ) -> None:
         if not scheduler:
             raise ConfigError("--engine dask needs --scheduler tcp://HOST:PORT.")
         self.scheduler = scheduler
         self.timer = timer
+        self.bundle = bundle
 
     def run(
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
@@ -75,15 +82,16 @@ class DaskEngine:
                 f"`dask scheduler` and workers with `dask worker {self.scheduler} --nthreads 1`."
             ) from error
         try:
-            ordered = longest_first(jobs, sources, self.timer or StepTimer())
-            yield from _Session(client, distributed, sources, spool, token).run(ordered)
+            session = _Session(client, distributed, sources, spool, token)
+            bundles = make_bundles(jobs, self.bundle, session.room())
+            yield from session.run(longest_first(bundles, sources, self.timer or StepTimer()))
         finally:
             with contextlib.suppress(Exception):  # the scheduler may be gone
                 client.close(timeout=CONNECT_S)
 
 
 class _Session:
-    """One list of jobs on one cluster."""
+    """One list of bundles on one cluster."""
 
     def __init__(
         self,
@@ -99,44 +107,64 @@ class _Session:
         self.spool = spool
         self.token = token
         self._packed: dict[str, bytes] = {}
-        self._jobs: dict[Any, Job] = {}
+        self._tasks: dict[Any, Bundle] = {}
         self._losses: Counter[str] = Counter()
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[Started | Ended]:
-        waiting = deque(jobs)
+    def run(self, bundles: Sequence[Bundle]) -> Iterator[Started | Ended]:
+        waiting = deque(bundles)
         done = self.distributed.as_completed(loop=self.client.loop)
-        while waiting or self._jobs:
-            while waiting and len(self._jobs) < self._room():
-                job = waiting.popleft()
-                done.add(self._submit(job))
-                yield Started(job.key, "dask")
+        while waiting or self._tasks:
+            while waiting and len(self._tasks) < self.room():
+                bundle = waiting.popleft()
+                done.add(self._submit(bundle))
+                yield from (Started(job.key, "dask", len(bundle)) for job in bundle)
             future = next(done)
-            job = self._jobs.pop(future)
+            bundle = self._tasks.pop(future)
+            first = bundle[0]
             try:
                 outcome, content = future.result()
             except self.distributed.KilledWorker as error:
-                reason = f"its worker died {MAX_DEATHS} times ({str(error)[:200]})"
-                yield Ended(job.key, failed_run(job.key, job.spec, reason))
+                yield from self._after_deaths(bundle, str(error)[:200], waiting)
                 continue
             except (OSError, TimeoutError, self.distributed.CancelledError) as error:
-                self._losses[job.key] += 1
-                if self.client.status != "running" or self._losses[job.key] > MAX_LOSSES:
+                self._losses[first.key] += 1
+                if self.client.status != "running" or self._losses[first.key] > MAX_LOSSES:
                     raise EngineError(
                         f"The dask cluster was lost ({type(error).__name__}: {error}). Start it "
                         f"again and run the same command: nothing finished is lost."
                     ) from error
-                waiting.append(job)  # its result was lost with the worker
+                waiting.append(bundle)  # its results were lost with the worker
                 continue
             if outcome == "absent":
-                self._ship(job.dataset, content)
-                waiting.appendleft(job)
+                self._ship(first.dataset, content)
+                waiting.appendleft(bundle)
                 continue
-            path = self.spool / f"{job.key}{SUFFIX}"
-            yield Ended(job.key, content, path if path.exists() else None)
+            yield from (self._ended(job, content[job.key]) for job in bundle)
 
-    def _room(self) -> int:
+    def _after_deaths(self, bundle: Bundle, reason: str, waiting: deque[Bundle]) -> Iterator[Ended]:
+        """Yield the runs of a bundle that ended before its workers died; put the others back.
+
+        Nobody knows which run did it: they are tried in two halves, in the end one by one.
+        """
+        contents = {job.key: read_spool(self.spool / f"{job.key}{SUFFIX}") for job in bundle}
+        unfinished = tuple(job for job in bundle if contents[job.key] is None)
+        if len(bundle) == 1 and unfinished:
+            died = f"its worker died {MAX_DEATHS} times ({reason})"
+            yield Ended(bundle[0].key, failed_run(bundle[0].key, bundle[0].spec, died))
+            return
+        waiting.extend(half for half in halves(unfinished) if half)
+        for job in bundle:
+            if (content := contents[job.key]) is not None:
+                yield self._ended(job, content)
+
+    def _ended(self, job: Job, content: bytes) -> Ended:
+        path = self.spool / f"{job.key}{SUFFIX}"
+        return Ended(job.key, content, path if path.exists() else None)
+
+    def room(self) -> int:
+        """Return the number of tasks that the cluster may have at a time."""
         threads = int(sum(self.client.nthreads().values()))
-        return max(1, JOBS_PER_THREAD * threads)
+        return max(1, TASKS_PER_THREAD * threads)
 
     def _resources(self, job: Job) -> dict[str, float] | None:
         """Ask for a GPU if the run needs one and workers declare theirs."""
@@ -145,24 +173,24 @@ class _Session:
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         return {GPU: 1} if any(worker["resources"].get(GPU) for worker in workers) else None
 
-    def _submit(self, job: Job) -> Any:
-        if job.dataset not in self._packed:
-            self._packed[job.dataset] = pack_source(self.sources[job.dataset])
+    def _submit(self, bundle: Bundle) -> Any:
+        first = bundle[0]
+        if first.dataset not in self._packed:
+            self._packed[first.dataset] = pack_source(self.sources[first.dataset])
         future = self.client.submit(
             run_remotely,
-            job.key,
-            job.spec,
+            [(job.key, job.spec) for job in bundle],
             # Sent with the task, not scattered: scattered data is lost with its worker.
-            self._packed[job.dataset],
+            self._packed[first.dataset],
             str(self.spool.resolve()),
             self.token,
             used_folders(),
-            key=f"afor-{job.key}-{uuid.uuid4().hex[:8]}",
+            key=f"afor-{first.key}-{uuid.uuid4().hex[:8]}",
             pure=False,
             retries=0,
-            resources=self._resources(job),
+            resources=self._resources(first),
         )
-        self._jobs[future] = job
+        self._tasks[future] = bundle
         return future
 
     def _ship(self, dataset: str, worker: str) -> None:
@@ -182,28 +210,50 @@ class _Session:
 
 
 def run_remotely(
-    key: str, spec: dict[str, Any], packed: bytes, spool: str, token: str, folders: Sequence[str]
+    jobs: Sequence[tuple[str, dict[str, Any]]],
+    packed: bytes,
+    spool: str,
+    token: str,
+    folders: Sequence[str],
 ) -> tuple[str, Any]:
-    """Train one run in a dask worker; return ("absent", worker) if it lacks the windows.
+    """Train the runs of a bundle in a dask worker.
 
-    Custom modules are also searched for in `folders`, those of the driver's study files.
+    Args:
+        jobs: Key and spec of each run.
+        packed: Their windows, from `pack_source`.
+        spool: The driver's spool.
+        token: Content of its token.
+        folders: Folders of the driver's study files, in which custom modules are searched for, too.
+
+    Returns:
+        ``("ended", contents by key)``, or ``("absent", worker)`` if the worker lacks the windows.
     """
     from distributed import get_worker
 
     add_folders(folders)
     folder = Path(spool)
     sees_spool = _sees(folder, token)
-    if sees_spool and (finished := read_spool(folder / f"{key}{SUFFIX}")) is not None:
-        return "ended", finished  # finished by a worker that died before it answered
-    with _one_run:
-        source = _locate(_unpack(packed, spec["data"]["fingerprint"]))
+    contents: dict[str, bytes] = {}
+
+    def finished(key: str, content: bytes) -> None:
+        contents[key] = content
+        if sees_spool:
+            with contextlib.suppress(OSError):  # the result is returned in any case
+                write_spool(folder, key, content)
+
+    for key, _ in jobs if sees_spool else ():
+        # Finished by a worker that died before it answered.
+        if (content := read_spool(folder / f"{key}{SUFFIX}")) is not None:
+            contents[key] = content
+    missing = [(key, spec) for key, spec in jobs if key not in contents]
+    if not missing:
+        return "ended", contents
+    with _one_task:
+        source = _locate(_unpack(packed, missing[0][1]["data"]["fingerprint"]))
         if source is None:
             return "absent", get_worker().address
-        content = execute(key, spec, source)
-    if sees_spool:
-        with contextlib.suppress(OSError):  # the result is returned in any case
-            write_spool(folder, key, content)
-    return "ended", content
+        execute_bundle(missing, source, finished)
+    return "ended", contents
 
 
 def _sees(spool: Path, token: str) -> bool:

@@ -54,8 +54,7 @@ class LocalEngine:
         limits: Maximum time of a run; None uses the default limits.
         gpus: GPUs over which the workers are spread, as ``CUDA_VISIBLE_DEVICES`` names them; each
             worker sees one. Empty for runs on the CPU.
-        bundle: Maximum number of runs that a worker trains as one network, of those whose spec is
-            bundled.
+        bundle: Maximum number of runs that a worker trains as one network, of those that may be.
 
     Raises:
         ConfigError: ``workers`` is below 1.
@@ -128,29 +127,26 @@ class LocalEngine:
                     worker.end_as_hanging(self._limit_s(worker))
                 if worker not in crew:
                     continue  # a late message of a worker that was killed as hanging
-                if message is not None and message[0] == "ready":
-                    worker.is_ready = True
-                elif message is not None and message[0] == "started":
-                    worker.has_started = worker.has_worked = True
-                    starts.began_run()
-                    yield Started(message[1], worker.name, len(worker.kinds))
-                elif message is not None and message[0] == "unwritable":
-                    raise StoreError(
-                        f"{spool}: a finished run cannot be written ({message[2]}). Free some "
-                        f"space or repair the disk and run the same command again; all runs "
-                        f"written so far are safe."
-                    )
-                elif message is not None:
-                    job = worker.jobs.pop(message[1])
-                    event = self._end_of(job, worker, spool, deaths)
-                    if isinstance(event, Died):  # its file is gone
-                        waiting.append((job,))
-                    yield event
-                else:  # the pipe is closed: the worker has exited
-                    worker.stop(grace_s=CLOSING_S)
-                    crew.remove(worker)
-                    _count_early_end(worker, starts)
-                    yield from self._after_death(worker, spool, deaths, waiting)
+                match message:
+                    case ("ready",):
+                        worker.is_ready = True
+                    case ("started", key):
+                        worker.has_started = worker.has_worked = True
+                        starts.began_run()
+                        yield Started(key, worker.name, len(worker.similar))
+                    case ("finished", key, _):
+                        yield self._end_of(worker.jobs.pop(key), worker, spool, deaths, waiting)
+                    case ("unwritable", _, reason):
+                        raise StoreError(
+                            f"{spool}: a finished run cannot be written ({reason}). Free some "
+                            f"space or repair the disk and run the same command again; all runs "
+                            f"written so far are safe."
+                        )
+                    case None:  # the pipe is closed: the worker has exited
+                        worker.stop(grace_s=CLOSING_S)
+                        crew.remove(worker)
+                        _count_early_end(worker, starts)
+                        yield from self._after_death(worker, spool, deaths, waiting)
         finally:
             for worker in crew:
                 worker.stop()
@@ -170,15 +166,21 @@ class LocalEngine:
                 del worker.jobs[job.key]
                 yield Died(job.key, worker.cause())
         for job in worker.jobs.values():
-            event = self._end_of(job, worker, spool, deaths)
-            if isinstance(event, Died):
-                waiting.append((job,))
-            yield event
+            yield self._end_of(job, worker, spool, deaths, waiting)
 
     def _end_of(
-        self, job: Job, worker: "_Worker", spool: Path, deaths: Counter[str]
+        self,
+        job: Job,
+        worker: "_Worker",
+        spool: Path,
+        deaths: Counter[str],
+        waiting: deque[Bundle],
     ) -> Died | Ended:
-        """Return the result of a job whose worker finished it or exited; count its deaths."""
+        """Return the result of a job whose worker finished it or exited.
+
+        A job without a result, whose worker died or whose file is gone, waits again until it has
+        had too many deaths.
+        """
         path = spool / f"{job.key}{SUFFIX}"
         content = read_spool(path)
         if content is not None:
@@ -188,6 +190,7 @@ class LocalEngine:
         # The death of a worker that had not started the job does not count.
         deaths[job.key] += worker.has_started or worker.hung_s > 0
         if deaths[job.key] < MAX_DEATHS:
+            waiting.append((job,))
             return Died(job.key, worker.cause())
         reason = f"its worker died {MAX_DEATHS} times ({worker.cause()})"
         return Ended(job.key, failed_run(job.key, job.spec, reason))
@@ -195,7 +198,7 @@ class LocalEngine:
     def _limit_s(self, worker: "_Worker") -> float:
         """Return the time limit of what a worker does now; infinite if it is idle."""
         if worker.jobs:
-            return self.limits.bundle_limit_s(worker.kinds)
+            return self.limits.bundle_limit_s(worker.similar)
         return START_LIMIT_S if not worker.is_ready else math.inf
 
     def _left_s(self, worker: "_Worker") -> float:
@@ -252,7 +255,7 @@ class _Worker:
         self.name = f"worker {number}" + (f" on GPU {gpu}" if gpu is not None else "")
         self.gpu = gpu
         self.jobs: dict[str, Job] = {}  # not finished, by key
-        self.kinds: list[SimilarityKey] = []  # of all jobs it was given together
+        self.similar: list[SimilarityKey] = []  # of all jobs it was given together
         self.is_ready = False
         self.has_started = False  # its current jobs
         self.has_worked = False  # has started any run
@@ -286,7 +289,7 @@ class _Worker:
     def give(self, bundle: Bundle, packed: Mapping[str, bytes]) -> None:
         """Send the jobs of a bundle, preceded by their windows if this worker lacks them."""
         self.jobs = {job.key: job for job in bundle}
-        self.kinds = [similarity_key(job.dataset, job.spec) for job in bundle]
+        self.similar = [similarity_key(job.dataset, job.spec) for job in bundle]
         self.has_started, self.since = False, time.monotonic()
         dataset = bundle[0].dataset
         if dataset not in self._sources:
@@ -297,7 +300,7 @@ class _Worker:
     @property
     def has_one_job(self) -> bool:
         """Whether it was given a single job."""
-        return len(self.kinds) == 1
+        return len(self.similar) == 1
 
     def busy_s(self) -> float:
         """Return the seconds since the start of its current jobs, or of the process."""

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from afor.bench.data.expected_windows import ExpectedWindows
 from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import Store
+from afor.bench.study.bundling import AUTO_BUNDLE
 from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.training.execute import input_shape
 
@@ -71,14 +72,15 @@ def forecast(
         The forecast.
     """
     known_epochs = mean_epochs(pilot) if pilot else {}
+    companions = Counter(run.companions for run in runs)
     spans: dict[tuple[str, str, str], Span] = {}
     epochs_of_runs = 0.0
     for run in runs:
-        condition = (run.dataset, run.backbone, run.optimizer)
-        epochs = _epochs(run.spec["training"], known_epochs.get(condition[:2]))
+        epochs = _epochs(run.spec["training"], known_epochs.get((run.dataset, run.backbone)))
         epochs_of_runs += epochs.middle
-        span = _run_span(run.spec, sources[run.dataset], timer, epochs)
-        spans[condition] = spans.get(condition, Span(0.0, 0.0, 0.0)) + span
+        together = min(companions[run.companions], AUTO_BUNDLE) if run.companions else 1
+        span = _run_span(run.spec, sources[run.dataset], timer, epochs, together)
+        spans[run.condition] = spans.get(run.condition, Span(0.0, 0.0, 0.0)) + span
     return Forecast(
         by_condition=spans,
         epochs_measured=bool(runs) and all((r.dataset, r.backbone) in known_epochs for r in runs),
@@ -106,19 +108,24 @@ def _epochs(training: Mapping[str, Any], measured: float | None) -> Span:
     return Span(least, min(max(measured, 1), most), most)
 
 
-def expected_seconds(spec: Mapping[str, Any], source: Source, timer: StepTimer) -> float:
+def expected_seconds(
+    spec: Mapping[str, Any], source: Source, timer: StepTimer, together: int
+) -> float:
     """Return the seconds that a run is expected to take on this machine.
 
     Args:
         spec: Spec of the run, see `study.plan`.
         source: The windows of its data set, or what is expected of them.
         timer: Measures steps.
+        together: Number of runs of its bundle.
     """
-    return _run_span(spec, source, timer, _epochs(spec["training"], None)).middle
+    return _run_span(spec, source, timer, _epochs(spec["training"], None), together).middle
 
 
-def _run_span(spec: Mapping[str, Any], source: Source, timer: StepTimer, epochs: Span) -> Span:
-    times = timer.times(spec, input_shape(source))
+def _run_span(
+    spec: Mapping[str, Any], source: Source, timer: StepTimer, epochs: Span, together: int
+) -> Span:
+    times = timer.times(spec, input_shape(source), together)
     split = spec["split"]
     windows = {side: source.count_windows(split[side]) for side in ("train", "validation", "test")}
     steps = math.ceil(windows["train"] / spec["training"]["batch_size"])

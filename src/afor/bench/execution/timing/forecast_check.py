@@ -81,15 +81,14 @@ def check_forecast(
     processor_s: dict[Condition, float] = defaultdict(float)
     processor_time = True
     for run in done:
-        condition = (run.dataset, run.backbone, run.optimizer)
         finished = store.run(run.key)
         assert finished is not None
         record = finished.record
-        clock_s[condition] += finished.elapsed_s
+        clock_s[run.condition] += finished.elapsed_s
         if record is None or record.processor_s is None:
             processor_time = False
         else:
-            processor_s[condition] += record.processor_s
+            processor_s[run.condition] += record.processor_s
     measured = processor_s if processor_time else clock_s
     if not sum(measured.values()) > 0.0:
         raise ConfigError(
@@ -99,7 +98,7 @@ def check_forecast(
     informed, before = forecast(done, sources, timer, store), forecast(done, sources, timer)
     rows = {
         condition: Checked(
-            sum((run.dataset, run.backbone, run.optimizer) == condition for run in done),
+            sum(run.condition == condition for run in done),
             informed.by_condition[condition].middle,
             before.by_condition[condition].middle,
             seconds,

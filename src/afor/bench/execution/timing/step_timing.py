@@ -24,7 +24,6 @@ from afor.bench.common.seeding import isolated
 from afor.bench.data.preparation.cache import open_cache
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
-from afor.bench.study.bundling import AUTO_BUNDLE, is_bundled
 from afor.bench.study.planned_runs import canonical
 from afor.bench.training.execute import run_settings
 from afor.bench.training.run_spec import RunSettings
@@ -70,15 +69,22 @@ class StepTimer:
         self._times: dict[str, dict[str, float]] = {}  # known to this process
         self._networks: dict[str, tuple[float, float]] = {}
 
-    def times(self, spec: Mapping[str, Any], shape: InputShape) -> StepTimes:
-        """Return the times of a run's steps, by its spec; measure them if they are not known."""
-        key = _key(spec, shape)
+    def times(self, spec: Mapping[str, Any], shape: InputShape, together: int = 1) -> StepTimes:
+        """Return the times of a run's steps; measure them if they are not known.
+
+        Args:
+            spec: Spec of the run.
+            shape: Shape of its windows.
+            together: Number of runs that are trained as one network; the times of one of them are
+                its share.
+        """
+        key = _key(spec, shape, together)
         if key not in self._times:
             self._times = {**_read(self._path), **self._times}
         if key not in self._times:
-            network = canonical([spec["backbone"], _step_settings(spec), asdict(shape)])
+            network = canonical([spec["backbone"], _step_settings(spec), asdict(shape), together])
             self._announce(f"{spec['backbone']['name']} with {spec['optimizer']['name']}")
-            measured = _measure(spec, shape, self._networks.get(network))
+            measured = _measure(spec, shape, together, self._networks.get(network))
             self._networks[network] = (measured.gradient_s, measured.window_s)
             self._times = {**_read(self._path), **self._times, key: asdict(measured)}
             write_atomically(self._path, json.dumps(self._times, indent=1).encode())
@@ -98,7 +104,7 @@ def _read(path: Path) -> dict[str, dict[str, float]]:
         return {}
 
 
-def _key(spec: Mapping[str, Any], shape: InputShape) -> str:
+def _key(spec: Mapping[str, Any], shape: InputShape, together: int) -> str:
     """Return all that the times depend on, as text."""
     import torch
 
@@ -110,15 +116,10 @@ def _key(spec: Mapping[str, Any], shape: InputShape) -> str:
             "shape": [shape.channels, shape.samples, shape.classes],
             "threads": spec["threads"],
             "device": spec["device"],
-            **({"together": _together(spec)} if is_bundled(spec) else {}),
+            **({"together": together} if together > 1 else {}),
             "machine": [platform.node(), platform.machine(), torch.__version__, __version__],
         }
     )
-
-
-def _together(spec: Mapping[str, Any]) -> int:
-    """Return the number of runs that are timed as one network."""
-    return AUTO_BUNDLE if is_bundled(spec) else 1
 
 
 def _step_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,15 +128,16 @@ def _step_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _measure(
-    spec: Mapping[str, Any], shape: InputShape, network: tuple[float, float] | None
+    spec: Mapping[str, Any],
+    shape: InputShape,
+    together: int,
+    network: tuple[float, float] | None,
 ) -> StepTimes:
-    """Time steps with random windows; `network` holds times of the same network, if known.
-
-    For a bundled run, the gradient and the evaluation are its share of those of a bundle.
-    """
+    """Time steps with random windows; `network` holds times of the same network, if known."""
     import torch
 
     from afor.bench.models.registry import build_backbone
+    from afor.bench.models.stacked_eegnet import stacks_exactly
     from afor.bench.optimizers.build import AfterStep, BeforeStep, build_optimizer
 
     device = pick_device(spec["device"])
@@ -154,7 +156,9 @@ def _measure(
                 **optimizer_spec["settings"],
             )
 
-        models = [model, *(deepcopy(model) for _ in range(_together(spec) - 1))]
+        if not settings.bundled and not stacks_exactly(model):
+            together = 1  # as a worker trains them on this machine
+        models = [model, *(deepcopy(model) for _ in range(together - 1))]
         optimizer = make_optimizer(model)
         inputs = torch.randn(settings.batch_size, shape.channels, shape.samples, device=device)
         labels = torch.randint(shape.classes, (settings.batch_size,), device=device)
@@ -210,7 +214,7 @@ def _time_network(
     server = StackServer()
 
     def serve(requests: Sequence[Request]) -> None:
-        if not settings.bundled:
+        if not settings.bundled and len(requests) == 1:
             serve_alone(requests[0])
             return
         for answer in server.serve(requests):

@@ -1,22 +1,18 @@
 """ACRNN as the AFOR authors released it: 32 equal planes, three samples of context, no pooling."""
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from afor.bench.models.acrnn import ExtendedSelfAttention
+from afor.bench.models.acrnn import ACRNN, ATTENTION_HIDDEN, HIDDEN, MAPS, ExtendedSelfAttention
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.settings import Dropout, Form, check_choice
 
 # Constants of the released network, the same for every data set.
-_ATTENTION_HIDDEN = 15
 _PLANES = 32
 _KERNEL = 3  # samples
-_MAPS = 40
-_HIDDEN = 64
 
 
-class ACRNNAuthors(nn.Module):
+class ACRNNAuthors(ACRNN):
     """Classify windows with the ACRNN that the AFOR authors released.
 
     The attended window is repeated as 32 identical planes, convolved over all channels and three
@@ -36,36 +32,28 @@ class ACRNNAuthors(nn.Module):
     """
 
     def __init__(self, shape: InputShape, *, dropout: Dropout = 0.5, form: Form = "fast") -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         shape.require("ACRNN of the AFOR authors", samples=_KERNEL)
         check_choice("ACRNN of the AFOR authors", "form", form, Form)
         self.form = form
-        self.squeeze = nn.Linear(shape.channels, _ATTENTION_HIDDEN)
-        self.excite = nn.Linear(_ATTENTION_HIDDEN, shape.channels)
-        self.convolution = nn.Conv2d(_PLANES, _MAPS, (shape.channels, _KERNEL))
+        self.recurrent = "single"
+        self.squeeze = nn.Linear(shape.channels, ATTENTION_HIDDEN)
+        self.excite = nn.Linear(ATTENTION_HIDDEN, shape.channels)
+        self.convolution = nn.Conv2d(_PLANES, MAPS, (shape.channels, _KERNEL))
         self.map_dropout = nn.Dropout1d(dropout)
-        features = _MAPS * (shape.samples - _KERNEL + 1)
-        self.lstm = nn.LSTM(features, _HIDDEN, num_layers=2, batch_first=True)
-        self.attention = ExtendedSelfAttention(_HIDDEN)
+        features = MAPS * (shape.samples - _KERNEL + 1)
+        self.lstm = nn.LSTM(features, HIDDEN, num_layers=2, batch_first=True)
+        self.attention = ExtendedSelfAttention(HIDDEN)
         # Authors: from NumPy's global generator. Here: from torch's, which the run seeds.
         nn.init.normal_(self.attention.direct)
         nn.init.normal_(self.attention.through)
         self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(_HIDDEN, shape.classes)
+        self.classifier = nn.Linear(HIDDEN, shape.classes)
 
-    def forward(self, signal: Tensor) -> Tensor:
-        """Return logits (batch, classes) for a signal (batch, channels, samples)."""
-        scores = self.excite(torch.tanh(self.squeeze(signal.mean(dim=-1))))
-        attended = signal * scores.softmax(dim=-1).unsqueeze(-1)
-        maps = self.map_dropout(F.elu(self._convolve(attended)))  # (batch, maps, samples - 2)
-        hidden = self.lstm(maps.flatten(1).unsqueeze(1))[0][:, -1]
-        hidden = self.dropout(self.attention(hidden))
-        logits: Tensor = self.classifier(self.dropout(hidden))
-        return logits
-
-    def _convolve(self, attended: Tensor) -> Tensor:
+    def _pooled_maps(self, signal: Tensor) -> Tensor:
+        """Return the ELU of the convolution, (batch, maps, samples - 2), without a pool."""
         if self.form == "plain":
-            planes = attended.unsqueeze(1).expand(-1, _PLANES, -1, -1)
-            maps: Tensor = self.convolution(planes)
-            return maps.squeeze(2)
-        return F.conv1d(attended, self.convolution.weight.sum(dim=1), self.convolution.bias)
+            planes = signal.unsqueeze(1).expand(-1, _PLANES, -1, -1)
+            return F.elu(self.convolution(planes).squeeze(2))
+        weight = self.convolution.weight.sum(dim=1)
+        return F.elu(F.conv1d(signal, weight, self.convolution.bias))

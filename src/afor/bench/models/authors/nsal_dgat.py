@@ -6,16 +6,21 @@ from torch.nn import functional as F
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.models.input_shape import InputShape
-from afor.bench.models.nsal_dgat import ConvolutionalAttention, GraphLayer, make_head
+from afor.bench.models.nsal_dgat import (
+    NSALDGAT,
+    SMALLEST_CHANNELS,
+    ConvolutionalAttention,
+    GraphLayer,
+    make_head,
+)
 from afor.bench.models.settings import Dropout, Form, check_choice
 
 _EDGES_PER_UNIT = 128
-_SMALLEST_CHANNELS = 3  # the graph layers convolve over three neighbouring electrodes
 _WORKING_CHANNELS = 12  # the fewest channels for which channels² // 128 is at least one
 _LARGEST_KERNEL = 7
 
 
-class PublishedNSALDGAT(nn.Module):
+class PublishedNSALDGAT(NSALDGAT):
     """Build the released network for any number of channels, also where all its outputs are NaN.
 
     Studies use :class:`NSALDGATAuthors`, which refuses such inputs.
@@ -29,14 +34,15 @@ class PublishedNSALDGAT(nn.Module):
         dropout: Dropout = 0.25,
         form: Form = "fast",
     ) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         check_choice("NSAL-DGAT of the AFOR authors", "form", form, Form)
-        if shape.channels < _SMALLEST_CHANNELS:
+        if shape.channels < SMALLEST_CHANNELS:
             raise ConfigError(
-                f"NSAL-DGAT of the AFOR authors needs at least {_SMALLEST_CHANNELS} channels, "
+                f"NSAL-DGAT of the AFOR authors needs at least {SMALLEST_CHANNELS} channels, "
                 f"found {shape.channels}."
             )
-        features = shape.samples
+        features = shape.samples  # of a node
+        self.entropy, self.feature_norm = nn.Identity(), nn.Identity()
         self.adjacency = PublishedAdjacency(shape.channels, repair=repair)
         self.first = GraphLayer(features, form)
         self.second = GraphLayer(features, form)
@@ -48,16 +54,6 @@ class PublishedNSALDGAT(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear) and module.weight.numel():
                 module.reset_parameters()  # torch's defaults everywhere
-
-    def forward(self, signal: Tensor) -> Tensor:
-        """Return logits (batch, classes) for a signal (batch, channels, samples)."""
-        nodes = signal.transpose(1, 2)  # (batch, features, nodes): a node's features are samples
-        adjacency = self.adjacency()
-        first = self.first(nodes, adjacency)
-        second = self.second(first, adjacency)
-        maps = torch.cat([nodes, first, second], dim=1)
-        logits: Tensor = self.head(maps + self.attention(maps))
-        return logits
 
 
 class NSALDGATAuthors(PublishedNSALDGAT):

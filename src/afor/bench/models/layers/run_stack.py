@@ -29,23 +29,23 @@ class RunStack:
         self.first = models[0]
         # Each tensor that is trained, with the parameters of the networks.
         self._trained: list[tuple[Tensor, list[nn.Parameter]]] = []
-        self._stacked: dict[str, Tensor] = {}
+        self.parameters: dict[str, Tensor] = {}  # (width, *shape), by name
         for name, _ in self.first.named_parameters():
             owners = [model.get_parameter(name) for model in models]
             stacked = self._stack(owners)
             for parameter, piece in zip(owners, stacked, strict=False):
                 parameter.data = piece
-            self._stacked[name] = stacked
+            self.parameters[name] = stacked
             if owners[0].requires_grad:
                 self._trained.append((stacked.requires_grad_(), owners))
-        self._buffers: dict[str, Tensor] = {}
+        self.buffers: dict[str, Tensor] = {}  # (width, *shape), by name
         for name, _ in self.first.named_buffers():
             path, _, attribute = name.rpartition(".")
             modules = [model.get_submodule(path) for model in models]
             stacked = self._stack([module.get_buffer(attribute) for module in modules])
             for module, piece in zip(modules, stacked, strict=False):
                 setattr(module, attribute, piece)
-            self._buffers[name] = stacked
+            self.buffers[name] = stacked
 
     def _stack(self, tensors: Sequence[Tensor]) -> Tensor:
         copies = [*tensors, *[tensors[-1]] * (self.width - len(tensors))]
@@ -55,18 +55,12 @@ class RunStack:
         """Return logits (width, batch, classes) for a signal (batch, channels, samples)."""
         raise NotImplementedError
 
-    def parameter(self, name: str) -> Tensor:
-        """Return a stacked parameter, (width, *shape)."""
-        return self._stacked[name]
-
-    def buffer(self, name: str) -> Tensor:
-        """Return a stacked buffer, (width, *shape)."""
-        return self._buffers[name]
-
     def backward(self, losses: Tensor) -> None:
         """Set the gradients of every network from the losses, (width,)."""
         # No run's loss depends on another's parameters: one backward pass serves all.
-        grads = torch.autograd.grad(losses.sum(), [stacked for stacked, _ in self._trained])
+        trained = [stacked for stacked, _ in self._trained]
+        grads = torch.autograd.grad(losses.sum(), trained, allow_unused=True)
         for (_, owners), grad in zip(self._trained, grads, strict=True):
-            for parameter, piece in zip(owners, grad.unbind(0), strict=False):
+            pieces = [None] * self.width if grad is None else grad.unbind(0)
+            for parameter, piece in zip(owners, pieces, strict=False):
                 parameter.grad = piece

@@ -6,7 +6,6 @@ The C code checks the number of elements and the alignment of every array before
 
 import ctypes
 import functools
-import importlib.util
 import os
 import struct
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from afor.native.binding import openmp_team
+from afor.native.extension import Signature, load_extension, require
 
 ABI = 1
 DTYPES = {torch.float32: 0, torch.float64: 1}
@@ -52,46 +52,28 @@ _DTYPE_OF = {
 _CALL = struct.Struct(f"=14q4d{2 * len(ARRAYS)}q")
 
 
+_CALLED = (ctypes.c_int64, [ctypes.c_char_p])
+_TASKS = ("afor_eegnet_forward", "afor_eegnet_backward", "afor_eegnet_evaluate")
+_FUNCTIONS: dict[str, Signature] = {
+    **dict.fromkeys(_TASKS, _CALLED),
+    "afor_eegnet_elements": (ctypes.c_int64, [ctypes.c_char_p, ctypes.c_int64, ctypes.c_void_p]),
+    "afor_eegnet_select": (ctypes.c_char_p, [ctypes.c_char_p]),
+    "afor_eegnet_selected": (ctypes.c_char_p, []),
+}
+
+
 @functools.cache
 def _library() -> ctypes.CDLL | str:
     """Return the loaded library, or the reason why it cannot be used."""
-    spec = importlib.util.find_spec("afor.bench.models.native._eegnet")
-    if spec is None or spec.origin is None:
-        return (
-            "the native EEGNet was not built when afor was installed (no working C compiler was "
-            "found); install a C compiler and reinstall afor"
-        )
-    try:
-        library = ctypes.CDLL(spec.origin)
-        library.afor_eegnet_abi.restype = ctypes.c_int64
-        abi = library.afor_eegnet_abi()
-    except (OSError, AttributeError) as error:
-        return f"the native EEGNet {spec.origin} does not load: {error}"
-    if abi != ABI:
-        return (
-            f"the native EEGNet {spec.origin} is of another version (interface {abi}, expected "
-            f"{ABI}); reinstall afor"
-        )
-    for task in Task:
-        function = _function(library, task)
-        function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int64
-    library.afor_eegnet_elements.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_void_p]
-    library.afor_eegnet_elements.restype = ctypes.c_int64
-    library.afor_eegnet_select.argtypes = [ctypes.c_char_p]
-    library.afor_eegnet_select.restype = ctypes.c_char_p
-    library.afor_eegnet_selected.restype = ctypes.c_char_p
+    module = "afor.bench.models.native._eegnet"
+    library = load_extension(module, "native EEGNet", "afor_eegnet_abi", ABI, _FUNCTIONS)
     name = os.environ.get(SET_VARIABLE, "")
-    if library.afor_eegnet_select(os.fsencode(name)) is None:
+    if not isinstance(library, str) and library.afor_eegnet_select(os.fsencode(name)) is None:
         return (
             f"{SET_VARIABLE}={name} names no instruction set that the native EEGNet has on this "
             "processor; unset the variable to use the best one"
         )
     return library
-
-
-def _function(library: ctypes.CDLL, task: Task) -> "ctypes._NamedFuncPointer":
-    names = ("forward", "backward", "evaluate")
-    return getattr(library, f"afor_eegnet_{names[task]}")  # type: ignore[no-any-return]
 
 
 def instruction_set() -> str | None:
@@ -164,9 +146,7 @@ class Sizes(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def _elements(sizes: Sizes, task: Task) -> tuple[int, ...]:
     """Return the number of elements of every array of a task."""
-    library = _library()
-    if isinstance(library, str):
-        raise RuntimeError(library)
+    library = require(_library())
     call = _CALL.pack(*sizes[:11], DTYPES[sizes.dtype], 1, 0, *(4 * [0.0]), *(len(ARRAYS) * (0, 0)))
     elements = (ctypes.c_int64 * len(ARRAYS))()
     if library.afor_eegnet_elements(call, task, elements):
@@ -195,19 +175,14 @@ def run(
             read or written.
         RuntimeError: The native EEGNet cannot be used.
     """
-    library = _library()
-    if isinstance(library, str):
-        raise RuntimeError(library)
-    dtype = sizes.dtype
+    library = require(_library())
     addresses: list[int] = []
     for name in ARRAYS:
         tensor = arrays.get(name)
-        addresses += (0, 0) if tensor is None else _address(name, tensor, dtype)
-    threads = torch.get_num_threads()
-    call = _CALL.pack(
-        *sizes[:11], DTYPES[sizes.dtype], threads, openmp_team() or 0, *eps, keep_factor, *addresses
-    )
-    outcome = _function(library, task)(call)
+        addresses += (0, 0) if tensor is None else _address(name, tensor, sizes.dtype)
+    team = torch.get_num_threads(), openmp_team() or 0
+    numbers = (*sizes[:11], DTYPES[sizes.dtype], *team, *eps, keep_factor)
+    outcome = getattr(library, _TASKS[task])(_CALL.pack(*numbers, *addresses))
     if outcome < 0:
         raise ValueError(f"The native EEGNet has no network of these sizes: {sizes}.")
     if outcome > 0:
@@ -220,7 +195,7 @@ def run(
 
 
 def _address(name: str, tensor: Tensor, dtype: torch.dtype) -> tuple[int, int]:
-    """Return the address and number of elements of a tensor that can be read as it lies there."""
+    """Return address and number of elements of a tensor; raise ValueError if it must be copied."""
     dtype = _DTYPE_OF.get(name, dtype)
     if tensor.device.type != "cpu" or tensor.dtype != dtype or not tensor.is_contiguous():
         raise ValueError(

@@ -14,7 +14,7 @@ from afor.bench.models.native.binding import PARAMETERS, Sizes, Task, run
 
 
 class Blocks(NamedTuple):
-    """What the two blocks of EEGNet are, besides their parameters."""
+    """Sizes and settings of the two blocks of EEGNet."""
 
     sizes: Sizes
     eps: tuple[float, float, float]  # of the three batch norms
@@ -47,13 +47,9 @@ def native_features(
 def evaluated_features(
     blocks: Blocks, signal: Tensor, parameters: Sequence[Tensor], statistics: Sequence[Tensor]
 ) -> Tensor:
-    """Return the inputs of the classifier with given statistics and without dropout.
+    """Return what `native_features` does, without dropout and with the given statistics.
 
-    Args:
-        blocks: Sizes and settings.
-        signal: (batch, channels, samples).
-        parameters: Those of ``PARAMETERS``, in that order and of any shape.
-        statistics: Mean and variance of the first norm, of the second and of the third.
+    They are mean and variance of the first norm, of the second and of the third.
     """
     sizes = blocks.sizes
     features = sizes.empty(Task.EVALUATION, "features")
@@ -71,14 +67,14 @@ def has_tangent(tensor: Tensor) -> bool:
 
 
 def _named(signal: Tensor, parameters: Sequence[Tensor]) -> dict[str, Tensor | None]:
-    arrays: dict[str, Tensor | None] = {"signal": _in_order(signal)}
+    arrays: dict[str, Tensor | None] = {"signal": _contiguous(signal)}
     for name, value in zip(PARAMETERS, parameters, strict=True):
-        arrays[name] = _in_order(value)
+        arrays[name] = _contiguous(value)
     return arrays
 
 
-def _in_order(tensor: Tensor) -> Tensor:
-    """Return the values as they are to lie in memory, copied if they do not."""
+def _contiguous(tensor: Tensor) -> Tensor:
+    """Return a detached, contiguous tensor without a pending negation; copy only if needed."""
     return tensor.detach().resolve_neg().contiguous()
 
 
@@ -94,13 +90,10 @@ class _Features(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         sizes = blocks.sizes
         arrays = _named(signal, parameters)
-        moments = sizes.empty(Task.FORWARD, "moments")
-        saved = sizes.empty(Task.FORWARD, "saved")
-        statistics = sizes.empty(Task.FORWARD, "statistics")
-        features = sizes.empty(Task.FORWARD, "features")
-        arrays |= {"keep": mask, "second_keep": second_mask, "moments": moments, "saved": saved}
-        arrays |= {"statistics": statistics, "features": features}
-        arrays["scratch"] = sizes.empty(Task.FORWARD, "scratch")
+        names = ("moments", "saved", "statistics", "features", "scratch")
+        written = {name: sizes.empty(Task.FORWARD, name) for name in names}
+        moments, saved, statistics, features, _ = written.values()
+        arrays |= {"keep": mask, "second_keep": second_mask, **written}
         run(Task.FORWARD, sizes, arrays, blocks.eps, blocks.keep_factor)
         ctx.blocks = blocks
         ctx.save_for_backward(signal, mask, second_mask, moments, saved, statistics, *parameters)
@@ -125,23 +118,23 @@ class _Features(torch.autograd.Function):
             ) from error
         if torch.is_grad_enabled() or has_tangent(grad):  # needs a graph of this derivative
             with torch.enable_grad():
-                # Views: a parameter in two places has a gradient in each.
-                places = [p.view_as(p) for p in parameters]
-                features = plain_features(blocks, signal, places, (mask, second_mask))
-            inputs = [p for p, needs in zip(places, needed, strict=True) if needs]
+                # Views: a parameter that is used twice has a gradient for each use.
+                views = [p.view_as(p) for p in parameters]
+                features = plain_features(blocks, signal, views, (mask, second_mask))
+            inputs = [view for view, needs in zip(views, needed, strict=True) if needs]
             keep = torch.is_grad_enabled()
-            found = iter(torch.autograd.grad(features, inputs, grad, create_graph=keep))
-            return None, None, None, None, *(next(found) if needs else None for needs in needed)
+            computed = iter(torch.autograd.grad(features, inputs, grad, create_graph=keep))
+            return *(4 * (None,)), *(next(computed) if needs else None for needs in needed)
         sizes = blocks.sizes
         results = [torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters]
         arrays = _named(signal, parameters)
         arrays |= {"keep": mask, "second_keep": second_mask, "moments": moments, "saved": saved}
-        arrays |= {"statistics": statistics, "grad_features": _in_order(grad)}
+        arrays |= {"statistics": statistics, "grad_features": _contiguous(grad)}
         arrays |= {f"grad_{name}": value for name, value in zip(PARAMETERS, results, strict=True)}
         arrays["scratch"] = sizes.empty(Task.BACKWARD, "scratch")
         run(Task.BACKWARD, sizes, arrays, blocks.eps, blocks.keep_factor)
         wanted = [g if needs else None for g, needs in zip(results, needed, strict=True)]
-        return None, None, None, None, *wanted
+        return *(4 * (None,)), *wanted
 
 
 def plain_features(

@@ -7,15 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.figures.style import (
-    CYCLE,
-    GREY,
-    SHAPES,
-    color_of,
-    house_style,
-    new_figure,
-    plain,
-)
+from afor.bench.report.figures import style
 from afor.bench.stats.labels import dataset_label, optimizer_label
 from afor.bench.stats.sensitivity import Sensitivity
 
@@ -27,41 +19,41 @@ STEADY = 0.25  # the last quarter of the epochs counts as steady state
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 2)))
 
 
+@style.house_style()
 def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training loss") -> Any:
     """Draw the mean curve over runs per optimizer, with the middle half of the runs as a band."""
     _need(curves, "curves")
-    with house_style():
-        figure, axes = new_figure(14 + 36 * len(curves), rows=len(curves))
-        for axis, (dataset, by_optimizer) in zip(axes[:, 0], curves.items(), strict=True):
-            for position, (name, runs) in enumerate(by_optimizer.items()):
-                mean, low, high = mean_and_band(runs)
-                epochs = np.arange(1, len(mean) + 1)
-                color = color_of(name, position)
-                axis.plot(
-                    epochs, mean, color=color,
-                    # AFOR's broad line is below, so that coinciding curves are both visible.
-                    linestyle="-" if name == "afor" else DASHES[1 + position % (len(DASHES) - 1)],
-                    linewidth=2.0 if name == "afor" else 1.0,
-                    zorder=2 if name == "afor" else 3, label=plain(optimizer_label(name)),
-                )  # fmt: skip
-                if len(runs) > 2:
-                    axis.fill_between(epochs, low, high, color=color, alpha=0.13, linewidth=0)
-            means = [value for line in axis.lines for value in line.get_ydata()]
-            if min(means) > 0 and max(means) > LOG_FROM * min(means):
-                axis.set_yscale("log")
-                _plain_log_ticks(axis)
-            axis.grid(axis="y", which="both")
-            axis.set_ylabel(ylabel)
-            axis.set_title(plain(dataset_label(dataset)))
-        for axis in axes[:, 0]:
-            _whole_epochs(axis)
-        counts = sorted({len(runs) for panel in curves.values() for runs in panel.values()})
-        number = "–".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
-        note = f"line: mean of {number} run{'s' * (number != '1')}"
-        note += "; band: the middle half of the runs" if counts[-1] > 2 else ""
-        if early := runs_ended_early(curves):
-            note += f"\n{early} runs ended early and leave the mean where they end"
-        _legend_below(figure, axes[0, 0], note)
+    figure, axes = style.new_figure(14 + 36 * len(curves), rows=len(curves))
+    for axis, (dataset, by_optimizer) in zip(axes[:, 0], curves.items(), strict=True):
+        for position, (name, runs) in enumerate(by_optimizer.items()):
+            mean, low, high = mean_and_band(runs)
+            epochs = np.arange(1, len(mean) + 1)
+            color = style.color_of(name, position)
+            axis.plot(
+                epochs, mean, color=color,
+                # AFOR's broad line is below, so that coinciding curves are both visible.
+                linestyle="-" if name == "afor" else DASHES[1 + position % (len(DASHES) - 1)],
+                linewidth=2.0 if name == "afor" else 1.0,
+                zorder=2 if name == "afor" else 3, label=style.plain(optimizer_label(name)),
+            )  # fmt: skip
+            if len(runs) > 2:
+                axis.fill_between(epochs, low, high, color=color, alpha=0.13, linewidth=0)
+        means = [value for line in axis.lines for value in line.get_ydata()]
+        if min(means) > 0 and max(means) > LOG_FROM * min(means):
+            axis.set_yscale("log")
+            _plain_log_ticks(axis)
+        axis.grid(axis="y", which="both")
+        axis.set_ylabel(ylabel)
+        axis.set_title(style.plain(dataset_label(dataset)))
+    for axis in axes[:, 0]:
+        _whole_epochs(axis)
+    counts = sorted({len(runs) for panel in curves.values() for runs in panel.values()})
+    number = "–".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
+    note = f"line: mean of {number} run{'s' * (number != '1')}"
+    note += "; band: the middle half of the runs" if counts[-1] > 2 else ""
+    if early := runs_ended_early(curves):
+        note += f"\n{early} runs ended early and leave the mean where they end"
+    _legend(figure, axes[0, 0], note)
     return figure
 
 
@@ -87,6 +79,7 @@ def runs_ended_early(curves: Mapping[str, Curves]) -> int:
     return count
 
 
+@style.house_style()
 def sensitivity_figure(settings: Sequence[Sensitivity], ylabel: str = "Acc (%)") -> Any:
     """Draw the mean over one setting at a time, default dashed; two data sets have two axes.
 
@@ -95,21 +88,20 @@ def sensitivity_figure(settings: Sequence[Sensitivity], ylabel: str = "Acc (%)")
     """
     _need(settings, "settings")
     panels: list[list[Any]] = []
-    with house_style():
-        figure, axes = new_figure(14 + 40 * len(settings), rows=len(settings))
-        for axis, setting in zip(axes[:, 0], settings, strict=True):
-            panels.append(_sensitivity_panel(axis, setting, ylabel))
-        sides = [side for panel in panels for side in panel]
-        _same_span(sides)
-        for panel in panels:
-            if len(panel) == 2:
-                _stack(*panel)
-        note = "dashed: default"
-        if any(setting.margin for setting in settings):
-            note += "; bands: margin of equivalence around the default"
-        if len(sides) > 1:
-            note += "\nall axes span as many points"
-        figure.supxlabel(note, fontsize=6, color="#444444")
+    figure, axes = style.new_figure(14 + 40 * len(settings), rows=len(settings))
+    for axis, setting in zip(axes[:, 0], settings, strict=True):
+        panels.append(_sensitivity_panel(axis, setting, ylabel))
+    sides = [side for panel in panels for side in panel]
+    _same_span(sides)
+    for panel in panels:
+        if len(panel) == 2:
+            _stack(*panel)
+    note = "dashed: default"
+    if any(setting.margin for setting in settings):
+        note += "; bands: margin of equivalence around the default"
+    if len(sides) > 1:
+        note += "\nall axes span as many points"
+    figure.supxlabel(note, **style.NOTE)
     return figure
 
 
@@ -120,13 +112,13 @@ def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any
     values = sorted({point[0] for points in setting.points.values() for point in points})
     for number, (dataset, points) in enumerate(setting.points.items()):
         side = sides[number] if twin else axis
-        color, marker = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
+        color, marker = (style.color_at(number), style.shape_at(number))
         # The values are not evenly spaced: they are drawn at equal distances, by rank.
         positions = [values.index(point[0]) for point in points]
         means = [point[1] for point in points]
         side.plot(
             positions, means, color=color, marker=marker, markersize=3.6,
-            linestyle=DASHES[number % len(DASHES)], label=plain(dataset_label(dataset)),
+            linestyle=DASHES[number % len(DASHES)], label=style.plain(dataset_label(dataset)),
         )  # fmt: skip
         at_default = [point[1] for point in points if point[0] == setting.default]
         if at_default:
@@ -138,7 +130,9 @@ def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any
                 low, high = at_default[0] - setting.margin, at_default[0] + setting.margin
                 side.axhspan(low, high, color=color, alpha=0.1, linewidth=0, zorder=0)
         if twin or len(setting.points) == 1:
-            side.set_ylabel(f"{plain(dataset_label(dataset))}\n{plain(ylabel)}", color=color)
+            side.set_ylabel(
+                f"{style.plain(dataset_label(dataset))}\n{style.plain(ylabel)}", color=color
+            )
             side.tick_params(axis="y", colors=color)
     if twin:
         sides[1].spines["right"].set_visible(True)
@@ -147,7 +141,7 @@ def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any
         axis.legend()
     if setting.default in values:
         axis.axvline(
-            values.index(setting.default), color=GREY, linestyle=(0, (4, 2)), linewidth=0.9,
+            values.index(setting.default), color=style.GREY, linestyle=(0, (4, 2)), linewidth=0.9,
             zorder=0,
         )  # fmt: skip
     axis.set_xticks(range(len(values)), [f"{value:g}" for value in values])
@@ -156,6 +150,7 @@ def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any
     return sides
 
 
+@style.house_style()
 def forgetting_figure(
     runs: Sequence[Trace], train_loss: Sequence[float] | None = None, title: str = ""
 ) -> Any:
@@ -166,55 +161,58 @@ def forgetting_figure(
     _need(runs, "runs with traces")
     groups = list(runs[0])
     shade = min(0.15, 0.5 / len(groups))  # many overlapping bands stay readable
-    with house_style():
-        figure, axes = new_figure(150, rows=3)
-        over, against, steady = axes[:, 0]
-        for i, group in enumerate(groups):
-            trace = runs[0][group]
-            beta2, sd = np.array(trace["beta2"]), np.array(trace["beta2_sd"])
-            epochs = np.arange(1, len(beta2) + 1)
-            color = CYCLE[i % len(CYCLE)]
-            over.plot(
-                epochs, beta2, color=color, label=plain(group), linestyle=DASHES[i % len(DASHES)]
-            )
-            over.fill_between(epochs, beta2 - sd, beta2 + sd, color=color, alpha=shade, linewidth=0)
-            scores = np.concatenate([np.array(run[group]["score"]) for run in runs if group in run])
-            values = np.concatenate([np.array(run[group]["beta2"]) for run in runs if group in run])
-            against.scatter(
-                scores, values, s=5, color=color, marker=SHAPES[i % len(SHAPES)], linewidth=0,
-                alpha=0.6,
-            )  # fmt: skip
-        if train_loss is not None:
-            side = over.twinx()
-            side.plot(np.arange(1, len(train_loss) + 1), train_loss, color=GREY, linewidth=0.9)
-            side.set_ylabel("training loss (grey)", color="#555555")
-            side.spines["right"].set_visible(True)
-        _whole_epochs(over)
-        over.set_title(plain(f"a  {title}" if title else "a"))
-        over.set_ylabel("β₂ ± SD within the epoch")
-        against.set_xlabel("score")
-        against.set_ylabel("β₂")
-        against.set_title("b  score against β₂, one point per epoch")
-        last = [_steady_values(runs, group) for group in groups]
-        boxes = steady.boxplot(
-            last, widths=0.55, patch_artist=True, medianprops={"color": "black"},
-            flierprops={"marker": ".", "markersize": 2}, boxprops={"linewidth": 0.6},
-            whiskerprops={"linewidth": 0.6}, capprops={"linewidth": 0.6},
-        )  # fmt: skip
-        for i, box in enumerate(boxes["boxes"]):
-            box.set_facecolor(CYCLE[i % len(CYCLE)])
-            box.set_alpha(0.6)
-        steady.set_xticks(
-            range(1, len(groups) + 1), [plain(group) for group in groups],
-            rotation=25 if len(groups) > 4 else 0, ha="right" if len(groups) > 4 else "center",
-        )  # fmt: skip
-        steady.set_ylabel("β₂")
-        steady.set_title("c  steady state: the last quarter of the epochs")
-        for axis in axes[:, 0]:
-            axis.grid(axis="y")
-            axis.ticklabel_format(axis="y", useOffset=False)
-        _legend_below(figure, over)
+    figure, axes = style.new_figure(150, rows=3)
+    over, against, steady = axes[:, 0]
+    for i, group in enumerate(groups):
+        trace = runs[0][group]
+        beta2, sd = np.array(trace["beta2"]), np.array(trace["beta2_sd"])
+        epochs = np.arange(1, len(beta2) + 1)
+        color = style.color_at(i)
+        over.plot(
+            epochs, beta2, color=color, label=style.plain(group), linestyle=DASHES[i % len(DASHES)]
+        )
+        over.fill_between(epochs, beta2 - sd, beta2 + sd, color=color, alpha=shade, linewidth=0)
+        scores = np.concatenate([np.array(run[group]["score"]) for run in runs if group in run])
+        values = np.concatenate([np.array(run[group]["beta2"]) for run in runs if group in run])
+        marker = style.shape_at(i)
+        against.scatter(scores, values, s=5, color=color, marker=marker, linewidth=0, alpha=0.6)
+    if train_loss is not None:
+        draw_loss(over, np.arange(1, len(train_loss) + 1), train_loss)
+    _whole_epochs(over)
+    over.set(title=style.plain(f"a  {title}".rstrip()), ylabel="β₂ ± SD within the epoch")
+    against.set(title="b  score against β₂, one point per epoch", xlabel="score", ylabel="β₂")
+    last = [_steady_values(runs, group) for group in groups]
+    draw_boxes(steady, last, flierprops={"marker": ".", "markersize": 2})
+    steady.set_xticks(
+        range(1, len(groups) + 1), [style.plain(group) for group in groups],
+        rotation=25 if len(groups) > 4 else 0, ha="right" if len(groups) > 4 else "center",
+    )  # fmt: skip
+    steady.set(title="c  steady state: the last quarter of the epochs", ylabel="β₂")
+    for axis in axes[:, 0]:
+        axis.grid(axis="y")
+        axis.ticklabel_format(axis="y", useOffset=False)
+    _legend(figure, over)
     return figure
+
+
+def draw_boxes(axis: Any, values: Sequence[Any], **options: Any) -> None:
+    """Draw a box for the values of each layer group, in the colour of the group."""
+    thin = {"linewidth": 0.6}
+    boxes = axis.boxplot(
+        values, widths=0.55, patch_artist=True, medianprops={"color": "black"}, boxprops=thin,
+        whiskerprops=thin, capprops=thin, **options,
+    )  # fmt: skip
+    for number, box in enumerate(boxes["boxes"]):
+        box.set_facecolor(style.color_at(number))
+        box.set_alpha(0.6)
+
+
+def draw_loss(axis: Any, epochs: Any, losses: Sequence[float]) -> None:
+    """Draw the training loss over epochs in grey, on an axis at the right."""
+    side = axis.twinx()
+    side.plot(epochs, losses, color=style.GREY, linewidth=0.9)
+    side.set_ylabel("training loss (grey)", color="#555555")
+    side.spines["right"].set_visible(True)
 
 
 def _steady_values(runs: Sequence[Trace], group: str) -> list[float]:
@@ -254,15 +252,12 @@ def _plain_log_ticks(axis: Any) -> None:
     axis.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
 
 
-def _legend_below(figure: Any, axis: Any, note: str = "") -> None:
-    handles, labels = axis.get_legend_handles_labels()
+def _legend(figure: Any, axis: Any, note: str = "") -> None:
+    _, labels = axis.get_legend_handles_labels()
     # About 60 characters fit across a column; each entry also takes a line and gaps.
     columns = max(1, min(4, len(labels), 60 // (max(len(label) for label in labels) + 7)))
-    legend = figure.legend(
-        handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6,
-        title=note or None, title_fontsize=6,
-    )  # fmt: skip
-    legend.get_title().set_color("#444444")
+    options = {"handlelength": 2.6, "title": note or None, "title_fontsize": style.NOTE["fontsize"]}
+    style.legend_below(figure, axis, columns, **options).get_title().set_color(style.NOTE["color"])
 
 
 def _whole_epochs(axis: Any) -> None:

@@ -7,22 +7,16 @@ from typing import Any
 import numpy as np
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.figures.style import color_of, house_style, marker_of, new_figure, plain
+from afor.bench.report.figures import style
 from afor.bench.stats.comparisons import BASELINE, blocks_of
 from afor.bench.stats.design.seed_noise import NO_COPIES, SeedNoise, copy_differences, seed_noise
-from afor.bench.stats.groups import Conditions, mean_sd, paired_gains
-from afor.bench.stats.labels import (
-    backbone_label,
-    dataset_label,
-    gain_scale,
-    metric_label,
-    metric_style,
-    optimizer_label,
-)
+from afor.bench.stats.groups import Conditions, block_of, mean_sd, paired_gains
+from afor.bench.stats.labels import block_label, gain_label, gain_scale, optimizer_label
 
 DARK = "#4D4D4D"
 
 
+@style.house_style()
 def noise_figure(
     conditions: Conditions,
     metric: str = "accuracy",
@@ -42,41 +36,29 @@ def noise_figure(
     panels = [(noise, _gains(conditions, noise, baseline, optimizers)) for noise in measured]
     scale = gain_scale(metric)
     rows = [1 + len(gains) for _, gains in panels]
-    with house_style():
-        figure, axes = new_figure(
-            17 + sum(8 + 5 * count for count in rows),
-            rows=len(panels),
-            sharex=True,
-            height_ratios=[1 + count for count in rows],
-        )
-        for axis, (noise, gains) in zip(axes[:, 0], panels, strict=True):
-            axis.axvline(0, color="black", linewidth=0.7, zorder=1)
-            same = copy_differences(conditions, noise.dataset, noise.backbone, metric)
-            _strip(axis, 0, [scale * d for d in same], DARK, "o", mean=False)
-            labels = [f"other seed (SD {scale * noise.spread:.2f})"]
-            for row, (name, gain) in enumerate(gains, start=1):
-                color, marker = color_of(name, row), marker_of(name, row)
-                _strip(axis, row, [scale * d for d in gain], color, marker, mean=True)
-                _, sd, _ = mean_sd(gain)
-                labels.append(f"{optimizer_label(name)} (SD {scale * sd:.2f})")
-            axis.set_yticks(range(len(labels)), [plain(label) for label in labels])
-            axis.set_ylim(len(labels) - 0.4, -0.6)
-            axis.tick_params(axis="y", length=0)
-            axis.spines["left"].set_visible(False)
-            axis.grid(axis="x")
-            title = f"{dataset_label(noise.dataset)}, {backbone_label(noise.backbone)}"
-            axis.set_title(plain(title))
-            note = f"n = {noise.folds} folds"
-            axis.set_title(note, loc="right", fontsize=6.5, fontweight="normal")
-        unit = metric_style(metric).gain_unit
-        label = f"{metric_label(metric)} gain over {optimizer_label(baseline)} ({unit})"
-        axes[-1, 0].set_xlabel(plain(label))
-        figure.supxlabel(
-            "small: one fold; large: mean over folds\n"
-            "other seed: one optimizer under two seeds, every pair, both signs\n"
-            "the others ran under the same seeds as the baseline",
-            fontsize=6, color="#444444",
-        )  # fmt: skip
+    height, ratios = 17 + sum(8 + 5 * count for count in rows), [1 + count for count in rows]
+    figure, axes = style.new_figure(height, rows=len(rows), sharex=True, height_ratios=ratios)
+    for axis, (noise, gains) in zip(axes[:, 0], panels, strict=True):
+        axis.axvline(0, color="black", linewidth=0.7, zorder=1)
+        same = copy_differences(conditions, noise.dataset, noise.backbone, metric)
+        _strip(axis, 0, [scale * d for d in same], DARK, "o", mean=False)
+        labels = [f"other seed (SD {scale * noise.spread:.2f})"]
+        for row, (name, gain) in enumerate(gains, start=1):
+            color, marker = style.color_of(name, row), style.marker_of(name, row)
+            _strip(axis, row, [scale * d for d in gain], color, marker, mean=True)
+            _, sd, _ = mean_sd(gain)
+            labels.append(f"{optimizer_label(name)} (SD {scale * sd:.2f})")
+        style.name_rows(axis, labels)
+        axis.spines["left"].set_visible(False)
+        axis.set_title(style.plain(block_label(noise.dataset, noise.backbone)))
+        style.set_right_title(axis, f"n = {noise.folds} folds")
+    axes[-1, 0].set_xlabel(style.plain(gain_label(metric, baseline)))
+    figure.supxlabel(
+        "small: one fold; large: mean over folds\n"
+        "other seed: one optimizer under two seeds, every pair, both signs\n"
+        "the others ran under the same seeds as the baseline",
+        **style.NOTE,
+    )
     return figure
 
 
@@ -84,9 +66,7 @@ def _gains(
     conditions: Conditions, noise: SeedNoise, baseline: str, optimizers: Sequence[str] | None
 ) -> list[tuple[str, list[float]]]:
     """Return the paired fold differences of every optimizer that is not a control."""
-    block = {
-        o: c for (d, b, o), c in conditions.items() if (d, b) == (noise.dataset, noise.backbone)
-    }
+    block = {c.optimizer: c for c in block_of(conditions, noise.dataset, noise.backbone)}
     base = block.get(baseline)
     if base is None or not base.has(noise.metric):
         raise ConfigError(

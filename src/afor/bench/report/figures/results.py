@@ -5,33 +5,25 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.figures.style import (
-    BLUE,
-    GREY,
-    VERMILION,
-    color_of,
-    house_style,
-    marker_of,
-    new_figure,
-    plain,
-)
+from afor.bench.report.figures import style
 from afor.bench.report.tables.side import ranks_caption
 from afor.bench.stats.comparisons import BASELINE, Comparison, Ranks, compare_all, main_optimizers
 from afor.bench.stats.groups import Condition, Conditions, mean_sd, paired_fold_values
 from afor.bench.stats.inference.margins import margin_text
 from afor.bench.stats.labels import (
-    backbone_label,
     better_sign,
+    block_label,
     dataset_label,
+    gain_label,
     gain_scale,
-    metric_label,
-    metric_scale,
     metric_style,
+    metric_with_unit,
     optimizer_label,
     signed,
 )
 
 
+@style.house_style()
 def gain_figure(
     conditions: Conditions,
     metric: str = "accuracy",
@@ -51,30 +43,24 @@ def gain_figure(
     names = [name for name in names if any(c.optimizer == name for c in comparisons)]
     datasets = list(dict.fromkeys(c.dataset for c in comparisons))
     several = len({c.backbone for c in comparisons}) > 1
-    with house_style():
-        height = 12 + len(datasets) * (9 + 4.2 * len(names))
-        figure, axes = new_figure(height, rows=len(datasets), sharex=True)
-        for axis, dataset in zip(axes[:, 0], datasets, strict=True):
-            of_dataset = [c for c in comparisons if c.dataset == dataset]
-            _margin_band(axis, of_dataset)
-            axis.axvline(0, color="black", linewidth=0.7)
-            for row, name in enumerate(names):
-                _gain_row(axis, row, name, [c for c in of_dataset if c.optimizer == name], several)
-            axis.set_yticks(range(len(names)), [plain(optimizer_label(n)) for n in names])
-            axis.set_ylim(len(names) - 0.4, -0.6)
-            axis.tick_params(axis="y", length=0)
-            axis.spines["left"].set_visible(False)
-            axis.grid(axis="x")
-            folds = max(c.folds for c in of_dataset)
-            axis.set_title(plain(f"{dataset_label(dataset)} (n = {folds} folds)"))
-        unit = metric_style(metric).gain_unit
-        label = f"{metric_label(metric)} gain over {optimizer_label(baseline)} ({unit})"
-        axes[-1, 0].set_xlabel(plain(label))
-        spread = "SD over backbones; dots: backbones" if several else "exact 95 % interval"
-        margin = comparisons[0].evidence.margin
-        band = f"\ngrey band: equal within {margin_text(metric, margin)}" if margin else ""
-        hollow = "\nhollow: runs are missing" if not all(c.complete for c in comparisons) else ""
-        figure.supxlabel(f"bars: {spread}{band}{hollow}", fontsize=6, color="#444444")
+    height = 12 + len(datasets) * (9 + 4.2 * len(names))
+    figure, axes = style.new_figure(height, rows=len(datasets), sharex=True)
+    for axis, dataset in zip(axes[:, 0], datasets, strict=True):
+        of_dataset = [c for c in comparisons if c.dataset == dataset]
+        _margin_band(axis, of_dataset)
+        axis.axvline(0, color="black", linewidth=0.7)
+        for row, name in enumerate(names):
+            _gain_row(axis, row, name, [c for c in of_dataset if c.optimizer == name], several)
+        style.name_rows(axis, [optimizer_label(name) for name in names])
+        axis.spines["left"].set_visible(False)
+        folds = max(c.folds for c in of_dataset)
+        axis.set_title(style.plain(f"{dataset_label(dataset)} (n = {folds} folds)"))
+    axes[-1, 0].set_xlabel(style.plain(gain_label(metric, baseline)))
+    spread = "SD over backbones; dots: backbones" if several else "exact 95 % interval"
+    margin = comparisons[0].evidence.margin
+    band = f"\ngrey band: equal within {margin_text(metric, margin)}" if margin else ""
+    hollow = "\nhollow: runs are missing" if not all(c.complete for c in comparisons) else ""
+    figure.supxlabel(f"bars: {spread}{band}{hollow}", **style.NOTE)
     return figure
 
 
@@ -95,7 +81,7 @@ class PairedFold(NamedTuple):
 def paired_folds(condition: Condition, baseline: Condition, metric: str) -> list[PairedFold]:
     """Return the folds that two conditions share, the largest gain over the baseline first."""
     subjects = {fold: run.test_subjects for (fold, _), run in condition.runs.items()}
-    scale = metric_scale(metric)
+    scale = metric_style(metric).scale
     folds = [
         PairedFold(fold, subjects[fold], scale * float(ours), scale * float(theirs))
         for fold, ours, theirs in zip(*paired_fold_values(condition, baseline, metric), strict=True)
@@ -104,6 +90,7 @@ def paired_folds(condition: Condition, baseline: Condition, metric: str) -> list
     return sorted(folds, key=lambda row: sign * (row.ours - row.theirs), reverse=True)
 
 
+@style.house_style()
 def folds_figure(
     conditions: Conditions,
     dataset: str,
@@ -116,10 +103,6 @@ def folds_figure(
     """Draw each fold's two results joined by a line, sorted by the difference.
 
     In SVG, an invisible bar with the id `fold-N` covers the N-th row; the report shows a tip there.
-
-    Raises:
-        ConfigError: The two optimizers have no fold in common.
-
     """
     condition, base = (conditions.get((dataset, backbone, name)) for name in (optimizer, baseline))
     rows = paired_folds(condition, base, metric) if condition and base else []
@@ -129,46 +112,36 @@ def folds_figure(
             f"{optimizer} and {baseline} have no fold in common on {dataset}/{backbone}. "
             f"Conditions here: {present}."
         )
-    with house_style():
-        figure, axes = new_figure(22 + 2.7 * len(rows))
-        axis = axes[0, 0]
-        for number, row in enumerate(rows):
-            is_better = better_sign(metric) * (row.ours - row.theirs) >= 0
-            axis.plot(
-                [row.theirs, row.ours],
-                [number, number],
-                color=BLUE if is_better else VERMILION,
-                linestyle="-" if is_better else (0, (2, 1)),
-                linewidth=1.2,
-                zorder=1,
-            )
-            axis.axhspan(
-                number - 0.5, number + 0.5, color="black", alpha=0, linewidth=0, zorder=4,
-                gid=f"fold-{number}",
-            )  # fmt: skip
-        axis.scatter(
-            [row.theirs for row in rows], range(len(rows)), s=11, facecolor="white",
-            edgecolor="black", linewidth=0.7, zorder=2, label=plain(optimizer_label(baseline)),
+    figure, axes = style.new_figure(22 + 2.7 * len(rows))
+    axis = axes[0, 0]
+    for number, row in enumerate(rows):
+        is_better = better_sign(metric) * (row.ours - row.theirs) >= 0
+        color, dash = (style.BLUE, "-") if is_better else (style.VERMILION, (0, (2, 1)))
+        ends, height = [row.theirs, row.ours], [number, number]
+        axis.plot(ends, height, color=color, linestyle=dash, linewidth=1.2, zorder=1)
+        axis.axhspan(
+            number - 0.5, number + 0.5, color="black", alpha=0, linewidth=0, zorder=4,
+            gid=f"fold-{number}",
         )  # fmt: skip
-        axis.scatter(
-            [row.ours for row in rows], range(len(rows)), s=13, color="black", zorder=3,
-            label=plain(optimizer_label(optimizer)),
-        )  # fmt: skip
-        axis.set_yticks(range(len(rows)), [plain(row.label) for row in rows], fontsize=5.5)
-        axis.set_ylim(len(rows) - 0.4, -0.6)
-        axis.tick_params(axis="y", length=0)
-        axis.grid(axis="x")
-        unit = f" ({metric_style(metric).unit})".replace(" ()", "")
-        axis.set_xlabel(plain(f"{metric_label(metric)}{unit}"))
-        won = sum(better_sign(metric) * (row.ours - row.theirs) > 0 for row in rows)
-        gain = signed(math.fsum(row.ours - row.theirs for row in rows) / len(rows))
-        axis.set_title(plain(f"{dataset_label(dataset)}, {backbone_label(backbone)}"))
-        note = f"mean {gain}; better in {won} of {len(rows)}"
-        axis.set_title(note, loc="right", fontsize=6.5, fontweight="normal")
-        figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
+    axis.scatter(
+        [row.theirs for row in rows], range(len(rows)), s=11, facecolor="white",
+        edgecolor="black", linewidth=0.7, zorder=2, label=style.plain(optimizer_label(baseline)),
+    )  # fmt: skip
+    axis.scatter(
+        [row.ours for row in rows], range(len(rows)), s=13, color="black", zorder=3,
+        label=style.plain(optimizer_label(optimizer)),
+    )  # fmt: skip
+    style.name_rows(axis, [row.label for row in rows], fontsize=5.5)
+    axis.set_xlabel(style.plain(metric_with_unit(metric)))
+    won = sum(better_sign(metric) * (row.ours - row.theirs) > 0 for row in rows)
+    gain = signed(math.fsum(row.ours - row.theirs for row in rows) / len(rows))
+    axis.set_title(style.plain(block_label(dataset, backbone)))
+    style.set_right_title(axis, f"mean {gain}; better in {won} of {len(rows)}")
+    figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
     return figure
 
 
+@style.house_style()
 def rank_figure(ranks: Ranks) -> Any:
     """Draw mean ranks on a line; those a bar joins are closer than the critical difference."""
     if not ranks.blocks:
@@ -181,51 +154,50 @@ def rank_figure(ranks: Ranks) -> Any:
     half = (len(order) + 1) // 2
     bars = _cliques(values, ranks.critical_difference)
     top = 0.9 + 0.32 * len(bars)
-    with house_style():
-        figure, axes = new_figure(20 + 3.6 * (half + len(bars)))
-        axis = axes[0, 0]
-        axis.set_xlim(len(order) + 0.05, 0.95)  # the best stands to the right
-        axis.set_ylim(-top - 0.55 * half, 0.9)
-        axis.spines[["left", "bottom"]].set_visible(False)
-        axis.spines["top"].set_visible(True)
-        axis.spines["top"].set_position(("data", 0))
-        axis.xaxis.set_ticks_position("top")
-        axis.set_xticks(range(1, len(order) + 1))
-        axis.set_yticks([])
-        for position, i in enumerate(order):
-            right = position < half
-            depth = position if right else len(order) - 1 - position
-            level = -top - 0.55 * depth
-            edge = 0.95 if right else len(order) + 0.05
-            name = ranks.optimizers[i]
-            color = color_of(name, i)
-            axis.plot([values[position]] * 2, [0, level], color=color, linewidth=0.9)
-            axis.plot([values[position], edge], [level] * 2, color=color, linewidth=0.9)
-            text = f"{optimizer_label(name)} {values[position]:.2f}"
-            axis.annotate(
-                plain(text), (edge, level), xytext=(3 if right else -3, 0),
-                textcoords="offset points", va="center", ha="left" if right else "right",
-                annotation_clip=False,
-            )  # fmt: skip
-        for number, (low, high) in enumerate(bars):
-            level = -0.45 - 0.32 * number
-            axis.plot([low - 0.04, high + 0.04], [level] * 2, color="black", linewidth=2.2)
-        if not math.isnan(ranks.critical_difference):
-            end = len(order)
-            axis.plot([end, end - ranks.critical_difference], [0.75] * 2, color=GREY, marker="|")
-            axis.annotate(
-                f"critical difference {ranks.critical_difference:.2f}",
-                (end - ranks.critical_difference, 0.75), xytext=(4, 0),
-                textcoords="offset points", va="center", color="#444444", fontsize=6,
-            )  # fmt: skip
-        figure.supxlabel(plain(ranks_caption(ranks)), fontsize=6, color="#444444")
+    figure, axes = style.new_figure(20 + 3.6 * (half + len(bars)))
+    axis = axes[0, 0]
+    axis.set_xlim(len(order) + 0.05, 0.95)  # the best stands to the right
+    axis.set_ylim(-top - 0.55 * half, 0.9)
+    axis.spines[["left", "bottom"]].set_visible(False)
+    axis.spines["top"].set_visible(True)
+    axis.spines["top"].set_position(("data", 0))
+    axis.xaxis.set_ticks_position("top")
+    axis.set_xticks(range(1, len(order) + 1))
+    axis.set_yticks([])
+    for position, i in enumerate(order):
+        right = position < half
+        depth = position if right else len(order) - 1 - position
+        level = -top - 0.55 * depth
+        edge = 0.95 if right else len(order) + 0.05
+        name = ranks.optimizers[i]
+        color = style.color_of(name, i)
+        axis.plot([values[position]] * 2, [0, level], color=color, linewidth=0.9)
+        axis.plot([values[position], edge], [level] * 2, color=color, linewidth=0.9)
+        text = f"{optimizer_label(name)} {values[position]:.2f}"
+        axis.annotate(
+            style.plain(text), (edge, level), xytext=(3 if right else -3, 0),
+            textcoords="offset points", va="center", ha="left" if right else "right",
+            annotation_clip=False,
+        )  # fmt: skip
+    for number, (low, high) in enumerate(bars):
+        level = -0.45 - 0.32 * number
+        axis.plot([low - 0.04, high + 0.04], [level] * 2, color="black", linewidth=2.2)
+    if not math.isnan(ranks.critical_difference):
+        end = len(order)
+        axis.plot([end, end - ranks.critical_difference], [0.75] * 2, color=style.GREY, marker="|")
+        axis.annotate(
+            f"critical difference {ranks.critical_difference:.2f}",
+            (end - ranks.critical_difference, 0.75), xytext=(4, 0),
+            textcoords="offset points", va="center", **style.NOTE,
+        )  # fmt: skip
+    figure.supxlabel(style.plain(ranks_caption(ranks)), **style.NOTE)
     return figure
 
 
 def _gain_row(axis: Any, row: int, name: str, comparisons: list[Comparison], several: bool) -> None:
     if not comparisons:
         return
-    color, marker = color_of(name, row), marker_of(name, row)
+    color, marker = style.color_of(name, row), style.marker_of(name, row)
     scale = gain_scale(comparisons[0].metric)
     gains = [scale * c.gain for c in comparisons]
     mean, sd, _ = mean_sd(gains)

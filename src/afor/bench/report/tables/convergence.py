@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.tables.formats import Column, Row, Table, TableCell
+from afor.bench.report.tables.formats import Row, Table, columns_of, text_row
 from afor.bench.stats.groups import mean_sd
-from afor.bench.stats.labels import optimizer_label
+from afor.bench.stats.labels import mean_sd_text, optimizer_label
 
 Curves = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]  # panel: optimizer: loss per epoch
 
@@ -30,15 +30,14 @@ def convergence_table(curves: Curves) -> Table:
             record |= {"epochs": last, "runs_to_the_end": reached}
             for moment, epoch in epochs.items():
                 mean, sd, n = mean_sd([run[epoch - 1] for run in runs if len(run) >= epoch])
-                spread = "" if math.isnan(sd) else f"±{sd:.3f}"
-                texts.append(f"{mean:.3f}{spread}" if n else "–")
+                texts.append(mean_sd_text(mean, sd, 3) if n else "–")
                 record |= {f"{moment}_mean": mean, f"{moment}_sd": sd}
-            rows.append(Row(optimizer_label(name), tuple(map(TableCell, texts))))
+            rows.append(text_row(optimizer_label(name), texts))
             records.append(record)
     return Table(
         name="convergence",
         title="Training loss: mean ± SD over runs",
-        columns=tuple(Column(text) for text in ("runs", "first", "middle", "last")),
+        columns=columns_of("runs", "first", "middle", "last"),
         rows=tuple(rows),
         notes=(
             "runs: those that reached the last epoch, of all. The preset convergence trains "

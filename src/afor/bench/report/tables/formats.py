@@ -4,17 +4,15 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from afor.bench.common.text import escape_cell, without_nan
 from afor.bench.common.text import printable as printable
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
 
 COLUMN_GAP = 3  # columns of the terminal between two columns of a table
 
@@ -64,14 +62,21 @@ class Table:
     records: tuple[Mapping[str, object], ...] = field(default=(), repr=False)
 
 
-def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
+def columns_of(*labels: str) -> tuple[Column, ...]:
+    """Return columns without groups."""
+    return tuple(map(Column, labels))
+
+
+def text_row(label: str, texts: Iterable[str]) -> Row:
+    """Return a row of cells without marks."""
+    return Row(label, tuple(map(TableCell, texts)))
+
+
+def to_terminal(table: Table, *, width: int, styled: bool) -> list[RichTable]:
     """Return rich tables no wider than `width`; column groups are split over several tables.
 
     Without style, ¹ and ² mark the best and the second best.
     """
-    from rich import box
-    from rich.table import Table as RichTable
-
     first = max([len(table.label), *(len(printable(row.label)) for row in table.rows)])
     parts: list[list[int]] = []
     used = 0
@@ -84,12 +89,7 @@ def to_terminal(table: Table, *, width: int, styled: bool) -> "list[RichTable]":
         used += size
     tables = []
     for part in parts:
-        grid = RichTable(
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, 2, 0, 0),
-            show_edge=False,
-        )
+        grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
         grid.add_column(table.label, no_wrap=True)
         for i in part:
             column = table.columns[i]
@@ -254,7 +254,7 @@ def _plain(cell: TableCell) -> str:
     return f"{printable(cell.text)}{star}{cell.mark}{partial}"
 
 
-def _terminal_cell(cell: TableCell, styled: bool) -> "Text":
+def _terminal_cell(cell: TableCell, styled: bool) -> Text:
     text = _plain(cell)
     if not styled:
         return _text(text + ("¹" if cell.best else "²" if cell.second else ""), "")
@@ -269,9 +269,7 @@ def _width(table: Table, i: int, styled: bool) -> int:
     return max([*widths, len(printable(column.label)), len(printable(column.group))])
 
 
-def _text(text: str, style: str) -> "Text":
-    from rich.text import Text
-
+def _text(text: str, style: str) -> Text:
     # Style the text alone: a style of the cell would also underline its padding.
     return Text().append("\n".join(printable(line) for line in text.split("\n")), style or None)
 

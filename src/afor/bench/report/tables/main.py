@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from afor.bench.report.tables.formats import Column, Row, Table, TableCell
+from afor.bench.report.tables.formats import Column, Row, Table, TableCell, columns_of
 from afor.bench.report.tables.parts import (
     MISSING,
     condition_text,
@@ -24,11 +24,12 @@ from afor.bench.stats.comparisons import (
     main_optimizers,
     reference_levels,
 )
-from afor.bench.stats.groups import Condition, Conditions
+from afor.bench.stats.groups import Condition, Conditions, block_of
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
     better_sign,
+    block_label,
     dataset_label,
     gain_scale,
     metric_label,
@@ -73,9 +74,8 @@ def main_table(
                 comparison = comparisons.get((dataset, backbone, metric, name))
                 rank = ranks[backbone, metric].get(name, 0)
                 texts.append(_result_cell(condition, metric, comparison, rank))
-                records.append(
-                    _record(dataset, backbone, name, metric, condition, comparison, rank)
-                )
+                if condition is not None and condition.has(metric):
+                    records.append(_record(condition, metric, comparison, rank))
             if any(conditions.get((dataset, b, name)) for b in backbones):
                 is_first_control = bool(controls) and name == controls[0]
                 rows.append(Row(optimizer_label(name), tuple(texts), rule=is_first_control))
@@ -89,7 +89,7 @@ def main_table(
         notes=_main_notes(
             conditions, list(comparisons.values()), baseline, controls, has_signs=True
         ),
-        records=tuple(r for r in records if r is not None),
+        records=tuple(records),
     )
 
 
@@ -105,12 +105,10 @@ def comparison_table(
     rows: list[Row] = []
     heading = ""
     for c in comparisons:
-        new = f"{dataset_label(c.dataset)}, {backbone_label(c.backbone)}, {metric_label(c.metric)}"
-        if new != heading:
+        if heading != (heading := block_label(c.dataset, c.backbone, c.metric)):
             unit = metric_style(c.metric).gain_unit
             named = "" if unit == "points" else f", in {unit}"
-            rows.append(Row(f"{new}: {c.folds} folds{named}", heading=True))
-            heading = new
+            rows.append(Row(f"{heading}: {c.folds} folds{named}", heading=True))
         scale = gain_scale(c.metric)
         texts = [
             interval_text(*c.interval, scale),
@@ -124,21 +122,15 @@ def comparison_table(
             "–" if math.isnan(c.effect) else signed(c.effect),
             f"{c.wins}/{c.ties}/{c.losses}",
         ]
-        gain = TableCell(
-            signed(scale * c.gain),
-            star=c.significant,
-            partial="" if c.complete else f"{c.done}/{c.expected}",
-        )
-        verdict = TableCell(verdict_word(c))
-        rows.append(Row(optimizer_label(c.optimizer), (verdict, gain, *map(TableCell, texts))))
+        missing = "" if c.complete else f"{c.done}/{c.expected}"
+        gain = TableCell(signed(scale * c.gain), star=c.significant, partial=missing)
+        cells = (TableCell(verdict_word(c)), gain, *map(TableCell, texts))
+        rows.append(Row(optimizer_label(c.optimizer), cells))
     columns = (
-        Column("verdict"),
-        Column("gain"),
-        Column("exact", "95 % interval"),
-        Column("BCa", "95 % interval"),
+        *columns_of("verdict", "gain"),
+        *(Column(interval, "95 % interval") for interval in ("exact", "BCa")),
         *(Column(p, test) for test in ("better", "different", "equal") for p in ("p", "Holm")),
-        Column("d_z"),
-        Column("W/T/L"),
+        *columns_of("d_z", "W/T/L"),
     )
     controls = [] if optimizers else control_optimizers(conditions)
     return Table(
@@ -162,9 +154,7 @@ def _top_two(
     conditions: Conditions, dataset: str, backbone: str, metric: str, names: Sequence[str]
 ) -> dict[str, int]:
     """Return the ranks 1 and 2 of the best and second best complete conditions."""
-    members = [
-        conditions[dataset, backbone, n] for n in names if (dataset, backbone, n) in conditions
-    ]
+    members = [c for c in block_of(conditions, dataset, backbone) if c.optimizer in names]
     means = {c.optimizer: c.summary(metric)[0] for c in members if c.complete and c.has(metric)}
     levels = sorted(set(means.values()), reverse=better_sign(metric) > 0)[:2]
     # A single method is not marked as best.
@@ -190,21 +180,13 @@ def _result_cell(
 
 
 def _record(
-    dataset: str,
-    backbone: str,
-    optimizer: str,
-    metric: str,
-    condition: Condition | None,
-    comparison: Comparison | None,
-    rank: int,
-) -> Mapping[str, object] | None:
-    if condition is None or not condition.has(metric):
-        return None
+    condition: Condition, metric: str, comparison: Comparison | None, rank: int
+) -> Mapping[str, object]:
     mean, sd, n = condition.summary(metric)
     return {
-        "dataset": dataset,
-        "backbone": backbone,
-        "optimizer": optimizer,
+        "dataset": condition.dataset,
+        "backbone": condition.backbone,
+        "optimizer": condition.optimizer,
         "metric": metric,
         "mean": mean,
         "sd": sd,
@@ -227,19 +209,12 @@ def _reference_rows(
         return []
     majority, chance = [], []
     for level, (_, metric) in zip(levels, columns, strict=True):
-        if level is None:
-            majority.append(MISSING)
-            chance.append(MISSING)
-            continue
-        mean, sd, _ = level.majority
+        mean, sd, _ = level.majority if level else (math.nan, math.nan, 0)
         majority.append(MISSING if math.isnan(mean) else TableCell(metric_text(metric, mean, sd)))
-        value, name = level.chance
+        value, name = level.chance if level else (math.nan, "")
         text = f"{metric_text(metric, value)} ({name})"
         chance.append(MISSING if math.isnan(value) else TableCell(text))
-    return [
-        Row("Majority class", tuple(majority), rule=True),
-        Row("Chance level", tuple(chance)),
-    ]
+    return [Row("Majority class", tuple(majority), rule=True), Row("Chance level", tuple(chance))]
 
 
 def _main_notes(

@@ -2,20 +2,22 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
-from afor.bench.report.tables.formats import Column, Row, Table, TableCell
+from afor.bench.report.tables.formats import Column, Row, Table, TableCell, columns_of, text_row
 from afor.bench.report.tables.parts import MISSING, condition_text, partial
 from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     PAPER_METRICS,
     backbone_label,
+    block_label,
     dataset_label,
     mean_sd_text,
     metric_label,
-    metric_scale,
+    metric_style,
     optimizer_label,
     signed,
 )
@@ -73,14 +75,14 @@ def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_ME
             paper = printed.get((dataset, network, name, metric))
             if paper is None or not condition.has(metric):
                 continue
-            scale = metric_scale(metric)
+            scale = metric_style(metric).scale
             mean, sd, n = condition.summary(metric)
             base = conditions.get((dataset, backbone, "adam"))
             has_base = base is not None and base.has(metric) and name != "adam"
             base_mean = base.summary(metric)[0] if base is not None and has_base else math.nan
             our_gain = scale * (mean - base_mean)
             paper_gain = paper.mean - printed[dataset, network, "adam", metric].mean
-            if heading != (heading := f"{dataset_label(dataset)}, {backbone_label(backbone)}"):
+            if heading != (heading := block_label(dataset, backbone)):
                 rows.append(Row(heading, heading=True))
             texts = [
                 TableCell(condition_text(condition, metric), partial=partial(condition)),
@@ -117,13 +119,7 @@ def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_ME
     return Table(
         name="beside-paper",
         title="Ours beside the paper: mean ± SD over folds, percent",
-        columns=(
-            Column("ours"),
-            Column("paper"),
-            Column("difference"),
-            Column("our gain"),
-            Column("paper's gain"),
-        ),
+        columns=columns_of("ours", "paper", "difference", "our gain", "paper's gain"),
         rows=tuple(rows),
         label="Condition",
         notes=(
@@ -156,25 +152,18 @@ def same_method_table() -> Table:
     """Compare the paper's two results of one method with the gain it claims."""
     rows, records = [], []
     for row in same_method_twice():
-        label = f"{dataset_label(row.dataset)}, {backbone_label(row.backbone)}"
         texts = [f"{row.adamw:.2f}", f"{row.fixed:.2f}", signed(row.between_copies)]
         texts += [f"{row.afor:.2f}", signed(row.margin)]
+        *cells, margin = map(TableCell, texts)
         noisy = abs(row.between_copies) >= abs(row.margin)
-        cells = [TableCell(text) for text in texts[:-1]]
-        cells.append(TableCell(texts[-1], mark="~" if noisy else ""))
-        rows.append(Row(f"{label}, {metric_label(row.metric)}", tuple(cells)))
-        difference, margin = row.between_copies, row.margin
-        records.append({**vars(row), "between_copies": difference, "margin": margin})
+        cells.append(replace(margin, mark="~" if noisy else ""))
+        rows.append(Row(block_label(row.dataset, row.backbone, row.metric), tuple(cells)))
+        measures = {"between_copies": row.between_copies, "margin": row.margin}
+        records.append({**vars(row), **measures})
     return Table(
         name="same-method",
         title="One method printed twice: AdamW (Table III) and AFOR with β₂=0.999 (Table IV)",
-        columns=(
-            Column("AdamW"),
-            Column("fixed 0.999"),
-            Column("apart"),
-            Column("AFOR"),
-            Column("margin"),
-        ),
+        columns=columns_of("AdamW", "fixed 0.999", "apart", "AFOR", "margin"),
         rows=tuple(rows),
         label="Block",
         notes=(
@@ -189,29 +178,27 @@ def same_method_table() -> Table:
 def learning_rates_table(ours: Measured | None = None) -> Table:
     """Return Table II with `ours`, {dataset: {backbone: rate}}, in parentheses."""
     section = published()["learning_rates"]
+
+    def our_rate(dataset: str, backbone: str) -> float | None:
+        return (ours or {}).get(dataset, {}).get(backbone)
+
     rows = []
     for backbone in BACKBONE_LABELS:
         texts = []
         for dataset, rates in section["cells"].items():
-            our_rate = (ours or {}).get(dataset, {}).get(backbone)
-            text = f"{rates[backbone]:.0e}"
-            texts.append(text if our_rate is None else f"{text} ({our_rate:.0e})")
-        cells = [TableCell(text.replace("e-0", "e-")) for text in texts]
-        rows.append(Row(backbone_label(backbone), tuple(cells)))
+            rate, text = our_rate(dataset, backbone), f"{rates[backbone]:.0e}"
+            text = text if rate is None else f"{text} ({rate:.0e})"
+            texts.append(text.replace("e-0", "e-"))
+        rows.append(text_row(backbone_label(backbone), texts))
     records = [
-        {
-            "dataset": dataset,
-            "backbone": backbone,
-            "paper": rate,
-            "ours": (ours or {}).get(dataset, {}).get(backbone),
-        }
-        for dataset, rates in section["cells"].items()
-        for backbone, rate in rates.items()
+        {"dataset": d, "backbone": b, "paper": rate, "ours": our_rate(d, b)}
+        for d, rates in section["cells"].items()
+        for b, rate in rates.items()
     ]
     return Table(
         name="learning-rates",
         title=f"Learning rates chosen with Adam, {section['place']}",
-        columns=tuple(Column(dataset_label(dataset)) for dataset in section["cells"]),
+        columns=columns_of(*map(dataset_label, section["cells"])),
         rows=tuple(rows),
         label="Backbone",
         notes=("In parentheses: ours.",) if ours else (),
@@ -235,9 +222,9 @@ def paper_datasets_table() -> Table:
     return Table(
         name="paper-datasets",
         title=f"Data sets and subjects per round, {section['place']}",
-        columns=tuple(Column(key) for key in keys),
+        columns=columns_of(*keys),
         rows=tuple(
-            Row(dataset_label(name), tuple(TableCell(str(row[key])) for key in keys))
+            text_row(dataset_label(name), (str(row[key]) for key in keys))
             for name, row in section["cells"].items()
         ),
         label="Data set",
@@ -263,7 +250,7 @@ def measured_table(
         digits = DIGITS[section]
         for key, measured in values.items():
             texts = [f"{measured[o]:.{digits}f}" if o in measured else "–" for o in names]
-            rows.append(Row(labels.get(key, key), tuple(map(TableCell, texts))))
+            rows.append(text_row(labels.get(key, key), texts))
             records += [
                 {"source": source, "measure": key, "optimizer": o, "value": v}
                 for o, v in measured.items()
@@ -271,7 +258,7 @@ def measured_table(
     return Table(
         name=section,
         title=f"{title}, {published()[section]['place']}",
-        columns=tuple(Column(optimizer_label(name)) for name in names),
+        columns=columns_of(*map(optimizer_label, names)),
         rows=tuple(rows),
         label="Measure",
         records=tuple(records),

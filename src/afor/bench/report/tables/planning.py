@@ -2,23 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.tables.formats import Column, Row, Table, TableCell
-from afor.bench.report.tables.parts import MISSING, gain_units
+from afor.bench.report.tables.formats import Column, Row, Table, TableCell, columns_of, text_row
+from afor.bench.report.tables.parts import gain_units
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers
 from afor.bench.stats.design.calibration import Calibration, Share
-from afor.bench.stats.design.power import (
-    POWER,
-    Assessment,
-    Goal,
-    smallest_effect,
-    smallest_margin,
-)
+from afor.bench.stats.design.power import POWER, Assessment, Goal, smallest_effect, smallest_margin
 from afor.bench.stats.design.published_power import CORRELATIONS, PLAUSIBLE, published_power
 from afor.bench.stats.design.seed_noise import NO_COPIES, SAME_METHOD
 from afor.bench.stats.design.variance import (
@@ -32,12 +26,13 @@ from afor.bench.stats.design.variance import (
     rest_component,
     split_off_rest,
 )
-from afor.bench.stats.groups import Conditions
+from afor.bench.stats.groups import Conditions, block_of
 from afor.bench.stats.inference.decisions import LEVEL
 from afor.bench.stats.inference.margins import margin_text
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     backbone_label,
+    block_label,
     dataset_label,
     gain_scale,
     metric_label,
@@ -61,32 +56,29 @@ def calibration_table(calibrations: Sequence[Calibration]) -> Table:
     heading = ""
     for made in calibrations:
         scale = gain_scale(made.metric)
-        if heading != (heading := _block(made.dataset, made.backbone, made.metric)):
+        if heading != (heading := block_label(made.dataset, made.backbone, made.metric)):
             rows.append(Row(heading, heading=True))
         is_same_seed = made.copies in _same_method_pairs()
         seeds = "equal seeds" if is_same_seed else "other seeds"
         pairs = " = ".join(optimizer_label(name) for name in made.copies)
-        trained = ", ".join(p_text(p) for *_, p in made.trained)
+        shares = {
+            "false_positives": made.false_positives,
+            "false_equivalences": made.false_equivalences,
+            "equivalences": made.equivalences,
+        }
         texts = [
             f"{made.folds} × {made.draws}",
             f"{scale * made.run_sd:.2f}",
-            _share_text(made.false_positives),
-            _share_text(made.false_equivalences),
-            _share_text(made.equivalences),
-            trained,
+            *map(_share_text, shares.values()),
+            ", ".join(p_text(p) for *_, p in made.trained),
         ]
-        rows.append(Row(f"{pairs} ({seeds})", tuple(map(TableCell, texts))))
-        records.append(
-            {
-                **{k: v for k, v in vars(made).items() if k not in ("p_values", "trained")},
-                "copies": " = ".join(made.copies),
-                "equal_seeds": is_same_seed,
-                **_share_record("false_positives", made.false_positives),
-                **_share_record("false_equivalences", made.false_equivalences),
-                **_share_record("equivalences", made.equivalences),
-                "trained": "; ".join(f"{a} - {b}: {p:.6g}" for a, b, p in made.trained),
-            }
-        )
+        rows.append(text_row(f"{pairs} ({seeds})", texts))
+        record = {k: v for k, v in vars(made).items() if k not in ("p_values", "trained")}
+        record |= {"copies": " = ".join(made.copies), "equal_seeds": is_same_seed}
+        for name, share in shares.items():
+            record |= _share_record(name, share)
+        trained = "; ".join(f"{a} - {b}: {p:.6g}" for a, b, p in made.trained)
+        records.append({**record, "trained": trained})
     margins = dict.fromkeys(
         margin_text(c.metric, c.margin) for c in calibrations if c.margin is not None
     )
@@ -94,16 +86,9 @@ def calibration_table(calibrations: Sequence[Calibration]) -> Table:
     return Table(
         name="calibration",
         title="Error rates of the verdicts on copies of one method, with 95 % intervals",
-        columns=tuple(
-            Column(text)
-            for text in (
-                "folds × draws",
-                "SD of a run",
-                "false positives",
-                "false equivalences",
-                "found equivalent",
-                "p as trained",
-            )
+        columns=columns_of(
+            *("folds × draws", "SD of a run", "false positives", "false equivalences"),
+            *("found equivalent", "p as trained"),
         ),
         rows=tuple(rows),
         label="Copies",
@@ -136,7 +121,7 @@ def variance_table(
     names = list(optimizers or main_optimizers(conditions))
     merged: set[str] = set()
     for dataset, backbone in blocks_of(conditions):
-        block = [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone)]
+        block = block_of(conditions, dataset, backbone)
         copies = [(c.optimizer, c.method) for c in block if c.is_copy]
         for metric in metrics:
             rest = rest_component(conditions, dataset, backbone, metric)
@@ -157,56 +142,42 @@ def variance_table(
                 shown.append(Row(f"{label} ({same})" if same else label, cells))
                 records += _component_records(noise, dataset, backbone, metric, one, other)
             if shown:
-                rows += [Row(_block(dataset, backbone, metric), heading=True), *shown]
+                rows += [Row(block_label(dataset, backbone, metric), heading=True), *shown]
     if not rows:
         present = ", ".join(dict.fromkeys(o for _, _, o in conditions))
         raise ConfigError(NOT_PAIRED.format(baseline=baseline, present=present))
-    lower = " or ".join(metric_label(m) for m in metrics if metric_style(m).lower_is_better)
+    notes = [
+        "design: folds × draws × seeds that both have. fold: SD of the fold differences, over "
+        "these draws and seeds. subject, draw, seed: what each adds to one run's difference "
+        "(its interaction with the method). draws reduce: the share of the variance of a fold "
+        "difference, at this number of draws, that further draws average out.",
+        "other seeds, equal seeds: one method against itself, so that the mean is zero in "
+        "truth. All other rows compare two methods under equal seeds.",
+    ]
+    if any(record["component"] == REST for record in records):
+        notes.append(
+            f"{REST}: rounding that training amplifies, measured on AFOR with β₂ fixed at 0.999 "
+            "against AdamW, one method under equal seeds; taken off the component before it."
+        )
+    if merged:
+        notes.append(
+            f"with draw, with subject: not told apart ({'; '.join(sorted(merged))}). Draw and seed "
+            "are apart where both methods have a copy under the same other seed; subject and draw "
+            "where a fold has two or more draws."
+        )
+    if lower := " or ".join(metric_label(m) for m in metrics if metric_style(m).lower_is_better):
+        notes.append(f"mean: of the difference as it is labelled. Less {lower} is better.")
+    notes.append("Not estimated: the covariance between folds, which share most training subjects.")
     return Table(
         name="variance",
         title="Where the variance of a paired difference comes from: SDs in "
         f"{gain_units(metrics)} (95 % interval)",
-        columns=tuple(
-            Column(text)
-            for text in (
-                *("design", "mean", "fold", "subject", "draw", "seed", "rest"),
-                "draws reduce",
-            )
+        columns=columns_of(
+            "design", "mean", "fold", "subject", "draw", "seed", "rest", "draws reduce"
         ),
         rows=tuple(rows),
         label="Difference",
-        notes=(
-            "design: folds × draws × seeds that both have. fold: SD of the fold differences, over "
-            "these draws and seeds. subject, draw, seed: what each adds to one run's difference "
-            "(its interaction with the method). draws reduce: the share of the variance of a fold "
-            "difference, at this number of draws, that further draws average out.",
-            "other seeds, equal seeds: one method against itself, so that the mean is zero in "
-            "truth. All other rows compare two methods under equal seeds.",
-            *(
-                [
-                    f"{REST}: rounding that training amplifies, measured on AFOR with β₂ fixed at "
-                    "0.999 against AdamW, one method under equal seeds; taken off the component "
-                    "before it."
-                ]
-                if any(record["component"] == REST for record in records)
-                else []
-            ),
-            *(
-                [
-                    f"with draw, with subject: not told apart ({'; '.join(sorted(merged))}). "
-                    "Draw and seed are apart where both methods have a copy under the same other "
-                    "seed; subject and draw where a fold has two or more draws."
-                ]
-                if merged
-                else []
-            ),
-            *(
-                [f"mean: of the difference as it is labelled. Less {lower} is better."]
-                if lower
-                else []
-            ),
-            "Not estimated: the covariance between folds, which share most training subjects.",
-        ),
+        notes=tuple(notes),
         records=tuple(records),
     )
 
@@ -222,15 +193,15 @@ def assessment_table(
         scale = gain_scale(made.metric)
         folds, draws = made.noise.folds, made.noise.draws
         sds = made.fold_sd(draws)
-        effects = [smallest_effect(sd, folds, level, power=power) for sd in sds]
-        margins = [smallest_margin(sd, folds, level, power=power) for sd in sds]
-        if heading != (heading := _block(made.dataset, made.backbone, made.metric)):
+        measures = {
+            "fold_sd": sds,
+            "smallest_effect": [smallest_effect(sd, folds, level, power=power) for sd in sds],
+            "smallest_margin": [smallest_margin(sd, folds, level, power=power) for sd in sds],
+        }
+        if heading != (heading := block_label(made.dataset, made.backbone, made.metric)):
             rows.append(Row(heading, heading=True))
-        texts = [f"{folds} × {draws}", *(_interval_text(scale, v) for v in (sds, effects, margins))]
-        label = f"{optimizer_label(made.optimizer)} − {optimizer_label(made.baseline)}"
-        rows.append(Row(label, tuple(map(TableCell, texts))))
-        names = ("fold_sd", "smallest_effect", "smallest_margin")
-        values = zip(names, (sds, effects, margins), strict=True)
+        texts = [f"{folds} × {draws}", *(_interval_text(scale, v) for v in measures.values())]
+        rows.append(text_row(_methods(made), texts))
         records.append(
             {
                 **{k: v for k, v in vars(made).items() if k != "noise"},
@@ -240,7 +211,7 @@ def assessment_table(
                 "power": power,
                 **{
                     f"{name}{end}": value
-                    for name, three in values
+                    for name, three in measures.items()
                     for end, value in zip(("", "_low", "_high"), three, strict=True)
                 },
             }
@@ -249,9 +220,8 @@ def assessment_table(
         name="power",
         title=f"What this design decides with a power of {100 * power:g} %, in "
         f"{gain_units([made.metric for made in assessments])}",
-        columns=tuple(
-            Column(text)
-            for text in ("folds × draws", "SD of a fold", "smallest difference", "smallest margin")
+        columns=columns_of(
+            "folds × draws", "SD of a fold", "smallest difference", "smallest margin"
         ),
         rows=tuple(rows),
         label="Comparison",
@@ -282,10 +252,10 @@ def power_table(
     """Return the power over folds and draws for one goal; cells with the wanted one are marked."""
     enough = np.round(grid, 2) >= power
     rows = [
-        Row(
+        text_row(
             f"{n} folds",
-            tuple(
-                TableCell(f"{100 * value:.0f} %{' ✓' if marked else ''}")
+            (
+                f"{100 * value:.0f} %{' ✓' if marked else ''}"
                 for value, marked in zip(grid[i], enough[i], strict=True)
             ),
         )
@@ -294,7 +264,7 @@ def power_table(
     return Table(
         name="power-grid",
         title=f"{comparison_text(made)}: power to show {goal_text(made.metric, goal)}",
-        columns=tuple(Column(f"{n} draw{'s' * (n > 1)}") for n in draws),
+        columns=columns_of(*(f"{n} draw{'s' * (n > 1)}" for n in draws)),
         rows=tuple(rows),
         label="Folds",
         notes=(f"✓ {100 * power:g} % or more.",) if enough.any() else (),
@@ -308,8 +278,7 @@ def power_table(
 
 def comparison_text(made: Assessment) -> str:
     """Return the two methods and where they are compared."""
-    methods = f"{optimizer_label(made.optimizer)} − {optimizer_label(made.baseline)}"
-    return f"{methods}, {_block(made.dataset, made.backbone, made.metric)}"
+    return f"{_methods(made)}, {block_label(made.dataset, made.backbone, made.metric)}"
 
 
 def goal_text(metric: str, goal: Goal) -> str:
@@ -337,25 +306,21 @@ def published_power_table() -> Table:
             row.judgement,
         ]
         label = f"{backbone_label(row.backbone)}, {metric_label(row.metric)}"
-        rows.append(Row(label, tuple(map(TableCell, texts))))
+        rows.append(text_row(label, texts))
         records.append({**asdict(row), "judgement": row.judgement})
     expected = [sum(row.powers[i] for row in rows_of_paper) for i in range(len(CORRELATIONS))]
     stars = sum(row.significant for row in rows_of_paper)
-    sums = [TableCell(), TableCell(), TableCell(str(stars))]
-    sums += [TableCell(f"{value:.1f}") for value in expected]
-    rows.append(Row("Stars in all", (*sums, MISSING, MISSING), rule=True))
+    sums = ["", "", str(stars), *(f"{value:.1f}" for value in expected), "–", "–"]
+    rows.append(replace(text_row("Stars in all", sums), rule=True))
     judged = [row.judgement for row in rows_of_paper if row.significant]
     lowest, highest = PLAUSIBLE
     return Table(
         name="published-power",
         title="AFOR over Adam in Table III: power to earn a star, if the printed gain were true",
         columns=(
-            Column("gain"),
-            Column("SDs"),
-            Column("star"),
+            *columns_of("gain", "SDs", "star"),
             *(Column(f"{rho:g}", "power (%) at") for rho in CORRELATIONS),
-            Column("80 % from"),
-            Column("a star"),
+            *columns_of("80 % from", "a star"),
         ),
         rows=tuple(rows),
         label="Comparison",
@@ -400,18 +365,14 @@ def _component_cells(noise: VarianceComponents, scale: float) -> tuple[TableCell
 def _component_records(
     noise: VarianceComponents, dataset: str, backbone: str, metric: str, one: str, other: str
 ) -> list[dict[str, object]]:
+    names = {"dataset": dataset, "backbone": backbone, "metric": metric}
+    design = {k: v for k, v in vars(noise).items() if k != "components"}
     return [
         {
-            "dataset": dataset,
-            "backbone": backbone,
-            "metric": metric,
+            **names,
             "optimizer": one,
             "baseline": other,
-            "folds": noise.folds,
-            "draws": noise.draws,
-            "seeds": noise.seeds,
-            "mean": noise.mean,
-            "fold_sd": noise.fold_sd,
+            **design,
             "component": component.name,
             "variance": component.variance,
             "low": component.low,
@@ -421,8 +382,8 @@ def _component_records(
     ]
 
 
-def _block(dataset: str, backbone: str, metric: str) -> str:
-    return f"{dataset_label(dataset)}, {backbone_label(backbone)}, {metric_label(metric)}"
+def _methods(made: Assessment) -> str:
+    return f"{optimizer_label(made.optimizer)} − {optimizer_label(made.baseline)}"
 
 
 def _same_method_pairs() -> set[tuple[str, ...]]:
@@ -442,7 +403,5 @@ def _share_text(share: Share | None) -> str:
 
 
 def _share_record(name: str, share: Share | None) -> dict[str, object]:
-    if share is None:
-        return {name: None, f"{name}_low": None, f"{name}_high": None}
-    low, high = share.interval
-    return {name: share.value, f"{name}_low": low, f"{name}_high": high}
+    low, high = share.interval if share else (None, None)
+    return {name: share.value if share else None, f"{name}_low": low, f"{name}_high": high}

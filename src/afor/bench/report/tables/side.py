@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.tables.formats import Column, Row, Table, TableCell
-from afor.bench.report.tables.parts import MISSING, gain_units, incomplete_note
+from afor.bench.report.tables.formats import Table, columns_of, text_row
+from afor.bench.report.tables.parts import gain_units, incomplete_note
 from afor.bench.stats.comparisons import Ranks, blocks_of, mean_ranks
 from afor.bench.stats.design.seed_noise import NO_COPIES, same_seed_noise, seed_noise
 from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     PAPER_METRICS,
-    backbone_label,
+    block_label,
     dataset_label,
     gain_scale,
     metric_label,
@@ -32,19 +32,16 @@ def ranks_table(
     A column and the figure of its metric are the same `mean_ranks`, with the same caption.
     """
     by_metric = [mean_ranks(conditions, metric, optimizers) for metric in metrics]
-    order = sorted(range(len(by_metric[0].optimizers)), key=lambda i: by_metric[0].mean_ranks[i])
+    first = by_metric[0]
+    order = sorted(range(len(first.optimizers)), key=lambda i: first.mean_ranks[i])
     return Table(
         name="ranks",
         title="Mean rank over blocks (data set and backbone), 1 is best",
-        columns=tuple(Column(metric_label(metric)) for metric in metrics),
+        columns=columns_of(*map(metric_label, metrics)),
         rows=tuple(
-            Row(
-                optimizer_label(by_metric[0].optimizers[i]),
-                tuple(
-                    MISSING if math.isnan(ranks.mean_ranks[i])
-                    else TableCell(f"{ranks.mean_ranks[i]:.2f}")
-                    for ranks in by_metric
-                ),
+            text_row(
+                optimizer_label(first.optimizers[i]),
+                (f"{ranks.mean_ranks[i]:.2f}".replace("nan", "–") for ranks in by_metric),
             )
             for i in order
         ),
@@ -59,7 +56,7 @@ def ranks_table(
             for ranks in by_metric
             for i in order
         ),
-    )  # fmt: skip
+    )
 
 
 def ranks_caption(ranks: Ranks) -> str:
@@ -83,7 +80,6 @@ def noise_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) 
             if noise is None:
                 continue
             scale = gain_scale(metric)
-            label = f"{dataset_label(dataset)}, {backbone_label(backbone)}, {metric_label(metric)}"
             copies = "; ".join(" = ".join(optimizer_label(n) for n in g) for g in noise.copies)
             same = same_seed_noise(conditions, dataset, backbone, metric)
             texts = [
@@ -93,7 +89,7 @@ def noise_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) 
                 str(noise.folds),
                 copies,
             ]
-            rows.append(Row(label, tuple(map(TableCell, texts))))
+            rows.append(text_row(block_label(dataset, backbone, metric), texts))
             mean, sd = same or (math.nan, math.nan)
             records.append(
                 {
@@ -108,11 +104,10 @@ def noise_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) 
     if not rows:
         raise ConfigError(NO_COPIES)
     pairs = ", ".join(f"{a} = {b}" for a, b in dict.fromkeys(identical))
-    labels = ("SD of a fold", "largest mean", "SD, same seeds", "folds", "copies")
     return Table(
         name="noise",
         title=f"How far another seed moves one method ({gain_units(metrics)})",
-        columns=tuple(Column(text) for text in labels),
+        columns=columns_of("SD of a fold", "largest mean", "SD, same seeds", "folds", "copies"),
         rows=tuple(rows),
         label="Block",
         notes=(
@@ -150,12 +145,12 @@ def datasets_table(conditions: Conditions) -> Table:
         records.append(record)
         texts = [f"{v:,}" if isinstance(v, int) else f"{100 * float(str(v)):.2f}"
                  for v in list(record.values())[1:]]  # fmt: skip
-        rows.append(Row(dataset_label(dataset), tuple(map(TableCell, texts))))
+        rows.append(text_row(dataset_label(dataset), texts))
     labels = ("classes", "subjects", "folds", "draws", "test windows", "majority %")
     return Table(
         name="datasets",
         title="Data sets as tested",
-        columns=tuple(Column(label) for label in labels),
+        columns=columns_of(*labels),
         rows=tuple(rows),
         label="Data set",
         records=tuple(records),

@@ -19,8 +19,7 @@ from afor.bench.stats.comparisons import Comparison, blocks_of, compare
 from afor.bench.stats.groups import Condition, Conditions
 from afor.bench.stats.labels import (
     PAPER_METRICS,
-    backbone_label,
-    dataset_label,
+    block_label,
     gain_scale,
     metric_label,
     optimizer_label,
@@ -118,9 +117,7 @@ def _columns(conditions: Conditions, metrics: Sequence[str], reference: str) -> 
 
 
 def _headings(columns: Sequence[ColumnKey]) -> tuple[Column, ...]:
-    return tuple(
-        Column(metric_label(m), f"{dataset_label(d)}, {backbone_label(b)}") for d, b, m in columns
-    )
+    return tuple(Column(metric_label(m), block_label(d, b)) for d, b, m in columns)
 
 
 def _compared(

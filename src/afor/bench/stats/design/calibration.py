@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from afor.bench.stats.comparisons import blocks_of
 from afor.bench.stats.design.seed_noise import SAME_METHOD, copy_groups
-from afor.bench.stats.groups import Condition, Conditions
+from afor.bench.stats.groups import Condition, Conditions, block_of, complete_folds
 from afor.bench.stats.inference.decisions import LEVEL
 from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.inference.paired_tests import (
     equivalence_p_rows,
     holm,
-    sign_flip_p_rows,
     two_sided_p,
+    two_sided_p_rows,
 )
 
 RELABELLINGS = 1000
@@ -58,39 +58,22 @@ class Share:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The error rates of the procedure on the copies of one method.
-
-    Attributes:
-        dataset: Data set of the block.
-        backbone: Backbone of the block.
-        metric: Name of the metric.
-        copies: Names of the method and its copies.
-        folds: Number of folds.
-        draws: Draws per fold.
-        margin: Margin of equivalence in the metric's unit; None for a metric without one.
-        level: Level of the decisions.
-        run_sd: SD of one run's value between copies, within fold and draw.
-        false_positives: Studies of equal methods that declare a difference, Holm-corrected.
-        false_equivalences: Studies of methods one margin apart that declare them equivalent.
-        equivalences: Studies of equal methods that declare them equivalent, which is no error.
-        p_values: Two-sided p of the first comparison of each relabelled study.
-        trained: Each pair of copies as trained, with its two-sided p.
-    """
+    """The error rates of the procedure on the copies of one method."""
 
     dataset: str
     backbone: str
     metric: str
-    copies: tuple[str, ...]
+    copies: tuple[str, ...]  # names of the method and its copies
     folds: int
-    draws: int
-    margin: float | None
-    level: float
-    run_sd: float
-    false_positives: Share
-    false_equivalences: Share | None
-    equivalences: Share | None
-    p_values: FloatArray
-    trained: tuple[tuple[str, str, float], ...]
+    draws: int  # draws per fold
+    margin: float | None  # of equivalence, in the metric's unit; None for a metric without one
+    level: float  # level of the decisions
+    run_sd: float  # SD of one run's value between copies, within fold and draw
+    false_positives: Share  # of equal methods, declared different, Holm-corrected
+    false_equivalences: Share | None  # of methods one margin apart, declared equivalent
+    equivalences: Share | None  # of equal methods, declared equivalent, which is no error
+    p_values: FloatArray  # two-sided p of the first comparison of each relabelled study
+    trained: tuple[tuple[str, str, float], ...]  # pairs of copies as trained, two-sided p
 
 
 def calibrate(
@@ -103,22 +86,12 @@ def calibrate(
 ) -> list[Calibration]:
     """Calibrate the procedure on every method that ran under two or more seeds.
 
-    AdamW and AFOR with a fixed beta2 of 0.999 are one method as well, under equal seeds.
-
-    Args:
-        conditions: Groups of runs, from `collect_conditions`.
-        metrics: Names of metrics.
-        level: Level of the decisions.
-        relabellings: Number of relabelled studies.
-        seed: Seed of the relabelling.
-
-    Returns:
-        One calibration per data set, backbone, metric and method with copies. Copies that are
-        equal to the last bit ran under one seed and count once.
+    AdamW and AFOR with a fixed beta2 of 0.999 are one method as well, under equal seeds. Copies
+    that are equal to the last bit ran under one seed and count once.
     """
     calibrations = []
     for dataset, backbone in blocks_of(conditions):
-        block = [c for (d, b, _), c in conditions.items() if (d, b) == (dataset, backbone)]
+        block = block_of(conditions, dataset, backbone)
         for metric in metrics:
             usable = [c for c in block if c.has(metric)]
             for names in [*copy_groups(usable), *SAME_METHOD.items()]:
@@ -147,7 +120,7 @@ def _calibrate(
 ) -> Calibration:
     folds, draws, copies = values.shape
     differences = relabelled_differences(values, relabellings, rng)
-    p_two_sided = [_two_sided_rows(rows) for rows in differences]
+    p_two_sided = [two_sided_p_rows(rows) for rows in differences]
     trained = tuple(
         (names[i], names[j], two_sided_p((values[..., j] - values[..., i]).mean(axis=1)))
         for i, j in combinations(range(copies), 2)
@@ -173,13 +146,8 @@ def relabelled_differences(
 ) -> list[FloatArray]:
     """Exchange the copies at random within each fold and draw, and compare all with the first.
 
-    Args:
-        values: Metric by (fold, draw, copy).
-        relabellings: Number of relabelled studies.
-        rng: Source of the exchanges.
-
-    Returns:
-        For each copy but the first, the fold differences by (study, fold).
+    Takes values by (fold, draw, copy). Returns the fold differences by (study, fold) for each copy
+    but the first.
     """
     copies = values.shape[2]
     studies = np.empty((copies - 1, relabellings, len(values)))
@@ -199,11 +167,6 @@ def _equivalences(
     return _declared([equivalence_p_rows(rows + moved, margin) for rows in differences], level)
 
 
-def _two_sided_rows(rows: FloatArray) -> FloatArray:
-    smaller = np.minimum(sign_flip_p_rows(rows), sign_flip_p_rows(-rows))
-    return np.minimum(1.0, 2.0 * smaller)
-
-
 def _declared(p_values: Sequence[FloatArray], level: float) -> Share:
     """Count the studies in which a comparison is below the level after Holm's correction."""
     studies = list(zip(*p_values, strict=True))
@@ -212,13 +175,7 @@ def _declared(p_values: Sequence[FloatArray], level: float) -> Share:
 
 def _values(copies: Sequence[Condition], metric: str) -> tuple[tuple[str, ...], FloatArray]:
     """Return the copies that differ and their values by (fold, draw, copy), complete folds only."""
-    common = set.intersection(*(set(c.runs) for c in copies))
-    draws = sorted({draw for _, draw in common})
-    folds = [
-        fold
-        for fold in sorted({fold for fold, _ in common})
-        if all((fold, draw) in common for draw in draws)
-    ]
+    folds, draws = complete_folds([set.intersection(*(set(c.runs) for c in copies))])
     arrays: dict[str, FloatArray] = {}
     for copy in copies:
         values = np.array([[copy.value((f, d), metric) for d in draws] for f in folds])

@@ -37,36 +37,23 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Design:
-    """A study of two methods, what it can decide and what it costs.
-
-    Attributes:
-        folds: Number of test folds.
-        draws: Draws of validation subjects per fold.
-        power: Probability of the wanted decision.
-        power_range: The same at both ends of the 95 % interval of the SD of a fold difference.
-        seconds: Time of all its runs one after another; NaN where no run's time is known.
-    """
+    """A study of two methods, what it can decide and what it costs."""
 
     folds: int
-    draws: int
-    power: float
-    power_range: tuple[float, float]
-    seconds: float
+    draws: int  # draws of validation subjects per fold
+    power: float  # probability of the wanted decision
+    power_range: tuple[float, float]  # at both ends of the 95 % interval of the fold SD
+    seconds: float  # time of all its runs one after another; NaN where no run's time is known
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a study shall decide.
+    """What a study shall decide."""
 
-    Attributes:
-        effect: The true mean difference to be shown, or 0 for equivalence.
-        margin: Margin of equivalence; None to show a difference.
-        level: Level of the test: two-sided for a difference, one-sided at both ends for
-            equivalence. Divided by the size of the family it is the strictest of Holm's steps.
-    """
-
-    effect: float
-    margin: float | None = None
+    effect: float  # the true mean difference to be shown, or 0 for equivalence
+    margin: float | None = None  # of equivalence; None to show a difference
+    # Two-sided for a difference, one-sided at both ends for equivalence. Divided by the size of
+    # the family it is the strictest of Holm's steps.
     level: float = LEVEL
 
     def reached(self, fold_sd: float, folds: int) -> float:
@@ -78,42 +65,25 @@ class Goal:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the mean of standard normal differences, one value per simulated study.
+    """Limits of the mean of standard normal differences, one value per simulated study."""
 
-    Attributes:
-        lower: Lower limit of the interval that decides on a difference.
-        upper: Its upper limit.
-        inner_lower: Lower limit of the narrower interval that decides on equivalence.
-        inner_upper: Its upper limit.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    inner_lower: FloatArray
-    inner_upper: FloatArray
+    lower: FloatArray  # lower limit of the interval that decides on a difference
+    upper: FloatArray  # its upper limit
+    inner_lower: FloatArray  # lower limit of the narrower interval that decides on equivalence
+    inner_upper: FloatArray  # its upper limit
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """What a finished study tells about the power of one of its comparisons.
-
-    Attributes:
-        dataset: Data set of the block.
-        backbone: Backbone of the block.
-        metric: Name of the metric.
-        optimizer: The one method.
-        baseline: The other method.
-        noise: Variance components of their difference.
-        seconds: Mean time of a run of the two; NaN where no time is known.
-    """
+    """What a finished study tells about the power of one of its comparisons."""
 
     dataset: str
     backbone: str
     metric: str
     optimizer: str
     baseline: str
-    noise: VarianceComponents
-    seconds: float
+    noise: VarianceComponents  # of their difference
+    seconds: float  # mean time of a run of the two; NaN where no time is known
 
     def fold_sd(self, draws: int) -> tuple[float, float, float]:
         """Return the SD of a fold difference over so many draws, with its 95 % interval."""
@@ -124,23 +94,9 @@ class Assessment:
 
 
 def assess(
-    conditions: Conditions,
-    metric: str,
-    *,
-    baseline: str,
-    optimizers: Sequence[str],
+    conditions: Conditions, metric: str, *, baseline: str, optimizers: Sequence[str]
 ) -> list[Assessment]:
-    """Assess every comparison with the baseline that has two or more complete folds.
-
-    Args:
-        conditions: Groups of runs, from `collect_conditions`.
-        metric: Name of the metric.
-        baseline: The optimizer that the others are compared with.
-        optimizers: The others.
-
-    Returns:
-        One assessment per data set, backbone and optimizer.
-    """
+    """Assess every comparison with the baseline that has two or more complete folds."""
     assessments = []
     for dataset, backbone in blocks_of(conditions):
         for name in optimizers:
@@ -168,13 +124,6 @@ def standard_limits(folds: int, level: float) -> Limits:
     A lower limit is above a value if and only if the sign-flip test rejects that value: at half the
     level for a difference, at the level for equivalence. Where there are too few folds to reject
     anything, the limits are infinite.
-
-    Args:
-        folds: Number of differences.
-        level: Two-sided level of a difference, and level of the two tests of equivalence.
-
-    Returns:
-        The limits.
     """
     rng = np.random.default_rng(folds)
     if folds > MAX_EXACT_FOLDS:
@@ -203,16 +152,7 @@ def standard_limits(folds: int, level: float) -> Limits:
 
 
 def power_of_difference(effect: float, fold_sd: float, folds: int, level: float = LEVEL) -> float:
-    """Return the probability that a true difference is found, with its sign.
-
-    Args:
-        effect: The true mean difference.
-        fold_sd: SD of the fold differences, above zero.
-        folds: Number of folds.
-        level: Two-sided level.
-
-    Returns:
-        The share of simulated studies.
+    """Return the probability that a true difference is found, with its sign, at a two-sided level.
 
     >>> power_of_difference(1.0, 1.0, 4), power_of_difference(1.0, 1.0, 20) > 0.95
     (0.0, True)
@@ -223,19 +163,9 @@ def power_of_difference(effect: float, fold_sd: float, folds: int, level: float 
 def power_of_equivalence(
     margin: float, fold_sd: float, folds: int, level: float = LEVEL, *, effect: float = 0.0
 ) -> float:
-    """Return the probability that the decision is equivalent.
+    """Return the probability that the decision is equivalent; each of the two tests has the level.
 
     It cannot exceed 1 - level for equal methods: a difference that is shown goes before.
-
-    Args:
-        margin: The margin.
-        fold_sd: SD of the fold differences, above zero.
-        folds: Number of folds.
-        level: Level of each of the two one-sided tests.
-        effect: The true mean difference.
-
-    Returns:
-        The share of simulated studies.
     """
     limits = standard_limits(folds, level)
     above = limits.inner_lower * fold_sd + effect > -margin
@@ -290,36 +220,19 @@ def folds_for(goal: Goal, fold_sd: float, *, power: float = POWER) -> int | None
 
 
 def cheapest_design(
-    noise: VarianceComponents,
-    goal: Goal,
-    *,
-    seconds: float = math.nan,
-    power: float = POWER,
-    max_draws: int = MAX_DRAWS,
-    max_folds: int = MAX_FOLDS,
+    noise: VarianceComponents, goal: Goal, *, seconds: float = math.nan, power: float = POWER
 ) -> Design | None:
-    """Return the design of two methods that reaches a goal in the least time.
+    """Return the design of two methods that reaches a goal in the least time, or None.
 
-    A run trains on the other folds, so its time is taken to grow with the number of folds.
-
-    Args:
-        noise: Components of a pilot.
-        goal: What shall be decided.
-        seconds: Mean time of a run of the pilot; without it, runs weighted by the number of folds
-            are counted.
-        power: Wanted probability of the decision.
-        max_draws: Most draws per fold. A pilot with one draw cannot tell what further draws bring,
-            so only one is considered then.
-        max_folds: Most folds.
-
-    Returns:
-        The design, or None if none is large enough.
+    A run trains on the other folds, so its time is taken to grow with the number of folds. `noise`
+    and `seconds`, the mean time of a run, come from a pilot; a pilot with one draw cannot tell what
+    further draws bring, so only one is considered then.
     """
     designs = []
-    for draws in range(1, (max_draws if noise.draws > 1 else 1) + 1):
+    for draws in range(1, (MAX_DRAWS if noise.draws > 1 else 1) + 1):
         sd = math.sqrt(noise.fold_variance(draws))
         folds = folds_for(goal, sd, power=power)
-        if folds is not None and folds <= max_folds:
+        if folds is not None:
             cost = study_seconds(noise, folds, draws, seconds)
             open_sds = np.sqrt(np.quantile(noise.fold_variance_samples(draws), (0.975, 0.025)))
             low, high = (goal.reached(float(end), folds) for end in open_sds)

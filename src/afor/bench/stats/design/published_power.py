@@ -27,29 +27,17 @@ Judgement = Literal["expected", "not expected", "needs fold values"]
 
 @dataclass(frozen=True)
 class PublishedPower:
-    """The power of one of the paper's comparisons of AFOR with Adam. Points.
-
-    Attributes:
-        dataset: Data set.
-        backbone: Backbone.
-        metric: Metric.
-        folds: Number of folds of the protocol.
-        gain: Printed mean of AFOR minus printed mean of Adam.
-        sds: Printed SDs over folds of Adam and AFOR.
-        significant: Whether the paper prints a star.
-        powers: Power at each of `CORRELATIONS`, if the true gain is the printed one.
-        needed_correlation: Smallest correlation with a power of 80 %; infinite if there is none.
-    """
+    """The power of one of the paper's comparisons of AFOR with Adam. Points."""
 
     dataset: str
     backbone: str
     metric: str
-    folds: int
-    gain: float
-    sds: tuple[float, float]
-    significant: bool
-    powers: tuple[float, ...]
-    needed_correlation: float
+    folds: int  # number of folds of the protocol
+    gain: float  # printed mean of AFOR minus printed mean of Adam
+    sds: tuple[float, float]  # printed SDs over folds of Adam and AFOR
+    significant: bool  # whether the paper prints a star
+    powers: tuple[float, ...]  # at each of `CORRELATIONS`, if the printed gain is the true one
+    needed_correlation: float  # smallest with a power of 80 %; infinite if there is none
 
     @property
     def judgement(self) -> Judgement:

@@ -11,13 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
-from afor.bench.stats.groups import (
-    Condition,
-    Conditions,
-    mean_of_draws,
-    mean_sd,
-    paired_fold_values,
-)
+from afor.bench.stats.groups import Condition, Conditions, block_of, mean_sd, paired_fold_values
 
 # AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, to rounding.
 SAME_METHOD = {"afor_fixed_0999": "adamw"}
@@ -65,23 +59,17 @@ def seed_noise(
     degrees of freedom. Copies that are equal bit for bit ran under the same seed and contain no
     noise, so they are listed and left out.
     """
-    block = {
-        o: condition
-        for (d, b, o), condition in conditions.items()
-        if (d, b) == (dataset, backbone) and condition.has(metric)
-    }
+    block = {c.optimizer: c for c in block_of(conditions, dataset, backbone) if c.has(metric)}
     squares, degrees, folds, largest = 0.0, 0, 0, 0.0
     used: list[tuple[str, ...]] = []
     identical: list[tuple[str, str]] = []
     for names in copy_groups(block.values()):
         values = _common_fold_values([block[name] for name in names], metric)
-        distinct: list[int] = []
-        for i in range(len(names)):
-            twin = next((j for j in distinct if values[i] == values[j]), None)
-            if twin is None:
-                distinct.append(i)
-            else:
-                identical.append((names[twin], names[i]))
+        first_with: dict[tuple[float, ...], int] = {}  # position of the first copy by its values
+        for i, series in enumerate(values):
+            twin = first_with.setdefault(tuple(series), i)
+            identical += [(names[twin], names[i])] if twin != i else []
+        distinct = list(first_with.values())
         n = len(values[0])
         if len(distinct) < 2 or n == 0:
             continue
@@ -138,7 +126,4 @@ def same_seed_noise(
 
 def _common_fold_values(copies: list[Condition], metric: str) -> list[list[float]]:
     common = set.intersection(*(set(condition.runs) for condition in copies))
-    return [
-        list(mean_of_draws({key: condition.value(key, metric) for key in common}).values())
-        for condition in copies
-    ]
+    return [list(condition.fold_values(metric, common).values()) for condition in copies]

@@ -12,13 +12,13 @@ intervals (Weerahandi 1993): every mean square is divided by a simulated chi-squ
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.stats.design.seed_noise import SAME_METHOD
-from afor.bench.stats.groups import Condition, Conditions
+from afor.bench.stats.groups import Condition, Conditions, block_of, complete_folds
 
 SUBJECT, DRAW, SEED = "subject × method", "draw × method", "seed × method"
 REST = "rest"  # rounding that training amplifies; measured on one method under two names
@@ -29,21 +29,13 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Component:
-    """One variance component, or the sum of those that the design cannot tell apart.
+    """One variance component, or the sum of those that the design cannot tell apart."""
 
-    Attributes:
-        sources: The sources of variance in it.
-        variance: The estimate, in the metric's squared unit.
-        low: Lower end of the 95 % interval of the variance.
-        high: Upper end.
-        samples: Simulated values of the variance, which the interval is taken from.
-    """
-
-    sources: tuple[str, ...]
-    variance: float
-    low: float
-    high: float
-    samples: FloatArray
+    sources: tuple[str, ...]  # the sources of variance in it
+    variance: float  # the estimate, in the metric's squared unit
+    low: float  # lower end of the 95 % interval of the variance
+    high: float  # upper end
+    samples: FloatArray  # simulated values of the variance, which the interval is taken from
 
     @property
     def name(self) -> str:
@@ -84,15 +76,12 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     """Estimate the variance components of a complete nested design.
 
     Args:
-        differences: Paired differences by (fold, draw, seed).
+        differences: Paired differences by (fold, draw, seed), of at least two folds.
         seed: Seed of the simulation behind the intervals.
 
     Returns:
         The components. Levels with one member are not apart from the level above: with one seed,
         draw and seed are one component; with one draw, subject and draw are.
-
-    Raises:
-        ValueError: There are fewer than two folds, or a difference is missing.
 
     >>> rng = np.random.default_rng(0)
     >>> made = rng.normal(0, 2, (40, 1, 1)) + rng.normal(0, 1, (40, 5, 1))
@@ -111,9 +100,8 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     degrees: list[int] = []
     sizes: list[int] = []  # runs that one member of a level averages
     center = values.mean(keepdims=True)
-    groups, waiting = 1, []
+    groups = 1
     for axis, source in enumerate((SUBJECT, DRAW, SEED)):
-        waiting.append(source)
         members = values.shape[axis]
         freedom = groups * (members - 1)
         groups *= members
@@ -123,11 +111,9 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
             squares.append(size * float(np.sum((means - center) ** 2)) / freedom)
             degrees.append(freedom)
             sizes.append(size)
-            sources.append(waiting)
-            waiting = []
+            sources.append([source])
         else:
-            sources[-1] += waiting
-            waiting = []
+            sources[-1].append(source)
         center = means
     pooled = _non_increasing(squares, degrees)
     rng = np.random.default_rng(seed)
@@ -145,23 +131,12 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
 
 
 def split_off_rest(noise: VarianceComponents, rest: Component) -> VarianceComponents:
-    """Take the rest, measured on one method under two names, off the lowest component.
-
-    Args:
-        noise: The components of a comparison.
-        rest: The variance of a run's difference between two identical methods under equal seeds.
-
-    Returns:
-        The components with the rest as the last one.
-    """
+    """Take the rest off the lowest component of a comparison and add it as the last one."""
     lowest = noise.components[-1]
     variance = min(rest.variance, lowest.variance)
-    shown = Component(rest.sources, variance, rest.low, rest.high, rest.samples)
+    shown = replace(rest, variance=variance)
     left = _component(lowest.sources, lowest.variance - variance, lowest.samples - rest.samples)
-    kept = (*noise.components[:-1], left, shown)
-    return VarianceComponents(
-        noise.folds, noise.draws, noise.seeds, noise.mean, noise.fold_sd, kept
-    )
+    return replace(noise, components=(*noise.components[:-1], left, shown))
 
 
 def paired_differences(
@@ -169,33 +144,14 @@ def paired_differences(
 ) -> FloatArray:
     """Return the differences between two methods by (fold, draw, seed).
 
-    A method's copies count as its further seeds. Pairs share fold, draw and seed; folds without
-    all pairs are left out.
-
-    Args:
-        conditions: Groups of runs, from `collect_conditions`.
-        dataset: Data set of the block.
-        backbone: Backbone of the block.
-        metric: Name of the metric.
-        optimizer: The one method.
-        baseline: The other method.
-
-    Returns:
-        The differences; without a complete fold the array is empty.
+    A method's copies count as its further seeds. Pairs share fold, draw and seed; folds without all
+    pairs are left out, so that the array may be empty.
     """
     ours, theirs = (
         _by_seed(conditions, dataset, backbone, metric, name) for name in (optimizer, baseline)
     )
-    seeds = [seed for seed in ours if seed in theirs]
-    pairs = [(ours[seed], theirs[seed]) for seed in seeds]
-    common = [set(one.runs) & set(other.runs) for one, other in pairs]
-    places = set.union(*common) if common else set()
-    draws = sorted({draw for _, draw in places})
-    folds = [
-        fold
-        for fold in sorted({fold for fold, _ in places})
-        if all((fold, draw) in shared for shared in common for draw in draws)
-    ]
+    pairs = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
+    folds, draws = complete_folds([one.runs.keys() & other.runs.keys() for one, other in pairs])
     differences = [
         [
             [one.value((f, d), metric) - other.value((f, d), metric) for one, other in pairs]
@@ -237,9 +193,9 @@ def _by_seed(
     if named is not None and named.has(metric):
         by_seed[None] = named
     if named is None or not named.is_copy:
-        for (d, b, _), copy in conditions.items():
+        for copy in block_of(conditions, dataset, backbone):
             is_copy = copy.is_copy and copy.method == method and copy.role.seed is not None
-            if (d, b) == (dataset, backbone) and is_copy and copy.has(metric):
+            if is_copy and copy.has(metric):
                 by_seed[copy.role.seed] = copy
     return by_seed
 

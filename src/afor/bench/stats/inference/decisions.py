@@ -39,37 +39,21 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True)
 class PairedDecision:
-    """A decision about one comparison, with the evidence. Fractions, not percent.
+    """A decision about one comparison, with the evidence. Fractions, not percent."""
 
-    Attributes:
-        folds: Number of paired differences.
-        mean: Mean difference.
-        sd: SD of the differences, n - 1 in the denominator.
-        margin: Differences up to this size count as equivalent; None if no margin is known.
-        interval: Exact interval at 1 - level; it excludes 0 if and only if p_two_sided < level.
-        inner_interval: Exact interval at 1 - 2 * level; it lies within the margin if and only if
-            p_equivalent < level.
-        p_better: One-sided p of a positive mean difference.
-        p_two_sided: p of any difference.
-        p_equivalent: p of equivalence; NaN without a margin.
-        p_different_holm: p_two_sided, corrected over the family.
-        p_equivalent_holm: p_equivalent, corrected over the family.
-        level: Level of the tests.
-        decision: The decision.
-    """
-
-    folds: int
+    folds: int  # number of paired differences
     mean: float
-    sd: float
-    margin: float | None
-    interval: tuple[float, float]
+    sd: float  # SD of the differences, n - 1 in the denominator
+    margin: float | None  # up to this difference methods are equivalent; None if not known
+    interval: tuple[float, float]  # at 1 - level; without 0 if and only if p_two_sided < level
+    # At 1 - 2 * level; within the margin if and only if p_equivalent < level.
     inner_interval: tuple[float, float]
-    p_better: float
-    p_two_sided: float
-    p_equivalent: float
-    p_different_holm: float
-    p_equivalent_holm: float
-    level: float
+    p_better: float  # one-sided p of a positive mean difference
+    p_two_sided: float  # p of any difference
+    p_equivalent: float  # p of equivalence; NaN without a margin
+    p_different_holm: float  # p_two_sided, corrected over the family
+    p_equivalent_holm: float  # p_equivalent, corrected over the family
+    level: float  # level of the tests
     decision: Decision
 
     @property
@@ -82,14 +66,6 @@ def decide(
     differences: ArrayLike, *, margin: float | None = None, level: float = LEVEL
 ) -> PairedDecision:
     """Decide about one comparison that is not part of a family.
-
-    Args:
-        differences: One difference per fold, positive where the method is better.
-        margin: Differences up to this size count as equivalent; None makes no such decision.
-        level: Level of the tests.
-
-    Returns:
-        The decision with its evidence.
 
     >>> decide([2.0, 3.0, 2.5, 1.0, 2.0, 3.5, 1.5], margin=1.0).decision.value
     'better'
@@ -107,14 +83,10 @@ def decide_family(
     """Decide about several comparisons, Holm-corrected.
 
     Args:
-        differences: The differences of each comparison, one per fold.
+        differences: The differences of each comparison, one per fold; positive is better.
         margin: Differences up to this size count as equivalent; None makes no such decision.
         level: Level of each family of tests.
         family: Number of comparisons to correct for, where some are still missing.
-
-    Returns:
-        One decision per comparison.
-
     """
     evidence = [
         _evidence(tuple(np.asarray(row, dtype=np.float64).tolist()), margin, level)
@@ -176,16 +148,9 @@ def choose_decision(
 def decide_rows(
     rows: ArrayLike, *, margin: float | None = None, level: float = LEVEL
 ) -> NDArray[np.str_]:
-    """Return the decision of each row of differences, without intervals; for simulations.
+    """Return the decision on each row of fold differences, without intervals; for simulations.
 
-    Args:
-        rows: One study per row, one fold per column.
-        margin: Differences up to this size count as equivalent.
-        level: Level of the tests; level / k is the strictest that Holm's correction over k
-            comparisons applies.
-
-    Returns:
-        One name of a `Decision` per row.
+    Level / k is the strictest level that Holm's correction over k comparisons applies.
 
     >>> decide_rows([[2.0, 3.0, 2.5, 1.0, 2.0, 3.5], [0.1, -0.1] * 3], margin=1.0).tolist()
     ['better', 'equivalent']

@@ -11,7 +11,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from afor.bench.stats.inference.decisions import LEVEL, Decision, decide_rows
-from afor.bench.stats.inference.paired_tests import equivalence_p_rows, holm, sign_flip_p_rows
+from afor.bench.stats.inference.paired_tests import equivalence_p_rows, holm, two_sided_p_rows
 
 Array = NDArray[np.float64]
 
@@ -24,36 +24,20 @@ class Family:
     false_equivalence: float  # said to be smaller than the margin, but it is not
 
 
-def _normal(rng: Generator, shape: tuple[int, int]) -> Array:
-    return rng.normal(size=shape)
-
-
-def _heavy_tails(rng: Generator, shape: tuple[int, int]) -> Array:
-    return np.asarray(rng.standard_t(3, size=shape) / np.sqrt(3))
-
-
 def _unequal_variances(rng: Generator, shape: tuple[int, int]) -> Array:
     scales = np.geomspace(1, 10, shape[1])
     return np.asarray(rng.normal(size=shape) * scales / np.sqrt(np.mean(scales**2)))
 
 
-def _ties(rng: Generator, shape: tuple[int, int]) -> Array:
-    """Steps of half an SD, as few test windows give: a fifth of the differences are zero."""
-    return np.round(2 * rng.normal(size=shape)) / 2
-
-
-def _skewed(rng: Generator, shape: tuple[int, int]) -> Array:
-    return rng.exponential(size=shape) - 1
-
-
 # Noise around the true difference, with mean 0 and SD 1. The last is not symmetric, which the
 # sign-flip test assumes.
 SHAPES: Mapping[str, Callable[[Generator, tuple[int, int]], Array]] = {
-    "normal": _normal,
-    "heavy tails": _heavy_tails,
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "heavy tails": lambda rng, shape: np.asarray(rng.standard_t(3, size=shape) / np.sqrt(3)),
     "unequal variances": _unequal_variances,
-    "ties": _ties,
-    "skewed": _skewed,
+    # Steps of half an SD, as few test windows give: a fifth of the differences are zero.
+    "ties": lambda rng, shape: np.round(2 * rng.normal(size=shape)) / 2,
+    "skewed": lambda rng, shape: rng.exponential(size=shape) - 1,
 }
 
 
@@ -68,12 +52,12 @@ def simulate_differences(
     draws: int = 1,
     seed: int = 0,
 ) -> Array:
-    """Draw the fold differences of many studies.
+    """Draw the fold differences of many studies, one study per row.
 
     Args:
         shape: The noise between folds, one of `SHAPES`.
-        studies: Number of studies, the rows of the result.
-        folds: Number of folds, the columns.
+        studies: Number of studies.
+        folds: Number of folds.
         effect: True mean difference.
         sd: SD of the noise between folds.
         draw_sd: SD of the noise of one draw; a fold averages its draws.
@@ -115,24 +99,12 @@ def family_rates(
 ) -> Family:
     """Simulate several optimizers against one baseline, with Holm's correction over all of them.
 
-    Args:
-        effects: True difference of each optimizer from the baseline.
-        studies: Number of studies.
-        folds: Number of folds.
-        margin: Margin of equivalence.
-        shape: The noise of each optimizer, one of `SHAPES`; that of the baseline is shared.
-        seed: Seed of the simulation.
-
-    Returns:
-        The shares of studies with at least one wrong verdict of each kind.
-
+    `effects` are their true differences from the baseline, whose noise they share.
     """
     rng = np.random.default_rng(seed)
     base = SHAPES[shape](rng, (studies, folds))
     rows = [effect + SHAPES[shape](rng, (studies, folds)) - base for effect in effects]
-    different = np.array(
-        [2 * np.minimum(sign_flip_p_rows(row), sign_flip_p_rows(-row)) for row in rows]
-    )
+    different = np.array([two_sided_p_rows(row) for row in rows])
     equivalent = np.array([equivalence_p_rows(row, margin) for row in rows])
     wrong_difference = wrong_equivalence = 0
     for study in range(studies):

@@ -89,6 +89,12 @@ def sign_flip_p_rows(rows: ArrayLike) -> NDArray[np.float64]:
     return counts
 
 
+def two_sided_p_rows(rows: ArrayLike) -> NDArray[np.float64]:
+    """Return `two_sided_p` of each row."""
+    values = np.asarray(rows, dtype=np.float64)
+    return np.minimum(1.0, 2.0 * np.minimum(sign_flip_p_rows(values), sign_flip_p_rows(-values)))
+
+
 def equivalence_p(differences: ArrayLike, margin: float) -> float:
     """Return p of the claim that the mean difference lies between -margin and +margin.
 
@@ -111,18 +117,12 @@ def equivalence_p_rows(rows: ArrayLike, margin: float) -> NDArray[np.float64]:
 def exact_interval(differences: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Return the confidence interval of the mean difference by inverting the sign-flip test.
 
-    It holds every centre that the two one-sided tests, each at (1 - level) / 2, do not reject.
-    With 2**n subsets, p of a centre grows with the number of subset means below it, so the ends
-    are unique: for up to 16 differences they are two of the subset means. Beyond, they are searched
-    to a thousandth of the standard error and rounded outwards. Above 24 differences upper bounds of
-    p are used, which make the interval wider by about one percent.
-
-    Args:
-        differences: One difference per fold.
-        level: Confidence level.
-
-    Returns:
-        Lower and upper end; infinite with too few folds to reject anything (five or fewer at 95 %).
+    It holds every centre that the two one-sided tests, each at (1 - level) / 2, do not reject; it
+    is infinite with too few folds to reject anything (five or fewer at 95 %). With 2**n subsets, p
+    of a centre grows with the number of subset means below it, so the ends are unique: for up to 16
+    differences they are two of the subset means. Beyond, they are searched to a thousandth of the
+    standard error and rounded outwards. Above 24 differences upper bounds of p are used, which make
+    the interval wider by about one percent.
 
     >>> exact_interval([1.0, 2.0, 3.0])
     (-inf, inf)
@@ -175,18 +175,8 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Return the BCa bootstrap interval of the mean difference, resampling folds.
 
-    BCa corrects the percentiles for bias and skew.
-
-    Args:
-        differences: One difference per fold.
-        level: Confidence level.
-        resamples: Number of bootstrap resamples.
-        seed: Seed of the resampling; the same seed gives the same interval.
-
-    Returns:
-        Lower and upper end. One fold, or equal differences, have no spread to resample and give
-        an interval of width zero.
-
+    BCa corrects the percentiles for bias and skew. One fold, or equal differences, have no spread
+    to resample and give an interval of width zero.
     """
     from scipy.stats import bootstrap
 

@@ -25,9 +25,6 @@ def folds_needed(
         power: Wanted probability of the decision.
         equivalence: Whether the number is for equivalence instead of a difference.
 
-    Returns:
-        Number of folds, at least as many as an exact test at this level needs.
-
     >>> folds_needed(2.0, 1.0), folds_needed(2.0, 1.0, equivalence=True)
     (35, 37)
     """
@@ -61,18 +58,10 @@ def largest_sd(
 
 
 def draws_needed(sd: float, draw_sd: float, draws: int, largest_sd: float) -> int | None:
-    """Return how many draws per fold bring the SD of the fold differences down to `largest_sd`.
+    """Return how many draws per fold bring the SD of the fold differences to `largest_sd`, or None.
 
     More draws average out the variance between draws of one fold, not the variance between folds.
-
-    Args:
-        sd: SD of the fold differences with `draws` draws.
-        draw_sd: SD of the difference of a single draw within its fold.
-        draws: Draws per fold that `sd` was measured with.
-        largest_sd: The SD to reach.
-
-    Returns:
-        Number of draws, or None if no number of draws is enough.
+    `sd` was measured with `draws` draws; `draw_sd` is that of a single draw within its fold.
 
     >>> draws_needed(sd=2.0, draw_sd=3.0, draws=3, largest_sd=1.5)
     8
