@@ -7,6 +7,7 @@ as CSV. A method is given the rate with the smallest mean NLL on the test people
 """
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from statistics import fmean
 
@@ -34,11 +35,18 @@ def mean_nll(runs: Path) -> Means:
     return means
 
 
-def chosen_rates(runs: Path) -> dict[Method, float]:
-    """Return the learning rate with the smallest mean NLL of every method."""
-    return {
-        method: min(rates, key=lambda rate: rates[rate]) for method, rates in mean_nll(runs).items()
-    }
+def chosen_rates(runs: Path, among: Collection[float] | None = None) -> dict[Method, float]:
+    """Return the learning rate with the smallest mean NLL of every method.
+
+    Args:
+        runs: Runs of a choosing study.
+        among: Only these learning rates; None takes all of the study.
+    """
+    chosen = {}
+    for method, rates in mean_nll(runs).items():
+        grid = [rate for rate in rates if among is None or rate in among]
+        chosen[method] = min(grid, key=lambda rate: rates[rate])
+    return chosen
 
 
 def rate_table(runs: Path) -> str:

@@ -301,13 +301,19 @@ def same_rate_table(regime: Regime, runs: Runs) -> str:
     methods = list(dict.fromkeys(method for method, _ in runs))
     lines = []
     for metric in regime.metrics:
-        unit = metric_style(metric).gain_unit
+        unit, level_is_nats = metric_style(metric).gain_unit, "nll" in metric
         lines += [
             f"| {regime.study}: {metric_style(metric).label}, gain over 0.999 ({unit}) at | "
             + " | ".join(f"{rate:g}" for rate in grid)
             + " |",
             "|---|" + "---:|" * len(grid),
         ]
+        levels = [
+            np.mean([run.metrics[metric] for run in runs[Method("adamw", REFERENCE), rate]])
+            for rate in grid
+        ]
+        texts = [f"{level:.4f}" if level_is_nats else f"{100 * level:.2f} %" for level in levels]
+        lines.append(f"| *β₂ = 0.999 itself* | {' | '.join(f'*{text}*' for text in texts)} |")
         columns = [
             decisions_at(runs, regime.study, metric, dict.fromkeys(methods, rate)) for rate in grid
         ]
@@ -331,7 +337,7 @@ def chosen_table(regimes: Sequence[Regime], folder: Path) -> str:
     for regime in regimes:
         runs = runs_by_method(folder / f"{regime.study}.csv")
         choosing = CHOSEN_IN.get(regime.study, f"{regime.study}-choose")
-        chosen = chosen_rates(folder / f"{choosing}.csv")
+        chosen = chosen_rates(folder / f"{choosing}.csv", rate_grid(runs))
         rates = {method: chosen[method] for method in dict.fromkeys(method for method, _ in runs)}
         pair = [decisions_at(runs, regime.study, metric, rates) for metric in regime.metrics]
         for method in pair[0]:
