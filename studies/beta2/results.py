@@ -78,7 +78,6 @@ class Regime:
 
 
 CLEAN = Regime("clean, shuffled", "clean")
-CLEAN_CLIPPED = Regime("clean, clipped at 0.5", "clean", is_clipped=True)
 STREAM = Regime("stream, next person", "stream", NEXT)
 HELD_OUT = Regime("stream, held-out people at the end", "stream")
 BURSTS = Regime("bursts of wrong labels", "bursts")
@@ -90,7 +89,7 @@ AGAIN = (
     Regime("stream again, three new draws", "stream-confirm", NEXT),
 )
 STUDIES = (CLEAN, BURSTS, STREAM, NEW_PERSON, ORIGINAL)  # one regime for each, with all methods
-REGIMES = (CLEAN, CLEAN_CLIPPED, STREAM, HELD_OUT, BURSTS, CLIPPED, NEW_PERSON, ORIGINAL)
+REGIMES = (CLEAN, STREAM, HELD_OUT, BURSTS, CLIPPED, NEW_PERSON, ORIGINAL)
 
 
 @dataclass(frozen=True)
@@ -328,6 +327,42 @@ def same_rate_table(regime: Regime, runs: Runs) -> str:
     return "\n".join(lines)
 
 
+def interaction_table(folder: Path) -> str:
+    """Return how much more every method gains over 0.999 under bursts than with clean labels."""
+    clean, bursts = (runs_by_method(folder / f"{name}.csv") for name in ("clean", "bursts"))
+    reference = Method("adamw", REFERENCE)
+    grid = [rate for rate in rate_grid(bursts) if rate in rate_grid(clean)]
+    methods = [m for m in dict.fromkeys(m for m, _ in clean) if m != reference]
+    lines = []
+    for metric in FINAL:
+        unit = metric_style(metric).gain_unit
+        lines += [
+            f"| {metric_style(metric).label}: gain under bursts minus gain with clean labels "
+            f"({unit}) at | " + " | ".join(f"{rate:g}" for rate in grid) + " |",
+            "|---|" + "---:|" * len(grid),
+        ]
+        margin = margin_of(metric, study_of("bursts").margins)
+        columns = []
+        for rate in grid:
+            gains = [
+                [
+                    fold_differences(runs, metric, (method, rate), (reference, rate))
+                    for method in methods
+                ]
+                for runs in (bursts, clean)
+            ]
+            more = [np.subtract(ours, theirs) for ours, theirs in zip(*gains, strict=True)]
+            columns.append(decide_family(more, margin=margin))
+        lines += [
+            f"| {method.label} | "
+            + " | ".join(decision_text(column[row], metric) for column in columns)
+            + " |"
+            for row, method in enumerate(methods)
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
 def chosen_table(regimes: Sequence[Regime], folder: Path) -> str:
     """Return what every method gains over 0.999, each at the rate chosen on other people."""
     lines = [
@@ -538,6 +573,8 @@ def tables(folder: Path) -> dict[str, str]:
         "rules.md": rule_table(rule_rows(headrooms)),
         "chosen.md": chosen_table(studies, folder),
     }
+    if CLEAN in studies and BURSTS in studies:
+        texts["bursts-minus-clean.md"] = interaction_table(folder)
     for regime in present_regimes(REGIMES, folder):
         texts[f"headroom-{regime.file}.md"] = to_markdown(headroom_table(headrooms[regime.title]))
     for regime in (*studies, *present_regimes(AGAIN, folder)):
