@@ -488,8 +488,10 @@ def gain_figure(folder: Path, position: int) -> Any:
         )
         for axis, (regime, runs) in zip(axes[:, 0], studies.items(), strict=True):
             _gain_panel(axis, regime, runs, position, grid)
-        unit = ("NLL gain over 0.999 (10⁻³ nats)", "accuracy gain over 0.999 (points)")[position]
-        axes[-1, 0].set_xlabel(f"{unit} at the same learning rate, exact 95 %")
+        name, unit = (("NLL", "10⁻³ nats"), ("accuracy", "points"))[position]
+        axes[-1, 0].set_xlabel(
+            f"{name} gain over 0.999 at the same learning\nrate ({unit}), with exact 95 % intervals"
+        )
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
