@@ -8,7 +8,7 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/ke
 	$(wildcard src/afor/bench/models/native/eegnet*.[ch])
 
 .PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
-	awake-study bursts-study stream-study adaptation-study clean
+	awake-study bursts-study stream-study adaptation-study variants-study clean
 
 help:
 	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
@@ -22,7 +22,7 @@ help:
 	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
-	@echo "make awake-study bursts-study stream-study adaptation-study"
+	@echo "make bursts-study stream-study adaptation-study awake-study variants-study"
 	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; hours)"
 
 $(BIN)/python:
@@ -106,36 +106,45 @@ shift-study: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/shift/matched.toml
 	@$(BIN)/python studies/shift/figure.py results/shift-matched.db docs/results/shift/matched
 
-# When does beta2 matter? The learning rate is chosen on S001-S030, all is judged on S031-S060.
+# When does beta2 matter? Learning rates are chosen on S001-S030, all is judged on S031-S060.
 # Each target ends with the tables and figures of docs/results/when-beta2-matters.md.
 EYES ?= data/physionet_mi
 JOBS ?= 2
 RUN = $(BIN)/afor run --root eyes=$(EYES) -j $(JOBS)
 BETA2 = docs/results/when-beta2-matters
+RESULTS = $(BIN)/python studies/beta2/results.py results $(BETA2)
 bursts-study: $(VENV)/.ready-bench
-	@$(RUN) studies/bursts/choose-clean.toml
-	@$(RUN) studies/bursts/choose-bursts.toml
-	@$(RUN) studies/bursts/judge-clean.toml
-	@$(RUN) studies/bursts/judge-bursts.toml
-	@$(RUN) studies/bursts/rate.toml
-	@$(BIN)/python studies/beta2/results.py results $(BETA2)
+	@$(RUN) studies/beta2/clean-choose.toml
+	@$(RUN) studies/beta2/bursts-choose.toml
+	@$(RUN) studies/beta2/clean.toml
+	@$(RUN) studies/beta2/bursts.toml
+	@$(RUN) studies/beta2/bursts-confirm.toml
+	@$(RUN) studies/beta2/original.toml
+	@for study in clean bursts; do for rate in 1e-3 3e-3; do \
+		$(BIN)/afor hypergradient studies/beta2/$$study.toml --optimizer adamw_lr_$$rate --horizon 50 \
+			--root eyes=$(EYES) || exit 1; \
+	done; done > $(BETA2)/hypergradient.txt
+	@$(RESULTS)
 
 stream-study: $(VENV)/.ready-bench
-	@$(RUN) studies/stream/choose.toml
-	@$(RUN) studies/stream/judge.toml
-	@$(RUN) studies/stream/rate.toml
-	@$(BIN)/python studies/beta2/results.py results $(BETA2)
+	@$(RUN) studies/beta2/stream-choose.toml
+	@$(RUN) studies/beta2/stream.toml
+	@$(RESULTS)
 
 adaptation-study: $(VENV)/.ready-bench
-	@$(RUN) studies/adaptation/choose.toml
-	@$(RUN) studies/adaptation/judge.toml
-	@$(BIN)/python studies/beta2/results.py results $(BETA2)
+	@$(RUN) studies/beta2/adaptation-choose.toml
+	@$(RUN) studies/beta2/adaptation.toml
+	@$(RESULTS)
 
 awake-study: $(VENV)/.ready-bench
-	@$(RUN) studies/awake/choose.toml
-	@$(RUN) studies/awake/judge.toml
-	@$(RUN) studies/awake/variants.toml
-	@$(BIN)/python studies/beta2/results.py results $(BETA2)
+	@$(RUN) studies/beta2/awake-choose.toml
+	@$(BIN)/python studies/beta2/rates.py results/awake-choose.db studies/beta2/awake.toml
+	@$(RUN) studies/beta2/awake.toml
+	@$(RESULTS)
+
+variants-study: $(VENV)/.ready-bench
+	@$(RUN) studies/beta2/variants.toml
+	@$(RESULTS)
 
 clean:
 	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so src/afor/bench/models/native/*.so

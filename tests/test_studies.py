@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +19,11 @@ from afor.bench.study.schema import load_study
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted((ROOT / "studies").rglob("*.toml"))
 RESULTS = ROOT / "docs" / "results"
+BETA2 = RESULTS / "when-beta2-matters"
+BETA2_SCRIPT = ROOT / "studies" / "beta2" / "results.py"
+needs_beta2_runs = pytest.mark.skipif(
+    not BETA2.is_dir(), reason="the studies on beta2 have no results yet: make bursts-study"
+)
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -35,23 +41,14 @@ def test_the_search_for_the_rate_is_on_the_data_of_the_study() -> None:
     assert load_study(str(matched)).training == study.training
 
 
-@pytest.mark.parametrize(
-    ("choose", "judge"),
-    [
-        ("awake/choose", "awake/judge"),
-        ("bursts/choose-clean", "bursts/judge-clean"),
-        ("bursts/choose-bursts", "bursts/judge-bursts"),
-        ("stream/choose", "stream/judge"),
-        ("adaptation/choose", "adaptation/judge"),
-    ],
-)
-def test_rates_are_chosen_in_the_same_training_on_other_people(choose, judge) -> None:
-    searched, judged = (
-        load_study(str(ROOT / "studies" / f"{name}.toml")) for name in (choose, judge)
+@pytest.mark.parametrize("name", ["clean", "bursts", "stream", "adaptation", "awake"])
+def test_rates_are_chosen_in_the_same_training_on_other_people(name) -> None:
+    methods = load_script(BETA2_SCRIPT.with_name("methods.py"))
+    searched, judged = methods.study_of(f"{name}-choose"), methods.study_of(name)
+    chosen_methods, judged_methods = (
+        {methods.method_of(entry) for entry in study.optimizers} for study in (searched, judged)
     )
-    assert judged.lr_from == searched.name
-    assert searched.search is not None
-    assert [entry.name for entry in searched.optimizers] == [e.name for e in judged.optimizers]
+    assert judged_methods <= chosen_methods
     same_length = {"max_epochs": judged.training.max_epochs}
     assert searched.training.model_copy(update=same_length) == judged.training
     ours, theirs = searched.datasets[0], judged.datasets[0]
@@ -61,6 +58,8 @@ def test_rates_are_chosen_in_the_same_training_on_other_people(choose, judge) ->
 
 
 def load_script(path):
+    if str(path.parent) not in sys.path:  # a script imports its neighbours
+        sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -149,20 +148,22 @@ def test_the_tables_on_shift_follow_from_the_runs(name, tmp_path, capsys) -> Non
     assert f"{slope} points per unit of shift ({interval}" in page
 
 
-BETA2 = RESULTS / "when-beta2-matters"
-BETA2_SCRIPT = ROOT / "studies" / "beta2" / "results.py"
-needs_beta2_runs = pytest.mark.skipif(
-    not BETA2.is_dir(), reason="the studies on beta2 have no results yet: make bursts-study"
-)
-
-
 @needs_beta2_runs
 def test_the_tables_on_beta2_follow_from_its_runs() -> None:
-    script = load_script(BETA2_SCRIPT)
-    tables = script.tables(script.measure_all(BETA2))
+    tables = load_script(BETA2_SCRIPT).tables(BETA2)
     assert "pilot.md" in tables
     for name, text in tables.items():
         assert (BETA2 / name).read_text("utf-8") == text, name
+
+
+@needs_beta2_runs
+def test_the_rates_of_the_long_training_are_those_chosen_on_other_people() -> None:
+    methods, rates = (
+        load_script(BETA2_SCRIPT.with_name(f"{name}.py")) for name in ("methods", "rates")
+    )
+    chosen = {m.label: rate for m, rate in rates.chosen_rates(BETA2 / "awake-choose.csv").items()}
+    entries = methods.study_of("awake").optimizers
+    assert {methods.method_of(entry).label: entry.lr for entry in entries} == chosen
 
 
 @needs_beta2_runs

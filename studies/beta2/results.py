@@ -5,13 +5,11 @@
 
 The first folder holds a store (`bursts.db`) or the exported runs (`bursts.csv`) of each study. From
 a store the runs of all folds and draws that every method has finished are exported. A study that is
-not there, or has fewer than six such folds, is left out.
+not there, or has too few such folds, is left out.
 """
 
-import csv
 import json
 import math
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from methods import REFERENCE, Method, runs_by_method, study_of
+from rates import chosen_rates, rate_table
 
-from afor.bench.analyses.headroom.compute import REFERENCE, Candidate, Gap, Headroom, headroom_of
+from afor.bench.analyses.headroom.compute import Candidate, Gap, Headroom, headroom_of
 from afor.bench.analyses.headroom.table import headroom_table
 from afor.bench.report.figures.style import (
     BLACK,
     CYCLE,
-    GREY,
     SHAPES,
     house_style,
     new_figure,
@@ -34,68 +33,63 @@ from afor.bench.report.figures.style import (
     save_figure,
 )
 from afor.bench.report.tables.formats import to_markdown
-from afor.bench.stats.inference.decisions import decide_family
+from afor.bench.stats.inference.decisions import Decision, PairedDecision, decide_family
 from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.inference.paired_tests import equivalence_p, exact_interval, two_sided_p
-from afor.bench.stats.labels import gain_scale, metric_style, optimizer_label, signed
+from afor.bench.stats.labels import better_sign, gain_scale, metric_style, optimizer_label, signed
 from afor.bench.store.database import open_store
-from afor.bench.store.files import export_rows, load_records, load_results, to_csv
+from afor.bench.store.files import export_rows, load_records, to_csv
 from afor.bench.store.results import RunResult
-from afor.bench.study.schema import OptimizerEntry, Study, load_study
 
-FOLDER = Path(__file__).parents[1]
-STUDIES = {
-    "bursts-clean": "bursts/judge-clean",
-    "bursts": "bursts/judge-bursts",
-    "bursts-rate": "bursts/rate",
-    "stream": "stream/judge",
-    "stream-rate": "stream/rate",
-    "adaptation": "adaptation/judge",
-    "awake": "awake/judge",
-    "awake-variants": "awake/variants",
-}
+CHOOSING = tuple(f"{name}-choose" for name in ("clean", "bursts", "stream", "adaptation", "awake"))
+JUDGING = ("clean", "bursts", "stream", "adaptation", "original", "awake", "variants")
+CONFIRMING = ("bursts-confirm", "stream-confirm")
+CHOSEN_IN = {"original": "bursts-choose"}  # the rates of the other studies are in NAME-choose
 LEFT_OUT = ("reason", "epochs", "best_epoch", "best_validation_accuracy", "copy_of", "seed")
 MIN_FOLDS = 6  # fewer cannot reach 5 % in an exact two-sided test
-TRACED = ("beta2", "awake")
-STEPS_PER_EPOCH = 180  # of the study `awake`
+TRACED = ("beta2", "beta2_sd", "awake")
+STEPS_PER_EPOCH = 360  # of the study `awake`
 FINAL, NEXT = ("nll", "accuracy"), ("prequential_nll", "prequential_accuracy")
 
 
 @dataclass(frozen=True)
 class Regime:
-    """One row of the pilot: a study, its metrics, and the entries that vary in beta2 alone."""
+    """A study, its metrics in nats and in points, and the methods that vary in beta2 alone."""
 
     title: str
     study: str
-    metrics: tuple[str, str] = FINAL  # in nats, in points
-    suffix: str = ""  # of the names of the entries
+    metrics: tuple[str, str] = FINAL
+    is_clipped: bool = False
 
-    def entries(self, results: Sequence[RunResult]) -> list[OptimizerEntry]:
-        """Return the entries that take part and were run: those with the suffix, or all."""
-        done = {result.optimizer for result in results}
-        entries = study_of(self.study).optimizers
-        return [e for e in entries if e.name in done and e.name.endswith(self.suffix)]
+    @property
+    def file(self) -> str:
+        """The name of its files, without a suffix."""
+        held_out = "-held-out" * (self.study == "stream" and self.metrics == FINAL)
+        return self.study + "-clip" * self.is_clipped + held_out
 
-    def beta2(self, entry: OptimizerEntry) -> float | None:
-        """Return the constant beta2 of an entry of AdamW, or None for a rule."""
-        name = entry.name.removesuffix(self.suffix)
-        if name == "adamw":
-            return REFERENCE
-        is_constant = re.fullmatch(r"adamw_0\.\d+", name)
-        return float(entry.settings["betas"][1]) if is_constant else None
+    def contains(self, method: Method) -> bool:
+        """Tell whether a method takes part: of the clipped ones, 0.999 also beside the others."""
+        is_clipped_reference = method.is_clipped and method.beta2 == REFERENCE
+        return method.is_clipped == self.is_clipped or is_clipped_reference
+
+    def constant(self, method: Method) -> float | None:
+        """Return the constant beta2 of a method, or None for a rule or another way to train."""
+        return None if method.is_clipped != self.is_clipped or method.is_reset else method.beta2
 
 
-CLEAN = Regime("clean, shuffled", "bursts-clean")
+CLEAN = Regime("clean, shuffled", "clean")
 STREAM = Regime("stream, next person", "stream", NEXT)
-STREAM_ONE_RATE = Regime("stream at one rate, next person", "stream-rate", NEXT)
 HELD_OUT = Regime("stream, held-out people at the end", "stream")
 BURSTS = Regime("bursts of wrong labels", "bursts")
-CLIPPED = Regime("bursts, clipped at 0.5", "bursts", suffix="_clip")
-BURSTS_ONE_RATE = Regime("bursts at one rate", "bursts-rate")
+CLIPPED = Regime("bursts, clipped at 0.5", "bursts", is_clipped=True)
 NEW_PERSON = Regime("new person, state kept", "adaptation")
-REGIMES = (
-    CLEAN, STREAM, STREAM_ONE_RATE, HELD_OUT, BURSTS, BURSTS_ONE_RATE, CLIPPED, NEW_PERSON,
-)  # fmt: skip
+ORIGINAL = Regime("bursts, original EEGNet", "original")
+AGAIN = (
+    Regime("bursts again, three new draws", "bursts-confirm"),
+    Regime("stream again, three new draws", "stream-confirm", NEXT),
+)
+STUDIES = (CLEAN, BURSTS, STREAM, NEW_PERSON, ORIGINAL)  # one regime for each, with all methods
+REGIMES = (CLEAN, STREAM, HELD_OUT, BURSTS, CLIPPED, NEW_PERSON, ORIGINAL)
 
 
 @dataclass(frozen=True)
@@ -139,12 +133,7 @@ PILOT = (
 )
 
 
-def study_of(name: str) -> Study:
-    """Return a study of this repository by its name."""
-    return load_study(str(FOLDER / f"{STUDIES[name]}.toml"))
-
-
-def write_runs(store: Path, target: Path) -> None:
+def write_runs(store: Path, target: Path, least: int) -> None:
     """Export the runs of the folds and draws that every method has finished."""
     with open_store(store) as opened:
         rows = export_rows(opened)
@@ -160,36 +149,27 @@ def write_runs(store: Path, target: Path) -> None:
         if all((row["fold"], row["draw"], method) in done for method in methods)
     ]
     folds = len({row["fold"] for row in paired})
-    if folds < MIN_FOLDS:
-        sys.stderr.write(f"{store}: {folds} complete folds, {MIN_FOLDS} are needed; left out\n")
+    if folds < least:
+        sys.stderr.write(f"{store}: {folds} complete folds, {least} are needed; left out\n")
         return
     target.write_text(to_csv(paired), "utf-8")
 
 
 def measure(regime: Regime, folder: Path) -> list[Headroom]:
-    """Measure the headroom of one regime in its two metrics; [] without two constants."""
-    runs = folder / f"{regime.study}.csv"
-    results, _ = load_results([runs])
-    with runs.open(newline="", encoding="utf-8") as file:
-        rates = {row["optimizer"]: float(row["lr"]) for row in csv.DictReader(file)}
-    entries = {entry.name: regime.beta2(entry) for entry in regime.entries(results)}
-    if len({REFERENCE, *entries.values()} - {None}) < 2:
-        return []
+    """Measure the headroom of one regime in its two metrics."""
+    runs = runs_by_method(folder / f"{regime.study}.csv")
     measured = []
     for metric in regime.metrics:
-        candidates = [
-            Candidate(
-                optimizer_label(name) if beta2 is None else f"β₂ = {beta2:g}",
-                beta2,
-                rates[name],
-                {(r.fold, r.draw): r.metrics[metric] for r in results if r.optimizer == name},
-            )
-            for name, beta2 in entries.items()
-        ]
+        candidates = []
+        for (method, rate), group in runs.items():
+            if regime.contains(method):
+                constant = regime.constant(method)
+                label = method.label if constant is None else f"β₂ = {constant:g}"
+                values = {(run.fold, run.draw): run.metrics[metric] for run in group}
+                candidates.append(Candidate(label, constant, rate, values))
         headroom = headroom_of(candidates, metric, units="folds")
-        measured.append(
-            replace(headroom, study=regime.title, dataset="eyes", backbone="eegnet_authors")
-        )
+        backbone = study_of(regime.study).backbones[0].name
+        measured.append(replace(headroom, study=regime.title, dataset="eyes", backbone=backbone))
     return measured
 
 
@@ -199,9 +179,9 @@ def our_gap(claim: Claim, headroom: Headroom) -> Gap | None:
         return headroom.best_constant.over_reference
     rules = {rule.method: rule for rule in headroom.rules}
     if claim.difference == RESET:
-        rule = rules.get(optimizer_label("adamw_reset"))
+        rule = rules.get(Method("adamw", REFERENCE, is_reset=True).label)
         return rule.over_reference if rule else None
-    rule = rules.get(optimizer_label(f"afor{claim.regime.suffix}"))
+    rule = rules.get(Method("afor", None, claim.regime.is_clipped).label)
     return rule.over_best_constant if rule else None
 
 
@@ -265,6 +245,144 @@ def rule_table(rows: Sequence[dict[str, Any]]) -> str:
         )
     lines += [f"| {' | '.join([*key, *texts])} |" for key, texts in cells.items()]
     return "\n".join(lines).replace("_", "\\_") + "\n"
+
+
+Runs = Mapping[tuple[Method, float], Sequence[RunResult]]
+
+
+def fold_differences(
+    runs: Runs, metric: str, one: tuple[Method, float], other: tuple[Method, float]
+) -> list[float]:
+    """Return one minus the other in every fold, mean of the draws, positive where one is better."""
+    means: list[dict[int, float]] = []
+    for group in (runs[one], runs[other]):
+        folds = sorted({run.fold for run in group})
+        means.append(
+            {
+                fold: float(np.mean([run.metrics[metric] for run in group if run.fold == fold]))
+                for fold in folds
+            }
+        )
+    return [better_sign(metric) * (means[0][fold] - means[1][fold]) for fold in means[0]]
+
+
+def decisions_at(
+    runs: Runs, study: str, metric: str, rates: Mapping[Method, float]
+) -> dict[Method, PairedDecision]:
+    """Compare every method at its rate with AdamW of 0.999 at its own; Holm over the methods."""
+    reference = Method("adamw", REFERENCE)
+    methods = [method for method in rates if method != reference]
+    differences = [
+        fold_differences(runs, metric, (method, rates[method]), (reference, rates[reference]))
+        for method in methods
+    ]
+    decisions = decide_family(differences, margin=margin_of(metric, study_of(study).margins))
+    return dict(zip(methods, decisions, strict=True))
+
+
+def decision_text(decision: PairedDecision, metric: str) -> str:
+    """Return a gain with its interval, and what it shows if that is decided."""
+    scale = gain_scale(metric)
+    gain = _interval_text(*(scale * value for value in (decision.mean, *decision.interval)))
+    if decision.decision == Decision.UNDECIDED:
+        return gain
+    return f"{gain} **{decision.decision}**"
+
+
+def rate_grid(runs: Runs) -> list[float]:
+    """Return the learning rates of a study."""
+    return sorted({rate for _, rate in runs})
+
+
+def same_rate_table(regime: Regime, runs: Runs) -> str:
+    """Return what every method gains over 0.999 at the same learning rate, as Markdown."""
+    grid = rate_grid(runs)
+    methods = list(dict.fromkeys(method for method, _ in runs))
+    lines = []
+    for metric in regime.metrics:
+        unit, level_is_nats = metric_style(metric).gain_unit, "nll" in metric
+        lines += [
+            f"| {regime.study}: {metric_style(metric).label}, gain over 0.999 ({unit}) at | "
+            + " | ".join(f"{rate:g}" for rate in grid)
+            + " |",
+            "|---|" + "---:|" * len(grid),
+        ]
+        levels = [
+            np.mean([run.metrics[metric] for run in runs[Method("adamw", REFERENCE), rate]])
+            for rate in grid
+        ]
+        texts = [f"{level:.4f}" if level_is_nats else f"{100 * level:.2f} %" for level in levels]
+        lines.append(f"| *β₂ = 0.999 itself* | {' | '.join(f'*{text}*' for text in texts)} |")
+        columns = [
+            decisions_at(runs, regime.study, metric, dict.fromkeys(methods, rate)) for rate in grid
+        ]
+        lines += [
+            f"| {method.label} | "
+            + " | ".join(decision_text(column[method], metric) for column in columns)
+            + " |"
+            for method in methods
+            if method in columns[0]
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def interaction_table(folder: Path) -> str:
+    """Return how much more every method gains over 0.999 under bursts than with clean labels."""
+    clean, bursts = (runs_by_method(folder / f"{name}.csv") for name in ("clean", "bursts"))
+    reference = Method("adamw", REFERENCE)
+    grid = [rate for rate in rate_grid(bursts) if rate in rate_grid(clean)]
+    methods = [m for m in dict.fromkeys(m for m, _ in clean) if m != reference]
+    lines = []
+    for metric in FINAL:
+        unit = metric_style(metric).gain_unit
+        lines += [
+            f"| {metric_style(metric).label}: gain under bursts minus gain with clean labels "
+            f"({unit}) at | " + " | ".join(f"{rate:g}" for rate in grid) + " |",
+            "|---|" + "---:|" * len(grid),
+        ]
+        margin = margin_of(metric, study_of("bursts").margins)
+        columns = []
+        for rate in grid:
+            gains = [
+                [
+                    fold_differences(runs, metric, (method, rate), (reference, rate))
+                    for method in methods
+                ]
+                for runs in (bursts, clean)
+            ]
+            more = [np.subtract(ours, theirs) for ours, theirs in zip(*gains, strict=True)]
+            columns.append(decide_family(more, margin=margin))
+        lines += [
+            f"| {method.label} | "
+            + " | ".join(decision_text(column[row], metric) for column in columns)
+            + " |"
+            for row, method in enumerate(methods)
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def chosen_table(regimes: Sequence[Regime], folder: Path) -> str:
+    """Return what every method gains over 0.999, each at the rate chosen on other people."""
+    lines = [
+        "| study | method | rate | NLL, 10⁻³ nats | accuracy, points |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for regime in regimes:
+        runs = runs_by_method(folder / f"{regime.study}.csv")
+        choosing = CHOSEN_IN.get(regime.study, f"{regime.study}-choose")
+        chosen = chosen_rates(folder / f"{choosing}.csv", rate_grid(runs))
+        rates = {method: chosen[method] for method in dict.fromkeys(method for method, _ in runs)}
+        pair = [decisions_at(runs, regime.study, metric, rates) for metric in regime.metrics]
+        for method in pair[0]:
+            texts = [
+                decision_text(decisions[method], metric)
+                for decisions, metric in zip(pair, regime.metrics, strict=True)
+            ]
+            cells = [regime.title, method.label, f"{rates[method]:g}", *texts]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def pilot_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
@@ -348,33 +466,60 @@ def _beta2_line(
         axis.plot([place] * 2, ends, color=color, linewidth=0.9)
 
 
-def forest_figure(headrooms: dict[str, list[Headroom]]) -> Any:
-    """Draw the gain of each rule and constant over 0.999 in nats, one panel per regime."""
-    counts = [len(pair[0].constants) + len(pair[0].rules) for pair in headrooms.values()]
+def gain_figure(folder: Path, position: int) -> Any:
+    """Draw the gain of every method over 0.999 at each learning rate, one panel per study.
+
+    Args:
+        folder: Folder of the exported runs.
+        position: 0 for NLL, 1 for accuracy.
+    """
+    studies = {
+        regime: runs_by_method(folder / f"{regime.study}.csv")
+        for regime in STUDIES
+        if (folder / f"{regime.study}.csv").is_file()
+    }
+    counts = [len({method for method, _ in runs}) for runs in studies.values()]
+    grid = sorted({rate for runs in studies.values() for rate in rate_grid(runs)})
     with house_style():
         figure, axes = new_figure(
-            12 * len(counts) + 3.4 * sum(counts),
+            10 * len(counts) + 3.6 * sum(counts),
             rows=len(counts),
             gridspec_kw={"height_ratios": [count + 1.5 for count in counts]},
         )
-        for axis, (title, pair) in zip(axes[:, 0], headrooms.items(), strict=True):
-            headroom = pair[0]
-            scale = gain_scale(headroom.metric)
-            margin = 3.0
-            axis.axvspan(-margin, margin, color="#E8E8E8", linewidth=0)
-            axis.axvline(0, color=BLACK, linewidth=0.7)
-            methods = [m for m in (*headroom.constants, *headroom.rules) if m.beta2 != REFERENCE]
-            for place, method in enumerate(methods):
-                color = GREY if method.beta2 is not None else CYCLE[0]
-                gap = method.over_reference
-                ends = [scale * end for end in exact_interval(gap.differences)]
-                axis.plot(ends, [place] * 2, color=color, linewidth=1.1)
-                axis.plot(scale * gap.gain, place, "o", color=color, markersize=3)
-            axis.set_yticks(range(len(methods)), [plain(method.method) for method in methods])
-            axis.invert_yaxis()
-            axis.set_title(plain(title))
-        axes[-1, 0].set_xlabel("NLL gain over 0.999 (10⁻³ nats), exact 95 %")
+        for axis, (regime, runs) in zip(axes[:, 0], studies.items(), strict=True):
+            _gain_panel(axis, regime, runs, position, grid)
+        name, unit = (("NLL", "10⁻³ nats"), ("accuracy", "points"))[position]
+        axes[-1, 0].set_xlabel(
+            f"{name} gain over 0.999 at the same learning\nrate ({unit}), with exact 95 % intervals"
+        )
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
+
+
+def _gain_panel(
+    axis: Any, regime: Regime, runs: Runs, position: int, grid: Sequence[float]
+) -> None:
+    metric = regime.metrics[position]
+    margin = study_of(regime.study).margins[metric]
+    scale = gain_scale(metric)
+    methods = list(dict.fromkeys(method for method, _ in runs))
+    axis.axvspan(-margin, margin, color="#E8E8E8", linewidth=0)
+    axis.axvline(0, color=BLACK, linewidth=0.7)
+    for number, rate in enumerate(grid):
+        color, shape = CYCLE[number], SHAPES[number]
+        axis.plot([], [], shape, color=color, markersize=3, label=f"rate {rate:g}")
+        if rate not in rate_grid(runs):
+            continue
+        decisions = decisions_at(runs, regime.study, metric, dict.fromkeys(methods, rate))
+        for place, decision in enumerate(decisions.values()):
+            height = place + 0.22 * (number - (len(grid) - 1) / 2)
+            ends = [scale * end for end in decision.interval]
+            axis.plot(ends, [height] * 2, color=color, linewidth=0.8)
+            axis.plot(scale * decision.mean, height, shape, color=color, markersize=2.5)
+    labels = [plain(method.label) for method in methods if method != Method("adamw", REFERENCE)]
+    axis.set_yticks(range(len(labels)), labels)
+    axis.invert_yaxis()
+    axis.set_title(plain(regime.title))
 
 
 def awake_traces(store: Path) -> dict[str, dict[str, list[float]]]:
@@ -390,15 +535,19 @@ def awake_traces(store: Path) -> dict[str, dict[str, list[float]]]:
 
 
 def awake_figure(traces: dict[str, dict[str, list[float]]], steps_per_epoch: int) -> Any:
-    """Draw beta2 and the share awake over the steps of the study `awake`."""
+    """Draw beta2, its spread and the share awake over the steps of the study `awake`."""
     with house_style():
         figure, axes = new_figure(80, rows=2, sharex=True)
         for number, (name, trace) in enumerate(traces.items()):
             steps = [steps_per_epoch * (epoch + 0.5) for epoch in range(len(trace["beta2"]))]
             label, color = plain(optimizer_label(name)), CYCLE[number % len(CYCLE)]
-            axes[0, 0].plot(steps, trace["beta2"], color=color, label=label)
+            beta2, spread = np.array(trace["beta2"]), np.array(trace["beta2_sd"])
+            axes[0, 0].plot(steps, beta2, color=color, label=label)
+            axes[0, 0].fill_between(
+                steps, beta2 - spread, beta2 + spread, color=color, alpha=0.2, linewidth=0
+            )
             axes[1, 0].plot(steps, [100 * share for share in trace["awake"]], color=color)
-        axes[0, 0].set_ylabel("mean β₂")
+        axes[0, 0].set_ylabel("β₂: mean ± SD of\ntensors and steps")
         axes[0, 0].legend()
         axes[1, 0].set_ylabel("tensors and steps\nwith |ζ| > 0.5 (%)")
         axes[1, 0].set_xlabel("step")
@@ -406,54 +555,64 @@ def awake_figure(traces: dict[str, dict[str, list[float]]], steps_per_epoch: int
     return figure
 
 
+def present_regimes(regimes: Sequence[Regime], folder: Path) -> list[Regime]:
+    """Return the regimes whose runs are there."""
+    return [regime for regime in regimes if (folder / f"{regime.study}.csv").is_file()]
+
+
 def measure_all(folder: Path) -> dict[str, list[Headroom]]:
     """Measure the headroom of every regime whose runs are there."""
-    present = [regime for regime in REGIMES if (folder / f"{regime.study}.csv").is_file()]
-    measured = {regime.title: measure(regime, folder) for regime in present}
-    return {title: headrooms for title, headrooms in measured.items() if headrooms}
+    return {regime.title: measure(regime, folder) for regime in present_regimes(REGIMES, folder)}
 
 
-def tables(headrooms: dict[str, list[Headroom]]) -> dict[str, str]:
+def tables(folder: Path) -> dict[str, str]:
     """Return the tables that no command of `afor` prints, by the names of their files."""
+    headrooms = measure_all(folder)
     rows = pilot_rows(headrooms)
+    studies = present_regimes(STUDIES, folder)
     texts = {
         "pilot.md": pilot_table(rows),
         "rules.md": rule_table(rule_rows(headrooms)),
-        "pilot.json": json.dumps(rows, indent=1, ensure_ascii=False).replace("NaN", "null") + "\n",
+        "chosen.md": chosen_table(studies, folder),
     }
-    for regime in REGIMES:
-        if regime.title in headrooms:
-            name = f"headroom-{regime.study}{regime.suffix.replace('_', '-')}"
-            name += "-held-out" if regime is HELD_OUT else ""
-            texts[f"{name}.md"] = to_markdown(headroom_table(headrooms[regime.title]))
+    if CLEAN in studies and BURSTS in studies:
+        texts["bursts-minus-clean.md"] = interaction_table(folder)
+    for regime in present_regimes(REGIMES, folder):
+        texts[f"headroom-{regime.file}.md"] = to_markdown(headroom_table(headrooms[regime.title]))
+    for regime in (*studies, *present_regimes(AGAIN, folder)):
+        runs = runs_by_method(folder / f"{regime.study}.csv")
+        texts[f"{regime.study}.md"] = same_rate_table(regime, runs)
+    for name in CHOOSING:
+        if (folder / f"{name}.csv").is_file():
+            texts[f"{name}.md"] = rate_table(folder / f"{name}.csv")
     return texts
 
 
 def commands(folder: Path) -> list[list[str]]:
     """Return the commands of `afor` that make the other tables, one per file."""
     made = []
-    for name in STUDIES:
+    for name, outputs in {
+        "awake": {"awake": ["table", "comparisons", "--baseline", "adam"]},
+        "variants": {name: ["table", name] for name in ("ablation", "sensitivity")},
+    }.items():
         runs = folder / f"{name}.csv"
         if not runs.is_file():
             continue
-        study = study_of(name)
-        metrics = NEXT if name.startswith("stream") else FINAL
-        margins = [f"{metric}={study.margins[metric]:g}" for metric in metrics]
+        margins = study_of(name).margins
         words = [str(runs)]
-        words += [word for metric in metrics for word in ("--metric", metric)]
-        words += [word for margin in margins for word in ("--margin", margin)]
-        if name == "awake-variants":
-            analyses = ("ablation", "sensitivity")
-            names = {f"{analysis}.md": ["table", analysis] for analysis in analyses}
+        words += [word for metric in FINAL for word in ("--metric", metric)]
+        words += [
+            word for metric in FINAL for word in ("--margin", f"{metric}={margins[metric]:g}")
+        ]
+        made += [
+            [*first, *words, "--output", str(folder / f"{file}.md")]
+            for file, first in outputs.items()
+        ]
+        if name == "variants":
             made += [
-                ["figure", analysis, str(runs), "--output", str(folder / f"{analysis}.png")]
-                for analysis in analyses
+                ["figure", file, str(runs), "--output", str(folder / f"{file}.png")]
+                for file in outputs
             ]
-        else:
-            baseline = "adam" if name == "awake" else "adamw"
-            table = ["table", "comparisons", "--baseline", baseline]
-            names = {f"{name}.md": table, f"{name}.json": table}
-        made += [[*first, *words, "--output", str(folder / file)] for file, first in names.items()]
     return made
 
 
@@ -472,20 +631,21 @@ def commands_of_stores(source: Path, folder: Path) -> list[list[str]]:
 def main(source: Path, folder: Path) -> None:
     """Write all files; stop at the first that fails."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in STUDIES:
+    for name in (*CHOOSING, *JUDGING, *CONFIRMING):
         if (source / f"{name}.db").is_file():
-            write_runs(source / f"{name}.db", folder / f"{name}.csv")
+            least = 1 if name in CHOOSING else MIN_FOLDS
+            write_runs(source / f"{name}.db", folder / f"{name}.csv", least)
     traces = folder / "awake-traces.json"
     if (source / "awake.db").is_file():
         traces.write_text(json.dumps(awake_traces(source / "awake.db")) + "\n", "utf-8")
     if traces.is_file():
         figure = awake_figure(json.loads(traces.read_text("utf-8")), STEPS_PER_EPOCH)
         save_figure(figure, folder / "awake.png", dpi=200)
-    headrooms = measure_all(folder)
-    for name, text in tables(headrooms).items():
+    for name, text in tables(folder).items():
         (folder / name).write_text(text, "utf-8")
-    save_figure(beta2_figure(headrooms), folder / "beta2.png", dpi=200)
-    save_figure(forest_figure(headrooms), folder / "forest.png", dpi=200)
+    save_figure(beta2_figure(measure_all(folder)), folder / "beta2.png", dpi=200)
+    for position, name in enumerate(("gains-nll", "gains-accuracy")):
+        save_figure(gain_figure(folder, position), folder / f"{name}.png", dpi=200)
     afor = Path(sys.executable).with_name("afor")
     for command in [*commands(folder), *commands_of_stores(source, folder)]:
         sys.stderr.write(f"afor {' '.join(command)}\n")
