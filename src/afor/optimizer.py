@@ -312,7 +312,8 @@ class AFOR(Optimizer):
                 check_sharded(group)
                 _, lists = split_sharded(self._lists(group))
                 implementation = group["foreach"], group["fused"]
-                steps.append(ShardedStep(members, lists, self._step_options(group), *implementation))
+                options = self._step_options(group)
+                steps.append(ShardedStep(members, lists, options, *implementation))
         if steps:
             with torch.no_grad():
                 sharded_afor(steps, self._attendance)
