@@ -181,8 +181,8 @@ struct loops {
 
 /* On AMD's processors (Zen 3) the sums are fastest when the next chunk is fetched from two places in
  * turn; from four they are slower than without. The update is as fast as torch's AdamW without
- * fetching and up to a third slower with it. Intel's (Ice Lake) read a third slower when the next chunk is fetched
- * into the second cache instead of the first. */
+ * fetching and up to a third slower with it. Intel's (Ice Lake) read a third slower when the next
+ * chunk is fetched into the second cache instead of the first. */
 #define SET avx2_amd
 #define TARGET __attribute__((target("avx2")))
 #define WIDTH 32
