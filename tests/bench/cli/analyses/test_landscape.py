@@ -36,7 +36,8 @@ def test_one_command_trains_measures_and_draws(call, small, tmp_path):
     assert "path in the plane" in call("table", "landscape", "--ours", data).stdout
 
 
-def test_optimizers_of_other_seeds_are_refused(refuse, small, trained_paths, tmp_path):
+def test_optimizers_of_other_seeds_are_refused(refuse, small, trained_paths, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     paths = tmp_path / "p.npz"
     save_trajectories(paths, trained_paths.trajectories, 0)
     chosen = ["--optimizer", "adam_seed_1", "--optimizer", "afor", "--paths", paths]

@@ -48,7 +48,8 @@ def test_what_cannot_be_asked_for_is_one_sentence(study, arguments, words) -> No
     assert words in str(result.exception)
 
 
-def test_only_synthetic_subjects_can_be_moved() -> None:
+def test_only_synthetic_subjects_can_be_moved(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     result = runner.invoke(app, ["shift", "physionet", "--subject-shift", "0"])
     assert isinstance(result.exception, ConfigError)
     assert "needs synthetic subjects; physionet_mi holds recordings" in str(result.exception)

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -159,7 +160,13 @@ def test_latex_compiles(name, tmp_path):
     command = [compiler, "table.tex"]
     if compiler != "tectonic":
         command[1:1] = ["-interaction=nonstopmode", "-halt-on-error"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    fonts = os.environ | {
+        "HOME": str(tmp_path),
+        "TEXMFVAR": str(tmp_path),
+    }  # LaTeX may write fonts there
+    done = subprocess.run(
+        command, cwd=tmp_path, env=fonts, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-2000:]
     assert (tmp_path / "table.pdf").stat().st_size > 1000
     if name in PRINTED:  # the odd names are too long for any page

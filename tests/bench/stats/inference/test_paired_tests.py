@@ -1,3 +1,4 @@
+import gc
 import math
 from fractions import Fraction
 from itertools import product
@@ -114,6 +115,15 @@ def test_what_is_not_one_finite_number_per_fold_is_refused(wrong):
         sign_flip_p(wrong)
 
 
+@pytest.fixture(scope="module")
+def without_collections():
+    """Let statsmodels correct p-values without a garbage collection in every call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "collect", lambda: 0)
+        yield
+
+
+@pytest.mark.usefixtures("without_collections")
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_agrees_with_statsmodels(p_values):
@@ -121,6 +131,7 @@ def test_holm_agrees_with_statsmodels(p_values):
     np.testing.assert_allclose(holm(p_values), expected, rtol=0, atol=1e-15)
 
 
+@pytest.mark.usefixtures("without_collections")
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_comparisons_still_to_come_count_in_the_family_as_if_they_had_failed(p_values):
