@@ -188,7 +188,8 @@ def test_the_profiler_records_the_step(implementation):
     model = network()
     optimizer = AFOR(model.parameters(), **implementation)
     backward(model)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, acc_events=True) as profile:
         optimizer.step()
     names = {event.key for event in profile.key_averages()}
     assert "Optimizer.step#AFOR.step" in names

@@ -109,7 +109,15 @@ def test_a_wheel_from_the_source_distribution_works_in_a_clean_environment(sdist
     home = tmp_path / "environment"
     venv.create(home)
     (interpreter,) = (p for p in home.glob("*/python*") if p.stem == "python")
-    install = ["--python", str(interpreter), "install", "--quiet", "--no-deps", "--no-index"]
+    install = [
+        "--python",
+        str(interpreter),
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+    ]
     subprocess.run([*pip, *install, str(wheel)], check=True, capture_output=True)
     # torch comes from here: installing it again takes gigabytes
     import torch

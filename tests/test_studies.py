@@ -164,6 +164,31 @@ def test_the_rates_of_the_long_training_are_those_chosen_on_other_people() -> No
     chosen = {m.label: rate for m, rate in rates.chosen_rates(BETA2 / "awake-choose.csv").items()}
     entries = methods.study_of("awake").optimizers
     assert {methods.method_of(entry).label: entry.lr for entry in entries} == chosen
+    for entry in methods.study_of("awake-confirm").optimizers:
+        assert entry.lr == chosen[methods.method_of(entry).label]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(BETA2_SCRIPT.parent.glob("*.toml")), ids=lambda path: path.stem
+)
+def test_a_study_on_beta2_names_the_target_that_runs_it(path) -> None:
+    target = re.search(r"^#   make (\S+) EYES=FOLDER$", path.read_text("utf-8"), re.MULTILINE)
+    assert target is not None
+    recipe = re.search(
+        rf"^{target[1]}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE
+    )
+    assert recipe is not None, target[1]
+    assert f"$(RUN) {path.relative_to(ROOT)}\n" in recipe[1]
+
+
+def test_the_people_who_choose_are_not_judged() -> None:
+    methods = load_script(BETA2_SCRIPT.with_name("methods.py"))
+    people = {True: set(), False: set()}
+    for path in BETA2_SCRIPT.parent.glob("*.toml"):
+        (data,) = methods.study_of(path.stem).datasets
+        people[path.stem.endswith("-choose")] |= set(data.subjects)
+    assert len(people[True]) == len(people[False]) == 30
+    assert people[True].isdisjoint(people[False])
 
 
 @needs_beta2_runs

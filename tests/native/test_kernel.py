@@ -356,7 +356,7 @@ def test_a_step_is_seen_by_the_profiler_as_one_operator() -> None:
     param.grad = torch.ones(5)
     optimizer = AFOR([param])
     optimizer.step()
-    with torch.profiler.profile() as profile:
+    with torch.profiler.profile(acc_events=True) as profile:
         optimizer.step()
     names = {event.key for event in profile.key_averages()}
     assert {"afor::step", "Optimizer.step#AFOR.step"} <= names
