@@ -8,7 +8,7 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/ke
 	$(wildcard src/afor/bench/models/native/eegnet*.[ch])
 
 .PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
-	awake-study bursts-study stream-study adaptation-study variants-study clean
+	awake-study bursts-study amplitude-study stream-study adaptation-study variants-study clean
 
 help:
 	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
@@ -22,7 +22,7 @@ help:
 	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
-	@echo "make bursts-study stream-study adaptation-study awake-study variants-study"
+	@echo "make bursts-study amplitude-study stream-study adaptation-study awake-study variants-study"
 	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; hours)"
 
 $(BIN)/python:
@@ -119,11 +119,17 @@ bursts-study: $(VENV)/.ready-bench
 	@$(RUN) studies/beta2/clean.toml
 	@$(RUN) studies/beta2/bursts.toml
 	@$(RUN) studies/beta2/bursts-confirm.toml
+	@$(RUN) studies/beta2/clean-confirm.toml
 	@$(RUN) studies/beta2/original.toml
 	@for study in clean bursts; do for rate in 1e-3 3e-3; do \
 		$(BIN)/afor hypergradient studies/beta2/$$study.toml --optimizer adamw_lr_$$rate --horizon 50 \
 			--root eyes=$(EYES) || exit 1; \
 	done; done > $(BETA2)/hypergradient.txt
+	@$(RESULTS)
+
+amplitude-study: $(VENV)/.ready-bench
+	@$(RUN) studies/beta2/amplitude-choose.toml
+	@$(RUN) studies/beta2/amplitude.toml
 	@$(RESULTS)
 
 stream-study: $(VENV)/.ready-bench
@@ -134,12 +140,15 @@ stream-study: $(VENV)/.ready-bench
 adaptation-study: $(VENV)/.ready-bench
 	@$(RUN) studies/beta2/adaptation-choose.toml
 	@$(RUN) studies/beta2/adaptation.toml
+	@$(RUN) studies/beta2/adaptation-confirm.toml
 	@$(RESULTS)
 
 awake-study: $(VENV)/.ready-bench
 	@$(RUN) studies/beta2/awake-choose.toml
 	@$(BIN)/python studies/beta2/rates.py results/awake-choose.db studies/beta2/awake.toml
 	@$(RUN) studies/beta2/awake.toml
+	@$(RUN) studies/beta2/awake-confirm.toml
+	@$(BIN)/python studies/beta2/changes.py $(EYES) $(BETA2)
 	@$(RESULTS)
 
 variants-study: $(VENV)/.ready-bench

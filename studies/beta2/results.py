@@ -41,9 +41,13 @@ from afor.bench.store.database import open_store
 from afor.bench.store.files import export_rows, load_records, to_csv
 from afor.bench.store.results import RunResult
 
-CHOOSING = tuple(f"{name}-choose" for name in ("clean", "bursts", "stream", "adaptation", "awake"))
-JUDGING = ("clean", "bursts", "stream", "adaptation", "original", "awake", "variants")
-CONFIRMING = ("bursts-confirm", "stream-confirm")
+CHOOSING = tuple(
+    f"{name}-choose" for name in ("clean", "bursts", "amplitude", "stream", "adaptation", "awake")
+)
+JUDGING = (
+    "clean", "bursts", "original", "amplitude", "stream", "adaptation", "awake", "variants",
+    "bursts-confirm", "clean-confirm", "adaptation-confirm", "awake-confirm",
+)  # fmt: skip
 CHOSEN_IN = {"original": "bursts-choose"}  # the rates of the other studies are in NAME-choose
 LEFT_OUT = ("reason", "epochs", "best_epoch", "best_validation_accuracy", "copy_of", "seed")
 MIN_FOLDS = 6  # fewer cannot reach 5 % in an exact two-sided test
@@ -78,18 +82,29 @@ class Regime:
 
 
 CLEAN = Regime("clean, shuffled", "clean")
+CLEAN_CLIPPED = Regime("clean, clipped at 0.5", "clean", is_clipped=True)
 STREAM = Regime("stream, next person", "stream", NEXT)
 HELD_OUT = Regime("stream, held-out people at the end", "stream")
 BURSTS = Regime("bursts of wrong labels", "bursts")
 CLIPPED = Regime("bursts, clipped at 0.5", "bursts", is_clipped=True)
 NEW_PERSON = Regime("new person, state kept", "adaptation")
 ORIGINAL = Regime("bursts, original EEGNet", "original")
-AGAIN = (
-    Regime("bursts again, three new draws", "bursts-confirm"),
-    Regime("stream again, three new draws", "stream-confirm", NEXT),
-)
-STUDIES = (CLEAN, BURSTS, STREAM, NEW_PERSON, ORIGINAL)  # one regime for each, with all methods
-REGIMES = (CLEAN, STREAM, HELD_OUT, BURSTS, CLIPPED, NEW_PERSON, ORIGINAL)
+AMPLITUDE = Regime("5 % of windows × 30, no batch norm", "amplitude")
+BURSTS_AGAIN = Regime("bursts again, three new draws", "bursts-confirm")
+CLEAN_AGAIN = Regime("clean again, three new draws", "clean-confirm")
+NEW_PERSON_AGAIN = Regime("new person again, three new draws", "adaptation-confirm")
+AGAIN = {BURSTS: BURSTS_AGAIN, CLEAN: CLEAN_AGAIN, NEW_PERSON: NEW_PERSON_AGAIN}
+# One regime for each study, with all its methods.
+STUDIES = (CLEAN, BURSTS, ORIGINAL, AMPLITUDE, STREAM, NEW_PERSON)
+REGIMES = (
+    CLEAN, CLEAN_CLIPPED, STREAM, HELD_OUT, BURSTS, CLIPPED, ORIGINAL, AMPLITUDE, NEW_PERSON,
+)  # fmt: skip
+MEASURED = (*REGIMES, *AGAIN.values())
+# What wrong labels add, from runs with and without them.
+INTERACTIONS = {
+    "bursts-minus-clean": ("bursts", "clean"),
+    "bursts-minus-clean-confirm": ("bursts-confirm", "clean-confirm"),
+}
 
 
 @dataclass(frozen=True)
@@ -125,6 +140,10 @@ PILOT = (
     Claim(CLIPPED, BEST, "accuracy", -0.1, NAN, NAN),
     Claim(CLIPPED, AFOR_LEFT, "nll", 0.6, 0.2, 1.1),
     Claim(CLIPPED, AFOR_LEFT, "accuracy", 0.1, NAN, NAN),
+    Claim(AMPLITUDE, BEST, "nll", 38.7, 15.0, 67.0),
+    Claim(AMPLITUDE, BEST, "accuracy", 3.7, 1.5, 6.4),
+    Claim(AMPLITUDE, AFOR_LEFT, "nll", -21.0, -36.0, -7.0),
+    Claim(AMPLITUDE, AFOR_LEFT, "accuracy", -2.2, NAN, NAN),
     Claim(NEW_PERSON, BEST, "nll", 1.5, 0.7, 2.4),
     Claim(NEW_PERSON, BEST, "accuracy", -0.1, NAN, NAN),
     Claim(NEW_PERSON, AFOR_LEFT, "nll", -1.3, -2.1, -0.4),
@@ -210,7 +229,7 @@ def rule_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
     Holm's correction covers the methods of a regime, in each metric.
     """
     rows = []
-    studies = {regime.title: study_of(regime.study) for regime in REGIMES}
+    studies = {regime.title: study_of(regime.study) for regime in MEASURED}
     for title, pair in headrooms.items():
         for headroom in pair:
             differences = [rule.over_best_constant.differences for rule in headroom.rules]
@@ -327,9 +346,8 @@ def same_rate_table(regime: Regime, runs: Runs) -> str:
     return "\n".join(lines)
 
 
-def interaction_table(folder: Path) -> str:
+def interaction_table(bursts: Runs, clean: Runs) -> str:
     """Return how much more every method gains over 0.999 under bursts than with clean labels."""
-    clean, bursts = (runs_by_method(folder / f"{name}.csv") for name in ("clean", "bursts"))
     reference = Method("adamw", REFERENCE)
     grid = [rate for rate in rate_grid(bursts) if rate in rate_grid(clean)]
     methods = [m for m in dict.fromkeys(m for m, _ in clean) if m != reference]
@@ -386,9 +404,15 @@ def chosen_table(regimes: Sequence[Regime], folder: Path) -> str:
 
 
 def pilot_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
-    """Return each claim of the pilot beside what was found here."""
+    """Return each claim of the pilot beside what was found here, also in the repeated studies."""
+    claims = [
+        replace(claim, regime=regime)
+        for claim in PILOT
+        for regime in (claim.regime, AGAIN.get(claim.regime))
+        if regime
+    ]
     rows = []
-    for claim in PILOT:
+    for claim in claims:
         measured = [h for h in headrooms.get(claim.regime.title, []) if h.metric == claim.metric]
         gap = our_gap(claim, measured[0]) if measured else None
         if gap is None:
@@ -427,43 +451,38 @@ def pilot_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _interval_text(value: float, low: float, high: float) -> str:
+    value, low, high = (number + 0.0 for number in (value, low, high))  # no negative zero
     if math.isnan(low):
         return signed(value)
     return f"{signed(value)} [{signed(low)}, {signed(high)}]"
 
 
 def beta2_figure(headrooms: dict[str, list[Headroom]]) -> Any:
-    """Draw the gain over 0.999 against the constant beta2, one line per regime."""
+    """Draw the gain over 0.999 against the constant beta2, a row of panels per regime."""
     constants = {m.beta2 for pair in headrooms.values() for m in pair[0].constants}
     ticks = {beta2: tick for tick, beta2 in enumerate(sorted(filter(None, constants)))}
     with house_style():
-        figure, axes = new_figure(105, rows=2)
-        for row, axis in enumerate(axes[:, 0]):
-            axis.axhline(0, color=BLACK, linewidth=0.7)
-            for number, (title, pair) in enumerate(headrooms.items()):
-                _beta2_line(axis, pair[row], title, number, ticks)
+        figure, axes = new_figure(22 * len(headrooms), rows=len(headrooms), columns=2, sharex=True)
+        for row, (title, pair) in zip(axes, headrooms.items(), strict=True):
+            for axis, headroom in zip(row, pair, strict=True):
+                _beta2_panel(axis, headroom, ticks)
+            row[0].set_title(plain(title), loc="left")
+        for axis, unit in zip(axes[-1], ("NLL, 10⁻³ nats", "accuracy, points"), strict=True):
             axis.set_xticks(list(ticks.values()), [f"{beta2:g}" for beta2 in ticks])
-            axis.set_ylabel(f"gain over 0.999\n({('10⁻³ nats', 'points')[row]})")
-            axis.grid(axis="y")
-        axes[1, 0].set_xlabel("constant β₂ of AdamW; bars: exact 95 % over folds")
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=1)
+            axis.set_xlabel(f"constant β₂ of AdamW;\ngain over 0.999 ({unit})")
     return figure
 
 
-def _beta2_line(
-    axis: Any, headroom: Headroom, title: str, number: int, ticks: Mapping[float, int]
-) -> None:
+def _beta2_panel(axis: Any, headroom: Headroom, ticks: Mapping[float, int]) -> None:
     scale = gain_scale(headroom.metric)
-    color, shape = CYCLE[number % len(CYCLE)], SHAPES[number % len(SHAPES)]
     gaps = {method.beta2 or REFERENCE: method.over_reference for method in headroom.constants}
-    places = [ticks[beta2] + 0.07 * (number - 2.5) for beta2 in gaps]
+    places = [ticks[beta2] for beta2 in gaps]
     gains = [scale * gap.gain for gap in gaps.values()]
-    axis.plot(
-        places, gains, color=color, marker=shape, markersize=3, linewidth=0.7, label=plain(title)
-    )
+    axis.axhline(0, color=BLACK, linewidth=0.7)
+    axis.plot(places, gains, color=CYCLE[0], marker=SHAPES[0], markersize=3, linewidth=0.7)
     for place, gap in zip(places, gaps.values(), strict=True):
         ends = [scale * end for end in exact_interval(gap.differences)]
-        axis.plot([place] * 2, ends, color=color, linewidth=0.9)
+        axis.plot([place] * 2, ends, color=CYCLE[0], linewidth=0.9)
 
 
 def gain_figure(folder: Path, position: int) -> Any:
@@ -562,7 +581,7 @@ def present_regimes(regimes: Sequence[Regime], folder: Path) -> list[Regime]:
 
 def measure_all(folder: Path) -> dict[str, list[Headroom]]:
     """Measure the headroom of every regime whose runs are there."""
-    return {regime.title: measure(regime, folder) for regime in present_regimes(REGIMES, folder)}
+    return {regime.title: measure(regime, folder) for regime in present_regimes(MEASURED, folder)}
 
 
 def tables(folder: Path) -> dict[str, str]:
@@ -575,11 +594,13 @@ def tables(folder: Path) -> dict[str, str]:
         "rules.md": rule_table(rule_rows(headrooms)),
         "chosen.md": chosen_table(studies, folder),
     }
-    if CLEAN in studies and BURSTS in studies:
-        texts["bursts-minus-clean.md"] = interaction_table(folder)
-    for regime in present_regimes(REGIMES, folder):
+    for name, pair in INTERACTIONS.items():
+        files = [folder / f"{study}.csv" for study in pair]
+        if all(file.is_file() for file in files):
+            texts[f"{name}.md"] = interaction_table(*map(runs_by_method, files))
+    for regime in present_regimes(MEASURED, folder):
         texts[f"headroom-{regime.file}.md"] = to_markdown(headroom_table(headrooms[regime.title]))
-    for regime in (*studies, *present_regimes(AGAIN, folder)):
+    for regime in (*studies, *present_regimes(tuple(AGAIN.values()), folder)):
         runs = runs_by_method(folder / f"{regime.study}.csv")
         texts[f"{regime.study}.md"] = same_rate_table(regime, runs)
     for name in CHOOSING:
@@ -593,6 +614,7 @@ def commands(folder: Path) -> list[list[str]]:
     made = []
     for name, outputs in {
         "awake": {"awake": ["table", "comparisons", "--baseline", "adam"]},
+        "awake-confirm": {"awake-confirm": ["table", "comparisons", "--baseline", "adam"]},
         "variants": {name: ["table", name] for name in ("ablation", "sensitivity")},
     }.items():
         runs = folder / f"{name}.csv"
@@ -631,7 +653,7 @@ def commands_of_stores(source: Path, folder: Path) -> list[list[str]]:
 def main(source: Path, folder: Path) -> None:
     """Write all files; stop at the first that fails."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (*CHOOSING, *JUDGING, *CONFIRMING):
+    for name in (*CHOOSING, *JUDGING):
         if (source / f"{name}.db").is_file():
             least = 1 if name in CHOOSING else MIN_FOLDS
             write_runs(source / f"{name}.db", folder / f"{name}.csv", least)
