@@ -7,6 +7,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/kernel*.[ch]) \
 	$(wildcard src/afor/bench/models/native/eegnet*.[ch])
 
+# Containers often set this. Without stored bytecode each process, and each worker of a study, would
+# compile torch from its sources: the import then takes three times as long.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
 	awake-study bursts-study amplitude-study stream-study adaptation-study variants-study clean
 

@@ -40,6 +40,7 @@ def test_importing_the_facade_loads_no_dependency():
     assert shown.stdout.strip() == "[]"
 
 
+@pytest.mark.usefixtures("train_here")
 @pytest.mark.parametrize("name", bench.__all__)
 def test_an_exported_name_has_an_example_that_runs(name):
     exported = getattr(bench, name)

@@ -10,6 +10,7 @@ from afor.bench.store.database import open_store
 runner = CliRunner()
 
 
+@pytest.mark.usefixtures("train_here")
 def test_a_changed_study_has_its_own_store_that_describes_it(tiny):
     tiny.write(optimizers=("a", "b"), subjects=3, draws=2)
     changes = ["--draws", "1", "--optimizer", "a", "--data-option", "trials=6"]

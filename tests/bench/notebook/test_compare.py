@@ -203,6 +203,7 @@ def test_a_study_may_be_a_dictionary():
         parse_study({"name": "x", "sede": 1, **parts})
 
 
+@pytest.mark.usefixtures("train_here")
 def test_the_gallery_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))

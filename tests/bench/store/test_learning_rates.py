@@ -77,6 +77,7 @@ def test_the_papers_search_is_the_one_that_lr_per_optimizer_makes():
     assert made.protocol == preset.protocol
 
 
+@pytest.mark.usefixtures("train_here")
 def test_rates_of_a_search_feed_another_study(tiny):
     tiny.write(name="search", optimizers=("a",), draws=1, extra=SEARCH, best_lr=3e-3)
     printed = tiny.call("--store", tiny.folder / "search.db")
@@ -89,6 +90,7 @@ def test_rates_of_a_search_feed_another_study(tiny):
         assert {cell.rate for cell in store.runs()} == {3e-3}
 
 
+@pytest.mark.usefixtures("train_here")
 def test_every_optimizer_can_have_a_search_of_its_own(tiny):
     tiny.write(optimizers=("a", "b"), best_lr=1e-2)
     text = tiny.call("--lr-per-optimizer")

@@ -276,17 +276,17 @@ def test_what_a_spec_and_a_study_name_is_listed(study):
 
 
 def test_verify_lists_the_code_of_a_store_and_trains_it_only_on_trust(stored):
-    text = stored.run("-j", "1", command="verify", code=2)
+    text = stored.call("-j", "1", command="verify", code=2)
     assert "code named by the store: tiny_trainer:train (3 runs)" in text
     assert "Add --trust" in text
     assert stored.trainings() == []
-    trusted = stored.run("-j", "1", "--trust", command="verify")
+    trusted = stored.call("-j", "1", "--trust", command="verify")
     assert "code named by the store: tiny_trainer:train (3 runs)" in trusted
     assert "3 of 3 repeated runs gave the same bits" in trusted
     assert len(stored.trainings()) == 3
 
 
-def test_verify_imports_nothing_that_a_store_names(stored, tmp_path):
+def test_verify_imports_nothing_that_a_store_names(stored, tmp_path, monkeypatch):
     from afor.bench.study.planned_runs import run_key
 
     plant(tmp_path, "stranger")
@@ -298,8 +298,8 @@ def test_verify_imports_nothing_that_a_store_names(stored, tmp_path):
             spec[part] = {**spec.get(part, {}), key: "stranger:Net"}
 
         change_spec(stored.store, change, run_key, number)
-    path = os.pathsep.join([str(tmp_path), stored.environment["PYTHONPATH"]])
-    text = stored.run("-j", "1", command="verify", code=2, env={"PYTHONPATH": path})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = stored.call("-j", "1", command="verify", code=2)
     assert "code named by the store: stranger:Net (3 runs)" in text
     assert marks(tmp_path) == []
 
@@ -323,7 +323,7 @@ def test_runs_without_code_are_verified_beside_those_with_code(stored, monkeypat
 
 def test_a_spec_that_does_not_fit_its_key_is_refused(stored, tmp_path):
     key = change_spec(stored.store, lambda spec: spec["optimizer"].update(lr=0.5))
-    text = stored.run("--trust", command="verify", code=4)
+    text = stored.call("--trust", command="verify", code=4)
     assert "is not the one its key was made from" in text
     assert stored.trainings() == []
     with open_store(stored.store) as store:
@@ -345,11 +345,11 @@ def test_verify_from_python_refuses_code_without_trust(stored, tmp_path):
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_a_study_read_from_a_store_runs_its_code_only_on_trust(stored, command):
     stored.file.unlink()
-    text = stored.run(command=command, study="tiny", code=2)
+    text = stored.call(command=command, study="tiny", code=2)
     assert "names code that is not part of afor: tiny_trainer:train" in text
     assert "--trust" in text
-    assert "3 done" in stored.run("--trust", command=command, study="tiny")
-    assert "tiny_trainer:train" in stored.run(command="study", study="tiny")
+    assert "3 done" in stored.call("--trust", command=command, study="tiny")
+    assert "tiny_trainer:train" in stored.call(command="study", study="tiny")
 
 
 def test_matched_writes_no_study_that_names_the_code_of_a_store(tmp_path, monkeypatch):

@@ -83,6 +83,7 @@ def test_a_preset_of_the_paper_runs_and_shows_what_it_was_made_for(here, preset)
             assert list(csv.DictReader(io.StringIO(target.read_text("utf-8"))))
 
 
+@pytest.mark.usefixtures("train_here")
 def test_the_rates_of_a_search_serve_the_study_that_follows(here):
     whole = ["--dataset", "bci2a", "--backbone", "eegnet", *FEW]
     whole += ["--set", "datasets.bci2a.complete=false"]

@@ -58,6 +58,7 @@ def test_a_study_goes_from_nothing_to_results_one_command_after_another(tiny):
     assert "AFOR" in tiny.call("results/tiny.db", command="table", study="main")
 
 
+@pytest.mark.usefixtures("train_here")
 def test_show_verify_and_export_work_on_the_same_store(tiny):
     tiny.write(optimizers=("a", "raiser"), subjects=3, draws=1)
     tiny.call("-j", "2", code=1)
@@ -83,6 +84,7 @@ def test_show_verify_and_export_work_on_the_same_store(tiny):
     assert "must end in" in tiny.call("-o", "x.xls", command="export", code=2)
 
 
+@pytest.mark.usefixtures("train_here")
 def test_verify_finds_a_number_that_does_not_come_back(tiny):
     from afor.bench.store.database import open_store
 
@@ -99,6 +101,7 @@ def test_verify_finds_a_number_that_does_not_come_back(tiny):
     assert "0 of 3" in text
 
 
+@pytest.mark.usefixtures("train_here")
 def test_shards_run_apart_and_merge_into_one_store(tiny):
     tiny.write(draws=2)
     for number in (1, 2):
@@ -149,6 +152,7 @@ def test_a_number_of_workers_out_of_range_is_refused_before_anything_runs(tiny, 
     assert not tiny.store.exists()
 
 
+@pytest.mark.usefixtures("train_here")
 def test_a_place_given_on_the_command_line_changes_no_run(tiny):
     from afor.bench.cli.studies.selection import with_roots
     from afor.bench.study.schema import load_study

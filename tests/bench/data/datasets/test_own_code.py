@@ -112,6 +112,7 @@ optimizers = ["adam"]
     assert "lab_reader" not in sys.modules
 
 
+@pytest.mark.usefixtures("train_here")
 def test_verify_imports_no_reader_that_a_store_names(tmp_path, monkeypatch):
     """The study's text is changed in the store; the specs of its runs still name `synthetic`."""
     text = """

@@ -147,8 +147,14 @@ def test_latex_is_well_formed_with_any_name_in_it():
 PRINTED = ("paper", "paper-ablation", "paper-datasets", "same-method", "learning-rates", "cost")
 
 
+@pytest.fixture(scope="session")
+def font_folder(tmp_path_factory):
+    """Give a folder where LaTeX keeps the fonts that it draws, a second for each document."""
+    return tmp_path_factory.mktemp("fonts")
+
+
 @pytest.mark.parametrize("name", ["a table full of odd names", *PRINTED])
-def test_latex_compiles(name, tmp_path):
+def test_latex_compiles(name, tmp_path, font_folder):
     compiler = next((c for c in ("pdflatex", "tectonic", "lualatex") if shutil.which(c)), None)
     if compiler is None:
         pytest.skip("no LaTeX is installed here; the structure is checked by the test above")
@@ -160,10 +166,7 @@ def test_latex_compiles(name, tmp_path):
     command = [compiler, "table.tex"]
     if compiler != "tectonic":
         command[1:1] = ["-interaction=nonstopmode", "-halt-on-error"]
-    fonts = os.environ | {
-        "HOME": str(tmp_path),
-        "TEXMFVAR": str(tmp_path),
-    }  # LaTeX may write fonts there
+    fonts = os.environ | {"HOME": str(font_folder), "TEXMFVAR": str(font_folder)}
     done = subprocess.run(
         command, cwd=tmp_path, env=fonts, capture_output=True, text=True, check=False
     )

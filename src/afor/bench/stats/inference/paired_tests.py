@@ -178,15 +178,23 @@ def bootstrap_interval(
     BCa corrects the percentiles for bias and skew. One fold, or equal differences, have no spread
     to resample and give an interval of width zero.
     """
-    from scipy.stats import bootstrap
-
     values = _checked(differences)
     mean = float(values.mean())
     if len(values) < 2 or float(np.ptp(values)) <= TIE * float(np.abs(values).max()):
         return mean, mean
+    return _bca_interval(tuple(values.tolist()), level, resamples, seed)
+
+
+@lru_cache(maxsize=4096)  # a report asks for the same comparisons several times
+def _bca_interval(
+    values: tuple[float, ...], level: float, resamples: int, seed: int
+) -> tuple[float, float]:
+    from scipy.stats import bootstrap
+
     interval = bootstrap(
-        (values,), np.mean, confidence_level=level, n_resamples=resamples, method="BCa", rng=seed
-    ).confidence_interval
+        (np.array(values),), np.mean, confidence_level=level, n_resamples=resamples, method="BCa",
+        rng=seed,
+    ).confidence_interval  # fmt: skip
     return float(interval.low), float(interval.high)
 
 
