@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import re
 import sys
 from collections import Counter
@@ -41,7 +42,7 @@ def test_the_search_for_the_rate_is_on_the_data_of_the_study() -> None:
     assert load_study(str(matched)).training == study.training
 
 
-@pytest.mark.parametrize("name", ["clean", "bursts", "stream", "adaptation", "awake"])
+@pytest.mark.parametrize("name", ["clean", "bursts", "amplitude", "stream", "adaptation", "awake"])
 def test_rates_are_chosen_in_the_same_training_on_other_people(name) -> None:
     methods = load_script(BETA2_SCRIPT.with_name("methods.py"))
     searched, judged = methods.study_of(f"{name}-choose"), methods.study_of(name)
@@ -154,6 +155,23 @@ def test_the_tables_on_beta2_follow_from_its_runs() -> None:
     assert "pilot.md" in tables
     for name, text in tables.items():
         assert (BETA2 / name).read_text("utf-8") == text, name
+
+
+@needs_beta2_runs
+def test_the_table_on_changes_of_subject_follows_from_what_was_measured() -> None:
+    script = load_script(BETA2_SCRIPT.with_name("changes.py"))
+    measurements = json.loads((BETA2 / "changes.json").read_text("utf-8"))
+    assert {(m["statistics"], m["fold"]) for m in measurements} == {
+        (statistics, fold) for statistics in script.EPOCHS for fold in range(script.FOLDS)
+    }
+    assert (BETA2 / "changes.md").read_text("utf-8") == script.table(measurements)
+
+
+def test_a_change_of_subject_is_printed_in_the_unit_of_its_row() -> None:
+    script = load_script(BETA2_SCRIPT.with_name("changes.py"))
+    assert script.cell([math.log(1.1)] * 6, "residual") == "+10.00 [+10.00, +10.00]"
+    assert script.cell([-2e-5] * 6, "beta2") == "−2.00 [−2.00, −2.00]"
+    assert script.cell([-0.01] * 6, "beta2_share") == "−1.00 [−1.00, −1.00]"
 
 
 @needs_beta2_runs

@@ -467,9 +467,9 @@ def beta2_figure(headrooms: dict[str, list[Headroom]]) -> Any:
             for axis, headroom in zip(row, pair, strict=True):
                 _beta2_panel(axis, headroom, ticks)
             row[0].set_title(plain(title), loc="left")
-        for axis, unit in zip(axes[-1], ("NLL, 10⁻³ nats", "accuracy, points"), strict=True):
+        for axis, unit in zip(axes[-1], ("10⁻³ nats of NLL", "points of accuracy"), strict=True):
             axis.set_xticks(list(ticks.values()), [f"{beta2:g}" for beta2 in ticks])
-            axis.set_xlabel(f"constant β₂ of AdamW;\ngain over 0.999 ({unit})")
+            axis.set_xlabel(f"constant β₂\n({unit})")
     return figure
 
 
@@ -665,7 +665,9 @@ def main(source: Path, folder: Path) -> None:
         save_figure(figure, folder / "awake.png", dpi=200)
     for name, text in tables(folder).items():
         (folder / name).write_text(text, "utf-8")
-    save_figure(beta2_figure(measure_all(folder)), folder / "beta2.png", dpi=200)
+    headrooms = measure_all(folder)
+    shown = {r.title: headrooms[r.title] for r in present_regimes(REGIMES, folder)}
+    save_figure(beta2_figure(shown), folder / "beta2.png", dpi=200)
     for position, name in enumerate(("gains-nll", "gains-accuracy")):
         save_figure(gain_figure(folder, position), folder / f"{name}.png", dpi=200)
     afor = Path(sys.executable).with_name("afor")
