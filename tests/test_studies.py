@@ -151,7 +151,8 @@ def test_the_tables_on_shift_follow_from_the_runs(name, tmp_path, capsys) -> Non
 
 @needs_beta2_runs
 def test_the_tables_on_beta2_follow_from_its_runs() -> None:
-    tables = load_script(BETA2_SCRIPT).tables(BETA2)
+    script = load_script(BETA2_SCRIPT)
+    tables = script.tables(BETA2, script.measure_all(BETA2))
     assert "pilot.md" in tables
     for name, text in tables.items():
         assert (BETA2 / name).read_text("utf-8") == text, name

@@ -584,9 +584,8 @@ def measure_all(folder: Path) -> dict[str, list[Headroom]]:
     return {regime.title: measure(regime, folder) for regime in present_regimes(MEASURED, folder)}
 
 
-def tables(folder: Path) -> dict[str, str]:
+def tables(folder: Path, headrooms: dict[str, list[Headroom]]) -> dict[str, str]:
     """Return the tables that no command of `afor` prints, by the names of their files."""
-    headrooms = measure_all(folder)
     rows = pilot_rows(headrooms)
     studies = present_regimes(STUDIES, folder)
     texts = {
@@ -663,9 +662,9 @@ def main(source: Path, folder: Path) -> None:
     if traces.is_file():
         figure = awake_figure(json.loads(traces.read_text("utf-8")), STEPS_PER_EPOCH)
         save_figure(figure, folder / "awake.png", dpi=200)
-    for name, text in tables(folder).items():
-        (folder / name).write_text(text, "utf-8")
     headrooms = measure_all(folder)
+    for name, text in tables(folder, headrooms).items():
+        (folder / name).write_text(text, "utf-8")
     shown = {r.title: headrooms[r.title] for r in present_regimes(REGIMES, folder)}
     save_figure(beta2_figure(shown), folder / "beta2.png", dpi=200)
     for position, name in enumerate(("gains-nll", "gains-accuracy")):
