@@ -30,6 +30,19 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "notebook": ("execution", "report"),
     "cli": ("analyses",),
 }
+# Inside `data`: a stage imports from itself and from stages above it.
+DATA = [
+    ["signal", "montage", "splits"],
+    ["recording", "settings"],
+    ["formats"],
+    ["dataset"],
+    ["datasets"],
+    ["catalog", "stand_ins"],
+    ["prepared"],
+    ["window_source"],
+    ["expected_windows", "loading"],
+    ["inspection"],
+]
 # The optimizer: a stage imports from itself and from stages above it.
 OPTIMIZER = [
     ["torch_private"],
@@ -152,19 +165,23 @@ def backward_arrows(name: str, source: str) -> list[str]:
                 wrong.append(f"{name} imports the façade {target}: import the module itself")
             elif others[2] not in reachable(parts[2]):
                 wrong.append(f"{name} imports {target}: {parts[2]} comes before {others[2]}")
+            elif parts[2] == others[2] == "data" and (
+                len(others) < 4 or stage(others[3], DATA) > stage(parts[3], DATA)
+            ):
+                wrong.append(f"{name} imports {target}, which comes after it")
         elif others[1:2] == ["bench"]:
             wrong.append(f"{name} imports {target}: the optimizer does not know the benchmark")
-        elif len(others) > 1 and stage(others[1]) > stage(parts[1]):
+        elif len(others) > 1 and stage(others[1], OPTIMIZER) > stage(parts[1], OPTIMIZER):
             wrong.append(f"{name} imports {target}, which comes after it")
     return wrong
 
 
-def stage(part: str) -> int:
-    """Return the stage of a module or package of the optimizer."""
-    for number, members in enumerate(OPTIMIZER):
+def stage(part: str, stages: list[list[str]]) -> int:
+    """Return the stage of a module or package of the optimizer or of `data`."""
+    for number, members in enumerate(stages):
         if part in members:
             return number
-    pytest.fail(f"afor.{part} has no stage: give it one in {Path(__file__).name}")
+    pytest.fail(f"{part} has no stage: give it one in {Path(__file__).name}")
 
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if name not in ("afor", "afor.bench")])
@@ -176,9 +193,10 @@ def test_every_package_has_its_arrows_and_every_name_exists():
     assert sorted(ARROWS) == sorted(
         path.name for path in (ROOT / "bench").iterdir() if (path / "__init__.py").exists()
     )
-    flat = {path.stem for path in ROOT.glob("*.py")} - {"__init__"}
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"bench"}
-    assert sorted(flat | packages) == sorted(name for members in OPTIMIZER for name in members)
+    for folder, stages in ((ROOT, OPTIMIZER), (ROOT / "bench" / "data", DATA)):
+        flat = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+        packages = {path.parent.name for path in folder.glob("*/__init__.py")} - {"bench"}
+        assert sorted(flat | packages) == sorted(name for members in stages for name in members)
     listed = {name for name, _, targets in INSIDE_FUNCTIONS for name in (name, *targets)}
     assert sorted((listed | set(BY_NAME)) - set(KNOWN)) == []
 
@@ -217,6 +235,8 @@ def test_a_backward_arrow_is_found():
     assert backward_arrows("afor.bench.common.errors", "from afor.bench.cli.app import app")
     assert backward_arrows("afor.bench.stats.groups", "from afor.bench.execution import runner")
     assert backward_arrows("afor.bench.stats.groups", "from afor.bench import load_study")
+    assert backward_arrows("afor.bench.data.signal", "from afor.bench.data.loading import x")
+    assert backward_arrows("afor.bench.data.datasets.deap", "import afor.bench.data.catalog")
     typing_only = "if TYPE_CHECKING:\n    from afor.optimizer import AFOR"
     assert backward_arrows("afor.control", typing_only) == []
     assert backward_arrows("afor.optimizer", "from afor.control import FIELDS") == []

@@ -10,6 +10,9 @@ from afor.bench.data.settings import DataSettings, parse_settings
 
 # Where trials come from: recordings of people, a stand-in for them, or synthetic subjects.
 DataKind = Literal["recorded", "stand-in", "synthetic"]
+# A folder with this file contains a stand-in written by `afor data stand-in`.
+STAND_IN_MARK = "SYNTHETIC.txt"
+STAND_IN_NOTE = "a synthetic stand-in, not the data set"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +75,9 @@ class Dataset:
         """Return whether the files under a root are recordings, a stand-in or synthetic."""
         if self.is_synthetic:
             return "synthetic"
-        return "stand-in" if self.needs_root and (root / STAND_IN_MARK).exists() else "recorded"
+        return "stand-in" if self.needs_root and is_stand_in(root) else "recorded"
 
 
-# A folder with this file contains a synthetic stand-in written by `afor data twin`.
-STAND_IN_MARK = "SYNTHETIC.txt"
-STAND_IN_NOTE = "a synthetic stand-in, not the data set"
+def is_stand_in(root: Path) -> bool:
+    """Return True if a folder holds a stand-in instead of recordings."""
+    return (root / STAND_IN_MARK).exists()

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.dataset import DataKind, TrialShape
-from afor.bench.data.preparation.cache import PreparedSubject, map_samples
-from afor.bench.data.preparation.preprocessing import window_starts
+from afor.bench.data.prepared.cache import PreparedSubject, map_samples
 from afor.bench.data.recording import count_classes
 from afor.bench.data.settings import DataSettings
+from afor.bench.data.signal import window_starts
 
 # Mapped pages count as memory of this process until they are released. A data set larger than
 # KEEP_BYTES releases them each time RELEASE_AFTER_BYTES were copied; they stay in the page cache of

@@ -74,7 +74,7 @@ def make_plan(
 
     Example:
         >>> import tempfile
-        >>> from afor.bench.data.preparation.loading import open_windows
+        >>> from afor.bench.data.loading import open_windows
         >>> from afor.bench.study.schema import load_study
         >>> study = load_study("demo")
         >>> windows = open_windows("physionet_small", cache_dir=tempfile.mkdtemp())

@@ -16,14 +16,14 @@ from afor.bench.common.suggest import did_you_mean
 from afor.bench.common.text import shorten
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.dataset import STAND_IN_NOTE, Dataset
-from afor.bench.data.preparation.cache import (
+from afor.bench.data.prepared.cache import (
     PreparedSubject,
     open_cache,
     read_subject,
     subject_key,
     write_subject,
 )
-from afor.bench.data.preparation.checksums import Ledger
+from afor.bench.data.prepared.source_files import Ledger
 from afor.bench.data.recording import check_recording
 from afor.bench.data.settings import DataSettings
 from afor.bench.data.window_source import WindowSource
