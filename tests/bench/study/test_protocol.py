@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.loading import open_windows
 from afor.bench.execution.runner import run_study
 from afor.bench.stats.groups import collect_conditions, comparability_notes
 from afor.bench.store.database import open_store
