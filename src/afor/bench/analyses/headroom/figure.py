@@ -49,8 +49,8 @@ def _panel(axis: Any, result: Headroom) -> None:
     ticks = [*positions, *(start + number for number in range(len(result.rules)))]
     axis.set_xticks(ticks, labels, rotation=35, ha="right", rotation_mode="anchor")
     axis.set_ylabel(f"{style.plain(look.label)} gain over\n{result.reference:g} ({look.gain_unit})")
-    block = block_label(result.dataset, result.backbone)
-    axis.set_title(style.plain(f"{result.study}\n{block}"))
+    names = (result.study, block_label(result.dataset, result.backbone))
+    axis.set_title("\n".join(map(style.plain, names)))
     axis.grid(axis="y")
 
 
