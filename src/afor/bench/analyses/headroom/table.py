@@ -88,7 +88,8 @@ def _decision_text(made: PairedDecision | None, metric: str) -> str:
     if made is None:
         return "–"
     scale = metric_style(metric).gain_scale
-    interval = interval_text(*(end + 0.0 for end in made.interval), scale)  # no negative zero
+    low, high = made.interval
+    interval = interval_text(low + 0.0, high + 0.0, scale)  # no negative zero
     return f"{signed(scale * made.mean)} ({interval}), {made.decision}"
 
 
