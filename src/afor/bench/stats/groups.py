@@ -5,7 +5,7 @@ A condition is one (data set, backbone, optimizer). Its fold value is the mean o
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,11 +23,17 @@ from afor.bench.stats.labels import (
 )
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
+from afor.bench.study.protocol import UNKNOWN, differences, setting
 from afor.bench.study.roles import Role, role_from_name
 
 ConditionKey = tuple[str, str, str]  # dataset, backbone, optimizer
 FoldDraw = tuple[int, int]
 LARGEST = 1e100  # the squares of larger values overflow; such a value counts as not finite
+KIND_NOTES = {
+    "stand-in": "synthetic stand-ins, not the recordings",
+    "synthetic": "synthetic subjects",
+    "simulated": "simulated results, no network was trained",
+}
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,7 @@ def collect_conditions(
     results: Iterable[RunResult],
     expected: Sequence[ExpectedRuns] = (),
     margins: Mapping[str, float] | None = None,
+    allow_different: Collection[str] = (),
 ) -> Conditions:
     """Group runs into conditions, in the paper's order.
 
@@ -122,12 +129,15 @@ def collect_conditions(
         results: Finished runs.
         expected: What the studies planned, so that missing runs are known.
         margins: Margins of equivalence by metric, as printed; others have their defaults.
+        allow_different: Settings in which runs that are compared may differ, such as
+            `max_epochs`; `data` stands for all settings that begin with `data.`.
 
     Returns:
         The conditions by (data set, backbone, optimizer).
 
     Raises:
-        ConfigError: Two different results exist for one fold and draw of a condition.
+        ConfigError: Two different results exist for one fold and draw of a condition, or the
+            runs of a data set and backbone do not have one protocol.
 
     Example:
         >>> from afor.bench.stats.design.simulated import simulate_results
@@ -160,7 +170,91 @@ def collect_conditions(
         roles = [item.role for item in (plan, *runs.values()) if item and item.role]
         role = roles[0] if roles else role_from_name(key[2])
         conditions[key] = Condition(*key, runs, folds, draws, role, margins or {})
+    _check_comparable(conditions, allow_different)
     return conditions
+
+
+@dataclass(frozen=True)
+class _Mismatch:
+    """A setting in which two conditions of one data set and backbone differ."""
+
+    key: str
+    where: tuple[str, str, int, int]  # data set, backbone, fold, draw
+    runs: tuple[RunResult, RunResult]  # the first that differ
+
+    def values(self) -> str:
+        """Return the two values and the runs that have them."""
+        values = [setting(run.protocol, self.key) for run in self.runs]
+        named = zip(values, self.runs, strict=True)
+        return " and ".join(f"{value} for {r.optimizer} (study {r.study})" for value, r in named)
+
+
+def _mismatches(conditions: Conditions) -> Iterator[_Mismatch]:
+    """Yield the differences in protocol between the conditions of each data set and backbone.
+
+    Runs are compared that share a fold and draw.
+    """
+    together: dict[tuple[str, str, int, int], list[RunResult]] = {}
+    for (dataset, backbone, _), condition in conditions.items():
+        for (fold, draw), run in condition.runs.items():
+            together.setdefault((dataset, backbone, fold, draw), []).append(run)
+    for where, runs in together.items():
+        for found in differences(run.protocol for run in runs):
+            pair = [
+                next(run for run in runs if setting(run.protocol, found.key) == value)
+                for value in found.values[:2]
+            ]
+            yield _Mismatch(found.key, where, (pair[0], pair[1]))
+
+
+def _check_comparable(conditions: Conditions, allowed: Collection[str]) -> None:
+    """Raise ConfigError if runs that will be compared differ in more than is allowed."""
+    for found in _mismatches(conditions):
+        if found.key in allowed or found.key.partition(".")[0] in allowed:
+            continue
+        dataset, backbone, fold, draw = found.where
+        raise ConfigError(
+            f"{dataset} × {backbone}, fold {fold}, draw {draw}: the runs cannot be compared, "
+            f"{found.key} is {found.values()}; choose runs of one protocol, or compare them on "
+            f"purpose with --allow-different {found.key}."
+        )
+
+
+def comparability_notes(conditions: Conditions) -> list[str]:
+    """Return what a reader of a comparison must know of its runs, a sentence each.
+
+    They say what the data are if not recordings of people, in which settings the runs differ
+    although they are compared, and whether their protocol is recorded at all.
+
+    Example:
+        >>> from afor.bench.stats.design.simulated import simulate_results
+        >>> made = collect_conditions(*simulate_results({"adam": 0.0}, datasets=["bci2a"]))
+        >>> comparability_notes(made)
+        ['bci2a: simulated results, no network was trained.']
+    """
+    kinds: dict[str, dict[str, None]] = {}
+    files: dict[str, None] = {}
+    for condition in conditions.values():
+        for run in condition.runs.values():
+            if UNKNOWN in run.protocol:
+                files[run.protocol[UNKNOWN]] = None
+            elif run.data_kind in KIND_NOTES:
+                kinds.setdefault(run.data_kind, {})[condition.dataset] = None
+    notes = [f"{', '.join(names)}: {KIND_NOTES[kind]}." for kind, names in kinds.items()]
+    notes += [
+        f"The protocol of the runs is {text}: whether they are comparable is not known."
+        for text in files
+    ]
+    seen: dict[tuple[str, str, str], None] = {}
+    for found in _mismatches(conditions):
+        task = (found.key, *found.where[:2])
+        if task not in seen:
+            seen[task] = None
+            notes.append(
+                f"{found.where[0]} × {found.where[1]}: compared although {found.key} is "
+                f"{found.values()}."
+            )
+    return notes
 
 
 def block_of(conditions: Conditions, dataset: str, backbone: str) -> list[Condition]:

@@ -6,7 +6,6 @@ import pytest
 from scipy.signal import welch
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.check import check_dataset
 from afor.bench.data.datasets.physionet_mi import (
     CLASS_NAMES,
     IRREGULAR,
@@ -16,9 +15,10 @@ from afor.bench.data.datasets.physionet_mi import (
     load_subject,
 )
 from afor.bench.data.formats.edf import read_edf
-from afor.bench.data.preparation.checksums import Ledger
-from afor.bench.data.preparation.loading import open_windows
-from afor.bench.data.rehearsal.writers import write_edf
+from afor.bench.data.inspection.check import check_dataset
+from afor.bench.data.loading import open_windows
+from afor.bench.data.prepared.source_files import Ledger
+from afor.bench.data.stand_ins import write_edf
 
 # The 64 names as the files spell them.
 NAMES = [

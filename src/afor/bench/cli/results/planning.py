@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import FigureFile, Json, OnlyStudies, ResultsList, TableFormat, option
+from afor.bench.cli.options import (
+    AllowDifferent,
+    FigureFile,
+    Json,
+    OnlyStudies,
+    ResultsList,
+    TableFormat,
+    option,
+)
 from afor.bench.cli.printing import FORMATS, check_figures, choose, render
 from afor.bench.cli.results.reading import Margins, find_all, load_conditions
 from afor.bench.cli.results.tables import Baseline, Metrics, ResultOptions, selection
@@ -120,6 +128,7 @@ def power(
         option("True difference that the study shall show, in points.", show_default="the margin"),
     ] = None,
     margin: Margins = None,
+    allow_different: AllowDifferent = None,
     wanted: Annotated[float, option("Wanted power, between 0.05 and 0.99.", "--power")] = POWER,
     family: Annotated[
         int,
@@ -152,7 +161,7 @@ def power(
     if effect is not None and not 0 < effect < math.inf:
         raise ConfigError(f"--effect {effect:g}: expected a difference in points, more than 0.")
     paths = find_all(results)
-    conditions = load_conditions(paths, study, margin)
+    conditions = load_conditions(paths, study, margin, allow_different)
     _check_metrics(conditions, [metric])
     asked = [optimizer] if optimizer else []
     _check_optimizers(conditions, [baseline, *asked])

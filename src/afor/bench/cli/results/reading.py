@@ -38,7 +38,10 @@ def read_json(path: Path) -> Any:
 
 
 def load_conditions(
-    paths: list[Path], study: list[str] | None, margin: list[str] | None
+    paths: list[Path],
+    study: list[str] | None,
+    margin: list[str] | None,
+    allow_different: list[str] | None = None,
 ) -> Conditions:
     """Read the results, grouped; say on standard error how many runs are missing."""
     if not paths:
@@ -47,7 +50,8 @@ def load_conditions(
             ".parquet file of results."
         )
     runs, expected = load_results(paths, study or ())
-    conditions = collect_conditions(runs, expected, read_margins(margin, paths, study))
+    margins = read_margins(margin, paths, study)
+    conditions = collect_conditions(runs, expected, margins, allow_different or ())
     if sentence := incomplete_sentence(conditions):
         typer.echo(f"{sentence} `afor run` continues.", err=True)
     return conditions

@@ -13,7 +13,15 @@ from afor.bench.analyses.cost import table as cost_table
 from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.table import landscape_table
-from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat, argument, option
+from afor.bench.cli.options import (
+    AllowDifferent,
+    Json,
+    OnlyStudies,
+    ResultsList,
+    TableFormat,
+    argument,
+    option,
+)
 from afor.bench.cli.printing import FORMATS, by_suffix, check_figures, choose, render
 from afor.bench.cli.results.reading import Margins, find_all, load_conditions, read_json
 from afor.bench.cli.terminal import print_json, print_next
@@ -85,6 +93,7 @@ class ResultOptions:
     optimizer: OnlyOptimizers = None
     study: OnlyStudies = None
     margin: Margins = None
+    allow_different: AllowDifferent = None
 
 
 def selection(options: ResultOptions) -> str:
@@ -108,7 +117,7 @@ def stats(options: ResultOptions, as_json: Json = False) -> None:
         afor stats demo --baseline adam
     """
     paths = find_all(options.results)
-    conditions = load_conditions(paths, options.study, options.margin)
+    conditions = load_conditions(paths, options.study, options.margin, options.allow_different)
     metrics = options.metric or default_metrics(conditions)
     names = ["comparisons", "ranks"]
     if any(seed_noise(conditions, *block, m) for block in blocks_of(conditions) for m in metrics):
@@ -179,6 +188,7 @@ def figure(
     backbone: Annotated[str | None, option("Use only this backbone.")] = None,
     study: OnlyStudies = None,
     margin: Margins = None,
+    allow_different: AllowDifferent = None,
     data: Annotated[
         Path | None,
         option(
@@ -208,7 +218,7 @@ def figure(
     elif name in CURVE_FIGURES:
         drawn = _draw_curves(name, paths, study, dataset, backbone, optimizer)
     else:
-        conditions = load_conditions(paths, study, margin)
+        conditions = load_conditions(paths, study, margin, allow_different)
         drawn = _draw_results(name, conditions, metric, baseline, optimizer, dataset, backbone)
     for target in targets:
         save_figure(drawn, target)
@@ -244,7 +254,11 @@ def _build_table(name: str, paths: list[Path], options: ResultOptions, measured:
             )
         records = load_records(paths, options.study or ())
         return convergence_table(loss_curves(records, options.optimizer))
-    return _result_table(name, load_conditions(paths, options.study, options.margin), options)
+    return _result_table(
+        name,
+        load_conditions(paths, options.study, options.margin, options.allow_different),
+        options,
+    )
 
 
 def _result_table(name: str, conditions: Conditions, options: ResultOptions) -> Table:

@@ -17,9 +17,9 @@ from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.gdf import read_gdf
 from afor.bench.data.formats.mat import read_mat
-from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, Band, cut_trials, filter_signal
 from afor.bench.data.recording import Recording, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
+from afor.bench.data.signal import PAPER_BAND_HZ, Band, cut_trials, filter_signal
 
 RATE_HZ = 250
 N_STORED = 25  # 22 EEG and 3 EOG channels; EOG is not used

@@ -20,9 +20,9 @@ from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
 from afor.bench.data.montage import tidy_name
-from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, cut_trials, filter_signal
 from afor.bench.data.recording import Recording, channel_rows, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+from afor.bench.data.signal import PAPER_BAND_HZ, cut_trials, filter_signal
 
 RATE_HZ = 160.0
 N_CHANNELS = 64

@@ -254,4 +254,5 @@ DATASET = Dataset(
     load=lambda _root, subject, settings: load_subject(settings, subject),
     version=MODEL_VERSION,
     needs_root=False,
+    is_synthetic=True,
 )

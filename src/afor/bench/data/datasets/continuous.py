@@ -21,9 +21,9 @@ from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.data.preparation.preprocessing import filter_signal, resample
 from afor.bench.data.recording import Recording, channel_rows, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
+from afor.bench.data.signal import filter_signal, resample
 
 SUFFIXES = (".edf", ".bdf", ".gdf", ".fif", ".set", ".vhdr")
 COMPANIONS = (".eeg", ".vmrk", ".fdt", ".dat")  # that belong to a .vhdr or .set file

@@ -18,13 +18,13 @@ from afor.bench.data.inspection.quality import (
     names_warning,
     signal_warnings,
 )
-from afor.bench.data.preparation.cache import PreparedSubject, map_samples
-from afor.bench.data.preparation.loading import (
+from afor.bench.data.loading import (
     Progress,
     check_together,
     prepare_all,
     select_subjects,
 )
+from afor.bench.data.prepared.cache import PreparedSubject, map_samples
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 
 from afor.bench.common.errors import DataError
 from afor.bench.common.files import sha256_of, write_atomically
-from afor.bench.data.preparation.checksums import Ledger, published_checksums
+from afor.bench.data.prepared.source_files import Ledger, published_checksums
 
 
 @pytest.fixture

@@ -15,15 +15,15 @@ from afor.bench.common.files import exists
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.common.text import shorten
 from afor.bench.data.catalog import get_dataset
-from afor.bench.data.dataset import STAND_IN_MARK, STAND_IN_NOTE, Dataset
-from afor.bench.data.preparation.cache import (
+from afor.bench.data.dataset import STAND_IN_NOTE, Dataset
+from afor.bench.data.prepared.cache import (
     PreparedSubject,
     open_cache,
     read_subject,
     subject_key,
     write_subject,
 )
-from afor.bench.data.preparation.checksums import Ledger
+from afor.bench.data.prepared.source_files import Ledger
 from afor.bench.data.recording import check_recording
 from afor.bench.data.settings import DataSettings
 from afor.bench.data.window_source import WindowSource
@@ -82,6 +82,7 @@ def open_windows(
         selection.folder,
         prepared,
         selection.settings,
+        kind=dataset.kind(selection.root),
         fingerprint_samples=dataset.hashes_data,
     )
 
@@ -251,7 +252,7 @@ def prepare_subject(
     if (cached := read_subject(selection.folder, key, verify=verify)) is not None:
         return cached
     recording = dataset.load(root, subject, settings)
-    if dataset.needs_root and (root / STAND_IN_MARK).exists():
+    if dataset.kind(root) == "stand-in":
         recording = replace(recording, notes=(*recording.notes, STAND_IN_NOTE))
     recording = check_recording(recording, check_unit=dataset.check_unit)
     return write_subject(selection.folder, key, recording, sources)

@@ -4,16 +4,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from afor.bench.data.check import check_dataset
+from afor.bench.data import loading
 from afor.bench.data.datasets.bci2a import DATASET as BCI2A
 from afor.bench.data.datasets.synthetic import DATASET as SYNTHETIC
-from afor.bench.data.preparation import loading
-from afor.bench.data.rehearsal.twins import write_twin
+from afor.bench.data.inspection.check import check_dataset
+from afor.bench.data.stand_ins import write_stand_in
 
 
 @pytest.fixture
 def root(tmp_path):
-    write_twin("isruc", tmp_path / "isruc", ["1", "8", "9"], trials=12)
+    write_stand_in("isruc", tmp_path / "isruc", ["1", "8", "9"], trials=12)
     return tmp_path / "isruc"
 
 
@@ -64,7 +64,7 @@ def test_a_copied_subject_is_a_fault(root, cache_dir):
 def test_totals_of_a_complete_copy_are_compared_with_the_published_ones(
     tmp_path, cache_dir, monkeypatch
 ):
-    write_twin("bci2a", tmp_path / "root", ["A01"], trials=8)
+    write_stand_in("bci2a", tmp_path / "root", ["A01"], trials=8)
     (tmp_path / "root" / "SYNTHETIC.txt").unlink()  # a stand-in would not be compared
     info = replace(BCI2A.info, subjects=("A01",))
     for published, expected in (({"tongue": 4}, 0), ({"tongue": 5}, 1)):
