@@ -1,7 +1,6 @@
 """What may import what: arrows between packages point one way; `import afor` needs torch alone."""
 
 import ast
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -312,7 +311,12 @@ def test_import_afor_does_not_wait_for_torch():
 # What a command must not wait for: these take tenths of a second to seconds to import.
 NOT_FOR_STATUS = {"models", "optimizers", "stats", "report", "analyses", "notebook"}
 HEAVY = ("torch", "mne", "scipy", "sklearn", "pandas", "matplotlib", "jinja2", "tomlkit")
-STORE = Path(__file__).parent / "bench" / "store" / "before_packages.db"
+MAKE_STORE = """
+from pathlib import Path
+from afor.bench.store.database import open_or_create
+with open_or_create(Path("small.db")) as store:
+    store.replace_study("small", "name = 'small'", [])
+"""
 RUN_COMMAND = """
 import sys
 sys.argv = ["afor", *{arguments}]
@@ -330,7 +334,7 @@ print("\\nIMPORTED", *(name for name in {heavy} if name in sys.modules))
     [
         (["--help"], [*HEAVY, "numpy", "pydantic", "afor.bench.store", "afor.bench.study"]),
         (
-            ["status", "old.db"],
+            ["status", "small.db"],
             [*HEAVY, "numpy", *(f"afor.bench.{name}" for name in sorted(NOT_FOR_STATUS))],
         ),
     ],
@@ -339,8 +343,8 @@ print("\\nIMPORTED", *(name for name in {heavy} if name in sys.modules))
 def test_a_quick_command_imports_nothing_heavy(arguments, heavy, tmp_path, monkeypatch):
     """`afor --help` takes at most 0.3 s of processor time, `afor status` at most 0.6 s."""
     pytest.importorskip("typer", reason="the extra afor[bench] is not installed")
-    shutil.copy(STORE, tmp_path / "old.db")
     monkeypatch.chdir(tmp_path)
+    run(MAKE_STORE)
     lines = run(RUN_COMMAND.format(arguments=arguments, heavy=heavy)).strip().splitlines()
     assert len(lines) > 3
     assert lines[-1].split() == ["IMPORTED"]
