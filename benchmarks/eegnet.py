@@ -144,7 +144,7 @@ def automatic_choices(count: int, rounds: int) -> list[dict[str, object]]:
 
 def form_taken(model: nn.Module, signal: torch.Tensor) -> str:
     """Return the form that ``auto`` takes for a signal."""
-    if model.uses_native_form(signal):
+    if not model.why_not_native(signal):
         return "native"
     return "fast" if model.uses_fast_form(signal) else "plain"
 

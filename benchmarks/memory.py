@@ -35,7 +35,7 @@ def peak_mb() -> int:
 
 
 def open_source(cache: str, nights: int):
-    from afor.bench.data.preparation.loading import open_windows
+    from afor.bench.data.loading import open_windows
 
     def progress(done: int, total: int, _subject: str) -> None:
         if done % 20 == 0:

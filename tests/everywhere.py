@@ -54,7 +54,7 @@ NUMBERS = (
     "bench/training/test_loop.py", "bench/training/test_precision.py", "bench/test_numerics.py",
     "bench/common/test_seeding.py",
     # Signals and analyses.
-    "bench/data/datasets/test_synthetic.py", "bench/data/preparation/test_preprocessing.py",
+    "bench/data/datasets/test_synthetic.py", "bench/data/test_signal.py",
     "bench/analyses/adaptation", "bench/analyses/landscape", "bench/analyses/test_replay.py",
     "bench/analyses/test_step_log.py", "bench/analyses/theory",
     # Results that are printed in the documentation.
@@ -69,9 +69,9 @@ COMPILER = (
 FILES = (
     "native/test_binding.py", "test_checkpoint.py", "test_contract_compile.py",
     "test_packaging.py", "bench/cli", "bench/common", "bench/data/datasets",
-    "bench/data/inspection", "bench/data/preparation", "bench/execution/test_verify.py",
-    "bench/report", "bench/store", "bench/study", "bench/test_examples.py",
-    "bench/test_export.py", "test_documentation_studies.py",
+    "bench/data/inspection", "bench/data/prepared", "bench/data/test_loading.py",
+    "bench/execution/test_verify.py", "bench/report", "bench/store", "bench/study",
+    "bench/test_examples.py", "bench/test_export.py", "test_documentation_studies.py",
 )  # fmt: skip
 # What is printed and parsed: the locale and the time zone.
 TEXT = (
@@ -83,7 +83,7 @@ TEXT = (
 QUICK_NUMBERS = ("bench/test_numerics.py", "test_reference.py")
 QUICK_FILES = (
     "bench/common/test_doctor.py", "bench/store/test_locations.py",
-    "bench/data/preparation/test_cache.py",
+    "bench/data/prepared/test_cache.py",
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ def test_a_command_stands_there_with_its_help_arguments_and_options(script) -> N
 
 
 def test_commands_of_a_group_stand_under_their_full_name(script) -> None:
-    assert "## afor data twin\n" in script.page()
+    assert "## afor data stand-in\n" in script.page()
 
 
 def test_signs_that_markdown_would_take_for_itself_are_escaped(script) -> None:

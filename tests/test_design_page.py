@@ -13,7 +13,7 @@ import scipy.stats  # noqa: F401  imported before calls are recorded
 
 from afor.bench.cli.options import StudyOptions
 from afor.bench.cli.studies.run import run
-from afor.bench.data.rehearsal.writers import write_edf
+from afor.bench.data.stand_ins import write_edf
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended
 from afor.bench.models.dataset_shapes import PHYSIONET_MI

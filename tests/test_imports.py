@@ -1,7 +1,6 @@
 """What may import what: arrows between packages point one way; `import afor` needs torch alone."""
 
 import ast
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +30,19 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "notebook": ("execution", "report"),
     "cli": ("analyses",),
 }
+# Inside `data`: a stage imports from itself and from stages above it.
+DATA = [
+    ["signal", "montage", "splits"],
+    ["recording", "settings"],
+    ["formats"],
+    ["dataset"],
+    ["datasets"],
+    ["catalog", "stand_ins"],
+    ["prepared"],
+    ["window_source"],
+    ["expected_windows", "loading"],
+    ["inspection"],
+]
 # The optimizer: a stage imports from itself and from stages above it.
 OPTIMIZER = [
     ["torch_private"],
@@ -53,8 +65,11 @@ WITHOUT_TRITON = "the module itself works without triton: it is optional"
 INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor", WITHOUT_TORCH, ["afor.optimizer"]),
     ("afor.bench.cli.entry", WITHOUT_TYPER, ["afor.bench.cli.app"]),
-    ("afor.bench.cli.catalog.doctor", WITHOUT_TORCH, ["afor.bench.execution.gpu_check"]),
-    ("afor.bench.common.doctor", WITHOUT_TORCH, ["afor.native.binding"]),
+    (
+        "afor.bench.common.doctor",
+        WITHOUT_TORCH,
+        ["afor.native.binding", "afor.triton.launch"],
+    ),
     (
         "afor.bench.execution.timing.step_timing",
         WITHOUT_TORCH,
@@ -153,19 +168,23 @@ def backward_arrows(name: str, source: str) -> list[str]:
                 wrong.append(f"{name} imports the façade {target}: import the module itself")
             elif others[2] not in reachable(parts[2]):
                 wrong.append(f"{name} imports {target}: {parts[2]} comes before {others[2]}")
+            elif parts[2] == others[2] == "data" and (
+                len(others) < 4 or stage(others[3], DATA) > stage(parts[3], DATA)
+            ):
+                wrong.append(f"{name} imports {target}, which comes after it")
         elif others[1:2] == ["bench"]:
             wrong.append(f"{name} imports {target}: the optimizer does not know the benchmark")
-        elif len(others) > 1 and stage(others[1]) > stage(parts[1]):
+        elif len(others) > 1 and stage(others[1], OPTIMIZER) > stage(parts[1], OPTIMIZER):
             wrong.append(f"{name} imports {target}, which comes after it")
     return wrong
 
 
-def stage(part: str) -> int:
-    """Return the stage of a module or package of the optimizer."""
-    for number, members in enumerate(OPTIMIZER):
+def stage(part: str, stages: list[list[str]]) -> int:
+    """Return the stage of a module or package of the optimizer or of `data`."""
+    for number, members in enumerate(stages):
         if part in members:
             return number
-    pytest.fail(f"afor.{part} has no stage: give it one in {Path(__file__).name}")
+    pytest.fail(f"{part} has no stage: give it one in {Path(__file__).name}")
 
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if name not in ("afor", "afor.bench")])
@@ -177,9 +196,10 @@ def test_every_package_has_its_arrows_and_every_name_exists():
     assert sorted(ARROWS) == sorted(
         path.name for path in (ROOT / "bench").iterdir() if (path / "__init__.py").exists()
     )
-    flat = {path.stem for path in ROOT.glob("*.py")} - {"__init__"}
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"bench"}
-    assert sorted(flat | packages) == sorted(name for members in OPTIMIZER for name in members)
+    for folder, stages in ((ROOT, OPTIMIZER), (ROOT / "bench" / "data", DATA)):
+        flat = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+        packages = {path.parent.name for path in folder.glob("*/__init__.py")} - {"bench"}
+        assert sorted(flat | packages) == sorted(name for members in stages for name in members)
     listed = {name for name, _, targets in INSIDE_FUNCTIONS for name in (name, *targets)}
     assert sorted((listed | set(BY_NAME)) - set(KNOWN)) == []
 
@@ -218,6 +238,8 @@ def test_a_backward_arrow_is_found():
     assert backward_arrows("afor.bench.common.errors", "from afor.bench.cli.app import app")
     assert backward_arrows("afor.bench.stats.groups", "from afor.bench.execution import runner")
     assert backward_arrows("afor.bench.stats.groups", "from afor.bench import load_study")
+    assert backward_arrows("afor.bench.data.signal", "from afor.bench.data.loading import x")
+    assert backward_arrows("afor.bench.data.datasets.deap", "import afor.bench.data.catalog")
     typing_only = "if TYPE_CHECKING:\n    from afor.optimizer import AFOR"
     assert backward_arrows("afor.control", typing_only) == []
     assert backward_arrows("afor.optimizer", "from afor.control import FIELDS") == []
@@ -289,7 +311,12 @@ def test_import_afor_does_not_wait_for_torch():
 # What a command must not wait for: these take tenths of a second to seconds to import.
 NOT_FOR_STATUS = {"models", "optimizers", "stats", "report", "analyses", "notebook"}
 HEAVY = ("torch", "mne", "scipy", "sklearn", "pandas", "matplotlib", "jinja2", "tomlkit")
-STORE = Path(__file__).parent / "bench" / "store" / "before_packages.db"
+MAKE_STORE = """
+from pathlib import Path
+from afor.bench.store.database import open_or_create
+with open_or_create(Path("small.db")) as store:
+    store.replace_study("small", "name = 'small'", [])
+"""
 RUN_COMMAND = """
 import sys
 sys.argv = ["afor", *{arguments}]
@@ -307,7 +334,7 @@ print("\\nIMPORTED", *(name for name in {heavy} if name in sys.modules))
     [
         (["--help"], [*HEAVY, "numpy", "pydantic", "afor.bench.store", "afor.bench.study"]),
         (
-            ["status", "old.db"],
+            ["status", "small.db"],
             [*HEAVY, "numpy", *(f"afor.bench.{name}" for name in sorted(NOT_FOR_STATUS))],
         ),
     ],
@@ -316,8 +343,8 @@ print("\\nIMPORTED", *(name for name in {heavy} if name in sys.modules))
 def test_a_quick_command_imports_nothing_heavy(arguments, heavy, tmp_path, monkeypatch):
     """`afor --help` takes at most 0.3 s of processor time, `afor status` at most 0.6 s."""
     pytest.importorskip("typer", reason="the extra afor[bench] is not installed")
-    shutil.copy(STORE, tmp_path / "old.db")
     monkeypatch.chdir(tmp_path)
+    run(MAKE_STORE)
     lines = run(RUN_COMMAND.format(arguments=arguments, heavy=heavy)).strip().splitlines()
     assert len(lines) > 3
     assert lines[-1].split() == ["IMPORTED"]

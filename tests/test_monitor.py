@@ -1,4 +1,8 @@
-"""Looking inside: names, values, table, TensorBoard, no host sync while recording."""
+"""Looking inside: names, values, table, figure, trackers, no host sync while recording."""
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -6,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from afor import AFOR
 from afor.control import FIELDS
-from afor.monitor import MlflowWriter, Monitor, Reading, WandbWriter, read
+from afor.monitor import Monitor, Reading, read
 from afor.reference import ReferenceState, reference_step
 
 
@@ -107,23 +111,6 @@ def test_the_table_has_one_line_per_tensor() -> None:
     assert [line.split()[0] for line in lines[1:]] == [n for n, _ in model.named_parameters()]
 
 
-def test_scalars_reach_tensorboard(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    from torch.utils.tensorboard import SummaryWriter
-
-    _, _, monitor = trained(4)
-    with SummaryWriter(str(tmp_path)) as writer:
-        monitor.write(writer, quantities=["beta2"])
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    scalars = events.Scalars("afor/beta2/0.weight")
-    expected = [r.beta2 for r in monitor.readings() if r.name == "0.weight"]
-    assert [s.value for s in scalars] == pytest.approx(expected)
-    with pytest.raises(ValueError, match="no quantity 'beta3'; there are beta2, score"):
-        monitor.write(writer, quantities=["beta3"])
-
-
 def test_the_share_of_awake_tensors_counts_large_z_scores() -> None:
     _, optimizer, _ = trained(1)
     monitor = Monitor(optimizer)
@@ -158,7 +145,7 @@ def test_an_unknown_name_says_what_to_pass() -> None:
 def test_a_notebook_shows_the_last_record_as_a_table() -> None:
     _, optimizer, monitor = trained(3)
     shown = monitor._repr_html_()
-    assert "after 3 steps" in shown
+    assert "4 tensors after 3 steps" in shown
     assert shown.count("<tr>") == 5
     assert f"<td>{read(optimizer)['0.weight'].beta2:.5f}</td>" in shown
     assert "<script>" not in Monitor(AFOR([("<script>", torch.zeros(1))]))._repr_html_()
@@ -188,29 +175,117 @@ def test_a_quantity_is_drawn_over_the_steps() -> None:
         monitor.plot("beta")
 
 
-def test_trackers_get_every_number_with_its_step() -> None:
+def test_a_notebook_shows_the_figure_as_a_picture() -> None:
+    pytest.importorskip("matplotlib")
     _, _, monitor = trained(2)
-    expected = {
-        (f"afor/{quantity}/{r.name}", getattr(r, quantity), r.step)
-        for r in monitor.readings()
-        for quantity in ("beta2", "zscore")
-    }
+    figure = monitor.plot()
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    formatters = pytest.importorskip("IPython.core.formatters")
+    shown, _ = formatters.DisplayFormatter().format(figure)
+    assert shown["image/png"] == figure._repr_png_()
 
-    class Run:  # of wandb
-        def __init__(self) -> None:
-            self.logged: set[object] = set()
 
-        def log(self, data: dict[str, float], step: int | None = None) -> None:
-            self.logged |= {(tag, value, step) for tag, value in data.items()}
+def test_print_shows_the_last_record() -> None:
+    _, optimizer, monitor = trained(3)
+    assert repr(monitor) == "Monitor: AFOR's controllers of 4 tensors after 3 steps"
+    assert str(monitor) == f"AFOR's controllers of 4 tensors after 3 steps\n{monitor.table()}"
+    assert "nothing recorded yet" in repr(Monitor(optimizer))
 
-    class Module:  # mlflow
-        def __init__(self) -> None:
-            self.logged: set[object] = set()
 
-        def log_metric(self, key: str, value: float, step: int | None = None) -> None:
-            self.logged.add((key, value, step))
+def expected_scalars(monitor: Monitor, *quantities: str) -> dict[str, list[tuple[int, float]]]:
+    """Return what a tracker must hold: pairs of step and value by name."""
+    scalars: dict[str, list[tuple[int, float]]] = {}
+    for r in monitor.readings():
+        for quantity in quantities:
+            pairs = scalars.setdefault(f"afor/{quantity}/{r.name}", [])
+            pairs.append((r.step, getattr(r, quantity)))
+    return scalars
 
-    run, module = Run(), Module()
-    monitor.write(WandbWriter(run), quantities=("beta2", "zscore"))
-    monitor.write(MlflowWriter(module), quantities=("beta2", "zscore"))
-    assert run.logged == module.logged == expected
+
+def test_any_function_takes_one_call_per_step() -> None:
+    _, _, monitor = trained(3)
+    calls: list[tuple[int, dict[str, float]]] = []
+    monitor.write(lambda values, step: calls.append((step, values)), quantities=["beta2"])
+    assert [step for step, _ in calls] == [1, 2, 3]
+    expected = expected_scalars(monitor, "beta2")
+    assert {name: [(s, v[name]) for s, v in calls] for name in expected} == expected
+    with pytest.raises(TypeError, match=r"write\(\) takes a SummaryWriter, .* got str"):
+        monitor.write("tensorboard")
+
+
+def test_scalars_reach_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
+    _, _, monitor = trained(4)
+    with SummaryWriter(str(tmp_path)) as writer:
+        monitor.write(writer, quantities=["beta2", "zscore"])
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    expected = expected_scalars(monitor, "beta2", "zscore")
+    assert set(events.Tags()["scalars"]) == set(expected)
+    for tag, pairs in expected.items():
+        scalars = events.Scalars(tag)
+        assert [s.step for s in scalars] == [step for step, _ in pairs]
+        assert [s.value for s in scalars] == pytest.approx([value for _, value in pairs])
+    with pytest.raises(ValueError, match="no quantity 'beta3'; there are beta2, score"):
+        monitor.write(writer, quantities=["beta3"])
+
+
+def test_all_steps_reach_wandb_beside_what_the_user_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+    wandb = pytest.importorskip("wandb")
+    with wandb.init(
+        dir=tmp_path, mode="offline", settings=wandb.Settings(silent=True, console="off")
+    ) as run:
+        _, _, monitor = trained(50)
+        for step in range(50):
+            run.log({"loss": 1.0 / (step + 1)})
+        monitor.write(run, quantities=["beta2", "zscore"])
+        file = Path(run.settings.sync_file)
+    history = wandb_history(file)
+    assert len([row for row in history if "loss" in row]) == 50
+    for name, pairs in expected_scalars(monitor, "beta2", "zscore").items():
+        assert [(row["afor/step"], row[name]) for row in history if name in row] == pairs
+
+
+def wandb_history(file: Path) -> list[dict[str, Any]]:
+    """Read the rows of an offline run: LevelDB's log format after a header of seven bytes."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data = file.read_bytes()
+    place, content, history = 7, b"", []
+    while place + 7 <= len(data):
+        if 32768 - place % 32768 < 7:  # the rest of a block is padding
+            place += 32768 - place % 32768
+            continue
+        size, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
+        content += data[place + 7 : place + 7 + size]
+        place += 7 + size
+        if kind in (1, 4):  # whole, or the last part
+            record = Record.FromString(content)
+            content = b""
+            if record.HasField("history"):
+                items = record.history.item
+                history.append(
+                    {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items}
+                )
+    return history
+
+
+def test_all_steps_reach_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # of MLflow 3
+    mlflow = pytest.importorskip("mlflow")  # not among the extras: its pins exclude our versions
+    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    _, _, monitor = trained(5)
+    with mlflow.start_run() as run:
+        mlflow.log_metric("loss", 1.0, step=9)
+        monitor.write(mlflow.log_metrics, quantities=["beta2", "zscore"])
+    client = mlflow.MlflowClient()
+    for name, pairs in expected_scalars(monitor, "beta2", "zscore").items():
+        metrics = client.get_metric_history(run.info.run_id, name)
+        assert [(m.step, m.value) for m in metrics] == pairs

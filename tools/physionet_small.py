@@ -29,8 +29,8 @@ from afor.bench.data.datasets.physionet_small import (
 )
 from afor.bench.data.formats.edf import read_edf
 from afor.bench.data.montage import tidy_name
-from afor.bench.data.preparation.checksums import PUBLISHED_LIST, published_checksums
-from afor.bench.data.preparation.preprocessing import resample
+from afor.bench.data.prepared.source_files import PUBLISHED_LIST, published_checksums
+from afor.bench.data.signal import resample
 
 TARGET = Path(__file__).parents[1] / "src" / "afor" / "bench" / "data" / "embedded" / ARCHIVE
 SECONDS = 60

@@ -4,7 +4,7 @@
 
 PhysioNet is drawn from the real recordings in AFOR_PHYSIONET_ROOT and left out without them. DEAP,
 BCI IV 2a and ISRUC need an agreement or a large download: they are drawn from stand-ins in their
-format (`afor data twin`), and the pictures say so.
+format (`afor data stand-in`), and the pictures say so.
 """
 
 import os
@@ -21,8 +21,8 @@ from matplotlib.ticker import NullFormatter
 from scipy.signal import welch
 
 from afor.bench.data.catalog import get_dataset
-from afor.bench.data.preparation.loading import open_windows
-from afor.bench.data.rehearsal.twins import write_twin
+from afor.bench.data.loading import open_windows
+from afor.bench.data.stand_ins import write_stand_in
 
 IMAGES = Path(__file__).resolve().parents[1] / "images"
 INK, MUTED = "#1d2733", "#8a94a0"
@@ -111,7 +111,7 @@ def main() -> None:
                 title += ", eyes open and closed: real recordings"
             elif subjects:
                 root = Path(folder) / name
-                write_twin(name, root, subjects, trials=trials)
+                write_stand_in(name, root, subjects, trials=trials)
                 title += ": synthetic stand-in in its format, not the data set"
             source = open_windows(
                 name, root, options={**options, "window_samples": 0, "stride_samples": 0},

@@ -18,8 +18,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_score
 
 from afor.bench.data.datasets.synthetic import RECIPES, SyntheticSettings, subject_truth
+from afor.bench.data.loading import open_windows
 from afor.bench.data.montage import electrode_xy
-from afor.bench.data.preparation.loading import open_windows
 
 IMAGES = Path(__file__).resolve().parents[1] / "images"
 BANDS_HZ = ((1, 4), (4, 8), (8, 13), (13, 18), (18, 30))

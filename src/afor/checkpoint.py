@@ -19,7 +19,7 @@ from afor.state_check import MOMENTS, find_bad_value, find_misfit, parameter_nam
 if TYPE_CHECKING:
     from afor.optimizer import AFOR
 
-_IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
+_IMPLEMENTATION = ("foreach", "fused", "check_fused", "capturable", "differentiable")
 # Entries of an afor-optimizer state, by the field of the control vector that they become.
 _RELEASED_FIELDS = {
     "noise_fast": "noise_fast", "noise_slow": "noise_slow", "agreement": "dir_ema",

@@ -20,10 +20,13 @@ transferred when they are read.
 """
 
 import html
+import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from functools import partial
+from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,43 +66,6 @@ class Reading:
     def is_awake(self) -> bool:
         """Whether the score differs clearly from its running mean."""
         return abs(self.zscore) > AWAKE
-
-
-class ScalarWriter(Protocol):
-    """The method of `torch.utils.tensorboard.SummaryWriter` that `Monitor.write` calls."""
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> Any:
-        """Write one number."""
-
-
-class WandbWriter:
-    """Passes what `Monitor.write` writes to Weights & Biases.
-
-    Args:
-        run: What ``wandb.init()`` returned.
-    """
-
-    def __init__(self, run: Any) -> None:
-        self._run = run
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> None:
-        """Log one number; those of the same step join one row."""
-        self._run.log({tag: scalar_value}, step=global_step)
-
-
-class MlflowWriter:
-    """Passes what `Monitor.write` writes to the active run of MLflow.
-
-    Args:
-        mlflow: The module ``mlflow``, or anything else with its ``log_metric``.
-    """
-
-    def __init__(self, mlflow: Any) -> None:
-        self._mlflow = mlflow
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> None:
-        """Log one number."""
-        self._mlflow.log_metric(tag, scalar_value, step=global_step)
 
 
 class Readings(dict[str, Reading]):
@@ -191,6 +157,18 @@ class Monitor:
             for line in lines
         )
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}: {self._caption()}"
+
+    def __str__(self) -> str:
+        return f"{self._caption()}\n{self.table()}"
+
+    def _caption(self) -> str:
+        if not self._records:
+            return "nothing recorded yet; call record() after optimizer.step()"
+        step, names, _ = self._records[-1]
+        return f"AFOR's controllers of {len(names)} tensors after {step} steps"
+
     def _table_lines(self) -> list[tuple[str, ...]]:
         header = ("tensor", "beta2", "score", "noise", "agreement", "z-score", "sigma")
         return [header, *map(_cells, self._readings(self._records[-1:]))]
@@ -217,7 +195,7 @@ class Monitor:
             names: Tensors to draw; None draws all.
 
         Returns:
-            A Matplotlib figure.
+            A Matplotlib figure, which a notebook shows as a picture.
 
         Raises:
             ImportError: Matplotlib is not installed.
@@ -236,7 +214,7 @@ class Monitor:
         for name in names or ():
             if name not in lines:
                 raise ValueError(f"no tensor {name!r}; there are {', '.join(lines) or 'none'}")
-        figure = Figure(figsize=(7, 3.5), layout="constrained")
+        figure: Any = Figure(figsize=(7, 3.5), layout="constrained")
         axis = figure.add_subplot()
         for name in names or lines:
             axis.plot(*lines[name], label=name, linewidth=1)
@@ -248,6 +226,7 @@ class Monitor:
         axis.set_xlabel("step")
         axis.set_ylabel(quantity)
         figure.legend(loc="outside right upper", fontsize="x-small")
+        figure._repr_png_ = partial(_png, figure)  # IPython shows it without a pyplot backend
         return figure
 
     def _repr_html_(self) -> str:
@@ -260,10 +239,8 @@ class Monitor:
             + "</tr>"
             for name, *numbers in lines
         )
-        steps = self._records[-1][0] if self._records else 0
-        caption = f"AFOR's controllers after {steps} steps"
         return (
-            f"<table><caption>{caption}</caption><thead><tr>{cells}</tr></thead>"
+            f"<table><caption>{html.escape(self._caption())}</caption><thead><tr>{cells}</tr></thead>"
             f"<tbody>{rows}</tbody></table>"
         )
 
@@ -276,23 +253,32 @@ class Monitor:
 
     def write(
         self,
-        writer: ScalarWriter,
+        target: Any,
         *,
         prefix: str = "afor",
         quantities: Iterable[str] = ("beta2", "score", "noise", "agreement", "zscore"),
     ) -> None:
-        """Write all records, one scalar per tensor and quantity.
+        """Write all records to a tracker; to write repeatedly, `clear` after each call.
 
         Args:
-            writer: A TensorBoard ``SummaryWriter``, a `WandbWriter` or an `MlflowWriter`.
-            prefix: First part of each tag.
+            target: A TensorBoard ``SummaryWriter``, a run of Weights & Biases,
+                ``mlflow.log_metrics``, or any other function of a dict of numbers and ``step``.
+            prefix: First part of each name: ``prefix/quantity/tensor``. Weights & Biases draws
+                them over ``prefix/step``, since its own step only counts up.
             quantities: Names of attributes of `Reading`.
+
+        Raises:
+            TypeError: Nothing can be written to `target`.
+            ValueError: There is no such quantity.
         """
         quantities = tuple(quantities)
         _check_quantities(quantities)
-        for r in self.readings():
-            for quantity in quantities:
-                writer.add_scalar(f"{prefix}/{quantity}/{r.name}", getattr(r, quantity), r.step)
+        log = _log_function(target, prefix)
+        for step, readings in groupby(self.readings(), key=lambda reading: reading.step):
+            log(
+                {f"{prefix}/{q}/{r.name}": getattr(r, q) for r in readings for q in quantities},
+                step=step,
+            )
 
     def _readings(self, records: list[tuple[int, list[str], list[Tensor]]]) -> Iterator[Reading]:
         for step, names, controls in records:
@@ -337,6 +323,33 @@ def _reading(step: int, name: str, row: list[float]) -> Reading:
 def _cells(r: Reading) -> tuple[str, ...]:
     numbers = f"{r.beta2:.5f} {r.score:.3g} {r.noise:.3g} {r.agreement:.3f} {r.zscore:+.2f}"
     return (r.name, *numbers.split(), f"{r.score_std:.3g}")
+
+
+def _log_function(target: Any, prefix: str) -> Callable[..., Any]:
+    """Return the function that logs the numbers of one step to `target`."""
+    if hasattr(target, "add_scalar"):  # TensorBoard
+
+        def log_scalars(values: dict[str, float], step: int) -> None:
+            for tag, value in values.items():
+                target.add_scalar(tag, value, step)
+
+        return log_scalars
+    if hasattr(target, "define_metric"):  # Weights & Biases
+        target.define_metric(f"{prefix}/*", step_metric=f"{prefix}/step")
+        return lambda values, step: target.log({**values, f"{prefix}/step": step})
+    if callable(target):
+        return target  # type: ignore[no-any-return]
+    raise TypeError(
+        "write() takes a SummaryWriter, a wandb run, mlflow.log_metrics or another function of a "
+        f"dict and step, got {type(target).__name__}"
+    )
+
+
+def _png(figure: Any) -> bytes:
+    """Return the figure as the bytes of a PNG file."""
+    with io.BytesIO() as file:
+        figure.savefig(file, format="png", dpi=100)
+        return file.getvalue()
 
 
 def _check_quantities(quantities: Sequence[str]) -> None:

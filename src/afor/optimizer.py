@@ -57,7 +57,9 @@ _CONFLICTS = (
     ("fused", "differentiable", "`fused` does not support `differentiable`"),
     ("foreach", "differentiable", "`foreach` does not support `differentiable`"),
 )
-SWITCHES = ("fast_channel", "maximize", "foreach", "fused", "capturable", "differentiable")
+SWITCHES = (
+    "fast_channel", "maximize", "foreach", "fused", "check_fused", "capturable", "differentiable",
+)  # fmt: skip
 
 
 class AFOR(Optimizer):
@@ -99,6 +101,8 @@ class AFOR(Optimizer):
         maximize: ascend instead of descend.
         foreach: use the multi-tensor implementation; ``None`` picks the fastest that is valid.
         fused: use the native kernel; ``None`` uses it on CPU when it was built.
+        check_fused: compare the kernels with the equations, on small tensors, before the first
+            ``fused`` step of this process on a CUDA device, and raise RuntimeError if they differ.
         capturable: allow capture in a CUDA graph. The state lives on the device in any case.
         differentiable: let autograd run through ``step``.
 
@@ -145,6 +149,7 @@ class AFOR(Optimizer):
         maximize: bool = False,
         foreach: bool | None = None,
         fused: bool | None = None,
+        check_fused: bool = True,
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
@@ -156,7 +161,8 @@ class AFOR(Optimizer):
             "fixed_mean": fixed_mean, "fixed_scale": fixed_scale, "zscore_clip": zscore_clip,
             "correction": correction, "statistics": statistics, "variant": variant,
             "half_moments": half_moments, "maximize": maximize, "foreach": foreach,
-            "fused": fused, "capturable": capturable, "differentiable": differentiable,
+            "fused": fused, "check_fused": check_fused, "capturable": capturable,
+            "differentiable": differentiable,
         }  # fmt: skip
         _check_options(defaults)
         self._plans: dict[int, GroupPlan] = {}
@@ -349,6 +355,7 @@ class AFOR(Optimizer):
             "differentiable": group["differentiable"],
             "grad_scale": getattr(self, "grad_scale", None),  # both set by GradScaler
             "found_inf": getattr(self, "found_inf", None),
+            "check_fused": group["check_fused"],
         }
 
     # --------------------------------------------------------------------------- state dict

@@ -11,7 +11,7 @@ from afor.bench.common.errors import AforError, ConfigError, DataError
 from afor.bench.common.files import check_output, write_output
 from afor.bench.data.catalog import NAMES, get_dataset
 from afor.bench.data.datasets.synthetic import subject_names
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.loading import open_windows
 from afor.bench.data.splits import make_splits
 from afor.bench.execution.sources import open_sources
 from afor.bench.models.input_shape import InputShape

@@ -6,8 +6,8 @@ import importlib
 import pytest
 
 MODULES = [
-    "afor.bench.data.preparation.preprocessing",
-    "afor.bench.data.preparation.loading",
+    "afor.bench.data.signal",
+    "afor.bench.data.loading",
     "afor.bench.data.montage",
 ]
 

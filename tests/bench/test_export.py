@@ -70,9 +70,8 @@ def test_a_search_beside_a_study_counts_in_a_file_as_it_does_in_the_store(tiny, 
 
 
 @pytest.mark.parametrize("names", [("s01",), ("s01", "s02"), ("anna b", "c;d", "e\\", "f")])
-@pytest.mark.parametrize("is_export", [True, False])
-def test_subjects_of_any_name_come_back(names, is_export):
-    assert split_subjects(join_subjects(names), is_export=is_export) == names
+def test_subjects_of_any_name_come_back(names):
+    assert split_subjects(join_subjects(names)) == names
 
 
 def test_parquet_without_pyarrow_names_the_extra_and_writes_nothing(store, tmp_path, monkeypatch):

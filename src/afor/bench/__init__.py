@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from afor.bench.common.errors import AforError as AforError
-    from afor.bench.data.preparation.loading import open_windows as open_windows
+    from afor.bench.data.loading import open_windows as open_windows
     from afor.bench.data.recording import Recording as Recording
     from afor.bench.data.splits import make_splits as make_splits
     from afor.bench.data.window_source import ArrayWindows as ArrayWindows
@@ -59,7 +59,7 @@ _MODULES = {
     "make_splits": "data.splits",
     "open_results": "notebook.results",
     "open_store": "store.database",
-    "open_windows": "data.preparation.loading",
+    "open_windows": "data.loading",
     "parse_study": "study.schema",
     "render_report": "report.page",
     "run_study": "execution.runner",

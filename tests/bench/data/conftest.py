@@ -4,28 +4,28 @@ import shutil
 
 import pytest
 
-from afor.bench.data.rehearsal.twins import write_twin
+from afor.bench.data.stand_ins import write_stand_in
 
 
 @pytest.fixture(scope="session")
-def deap_twin(tmp_path_factory):
+def deap_stand_in(tmp_path_factory):
     root = tmp_path_factory.mktemp("deap")
-    write_twin("deap", root, ["s01"])
+    write_stand_in("deap", root, ["s01"])
     yield root
     shutil.rmtree(root)  # 103 MB, not to be kept like other temporary files
 
 
 @pytest.fixture(scope="session")
-def bci2a_twin(tmp_path_factory):
+def bci2a_stand_in(tmp_path_factory):
     root = tmp_path_factory.mktemp("bci2a")
-    write_twin("bci2a", root, ["A01", "A02"], trials=24)
+    write_stand_in("bci2a", root, ["A01", "A02"], trials=24)
     return root
 
 
 @pytest.fixture(scope="session")
-def isruc_twin(tmp_path_factory):
+def isruc_stand_in(tmp_path_factory):
     root = tmp_path_factory.mktemp("isruc")
-    write_twin("isruc", root, ["1", "8", "11", "40"], trials=12)
+    write_stand_in("isruc", root, ["1", "8", "11", "40"], trials=12)
     return root
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from afor.bench.data.expected_windows import expected_windows
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.loading import open_windows
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from afor.bench.common.errors import ConfigError
 from afor.bench.data import window_source
 from afor.bench.data.datasets.synthetic import SyntheticSettings, load_subject
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.loading import open_windows
 
 OPTIONS = {"n_subjects": 3, "trials": 10, "window_samples": 100, "stride_samples": 70}
 
@@ -100,3 +100,19 @@ def test_windows_stay_right_after_pages_were_given_back(source, cache_dir, monke
     for _ in range(3):
         np.testing.assert_array_equal(large.gather([7, 99]), before)
     assert large._touched == set()
+
+
+def test_windows_say_whether_they_are_recorded_a_stand_in_or_synthetic(
+    isruc_stand_in, tmp_path, cache_dir
+):
+    assert open_windows("isruc", isruc_stand_in, cache_dir=cache_dir).kind == "stand-in"
+    made_up = open_windows("synthetic", options={"n_subjects": 2, "trials": 4}, cache_dir=cache_dir)
+    assert made_up.kind == "synthetic"
+    np.savez(
+        tmp_path / "anna.npz",
+        data=np.random.default_rng(0).normal(0, 10, (4, 2, 100)),
+        labels=[0, 1, 0, 1],
+        channel_names=["C3", "C4"],
+        rate_hz=100.0,
+    )
+    assert open_windows("folder", tmp_path, cache_dir=cache_dir).kind == "recorded"

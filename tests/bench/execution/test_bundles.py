@@ -210,3 +210,22 @@ def test_a_worker_without_compiled_code_trains_one_by_one_to_the_same_bits(
     assert numbers() == expected
     monkeypatch.setattr("afor.bench.models.stacked_eegnet.unavailable_reason", lambda: "none here")
     assert numbers() == expected
+
+
+def test_an_error_of_the_bundle_is_seen_and_keeps_what_had_ended(window_cache, monkeypatch) -> None:
+    study = parse_study(STUDY)
+    sources = open_sources(study, window_cache)
+    jobs = [(run.key, run.spec) for run in make_plan(study, sources).runs[:3]]
+    contents, record = {}, train_run(jobs[1][1], sources["synthetic"])
+
+    def broken(bundle, source, make_model, ended):
+        ended(1, record, 1.0)
+        raise ArithmeticError("a fault in the code of bundles")
+
+    monkeypatch.setattr("afor.bench.training.loop.train_bundle", broken)
+    execute_bundle(jobs, sources["synthetic"], contents.__setitem__)
+    first, second, third = (decode(contents[key]) for key, _ in jobs)
+    assert second.status == "done"
+    for run in (first, third):
+        assert run.reason == "ArithmeticError: a fault in the code of bundles"
+        assert "while 3 runs were trained as one network" in run.traceback

@@ -13,39 +13,6 @@ from afor.bench.store.database import open_store
 from afor.bench.store.files import export_rows
 from afor.bench.store.repair import repair
 
-FIRST_SCHEMA = """
-CREATE TABLE runs (
-    key TEXT PRIMARY KEY,
-    status TEXT NOT NULL CHECK (status IN ('done', 'diverged', 'failed')),
-    reason TEXT NOT NULL,
-    elapsed_s REAL NOT NULL,
-    finished_at TEXT NOT NULL,
-    content BLOB NOT NULL,
-    sha256 TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE studies (
-    name TEXT PRIMARY KEY,
-    toml TEXT NOT NULL,
-    planned_at TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE cells (
-    study TEXT NOT NULL,
-    position INTEGER NOT NULL,
-    dataset TEXT NOT NULL,
-    backbone TEXT NOT NULL,
-    optimizer TEXT NOT NULL,
-    fold INTEGER NOT NULL,
-    draw INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    entry TEXT NOT NULL,
-    rate REAL NOT NULL,
-    is_search INTEGER NOT NULL,
-    PRIMARY KEY (study, dataset, backbone, optimizer, fold, draw)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX cells_by_key ON cells (key);
-PRAGMA application_id = 1095126866;
-PRAGMA user_version = 1;
-"""
 COMMANDS = (
     ("export",),
     ("status", "--json"),
@@ -57,26 +24,10 @@ COLUMNS = {
     "studies": ("name", "toml", "cells_sha256", "row_sha256"),
     "cells": (
         *("study", "position", "dataset", "backbone", "optimizer", "fold", "draw", "key"),
-        *("entry", "rate", "is_search"),
+        *("entry", "rate", "is_search", "protocol"),
     ),
     "total": ("sha256",),
 }
-
-
-def as_first_schema(store, target):
-    """Write a store as the first version of afor did."""
-    with open_store(store) as opened, sqlite3.connect(target) as connection:
-        connection.executescript(FIRST_SCHEMA)
-        for row in opened._connection.execute(
-            "SELECT key, status, reason, elapsed_s, finished_at, content, sha256 FROM runs"
-        ):
-            connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        for row in opened._connection.execute("SELECT name, toml, planned_at FROM studies"):
-            connection.execute("INSERT INTO studies VALUES (?, ?, ?)", row)
-        for row in opened._connection.execute("SELECT * FROM cells"):
-            connection.execute("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-    connection.close()
-    return target
 
 
 def numbers(path):
@@ -208,18 +159,11 @@ def test_random_damage_to_rows_is_refused_or_changes_no_number(sound):
     assert fuzz(sound, damage_rows, 100, seed=2) > 50
 
 
-def test_random_damage_to_bytes_of_an_old_store_is_refused_or_changes_no_number(sound, tmp_path):
-    old = as_first_schema(sound, tmp_path / "old.db")
-    assert fuzz(old, damage_file, 40, seed=3) > 20
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_thousands_of_random_damages_are_refused_or_change_no_number(sound, tmp_path):
+def test_thousands_of_random_damages_are_refused_or_change_no_number(sound):
     assert fuzz(sound, damage_file, 1500, seed=4) > 750
     assert fuzz(sound, damage_rows, 1500, seed=5) > 750
-    old = as_first_schema(sound, tmp_path / "old.db")
-    assert fuzz(old, damage_file, 500, seed=3) > 250
 
 
 def change(path, *statements):
@@ -248,13 +192,11 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-@pytest.mark.parametrize("schema", [1, 2])
-def test_no_column_can_be_changed_unseen(sound, tmp_path, what, schema):
-    path = sound if schema == 2 else as_first_schema(sound, tmp_path / "old.db")
-    change(path, *CHANGES[what])
-    for found in numbers(path):
+def test_no_column_can_be_changed_unseen(sound, what):
+    change(sound, *CHANGES[what])
+    for found in numbers(sound):
         assert isinstance(found, StoreError)
-        assert f"afor repair {path} --output NEW.db" in str(found)
+        assert f"afor repair {sound} --output NEW.db" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -280,18 +222,6 @@ def test_text_that_is_not_utf_8_is_a_damaged_store_not_a_traceback(sound):
     change(sound, "UPDATE runs SET reason = CAST(x'ff80fe' AS TEXT)")
     for found in numbers(sound):
         assert isinstance(found, StoreError)
-
-
-def test_a_store_of_the_first_schema_gives_the_same_numbers_and_gets_digests(sound, tmp_path):
-    old = as_first_schema(sound, tmp_path / "old.db")
-    expected = numbers(sound)
-    found = [text.replace(str(old), str(sound)) for text in numbers(old)]
-    assert found == expected
-    with open_store(old, write=True) as store:
-        assert store.forget_failed() == 6
-    change(old, *SWAP)
-    with pytest.raises(StoreError, match="list of runs of study tiny is not what was written"):
-        open_store(old)._rows()
 
 
 def test_a_repaired_store_has_all_that_is_sound_and_names_what_is_lost(sound, tmp_path):

@@ -12,6 +12,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn import functional as F
 
+from afor.bench.models import eegnet
 from afor.bench.models.authors.eegnet import EEGNetAuthors
 from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.models.eegnet import EEGNet
@@ -45,7 +46,7 @@ def step_of(model, signal, seed=7):
 
 
 def assert_equal_steps(native, plain, signal):
-    assert native.uses_native_form(signal)
+    assert not native.why_not_native(signal)
     (ours, our_grads), (theirs, their_grads) = step_of(native, signal), step_of(plain, signal)
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
     size = max(float(grad.abs().max()) for grad in their_grads.values())
@@ -102,7 +103,7 @@ def test_evaluation_equals_the_plain_form_and_changes_nothing(name, dtype, twins
     signal = torch.randn(11, shape.channels, shape.samples, dtype=dtype)
     before = copy.deepcopy(native.state_dict())
     with torch.no_grad():
-        assert native.uses_native_form(signal)
+        assert not native.why_not_native(signal)
         ours, theirs = native(signal), plain(signal)
     limits = (1e-12, 1e-13) if dtype == torch.float64 else (1e-4, 1e-5)
     torch.testing.assert_close(ours, theirs, rtol=limits[0], atol=limits[1])
@@ -216,13 +217,13 @@ def test_a_batch_of_gradients_gets_a_sentence(twins):
 def test_the_derivative_of_forward_mode_is_not_dropped():
     model, signal = EEGNet(SIX).eval(), torch.randn(4, 6, 128)
     with torch.no_grad(), forward_ad.dual_level():
-        assert model.uses_native_form(signal)
+        assert not model.why_not_native(signal)
         dual = forward_ad.make_dual(signal, torch.ones_like(signal))
-        assert not model.uses_native_form(dual)
+        assert model.why_not_native(dual)
         weight = model.pointwise.weight
         del model.pointwise.weight
         model.pointwise.weight = forward_ad.make_dual(weight, torch.ones_like(weight))
-        assert not model.uses_native_form(signal)
+        assert model.why_not_native(signal)
 
 
 @needs_native
@@ -230,7 +231,7 @@ def test_values_whose_memory_is_negated_are_read_as_they_are(twins):
     plain, native = twins(SIX, dropout=0.0)
     signal = torch.randn(4, 6, 128).double()
     negated = torch._neg_view(signal)
-    assert native.uses_native_form(negated)
+    assert not native.why_not_native(negated)
     assert_equal_steps(native, plain, negated)
     for model in (plain, native):
         model.spatial.weight = nn.Parameter(torch._neg_view(model.spatial.weight.detach()))
@@ -247,10 +248,10 @@ def test_hooks_of_all_modules_are_called():
     model, signal = EEGNet(SIX), torch.randn(4, 6, 128)
     hook = nn.modules.module.register_module_forward_hook(lambda *_: None)
     try:
-        assert not model.uses_native_form(signal)
+        assert model.why_not_native(signal)
     finally:
         hook.remove()
-    assert model.uses_native_form(signal)
+    assert not model.why_not_native(signal)
 
 
 @needs_native
@@ -336,33 +337,57 @@ FALLBACKS = {
 def test_what_the_native_form_does_not_do_is_left_to_torch(case):
     model = EEGNet(SIX)
     FALLBACKS[case](model)
-    assert not model.uses_native_form(torch.randn(4, 6, 128))
+    assert model.why_not_native(torch.randn(4, 6, 128))
 
 
 def test_changed_convolutions_are_computed_layer_by_layer(twins):
-    plain, native = twins(SIX, dropout=0.0)
-    for model in (plain, native):
+    plain, changed = twins(SIX, dropout=0.0)
+    changed.form = "auto"
+    for model in (plain, changed):
         model.temporal.padding = (0, 1)
     signal = torch.randn(4, 6, 128).double()
-    torch.testing.assert_close(native(signal), plain(signal))
+    torch.testing.assert_close(changed(signal), plain(signal))
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("a hook", "hooks of layers would not be called"),
+        ("a replaced norm", "a layer was replaced"),
+        ("half precision", "must all be float32 or float64"),
+    ],
+)
+@needs_native
+def test_native_by_name_says_why_it_cannot_and_auto_logs_it_once(case, reason, caplog):
+    eegnet._log_once.cache_clear()
+    model = EEGNet(SIX, form="native")
+    FALLBACKS[case](model)
+    signal = torch.randn(4, 6, 128).to(model.classifier.weight.dtype)
+    with pytest.raises(RuntimeError, match=rf'form="native" cannot be computed here: .*{reason}'):
+        model(signal)
+    model.form = "auto"
+    with caplog.at_level("INFO", "afor"):
+        model(signal)
+        model(signal)
+    assert [reason in text for text in caplog.messages] == [True]
 
 
 @needs_native
 def test_special_calls_are_left_to_torch():
     model = EEGNet(SIX, dropout=0.0)
     signal = torch.randn(4, 6, 128)
-    assert model.uses_native_form(signal)
-    assert not model.uses_native_form(signal.clone().requires_grad_())
-    assert not model.uses_native_form(signal.half())
-    assert not model.uses_native_form(signal.to("meta"))
-    assert not model.uses_native_form(signal[:, :, :40])  # shorter than the kernel
-    assert not model.uses_native_form(signal[0])
-    assert not model.uses_native_form(signal[:0])
+    assert not model.why_not_native(signal)
+    assert model.why_not_native(signal.clone().requires_grad_())
+    assert model.why_not_native(signal.half())
+    assert model.why_not_native(signal.to("meta"))
+    assert model.why_not_native(signal[:, :, :40])  # shorter than the kernel
+    assert model.why_not_native(signal[0])
+    assert model.why_not_native(signal[:0])
     with torch.autocast("cpu"):
-        assert not model.uses_native_form(signal)
-    assert not model.eval().uses_native_form(signal)  # gradients in evaluation mode
+        assert model.why_not_native(signal)
+    assert model.eval().why_not_native(signal)  # gradients in evaluation mode
     with torch.no_grad():
-        assert model.uses_native_form(signal)
+        assert not model.why_not_native(signal)
     parameters = dict(model.named_parameters())
 
     def loss(values):
@@ -391,7 +416,9 @@ def test_without_a_compiler_torch_computes_the_same(monkeypatch, twins):
     monkeypatch.setattr(
         "afor.bench.models.eegnet.unavailable_reason", lambda: "no working C compiler was found"
     )
-    assert not native.uses_native_form(signal)
+    with pytest.raises(RuntimeError, match="no working C compiler was found"):
+        native(signal)
+    native.form = "auto"
     logits, grads = step_of(native, signal)
     torch.testing.assert_close(logits, expected[0], rtol=1e-11, atol=1e-12)
     for name, grad in expected[1].items():
@@ -523,7 +550,8 @@ def test_the_environment_variable_names_the_instruction_set(load_with):
     load_with("default")
     assert (binding.instruction_set(), binding.unavailable_reason()) == ("default", None)
     load_with("avx9")
-    assert binding.instruction_set() is None
+    with pytest.warns(UserWarning, match="without compiled code: AFOR_EEGNET_ISA=avx9 names no"):
+        assert binding.instruction_set() is None
     assert "names no instruction set" in binding.unavailable_reason()
 
 
@@ -532,7 +560,7 @@ def test_training_with_the_native_form_learns(synthetic_eeg):
     torch.manual_seed(0)
     signal, labels = synthetic_eeg
     model = EEGNet(SIX)
-    assert model.uses_native_form(signal)
+    assert not model.why_not_native(signal)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
     for _ in range(40):

@@ -10,7 +10,7 @@ import pytest
 
 from afor.bench import compare, open_results, parse_study
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.trials import as_trials, write_trials
+from afor.bench.notebook.trials import as_trials, write_trials
 
 RATE = 64
 ROOT = Path(__file__).parents[3]

@@ -1,6 +1,6 @@
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -91,25 +91,23 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
     ("name", "text", "message"),
     [
         ("r.json", "{", "is not a JSON file"),
-        ("r.json", '{"results": 3}', "expected"),
+        ("r.json", '{"runs": 3}', "expected"),
         ("r.json", "[3]", "run 1: expected an object"),
         ("r.json", '[{"dataset": "d"}]', "backbone, optimizer, fold, draw missing"),
-        ("r.json", '{"results": [], "expected": [{"cell": 1}]}', '"expected"'),
+        ("r.json", '{"runs": [], "expected": [{"cell": 1}]}', '"expected"'),
         ("r.csv", "dataset,backbone,optimizer,fold,draw\nd,b,o,one,0\n", "line 2: fold = 'one'"),
         ("r.csv", "dataset,optimizer\nd,o\n", "line 2: backbone, fold, draw missing"),
         ("r.json", ROW % '"fold": Infinity', "run 1: fold = inf"),
         ("r.json", ROW % '"fold": -1', "run 1: fold = -1"),
         ("r.json", ROW % '"fold": 1e30', "run 1: fold = 1e.30"),
         ("r.json", ROW % '"fold": {}', "run 1: fold = "),
-        ("r.json", ROW % '"fold": 0, "metrics": [1]', "run 1: metrics = "),
-        ("r.json", ROW % '"fold": 0, "metrics": {"accuracy": "high"}', "run 1: metrics = "),
         ("r.json", ROW % '"fold": 0, "classes": NaN', "run 1: classes = nan"),
         ("r.json", ROW % '"fold": 0, "test_subjects": {}', "run 1: "),
         ("r.json", "[" * 5000, "is not a JSON file"),
         ("r.json", "1" * 6000, "is not a JSON file"),
         (
             "r.json",
-            '{"results": [], "expected": [{"dataset": "d", "backbone": "b", "optimizer": '
+            '{"runs": [], "expected": [{"dataset": "d", "backbone": "b", "optimizer": '
             '"o", "folds": Infinity, "draws": 1}]}',
             "folds = inf",
         ),
@@ -171,27 +169,6 @@ def test_numbers_that_describe_a_run_are_no_metrics(tmp_path):
     (tmp_path / "r.csv").write_text(text + "d,b,o,0,0,0.001,5,100,2396,0.25,0.5\n")
     results, _ = load_results([tmp_path / "r.csv"])
     assert results[0].metrics == {"mine": 0.25, "accuracy": 0.5}
-
-
-@pytest.mark.parametrize(
-    ("columns", "subjects"), [("", "s01 s02"), ("status,", "s01;s02"), ("status,", "s 1;s02")]
-)
-def test_files_of_earlier_versions_keep_their_subjects(tmp_path, columns, subjects):
-    head = f"{columns}dataset,backbone,optimizer,fold,draw,test_subjects,accuracy\n"
-    line = f"{'done,' if columns else ''}d,b,o,0,0,{subjects},0.5\n"
-    (tmp_path / "r.csv").write_text(head + line)
-    results, _ = load_results([tmp_path / "r.csv"])
-    assert results[0].test_subjects == (subjects[:3].strip(";").split(";")[0], "s02")
-
-
-def test_json_of_earlier_versions_is_read(simulated, tmp_path):
-    content = {
-        "runs": [{"status": "open"}],
-        "results": [{**asdict(run), "metrics": dict(run.metrics)} for run in simulated[0]],
-        "expected": [asdict(cell) for cell in simulated[1]],
-    }
-    (tmp_path / "r.json").write_text(json.dumps(content))
-    assert load_results([tmp_path / "r.json"]) == simulated
 
 
 def test_a_metric_that_is_not_finite_comes_back_as_nan(tmp_path, simulated):

@@ -2,7 +2,7 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
+from afor.bench.store.learning_rates import SearchedRates, best_rates, search_study
 from afor.bench.study.schema import OptimizerEntry, load_study
 
 SEARCH = "[search]\ngrid = [1e-4, 1e-3, 3e-3]\n"
@@ -26,9 +26,9 @@ def test_of_equal_rates_the_smaller_is_chosen(tiny):
 
 def test_a_search_with_one_optimizer_serves_all_and_with_several_each_has_its_own(tiny):
     adam, mine = OptimizerEntry(name="adam"), OptimizerEntry(name="afor_again", use="afor")
-    shared = rate_finder({("deap", "eegnet", "adam"): 0.1})
+    shared = SearchedRates({("deap", "eegnet", "adam"): 0.1})
     assert shared("deap", "eegnet", mine) == 0.1
-    each = rate_finder({("deap", "eegnet", "adam"): 0.1, ("deap", "eegnet", "afor"): 0.2})
+    each = SearchedRates({("deap", "eegnet", "adam"): 0.1, ("deap", "eegnet", "afor"): 0.2})
     assert each("deap", "eegnet", adam) == 0.1
     assert each("deap", "eegnet", mine) == 0.2
     with pytest.raises(ConfigError, match=r"none for deap × hslt.*covers deap × eegnet"):

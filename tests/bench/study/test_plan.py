@@ -3,7 +3,7 @@ import copy
 import pytest
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.loading import open_windows
 from afor.bench.execution.sources import open_sources
 from afor.bench.study.plan import make_plan, shard
 from afor.bench.study.planned_runs import canonical, run_key

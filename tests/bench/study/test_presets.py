@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import afor.bench
 from afor.bench.cli.app import app
-from afor.bench.data.rehearsal.twins import write_twin
+from afor.bench.data.stand_ins import write_stand_in
 from afor.bench.store.database import open_store
 from afor.bench.study.schema import load_study
 
@@ -32,8 +32,8 @@ runner = CliRunner()
 def data(tmp_path_factory):
     """Write three subjects of BCI IV 2a with a handful of trials, and ten nights of ISRUC."""
     folder = tmp_path_factory.mktemp("data")
-    write_twin("bci2a", folder / "bci2a", ["A01", "A02", "A03"], trials=6)
-    write_twin("isruc", folder / "isruc", [str(n) for n in range(1, 4)], trials=6)
+    write_stand_in("bci2a", folder / "bci2a", ["A01", "A02", "A03"], trials=6)
+    write_stand_in("isruc", folder / "isruc", [str(n) for n in range(1, 4)], trials=6)
     return folder
 
 
@@ -100,7 +100,7 @@ def test_the_rates_of_a_search_serve_the_study_that_follows(here):
 @pytest.mark.parametrize("preset", LOOKS)
 def test_a_preset_runs_on_all_its_data_sets_and_backbones(here, preset, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    write_twin("deap", folder / "deap", ["s01", "s02", "s03"])
+    write_stand_in("deap", folder / "deap", ["s01", "s02", "s03"])
     study = load_study(preset)
     changes = [f"datasets.{entry.name}.complete=false" for entry in study.datasets]
     names = [entry.name for entry in study.datasets]

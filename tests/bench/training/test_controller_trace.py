@@ -101,3 +101,15 @@ def test_tensors_that_never_get_a_gradient_are_left_out(network) -> None:
 
 def test_a_group_is_the_top_level_module() -> None:
     assert layer_group("regions.3.attention.weight") == "regions"
+
+
+def test_steps_that_the_scaler_leaves_out_are_no_part_of_the_trace(network) -> None:
+    optimizer = build_optimizer("afor", network, lr=1e-2, weight_decay=0.0)
+    traces = Traces(optimizer, network)
+    traces.after_step()  # left out: no tensor has a state yet
+    assert not optimizer.state
+    network(torch.randn(4, 3, 32)).square().mean().backward()
+    optimizer.step()
+    traces.after_step()
+    traces.end_epoch()
+    assert traces.beta2_by_tensor["head.bias"] == pytest.approx(0.999, abs=1e-4)

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.build import build_optimizer
+from afor.bench.training.loop import train
 from afor.bench.training.precision import MixedPrecision
 
 CPU = torch.device("cpu")
@@ -55,3 +58,21 @@ def test_float16_refuses_an_optimizer_with_passes_of_its_own():
     with pytest.raises(ConfigError, match="bfloat16"):
         MixedPrecision("float16", CPU, optimizer)
     MixedPrecision("bfloat16", CPU, optimizer)
+
+
+class Loud(torch.nn.Module):
+    """A network whose gradients overflow in float16 until the scale has fallen."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(96, 2)
+
+    def forward(self, inputs):
+        return 1e3 * self.head(inputs.flatten(1))
+
+
+@pytest.mark.parametrize("name", ["adamw", "afor"])
+def test_a_first_step_that_overflows_in_float16_is_left_out(name, source, settings):
+    changes = {"precision": "float16", "optimizer": name, "max_epochs": 2, "lr": 1e-4}
+    record = train(replace(settings, **changes), source, Loud)
+    assert record.status == "done"

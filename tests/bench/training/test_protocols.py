@@ -197,6 +197,46 @@ def test_adaptation_tests_the_other_trials_and_the_state_decides(
     assert again.numbers() == kept.numbers()
 
 
+@pytest.mark.parametrize(
+    "contamination", [Contamination("label_noise", 0.9), Contamination("amplitude", 0.9, gain=9.0)]
+)
+def test_the_windows_that_a_test_subject_is_adapted_with_are_never_contaminated(
+    contamination, source, settings, tiny_net
+) -> None:
+    # The weights do not move in the training, so the adaptation alone decides the test.
+    still = replace(settings, optimizer=f"{__name__}:StillAtFirst", adaptation=Adaptation(passes=3))
+    dirty = replace(still, contamination=contamination)
+    records = [train(settings, source, NoStatistics) for settings in (still, dirty)]
+    losses = [[epoch.train_loss for epoch in record.history] for record in records]
+    assert losses[0] != losses[1]
+    assert records[0].before_adaptation == records[1].before_adaptation
+    assert records[0].test == records[1].test != records[0].before_adaptation
+
+
+class StillAtFirst(torch.optim.SGD):
+    """Steps only when its state was loaded: in the adaptation."""
+
+    moves = False
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        self.moves = True
+
+    def step(self, closure=None):
+        return super().step(closure) if self.moves else None
+
+
+class NoStatistics(torch.nn.Module):
+    """A network that keeps nothing of the windows that it has seen but its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(96, 2)
+
+    def forward(self, inputs):
+        return self.head(inputs.flatten(1))
+
+
 def test_several_test_subjects_adapt_each_from_the_same_weights(source, settings, tiny_net) -> None:
     split = replace(settings.split, test=("s0", "s1"), train=("s2", "s3"), validation=("s4",))
     both = train(replace(settings, split=split, adaptation=Adaptation(passes=3)), source, tiny_net)

@@ -37,6 +37,13 @@ OldStore = Annotated[  # from before RESULTS could be a store file itself
     Path | None, option("The store file to read.", hidden=True)
 ]
 OnlyStudies = Annotated[list[str] | None, option("Use only the runs of this study of the store.")]
+AllowDifferent = Annotated[
+    list[str] | None,
+    option(
+        "KEY: compare runs on purpose although they differ in this setting, such as max_epochs; "
+        "repeatable."
+    ),
+]
 
 # Where things are.
 StorePath = Annotated[

@@ -3,10 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from afor.bench.data.recording import Recording
 from afor.bench.data.settings import DataSettings, parse_settings
+
+# Where trials come from: recordings of people, a stand-in for them, or synthetic subjects.
+DataKind = Literal["recorded", "stand-in", "synthetic"]
+# A folder with this file contains a stand-in written by `afor data stand-in`.
+STAND_IN_MARK = "SYNTHETIC.txt"
+STAND_IN_NOTE = "a synthetic stand-in, not the data set"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +59,7 @@ class Dataset:
     load: Callable[[Path, str, Any], Recording]
     version: int = 1  # increase it if the reader returns other numbers for the same bytes
     needs_root: bool = True
+    is_synthetic: bool = False
     check_unit: bool = True
     hashes_data: bool = False  # no source files to hash: the fingerprint uses the samples
     published: Callable[[Any], dict[str, int]] | None = None
@@ -64,7 +71,13 @@ class Dataset:
         """Return the checked options; raise ConfigError for an unknown key or an invalid value."""
         return parse_settings(self.settings, options, self.info.name)
 
+    def kind(self, root: Path) -> DataKind:
+        """Return whether the files under a root are recordings, a stand-in or synthetic."""
+        if self.is_synthetic:
+            return "synthetic"
+        return "stand-in" if self.needs_root and is_stand_in(root) else "recorded"
 
-# A folder with this file contains a synthetic stand-in written by `afor data twin`.
-STAND_IN_MARK = "SYNTHETIC.txt"
-STAND_IN_NOTE = "a synthetic stand-in, not the data set"
+
+def is_stand_in(root: Path) -> bool:
+    """Return True if a folder holds a stand-in instead of recordings."""
+    return (root / STAND_IN_MARK).exists()

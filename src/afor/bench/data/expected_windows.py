@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from afor.bench.data.catalog import get_dataset
-from afor.bench.data.dataset import TrialShape
+from afor.bench.data.dataset import DataKind, TrialShape
 from afor.bench.data.settings import DataSettings
 from afor.bench.data.window_source import WindowLayout
 
@@ -17,6 +17,7 @@ class ExpectedWindows(WindowLayout):
     """
 
     fingerprint = ""
+    kind: DataKind = "recorded"  # a complete copy of the data set itself
 
     def __init__(
         self, dataset: str, subjects: Sequence[str], settings: DataSettings, trial: TrialShape

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.data.preparation.preprocessing import Band
+from afor.bench.data.signal import Band
 
 # A pass band in hertz, or the word "none": TOML has no null.
 BandHz = Annotated[tuple[float, float], Field(strict=False)] | Literal["none"]

@@ -13,11 +13,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.dataset import TrialShape
-from afor.bench.data.preparation.cache import PreparedSubject, map_samples
-from afor.bench.data.preparation.preprocessing import window_starts
+from afor.bench.data.dataset import DataKind, TrialShape
+from afor.bench.data.prepared.cache import PreparedSubject, map_samples
 from afor.bench.data.recording import count_classes
 from afor.bench.data.settings import DataSettings
+from afor.bench.data.signal import window_starts
 
 # Mapped pages count as memory of this process until they are released. A data set larger than
 # KEEP_BYTES releases them each time RELEASE_AFTER_BYTES were copied; they stay in the page cache of
@@ -50,8 +50,8 @@ class WindowLayout:
 class WindowSource(WindowLayout):
     """All windows of a data set, cut from memory-mapped trials and numbered from 0.
 
-    Windows are ordered by subject, trial and start. The object can be pickled; the other process
-    opens the files itself.
+    Windows are ordered by subject, trial and start. ``kind`` says whether they are recorded, a
+    stand-in or synthetic. The object can be pickled; the other process opens the files itself.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class WindowSource(WindowLayout):
         prepared: Sequence[PreparedSubject],
         settings: DataSettings,
         *,
+        kind: DataKind = "recorded",
         fingerprint_samples: bool = False,
     ) -> None:
         first = prepared[0]
@@ -68,6 +69,7 @@ class WindowSource(WindowLayout):
         shape = TrialShape(first.channel_names, first.rate_hz, first.class_names, trials, samples)
         super().__init__(dataset, [subject.subject for subject in prepared], settings, shape)
         self.folder = folder
+        self.kind = kind
         self.prepared = tuple(prepared)
         self._first_trial = np.cumsum([0, *(subject.shape[0] for subject in prepared)])
         self._fingerprint_samples = fingerprint_samples

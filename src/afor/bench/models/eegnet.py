@@ -1,7 +1,9 @@
 """EEGNet-8,2 (Lawhern et al. 2018, J. Neural Eng. 15, 056013, Table 2)."""
 
+import functools
+import logging
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,23 +39,10 @@ _SPATIAL_MAX_NORM, _CLASS_MAX_NORM = 1.0, 0.25  # Table 2
 _OWN_TENSORS = (Tensor, nn.Parameter)  # a subclass may keep its numbers elsewhere
 
 
-class _Cost(NamedTuple):
-    """The cost of the two forms of the first block, in nanoseconds on one core, measured once.
-
-    Absolute values differ between machines, but their ratios hardly do. They are rounded against
-    the fast form, so that it is used only if it is clearly faster.
-    """
-
-    map_ns: float  # per sample of a filtered channel, plain form
-    map_tap_ns: float  # the same, per tap of the filter
-    virtual_ns: float  # per sample of a virtual channel, fast form
-    virtual_tap_ns: float
-    call_ns: float  # per call, fast form
-    sample_ns: float  # per call and sample of the window, fast form
-
-
-_TRAINING_COST = _Cost(12, 0.2, 0, 0.3, 2.5e6, 8e3)
-_EVALUATION_COST = _Cost(3.3, 0.035, 4, 0.06, 0.3e6, 2e3)
+_TAKEN_FOR_GRANTED = {
+    nn.Conv2d: ("weight", "bias", "stride", "padding", "dilation", "groups"),
+    nn.BatchNorm2d: ("weight", "bias", "running_mean", "running_var", "track_running_stats"),
+}
 
 
 class EEGNet(nn.Module):
@@ -70,8 +59,8 @@ class EEGNet(nn.Module):
             :meth:`apply_constraints` after every optimizer step.
         form: How the forward pass is computed; results are equal. ``"plain"`` is layer by layer as
             published, ``"fast"`` has the spatial mixing first, ``"native"`` is that in compiled
-            code (see :meth:`uses_native_form`; otherwise ``"fast"``), ``"auto"`` is the fastest
-            for the shape. Parameters and state dict are the same.
+            code, with an error where :meth:`why_not_native` has a reason, ``"auto"`` is the fastest
+            that can be used. Parameters and state dict are the same.
         norm_momentum: Momentum of the batch norms.
         norm_eps: Epsilon of the batch norms.
 
@@ -126,64 +115,74 @@ class EEGNet(nn.Module):
         for layer in (self.temporal, self.spatial, self.depthwise, self.pointwise, self.classifier):
             nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(self.classifier.bias)
+        self._made_with = self._structure()
 
     def forward(self, signal: Tensor) -> Tensor:
         """Return logits (batch, classes) for a signal (batch, channels, samples)."""
-        if self.uses_native_form(signal):
+        reason = self.why_not_native(signal)
+        if not reason:
             return self._native(signal)
+        if self.form == "native":
+            raise RuntimeError(
+                f'EEGNet with form="native" cannot be computed here: {reason}. Use form="auto".'
+            )
+        if self.form == "auto" and not torch.compiler.is_compiling():
+            _log_once(reason)
         return self._fast(signal) if self.uses_fast_form(signal) else self._plain(signal)
 
-    def uses_native_form(self, signal: Tensor) -> bool:
-        """Return True if the forward pass uses the native form for this signal.
+    def why_not_native(self, signal: Tensor) -> str:
+        """Return why the compiled code cannot compute this signal; empty if it can.
 
-        It does for ``"auto"`` and ``"native"`` on the CPU in float32 or float64, where a C compiler
-        was there when the package was installed, unless something asks for more than it does: a
-        gradient of the signal or, in evaluation mode, of any parameter; derivatives of forward
-        mode; autocast, torch.compile, tracing, torch.func, a dispatch mode or a subclass of Tensor;
-        a norm, dropout or convolution that was replaced, changed or has hooks; hooks of all
-        modules.
+        It serves the CPU in float32 and float64. Whatever asks for more than it does is left to
+        torch: derivatives that it does not have, tools that look at each operator, layers that were
+        replaced, changed or given hooks.
         """
-        return (
-            not torch.compiler.is_compiling()  # first: the compiler cannot trace what follows
-            and self.form in ("auto", "native")
-            and unavailable_reason() is None
-            and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-            and not is_watched()
-            and transform_level() is None
-            and not torch.is_autocast_enabled("cpu")
-            and type(signal) in _OWN_TENSORS
-            and signal.dtype in DTYPES
-            and signal.dim() == 3
-            and signal.numel() > 0
-            and signal.shape[1] == self.spatial.weight.shape[2]
-            and signal.shape[2] >= max(self.temporal.kernel_size[1], _FIRST_POOL * _SECOND_POOL)
-            and not has_tangent(signal)
-            and not (torch.is_grad_enabled() and (signal.requires_grad or not self.training))
-            and self._has_own_layers()
-            and signal.device.type == "cpu"
-            and all(
-                type(p) in _OWN_TENSORS
-                and p.dtype == signal.dtype
-                and p.device.type == "cpu"
-                and not has_tangent(p)
-                for p in self._block_parameters()
+        if torch.compiler.is_compiling():  # first: the compiler cannot trace what follows
+            return "torch.compile cannot look into compiled code"
+        if self.form not in ("auto", "native"):
+            return f'form = "{self.form}"'
+        if (unavailable := unavailable_reason()) is not None:
+            return unavailable
+        if torch.jit.is_tracing() or is_watched() or transform_level() is not None:  # type: ignore[attr-defined, no-untyped-call]
+            return "a tracer, a dispatch mode or torch.func wants to see every operator"
+        if torch.is_autocast_enabled("cpu"):
+            return "autocast is on"
+        shape = signal.shape
+        shortest = max(self.temporal.kernel_size[1], _FIRST_POOL * _SECOND_POOL)
+        if len(shape) != 3 or shape[1] != self.spatial.weight.shape[2] or shape[2] < shortest:
+            return (
+                f"the signal has the shape {tuple(shape)}, expected (batch, "
+                f"{self.spatial.weight.shape[2]}, at least {shortest})"
             )
-        )
+        if signal.numel() == 0:
+            return "the batch is empty"
+        if torch.is_grad_enabled() and (signal.requires_grad or not self.training):
+            return "a gradient of the signal, or in evaluation mode, is not compiled"
+        if self._structure() != self._made_with:
+            return "a layer was replaced, changed or switched to another mode than the network"
+        if has_hooks(*self._layers()):
+            return "hooks of layers would not be called"
+        for tensor in (signal, *self._block_parameters()):
+            if type(tensor) not in _OWN_TENSORS or tensor.device.type != "cpu":
+                return f"it needs plain tensors on the CPU, found one on {tensor.device}"
+            if tensor.dtype not in DTYPES or tensor.dtype != signal.dtype:
+                return (
+                    "signal and weights must all be float32 or float64, found "
+                    f"{signal.dtype} and {tensor.dtype}"
+                )
+            if has_tangent(tensor):
+                return "derivatives of forward mode are not compiled"
+        return ""
 
     def uses_fast_form(self, signal: Tensor) -> bool:
-        """Return True if the forward pass uses the fast form where it cannot use the native one."""
-        batch, channels, samples = signal.shape
-        kernel = self.temporal.kernel_size[1]
-        # A replaced norm (such as one synchronised across ranks) has other statistics.
-        own_norms = _is_own_norm(self.temporal_norm) and type(self.spatial_norm) is nn.BatchNorm2d
-        if self.form == "plain" or kernel > samples or not own_norms or not self._has_own_filters():
+        """Return True if the forward pass uses the fast form where it does not use compiled code.
+
+        It needs the layers as they were made, and pays if it mixes channels into fewer maps.
+        """
+        if self.form == "plain" or self.temporal.kernel_size[1] > signal.shape[2]:
             return False
-        maps, filters = self.spatial.weight.shape[0], self.temporal.weight.shape[0]
-        cost = _TRAINING_COST if self.training else _EVALUATION_COST
-        plain_ns = batch * samples * channels * filters * (cost.map_ns + cost.map_tap_ns * kernel)
-        fast_ns = batch * samples * maps * (cost.virtual_ns + cost.virtual_tap_ns * kernel)
-        is_faster = plain_ns > fast_ns + cost.call_ns + cost.sample_ns * samples
-        return self.form in ("fast", "native") or is_faster
+        channels, depth = signal.shape[1], self.spatial.out_channels // self.temporal.out_channels
+        return self._structure() == self._made_with and (self.form == "fast" or channels > depth)
 
     @torch.no_grad()
     def apply_constraints(self) -> None:
@@ -270,45 +269,26 @@ class EEGNet(nn.Module):
             self.depthwise.weight, self.pointwise.weight, third.weight, third.bias,
         ]  # fmt: skip
 
-    def _has_own_layers(self) -> bool:
-        """Return True if no layer was replaced, changed or given a hook."""
+    def _layers(self) -> tuple[nn.Module, ...]:
         convolutions = (self.temporal, self.spatial, self.depthwise, self.pointwise)
-        norms = self._norms()
-        return (
-            all(type(layer) is nn.Conv2d for layer in convolutions)
-            and self._has_own_filters()
-            and all(_is_own_norm(norm) and norm.training == self.training for norm in norms)
-            and type(self.dropout) is nn.Dropout
-            and self.dropout.training == self.training
-            and not has_hooks(*convolutions, *norms, self.dropout)
-        )
+        return *convolutions, *self._norms(), self.dropout
 
-    def _has_own_filters(self) -> bool:
-        """Return True if the convolutions have the shapes and settings they were made with."""
-        layers = (self.temporal, self.spatial, self.depthwise, self.pointwise)
-        shapes = [layer.weight.shape for layer in layers]
-        filters, (outputs, maps) = shapes[0][0], shapes[3][:2]
-        expected = [
-            (filters, 1, 1, layers[0].kernel_size[1]),
-            (maps, 1, shapes[1][2], 1),
-            (maps, 1, 1, _SEPARABLE_KERNEL),
-            (outputs, maps, 1, 1),
-        ]
-        return shapes == expected and all(
-            layer.bias is None
-            and layer.stride == layer.dilation == (1, 1)
-            and layer.padding == (0, 0)
-            and layer.groups == groups
-            for layer, groups in zip(layers, (1, filters, maps, 1), strict=True)
-        )
+    def _structure(self) -> list[object]:
+        """Return what the fast and the native form take for granted about the layers."""
+        found: list[object] = []
+        for layer in self._layers():
+            found += [type(layer), layer.training == self.training]
+            for name in _TAKEN_FOR_GRANTED.get(type(layer), ()):
+                value = getattr(layer, name)
+                found.append(value.shape if isinstance(value, Tensor) else value)
+        return found
 
 
-def _is_own_norm(norm: nn.Module) -> bool:
-    """Return True if a norm is torch's own, with parameters and running statistics."""
-    if type(norm) is not nn.BatchNorm2d or not norm.track_running_stats:
-        return False
-    tensors = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
-    return all(tensor is not None for tensor in tensors)
+@functools.cache
+def _log_once(reason: str) -> None:
+    """Log why EEGNet is not computed by compiled code, which takes several times as long."""
+    level = logging.WARNING if reason == unavailable_reason() else logging.INFO
+    logging.getLogger("afor").log(level, "EEGNet runs without compiled code: %s.", reason)
 
 
 def _running(norms: Sequence[nn.BatchNorm2d]) -> list[Tensor]:

@@ -39,8 +39,9 @@ class HSLT(nn.Module):
         bands_hz: Frequency bands of ``"de"``.
         regions: Lists of channel names; None uses the table or the electrode positions.
         dropout: Dropout probability.
-        form: How the forward pass is computed; results and parameters are the same. ``"plain"`` is
-            region by region, ``"fast"`` processes regions of equal size in one call.
+        form: How the forward pass is computed. ``"plain"`` is region by region, ``"fast"`` takes
+            regions of equal size in one call. Parameters are the same, and so are results without
+            dropout; with it, ``"fast"`` draws other masks of the same distribution.
 
     Example:
         >>> names = ("F3", "C3", "O1", "F4", "C4", "O2")

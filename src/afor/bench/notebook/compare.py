@@ -7,12 +7,12 @@ from typing import Any
 
 from afor.bench.common.devices import cores
 from afor.bench.common.errors import ConfigError, EngineError
-from afor.bench.data.preparation.cache import open_cache
-from afor.bench.data.trials import as_trials, write_trials
+from afor.bench.data.prepared.cache import open_cache
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.runner import run_study
 from afor.bench.notebook.progress_bar import ProgressBar
 from afor.bench.notebook.results import StudyResults
+from afor.bench.notebook.trials import as_trials, write_trials
 from afor.bench.store.locations import store_path
 from afor.bench.study.schema import Study, parse_study
 from afor.bench.study.toml_io import study_toml

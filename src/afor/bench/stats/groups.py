@@ -5,13 +5,14 @@ A condition is one (data set, backbone, optimizer). Its fold value is the mean o
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.stats.inference.paired_tests import TIE
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     DATASET_LABELS,
@@ -22,10 +23,17 @@ from afor.bench.stats.labels import (
 )
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
+from afor.bench.study.protocol import UNKNOWN, differences, setting
 from afor.bench.study.roles import Role, role_from_name
 
 ConditionKey = tuple[str, str, str]  # dataset, backbone, optimizer
 FoldDraw = tuple[int, int]
+LARGEST = 1e100  # the squares of larger values overflow; such a value counts as not finite
+KIND_NOTES = {
+    "stand-in": "synthetic stand-ins, not the recordings",
+    "synthetic": "synthetic subjects",
+    "simulated": "simulated results, no network was trained",
+}
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class Condition:
     def has(self, metric: str) -> bool:
         """Tell whether there are runs and all of them have a finite value of the metric."""
         values = [run.metrics.get(metric, math.nan) for run in self.runs.values()]
-        return bool(values) and all(math.isfinite(value) for value in values)
+        return bool(values) and all(abs(value) <= LARGEST for value in values)
 
     def fold_values(self, metric: str, keys: Iterable[FoldDraw] | None = None) -> dict[int, float]:
         """Return the mean of the draws of each fold, over all runs or over those of some keys."""
@@ -110,6 +118,7 @@ def collect_conditions(
     results: Iterable[RunResult],
     expected: Sequence[ExpectedRuns] = (),
     margins: Mapping[str, float] | None = None,
+    allow_different: Collection[str] = (),
 ) -> Conditions:
     """Group runs into conditions, in the paper's order.
 
@@ -120,12 +129,15 @@ def collect_conditions(
         results: Finished runs.
         expected: What the studies planned, so that missing runs are known.
         margins: Margins of equivalence by metric, as printed; others have their defaults.
+        allow_different: Settings in which runs that are compared may differ, such as
+            `max_epochs`; `data` stands for all settings that begin with `data.`.
 
     Returns:
         The conditions by (data set, backbone, optimizer).
 
     Raises:
-        ConfigError: Two different results exist for one fold and draw of a condition.
+        ConfigError: Two different results exist for one fold and draw of a condition, or the
+            runs of a data set and backbone do not have one protocol.
 
     Example:
         >>> from afor.bench.stats.design.simulated import simulate_results
@@ -158,7 +170,91 @@ def collect_conditions(
         roles = [item.role for item in (plan, *runs.values()) if item and item.role]
         role = roles[0] if roles else role_from_name(key[2])
         conditions[key] = Condition(*key, runs, folds, draws, role, margins or {})
+    _check_comparable(conditions, allow_different)
     return conditions
+
+
+@dataclass(frozen=True)
+class _Mismatch:
+    """A setting in which two conditions of one data set and backbone differ."""
+
+    key: str
+    where: tuple[str, str, int, int]  # data set, backbone, fold, draw
+    runs: tuple[RunResult, RunResult]  # the first that differ
+
+    def values(self) -> str:
+        """Return the two values and the runs that have them."""
+        values = [setting(run.protocol, self.key) for run in self.runs]
+        named = zip(values, self.runs, strict=True)
+        return " and ".join(f"{value} for {r.optimizer} (study {r.study})" for value, r in named)
+
+
+def _mismatches(conditions: Conditions) -> Iterator[_Mismatch]:
+    """Yield the differences in protocol between the conditions of each data set and backbone.
+
+    Runs are compared that share a fold and draw.
+    """
+    together: dict[tuple[str, str, int, int], list[RunResult]] = {}
+    for (dataset, backbone, _), condition in conditions.items():
+        for (fold, draw), run in condition.runs.items():
+            together.setdefault((dataset, backbone, fold, draw), []).append(run)
+    for where, runs in together.items():
+        for found in differences(run.protocol for run in runs):
+            pair = [
+                next(run for run in runs if setting(run.protocol, found.key) == value)
+                for value in found.values[:2]
+            ]
+            yield _Mismatch(found.key, where, (pair[0], pair[1]))
+
+
+def _check_comparable(conditions: Conditions, allowed: Collection[str]) -> None:
+    """Raise ConfigError if runs that will be compared differ in more than is allowed."""
+    for found in _mismatches(conditions):
+        if found.key in allowed or found.key.partition(".")[0] in allowed:
+            continue
+        dataset, backbone, fold, draw = found.where
+        raise ConfigError(
+            f"{dataset} × {backbone}, fold {fold}, draw {draw}: the runs cannot be compared, "
+            f"{found.key} is {found.values()}; choose runs of one protocol, or compare them on "
+            f"purpose with --allow-different {found.key}."
+        )
+
+
+def comparability_notes(conditions: Conditions) -> list[str]:
+    """Return what a reader of a comparison must know of its runs, a sentence each.
+
+    They say what the data are if not recordings of people, in which settings the runs differ
+    although they are compared, and whether their protocol is recorded at all.
+
+    Example:
+        >>> from afor.bench.stats.design.simulated import simulate_results
+        >>> made = collect_conditions(*simulate_results({"adam": 0.0}, datasets=["bci2a"]))
+        >>> comparability_notes(made)
+        ['bci2a: simulated results, no network was trained.']
+    """
+    kinds: dict[str, dict[str, None]] = {}
+    files: dict[str, None] = {}
+    for condition in conditions.values():
+        for run in condition.runs.values():
+            if UNKNOWN in run.protocol:
+                files[run.protocol[UNKNOWN]] = None
+            elif run.data_kind in KIND_NOTES:
+                kinds.setdefault(run.data_kind, {})[condition.dataset] = None
+    notes = [f"{', '.join(names)}: {KIND_NOTES[kind]}." for kind, names in kinds.items()]
+    notes += [
+        f"The protocol of the runs is {text}: whether they are comparable is not known."
+        for text in files
+    ]
+    seen: dict[tuple[str, str, str], None] = {}
+    for found in _mismatches(conditions):
+        task = (found.key, *found.where[:2])
+        if task not in seen:
+            seen[task] = None
+            notes.append(
+                f"{found.where[0]} × {found.where[1]}: compared although {found.key} is "
+                f"{found.values()}."
+            )
+    return notes
 
 
 def block_of(conditions: Conditions, dataset: str, backbone: str) -> list[Condition]:
@@ -190,9 +286,14 @@ def paired_fold_values(
 def paired_gains(
     condition: Condition, baseline: Condition, metric: str
 ) -> tuple[list[int], NDArray[np.float64]]:
-    """Return the common folds and the gains over the baseline; positive means better."""
+    """Return the common folds and the gains over the baseline; positive means better.
+
+    Means of repetitions that are equal but for rounding give exactly zero.
+    """
     folds, ours, theirs = paired_fold_values(condition, baseline, metric)
-    return folds, better_sign(metric) * (ours - theirs)
+    gains = better_sign(metric) * (ours - theirs)
+    gains[np.abs(gains) <= TIE * np.maximum(np.abs(ours), np.abs(theirs))] = 0.0
+    return folds, gains
 
 
 def mean_of_draws(values: Mapping[FoldDraw, float]) -> dict[int, float]:
@@ -215,7 +316,7 @@ def mean_sd(values: Sequence[float]) -> tuple[float, float, int]:
     """
     n = len(values)
     mean = math.fsum(values) / n if n else math.nan
-    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)) if n > 1 else math.nan
+    sd = math.hypot(*(v - mean for v in values)) / math.sqrt(n - 1) if n > 1 else math.nan
     return mean, sd, n
 
 

@@ -32,8 +32,9 @@ from afor.bench.store.rows import (
     read_rows,
     run_row,
 )
-from afor.bench.store.schema import SCHEMA_VERSION, connect, create, damaged, explain, make_tables
+from afor.bench.store.schema import connect, create, damaged, explain
 from afor.bench.study.planned_runs import ExpectedRuns, StudyPlan, count_expected
+from afor.bench.study.protocol import protocol_text, read_protocol
 from afor.bench.study.roles import Role, roles_of, run_role
 from afor.bench.study.schema import parse_study
 from afor.bench.training.record import FinishedRun, decode
@@ -53,6 +54,7 @@ class StoredRun:
     entry: str
     rate: float
     is_search: int  # 1 when the run tries a learning rate
+    protocol: str  # what a comparison assumes of it, see `study.protocol`
     status: str
     reason: str
     elapsed_s: float
@@ -124,7 +126,7 @@ class Store:
         rows = [
             PlanRow(
                 *(study, position, r.dataset, r.backbone, r.optimizer, r.fold, r.draw),
-                *(r.key, r.entry, float(r.rate), is_search),
+                *(r.key, r.entry, float(r.rate), is_search, protocol_text(r.protocol)),
             )
             for position, r in enumerate(plan.runs)
         ]
@@ -141,7 +143,7 @@ class Store:
         planned_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         row = (study, toml, planned_at, plan_digest(rows))
         self._connection.executemany(
-            f"INSERT INTO cells ({PLAN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+            f"INSERT INTO cells ({PLAN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
         )
         columns = "name, toml, planned_at, cells_sha256, row_sha256"
         self._execute(
@@ -274,26 +276,6 @@ class Store:
         """Tell whether the path still leads to the file that was opened."""
         return _identity(self.path) == self._identity
 
-    def upgrade(self) -> None:
-        """Convert a store of schema 1 to schema 2, which adds digests of rows."""
-        with self._reading():
-            (version,) = self._execute("PRAGMA user_version").fetchone()
-        if version == SCHEMA_VERSION:
-            return
-        rows = self._rows()
-        with self._writing():
-            self._execute("DROP INDEX IF EXISTS cells_by_key")
-            for table in ("runs", "studies", "cells"):
-                self._execute(f"ALTER TABLE {table} RENAME TO old_{table}")
-            make_tables(self._connection)
-            select = "SELECT content FROM old_runs WHERE key = ?"
-            for row in rows.runs.values():
-                self._insert_run(row, *self._execute(select, (row.key,)).fetchone())
-            for study, toml in rows.studies.items():
-                self._insert_study(study, toml, rows.plans.get(study, ()))
-            for table in ("runs", "studies", "cells"):
-                self._execute(f"DROP TABLE old_{table}")
-
     def _rows(self) -> Rows:
         """Return all checked rows without contents; they are read again only after a write."""
         with self._reading():
@@ -327,7 +309,7 @@ def open_store(path: Path, *, write: bool = False) -> Store:
 
     Args:
         path: The store of a study, a ``.db`` file.
-        write: Open for writing, and upgrade a store of an older version.
+        write: Open for writing.
 
     Returns:
         The store, to be closed or used in a ``with`` statement.
@@ -346,7 +328,6 @@ def open_store(path: Path, *, write: bool = False) -> Store:
     store = Store(path, connect(path, write=write))
     if write:
         try:
-            store.upgrade()
             store.statuses()  # nothing is written to a damaged store
         except BaseException:
             store.close()
@@ -395,4 +376,5 @@ def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
         key=stored.key,
         role=stored.role,
         elapsed_s=stored.elapsed_s,
+        protocol=read_protocol(stored.protocol),
     )

@@ -25,6 +25,15 @@ from afor.bench.common.text import escape_cell, unescape_cell, without_nan
 from afor.bench.store.database import Store, StoredRun, open_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns, count_expected
+from afor.bench.study.protocol import (
+    DATA_KIND,
+    UNKNOWN,
+    RunProtocol,
+    protocol_text,
+    read_protocol,
+    setting,
+    unknown_protocol,
+)
 from afor.bench.study.roles import Role, role_from_name
 from afor.bench.study.schema import parse_study
 from afor.bench.training.record import (
@@ -60,10 +69,12 @@ COLUMNS: Mapping[str, type[int | float | str]] = {
     "seed": int,
     "varied": str,
     "control": int,
+    "data_kind": str,
+    "protocol": str,
     "key": str,
 }
 # Columns that are not metrics. Numbers in any other column are metrics.
-NO_METRICS = {*COLUMNS, "metrics"} - {*METRICS, *PROTOCOL_METRICS}
+NO_METRICS = {*COLUMNS} - {*METRICS, *PROTOCOL_METRICS}
 Row = dict[str, Any]
 
 
@@ -164,13 +175,10 @@ def _read_parquet(path: Path) -> tuple[list[Any], list[Any]]:
 
 
 def _read_json(path: Path) -> tuple[list[Any], list[Any]]:
-    """Read {"runs": [...], "expected": [...]}, or a list of rows alone.
-
-    Files of earlier versions hold the runs under "results", with the metrics in a nested table.
-    """
+    """Read {"runs": [...], "expected": [...]}, or a list of rows alone."""
     content = json.loads(path.read_text("utf-8"))
     document = content if isinstance(content, dict) else {"runs": content}
-    rows, planned = document.get("results", document.get("runs")), document.get("expected", [])
+    rows, planned = document.get("runs"), document.get("expected", [])
     if not isinstance(rows, list) or not isinstance(planned, list):
         raise StoreError(f'{path}: expected {{"runs": [...], "expected": [...]}}.')
     return rows, planned
@@ -220,6 +228,7 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
         "device": record.device if record else None,
         "is_search": stored.is_search,
         **role_columns(stored.role or role_from_name(stored.optimizer)),
+        **protocol_columns(read_protocol(stored.protocol)),
         "key": stored.key,
     }
 
@@ -228,13 +237,17 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
     """Return rows of finished runs, without a status."""
     runs = list(results)
     has_roles = any(run.role for run in runs)
+    has_protocols = any(run.protocol and UNKNOWN not in run.protocol for run in runs)
     rows = []
     for run in runs:
-        left_out = ("metrics", "key", "role", *(("elapsed_s",) if run.elapsed_s is None else ()))
+        left_out = {"metrics", "key", "role", "protocol"}
+        left_out |= {"elapsed_s"} if run.elapsed_s is None else set()
         row = {k: v for k, v in asdict(run).items() if k not in left_out}
         row["test_subjects"] = join_subjects(run.test_subjects)
         if has_roles:
             row |= role_columns(run.role or role_from_name(run.optimizer))
+        if has_protocols:
+            row |= protocol_columns(run.protocol)
         rows.append({**row, **run.metrics, "key": run.key})
     return rows
 
@@ -248,6 +261,13 @@ def role_columns(role: Role) -> Row:
         "varied": varied,
         "control": int(role.control),
     }
+
+
+def protocol_columns(protocol: RunProtocol) -> Row:
+    """Return the columns that hold a protocol; they are empty if it is not known."""
+    if UNKNOWN in protocol:
+        return {DATA_KIND: None, "protocol": None}
+    return {DATA_KIND: setting(protocol, DATA_KIND), "protocol": protocol_text(protocol)}
 
 
 def write_export(rows: Sequence[Row], target: Path, file_format: Format) -> None:
@@ -311,17 +331,13 @@ def join_subjects(subjects: Iterable[str]) -> str:
     return ";".join(re.sub(r"([\\;\s])", r"\\\1", name) for name in subjects)
 
 
-def split_subjects(text: str, *, is_export: bool) -> tuple[str, ...]:
-    r"""Split what `join_subjects`, or an earlier version, joined.
+def split_subjects(text: str) -> tuple[str, ...]:
+    r"""Split what `join_subjects` joined.
 
-    Earlier versions separated subjects with spaces in rows without a status.
-
-    >>> split_subjects(join_subjects(["s01", "anna b"]), is_export=False)
+    >>> split_subjects(join_subjects(["s01", "anna b"]))
     ('s01', 'anna b')
     """
-    has_semicolon = re.search(r"(?<!\\);", text) is not None
-    between = ";" if is_export or has_semicolon else r"\s"
-    names = re.findall(rf"(?:\\.|[^\\{between}])+", text, re.DOTALL)
+    names = re.findall(r"(?:\\.|[^\\;])+", text, re.DOTALL)
     return tuple(re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL) for name in names)
 
 
@@ -414,7 +430,7 @@ def _read_file(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], lis
     selected = []
     for number, content in enumerate(rows, first):
         row = _row(content, f"{path}, {row_name} {number}")
-        result = _result(row)
+        result = _result(row, path.name)
         present[result.study] = None
         if not studies or result.study in studies:
             selected.append((row, result))
@@ -446,7 +462,6 @@ class _Row(BaseModel):
     draw: Annotated[int, Field(ge=0, lt=10**9)]
     status: str | None = None
     test_subjects: str | tuple[str, ...] | None = None
-    metrics: dict[str, float | None] | None = None
     majority_accuracy: float | None = None
     classes: Annotated[int, Field(ge=0, lt=10**9)] | None = None
     test_windows: Annotated[int, Field(ge=0)] | None = None
@@ -457,6 +472,7 @@ class _Row(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     varied: Annotated[str, Field(pattern=r"^\w+=[0-9.e+-]+$")] | None = None
     control: Annotated[int, Field(ge=0, le=1)] | None = None
+    protocol: str | None = None
 
 
 _EXPECTED = TypeAdapter(ExpectedRuns)
@@ -477,13 +493,12 @@ def _row(content: object, location: str) -> _Row:
         raise StoreError(f"{location}: {_first_fault(error)}.") from None
 
 
-def _result(row: _Row) -> RunResult:
-    metrics = row.metrics
-    if metrics is None:
-        metrics = {k: _number(v) for k, v in (row.model_extra or {}).items() if k not in NO_METRICS}
+def _result(row: _Row, file: str) -> RunResult:
+    extra = row.model_extra or {}
+    metrics = {k: _number(v) for k, v in extra.items() if k not in NO_METRICS}
     subjects = row.test_subjects or ()
     if isinstance(subjects, str):
-        subjects = split_subjects(subjects, is_export=row.status is not None)
+        subjects = split_subjects(subjects)
     is_done = row.status in (None, "done")
     return RunResult(
         *(row.study or "", row.dataset, row.backbone, row.optimizer, row.fold, row.draw),
@@ -500,6 +515,7 @@ def _result(row: _Row) -> RunResult:
         key=row.key or "",
         role=_role(row),
         elapsed_s=row.elapsed_s,
+        protocol=unknown_protocol(file) if row.protocol is None else read_protocol(row.protocol),
     )
 
 

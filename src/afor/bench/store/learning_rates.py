@@ -1,6 +1,6 @@
 """Select learning rates from a finished search for later studies (Sec. IV-C)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.store.database import Store, StoredRun, open_store
@@ -33,27 +33,29 @@ def best_rates(store: Store, study: str | None = None) -> dict[tuple[str, str, s
     return {condition: _best(store, condition, group) for condition, group in groups.items()}
 
 
-def rate_finder(rates: dict[tuple[str, str, str], float]) -> FindRate:
-    """Return the function that finds the rate of each run of a study.
+class SearchedRates:
+    """The learning rates of a search, by (data set, backbone, optimizer entry).
 
     The rate of a search with one optimizer serves all, as in the paper; with several optimizers,
     each takes its own.
     """
-    searched = sorted({entry for _, _, entry in rates})
 
-    def find(dataset: str, backbone: str, optimizer: OptimizerEntry) -> float:
-        names = searched if len(searched) == 1 else [optimizer.name, optimizer.use]
-        for name in names:
-            if (dataset, backbone, name) in rates:
-                return rates[dataset, backbone, name]
-        covered = ", ".join(sorted({f"{d} × {b}" for d, b, _ in rates}))
+    def __init__(self, rates: Mapping[tuple[str, str, str], float]) -> None:
+        self._rates = rates
+        self._searched = sorted({entry for _, _, entry in rates})
+        self.per_optimizer = len(self._searched) > 1
+
+    def __call__(self, dataset: str, backbone: str, optimizer: OptimizerEntry) -> float:
+        """Return the rate of a run; raise ConfigError if the search has none for it."""
+        for name in [optimizer.name, optimizer.use] if self.per_optimizer else self._searched:
+            if (dataset, backbone, name) in self._rates:
+                return self._rates[dataset, backbone, name]
+        covered = ", ".join(sorted({f"{d} × {b}" for d, b, _ in self._rates}))
         raise ConfigError(
             f"The search for learning rates has none for {dataset} × {backbone} with "
-            f'"{optimizer.name}". It covers {covered} with {", ".join(searched)}. '
+            f'"{optimizer.name}". It covers {covered} with {", ".join(self._searched)}. '
             f"Give the optimizer an lr in the study, or search with it too."
         )
-
-    return find
 
 
 def searched_rates(search: str) -> FindRate | None:
@@ -64,7 +66,7 @@ def searched_rates(search: str) -> FindRate | None:
     if not search:
         return None
     with open_store(find_store(search)) as store:
-        return rate_finder(best_rates(store))
+        return SearchedRates(best_rates(store))
 
 
 def search_study(study: Study) -> Study:

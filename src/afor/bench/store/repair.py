@@ -20,17 +20,14 @@ from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.rows import (
     RUN_COLUMNS,
     SELECT_PLANS,
-    DamageError,
     PlanRow,
     check_content,
-    check_plan,
     digest,
     plan_digest,
     plans_by_study,
     run_row,
     short_name,
 )
-from afor.bench.training.record import decode
 
 UNREADABLE = (sqlite3.Error, UnicodeError, OverflowError, MemoryError)
 
@@ -80,7 +77,7 @@ def repair(source: Path, target: Path) -> Repaired:
             with open_or_create(target) as store:
                 for content in contents.values():
                     store.add(content)
-                return _restore_plans(store, plans, contents, lost)
+                return _restore_plans(store, plans, len(contents), lost)
 
 
 def _intact_runs(connection: sqlite3.Connection) -> tuple[dict[str, bytes], set[str]]:
@@ -135,14 +132,12 @@ class _StoredPlan:
     toml: str
     is_sound: bool  # the row of the study is intact
     rows: tuple[PlanRow, ...]
-    digest: str  # of the rows; empty in a store of schema 1
+    digest: str  # of the rows
 
 
 def _plans(connection: sqlite3.Connection) -> dict[str, _StoredPlan]:
     plan_rows = plans_by_study(_read(connection, SELECT_PLANS))
     plans = {}
-    for row in _read(connection, "SELECT name, toml FROM studies"):
-        plans[str(row[0])] = _StoredPlan(str(row[1]), True, tuple(plan_rows.get(row[0], ())), "")
     for row in _read(
         connection, "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies"
     ):
@@ -155,26 +150,20 @@ def _plans(connection: sqlite3.Connection) -> dict[str, _StoredPlan]:
 
 
 def _restore_plans(
-    store: Store, plans: dict[str, _StoredPlan], contents: dict[str, bytes], lost: set[str]
+    store: Store, plans: dict[str, _StoredPlan], runs: int, lost: set[str]
 ) -> Repaired:
     complete: list[str] = []
     without_list: list[str] = []
     lost_studies: list[str] = []
-    specs = {key: decode(content).spec for key, content in contents.items()}
     for name, plan in sorted(plans.items()):
         if not plan.is_sound:
             lost_studies.append(ascii(name)[1:-1][:80])  # it may hold anything
             continue
-        is_listed = not plan.digest or plan_digest(plan.rows) == plan.digest
-        try:
-            if is_listed and not plan.digest:
-                check_plan(name, plan.toml, plan.rows, specs)
-        except DamageError:
-            is_listed = False
+        is_listed = plan_digest(plan.rows) == plan.digest
         store.replace_study(name, plan.toml, plan.rows if is_listed else ())
         (complete if is_listed else without_list).append(name)
     return Repaired(
-        len(contents),
+        runs,
         tuple(sorted(short_name(key) for key in lost)),
         tuple(complete),
         tuple(without_list),

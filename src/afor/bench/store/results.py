@@ -1,8 +1,9 @@
 """Define the result of a run as statistics, tables and figures use it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from afor.bench.study.protocol import DATA_KIND, setting
 from afor.bench.study.roles import Role
 
 
@@ -24,3 +25,10 @@ class RunResult:
     key: str = ""  # of the run in the store
     role: Role | None = None  # of its optimizer entry; None in files without roles
     elapsed_s: float | None = None  # time of the run in seconds; None in files without it
+    # What a comparison assumes of it, see `study.protocol`; shared by the runs that agree in it.
+    protocol: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def data_kind(self) -> str:
+        """Whether its data are recorded, a stand-in, synthetic or simulated."""
+        return setting(self.protocol, DATA_KIND)

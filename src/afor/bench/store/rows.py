@@ -2,8 +2,7 @@
 
 Every row of `runs` and `studies` holds a digest of its columns, a study also one of its plan, and
 the store the XOR of all of these: a row that was changed, added or removed by anything but `Store`
-is noticed. A store of schema 1 has only digests of contents. Its other columns are compared with
-what the contents and the study files say.
+is noticed.
 """
 
 import hashlib
@@ -12,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from afor.bench.common.errors import ConfigError
 from afor.bench.store.schema import EMPTY_TOTAL
-from afor.bench.study.schema import OptimizerEntry, Study, parse_study
 from afor.bench.training.record import FinishedRun, decode
 
 
@@ -43,6 +40,7 @@ class PlanRow(NamedTuple):
     entry: str
     rate: float
     is_search: int
+    protocol: str  # as `protocol_text` writes it
 
 
 RUN_COLUMNS, PLAN_COLUMNS = ", ".join(RunRow._fields), ", ".join(PlanRow._fields)
@@ -93,8 +91,7 @@ def read_rows(connection: sqlite3.Connection) -> Rows:
     """Read and check all rows in one transaction; raise DamageError if one is wrong."""
     connection.execute("BEGIN")
     try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        rows = _read_first_schema(connection) if version == 1 else _read(connection)
+        rows = _read(connection)
     finally:
         connection.execute("ROLLBACK")
     if extra := set(rows.plans) - set(rows.studies):
@@ -139,25 +136,6 @@ def _read(connection: sqlite3.Connection) -> Rows:
     return Rows(runs, studies, plans)
 
 
-def _read_first_schema(connection: sqlite3.Connection) -> Rows:
-    (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if verdict != "ok":
-        raise DamageError(verdict)
-    runs: dict[str, RunRow] = {}
-    specs: dict[str, dict[str, Any]] = {}
-    for *columns, content in connection.execute(f"SELECT {RUN_COLUMNS}, content FROM runs"):
-        row = RunRow(*columns)
-        run = check_content(row, content)
-        runs[run.key] = row
-        specs[run.key] = run.spec
-    studies = dict(connection.execute("SELECT name, toml FROM studies ORDER BY name"))
-    plans = plans_by_study(connection.execute(SELECT_PLANS))
-    for name, rows in plans.items():
-        if name in studies:
-            check_plan(name, studies[name], rows, specs)
-    return Rows(runs, studies, plans)
-
-
 def check_content(row: RunRow, content: bytes) -> FinishedRun:
     """Decode a run; raise DamageError if its content or a column was altered."""
     key = short_name(row.key)
@@ -173,55 +151,8 @@ def check_content(row: RunRow, content: bytes) -> FinishedRun:
         raise DamageError(f"run {key}: {error}") from None
 
 
-def check_plan(
-    study: str, toml: str, rows: Sequence[PlanRow], specs: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """Compare a plan with its runs and its study file; raise DamageError when they differ."""
-    try:
-        parsed = parse_study(toml)
-    except (ConfigError, RecursionError):
-        parsed = None  # written by another version: check against the specs alone
-    entries = {entry.name: entry for entry in parsed.optimizers} if parsed else {}
-    for row in rows:
-        spec = specs.get(row.key)
-        if spec is None:
-            continue  # not trained yet
-        try:
-            split, lr = spec["split"], spec["optimizer"]["lr"]
-            trained = (spec["data"]["dataset"], split["fold"], split["draw"], lr)
-            label = f"{row.entry} lr={row.rate:g}" if row.is_search else row.entry
-            is_same = trained == (row.dataset, row.fold, row.draw, row.rate)
-            is_same = is_same and row.optimizer == label
-            if parsed is not None and row.entry in entries:
-                is_same = is_same and _is_best_entry(parsed, entries, row, spec)
-        except (KeyError, TypeError, ValueError):
-            is_same = False
-        if not is_same:
-            raise _altered_plan(study)
-
-
 def _altered_plan(study: str) -> DamageError:
     return DamageError(f"the list of runs of study {short_name(study)} is not what was written")
-
-
-def _is_best_entry(
-    parsed: Study, entries: Mapping[str, OptimizerEntry], row: PlanRow, spec: Mapping[str, Any]
-) -> bool:
-    """Tell whether a spec belongs to the backbone and the optimizer entry of a planned run."""
-    backbones = {b.name: b.use for b in parsed.backbones}
-    if backbones.get(row.backbone, row.backbone) != spec["backbone"]["name"]:
-        return False
-
-    def settings_that_agree(entry: OptimizerEntry) -> int:
-        settings, trained = entry.settings, spec["optimizer"]["settings"]
-        seed = parsed.seed if entry.seed is None else entry.seed
-        agrees = entry.use == spec["optimizer"]["name"] and seed == spec["seed"]
-        agrees = agrees and all(k in trained and trained[k] == v for k, v in settings.items())
-        return len(settings) if agrees else -1
-
-    best = max(map(settings_that_agree, entries.values()))
-    entry = entries[row.entry]
-    return entry.use == spec["optimizer"]["name"] and settings_that_agree(entry) == best
 
 
 def short_name(text: object) -> str:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from afor.bench.common.errors import StoreError
 
-SCHEMA_VERSION = 2
-READABLE_VERSIONS = (1, 2)  # stores of schema 1 have no digests of their rows
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x41464F52  # "AFOR" in the file's header, which identifies a store
 BUSY_S = 30.0
 
@@ -43,6 +42,7 @@ TABLES = {
     entry TEXT NOT NULL,
     rate REAL NOT NULL,
     is_search INTEGER NOT NULL,
+    protocol TEXT NOT NULL,
     PRIMARY KEY (study, dataset, backbone, optimizer, fold, draw)
 ) STRICT, WITHOUT ROWID""",
     "total": """CREATE TABLE total (
@@ -151,17 +151,14 @@ def _check_identity(path: Path, connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is a database of another program. Name another with --store.")
-    if version not in READABLE_VERSIONS:
+    if version != SCHEMA_VERSION:
         raise StoreError(
-            f"{path} has schema {version}, this version of afor reads "
-            f"{' and '.join(map(str, READABLE_VERSIONS))}. "
+            f"{path} has schema {version}, this version of afor reads {SCHEMA_VERSION}. "
             f"Use the version of afor that wrote it, or name another store with --store."
         )
     schema = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
-    if version == SCHEMA_VERSION and schema != TABLES:
+    if schema != TABLES:
         raise damaged(path, "its tables are not those of a store")
-    if version != SCHEMA_VERSION and set(schema) - {"runs", "studies", "cells", "cells_by_key"}:
-        raise damaged(path, f"its tables are not those of a store of schema {version}")
 
 
 def _address(path: Path, *, write: bool) -> str:

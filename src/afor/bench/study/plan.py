@@ -23,6 +23,7 @@ from afor.bench.data.splits import Manifest, Split, make_splits
 from afor.bench.optimizers.build import check_optimizer, full_settings, load_class
 from afor.bench.study.bundling import Bundling, companion_key, plan_bundling
 from afor.bench.study.planned_runs import FindRate, PlannedRun, Spec, StudyPlan, canonical, run_key
+from afor.bench.study.protocol import OWN, SEARCHED, protocol_of
 from afor.bench.study.roles import roles_of, run_role
 from afor.bench.study.schema import (
     BackboneEntry,
@@ -73,7 +74,7 @@ def make_plan(
 
     Example:
         >>> import tempfile
-        >>> from afor.bench.data.preparation.loading import open_windows
+        >>> from afor.bench.data.loading import open_windows
         >>> from afor.bench.study.schema import load_study
         >>> study = load_study("demo")
         >>> windows = open_windows("physionet_small", cache_dir=tempfile.mkdtemp())
@@ -108,6 +109,8 @@ def make_plan(
             "window_samples": source.window_samples,
             "stride_samples": source.stride_samples,
         }
+        options = source.settings.model_dump(mode="json", exclude_defaults=True)
+        of_data = {"kind": source.kind, "options": options}
         batch_size = dataset.batch_size or study.training.batch_size
         for backbone in study.backbones:
             bundling[dataset.name, backbone.name] = plan_bundling(
@@ -117,7 +120,7 @@ def make_plan(
         _check_size(study, len(runs), dataset.name, len(selected))
         for split, backbone, optimizer in product(selected, study.backbones, study.optimizers):
             bundles = bundling[dataset.name, backbone.name]
-            for label, rate in _rates(study, dataset, backbone, optimizer, find_rate):
+            for label, rate, rate_source in _rates(study, dataset, backbone, optimizer, find_rate):
                 spec = _spec(study, dataset, split, optimizer, rate)
                 spec |= {"data": data, "backbone": backbones[backbone.name], "device": device}
                 if bundles.arithmetic:
@@ -132,6 +135,9 @@ def make_plan(
                         entry=optimizer.name,
                         rate=rate,
                         role=run_role(roles, optimizer.name, label),
+                        protocol=protocol_of(
+                            *(study, backbone, optimizer, spec), data=of_data, rate=rate_source
+                        ),
                         companions=companion_key(spec) if bundles.together else "",
                     )
                 )
@@ -208,16 +214,22 @@ def _rates(
     backbone: BackboneEntry,
     optimizer: OptimizerEntry,
     find_rate: FindRate | None,
-) -> list[tuple[str, float]]:
-    """Return the label and the learning rate of each run: one, or one per value of the grid."""
+) -> list[tuple[str, float, float | str]]:
+    """Return the label, the learning rate, and the rate in the protocol of each run.
+
+    There is one run, or one per value of the grid.
+    """
+    name = optimizer.name
     if study.search is not None:
-        return [(f"{optimizer.name} lr={rate:g}", rate) for rate in sorted(study.search.grid)]
+        return [(f"{name} lr={rate:g}", rate, OWN) for rate in sorted(study.search.grid)]
     if optimizer.lr is not None:
-        return [(optimizer.name, optimizer.lr)]
+        return [(name, optimizer.lr, OWN)]
     if find_rate is not None:
-        return [(optimizer.name, find_rate(dataset.name, backbone.name, optimizer))]
+        rate = find_rate(dataset.name, backbone.name, optimizer)
+        return [(name, rate, SEARCHED if getattr(find_rate, "per_optimizer", False) else rate)]
     by_paper_name = dataset.lr.get(paper_backbone(backbone.name), study.training.lr)
-    return [(optimizer.name, dataset.lr.get(backbone.name, by_paper_name))]
+    rate = dataset.lr.get(backbone.name, by_paper_name)
+    return [(name, rate, rate)]
 
 
 def _selected(study: Study, manifest: Manifest) -> list[Split]:

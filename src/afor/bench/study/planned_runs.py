@@ -53,6 +53,7 @@ class PlannedRun:
     entry: str  # the optimizer entry without the learning rate
     rate: float
     role: Role | None  # of its optimizer entry
+    protocol: Mapping[str, str] = field(default_factory=dict)  # see `study.protocol`
     companions: str = ""  # equal for runs that may be trained as one network; empty: none
 
     @property

@@ -1,8 +1,8 @@
 """Contaminate training batches: wrong labels or too large amplitudes, in windows or in bursts.
 
 What is contaminated depends on the seed of the run and the number of the step, never on the
-optimizer or on earlier draws, so that comparisons stay paired. Validation and test windows are
-never changed.
+optimizer or on earlier draws, so that comparisons stay paired. Windows of validation and test
+subjects are never changed, nor are those that a test subject is adapted with.
 """
 
 from dataclasses import replace

@@ -17,7 +17,7 @@ class Traces:
     There is one host sync per epoch. `result` is {} for other optimizers than AFOR, else
     {group: {"beta2": [...], "beta2_sd": [...], "score": [...], "awake": [...]}} with one value per
     epoch: mean and standard deviation of beta2 over the group's tensors and steps, the mean score,
-    and the share of (tensor, step) pairs that are awake.
+    and the share of (tensor, step) pairs that are awake. An epoch without a step has no value.
     """
 
     def __init__(self, optimizer: Optimizer, model: torch.nn.Module) -> None:
@@ -39,6 +39,8 @@ class Traces:
             return
         if self._buffer is None:
             self._buffer = self._make_buffer()
+        if self._buffer is None:
+            return  # float16: the scaler has left out every step so far
         torch.stack(self._controls, out=self._buffer[self._filled])
         self._filled += 1
         if self._filled == BUFFERED_STEPS:
@@ -77,14 +79,19 @@ class Traces:
             for name, total in zip(self._names, self._all_beta2, strict=True)
         }
 
-    def _make_buffer(self) -> torch.Tensor:
-        """Collect the control states; a tensor without a gradient in the first step has none."""
-        state = self._optimizer.state
-        traced = [(name, state[p]["control"]) for name, p in self._named if "control" in state[p]]
+    def _make_buffer(self) -> torch.Tensor | None:
+        """Collect the control states; return None as long as no step was taken.
+
+        A tensor without a gradient in the first step has no control state.
+        """
+        states = [(name, self._optimizer.state.get(p, {})) for name, p in self._named]
+        traced = [(name, state["control"]) for name, state in states if "control" in state]
+        if not traced:
+            return None
         self._names = [name for name, _ in traced]
         self._controls = [control for _, control in traced]
-        now = torch.stack(self._controls)
-        return now.new_empty((BUFFERED_STEPS, *now.shape))
+        first = self._controls[0]
+        return first.new_empty((BUFFERED_STEPS, len(traced), *first.shape))
 
     def _add_up(self) -> None:
         if self._buffer is None or not self._filled:

@@ -3,7 +3,6 @@
 An error inside a run is recorded as the result of that run; it never stops the worker.
 """
 
-import contextlib
 import platform
 import sys
 import time
@@ -65,7 +64,8 @@ def execute_bundle(
 ) -> None:
     """Train the runs of a bundle as one network; one that raises is recorded as failed.
 
-    Runs that cannot be trained together on this machine are trained one by one.
+    Runs that cannot be trained together on this machine (CannotBundleError) are trained one by one.
+    Any other error of the bundle is recorded as the failure of each run that it kept from ending.
 
     Args:
         jobs: Key and spec of each run.
@@ -79,6 +79,7 @@ def execute_bundle(
     from afor.bench.training.loop import train_bundle
 
     missing = dict(jobs)
+    started = time.perf_counter()
 
     def ended(number: int, outcome: RunRecord | Exception, elapsed_s: float) -> None:
         key, spec = jobs[number]
@@ -92,8 +93,14 @@ def execute_bundle(
         finished(key, content)
 
     specs = [spec for _, spec in jobs]
-    with contextlib.suppress(Exception):  # an error of all: one by one, each run has its own
+    try:
         train_bundle([run_settings(s) for s in specs], source, _maker(specs[0], source), ended)
+    except Exception as error:  # noqa: BLE001  any error fails these runs only
+        error.add_note(f"Raised while {len(jobs)} runs were trained as one network.")
+        share_s = (time.perf_counter() - started) / len(jobs)
+        for key, spec in missing.items():
+            finished(key, _failure(key, spec, error, share_s))
+        return
     for key, spec in missing.items():
         finished(key, execute(key, spec, source))
 

@@ -411,6 +411,7 @@ class Fit:
             are NaN after an adaptation that diverged.
         """
         settings = self.settings
+        clean = replace(settings, contamination=None)  # of training subjects alone
         tested, before, after = [], [], []
         for number, side in enumerate(held_out.by_subject().values()):
             first, rest = split_trials(side, adaptation.share)
@@ -419,7 +420,7 @@ class Fit:
             optimizer = _make_optimizer(settings, self.model)
             if adaptation.state == "kept":
                 optimizer.load_state_dict(copy.deepcopy(self.best_state))
-            fit = Fit(settings, self.model, optimizer, first, rest, self.n_classes)
+            fit = Fit(clean, self.model, optimizer, first, rest, self.n_classes)
             subject_seed = derive_substep(settings.seed("adaptation"), number)
             for turn in range(adaptation.passes):
                 batches_seed, dropout_seed = (

@@ -26,7 +26,7 @@ Arithmetic = bool | Literal["torch.func"]
 
 @dataclass(frozen=True)
 class Contamination:
-    """Wrong labels or too large amplitudes in training batches."""
+    """Wrong labels or too large amplitudes in batches of training subjects."""
 
     kind: ContaminationKind
     share: float  # of the steps for bursts, else of the windows

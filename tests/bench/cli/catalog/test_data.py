@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.datasets import physionet_mi
-from afor.bench.data.rehearsal.twins import write_twin
+from afor.bench.data.stand_ins import write_stand_in
 
 
 @pytest.fixture
@@ -25,14 +25,14 @@ def test_list_says_what_where_and_whether_found(call, tmp_path):
     listed = {entry["name"]: entry for entry in json.loads(call("list", "--json").stdout)}
     assert listed["isruc"]["found"] == str(tmp_path / "data" / "isruc")
     assert listed["deap"]["found"] == ""
-    assert listed["synthetic"]["found"] == "embedded"
-    assert listed["physionet_small"]["found"] == "embedded"
+    assert listed["synthetic"]["found"] == "computed"
+    assert listed["physionet_small"]["found"] == "computed"
     assert "Next: afor data check" in answer.stderr
 
 
 def test_check_prints_one_line_a_subject_and_names_the_next_command(call, tmp_path):
     root = tmp_path / "isruc"
-    write_twin("isruc", root, ["1", "8"], trials=12)
+    write_stand_in("isruc", root, ["1", "8"], trials=12)
     answer = call("check", "isruc", "--root", root)
     assert answer.exit_code == 0
     lines = answer.stdout.splitlines()
@@ -45,7 +45,7 @@ def test_check_prints_one_line_a_subject_and_names_the_next_command(call, tmp_pa
 
 def test_check_exits_with_3_and_lists_the_faults(call, tmp_path):
     root = tmp_path / "isruc"
-    write_twin("isruc", root, ["1", "8"], trials=12)
+    write_stand_in("isruc", root, ["1", "8"], trials=12)
     (root / "8" / "8.rec").write_bytes(b"")
     answer = call("check", "isruc", "--root", root)
     assert answer.exit_code == 3
@@ -80,7 +80,7 @@ def test_options_are_toml_values_or_plain_words(call):
 
 def test_a_truncated_recording_needs_the_users_word(call, tmp_path):
     root = tmp_path / "isruc"
-    write_twin("isruc", root, ["1"], trials=12)
+    write_stand_in("isruc", root, ["1"], trials=12)
     path = root / "1" / "1.rec"
     path.write_bytes(path.read_bytes()[:-50_000])
     refused = call("prepare", "isruc", "--root", root)
@@ -89,13 +89,18 @@ def test_a_truncated_recording_needs_the_users_word(call, tmp_path):
     assert call("prepare", "isruc", "--root", root, "--allow-truncated").exit_code == 0
 
 
-def test_changed_files_need_the_users_word(call, tmp_path):
+def test_a_file_that_was_fetched_again_is_read(call, tmp_path):
     root = tmp_path / "isruc"
-    write_twin("isruc", root, ["1"], trials=12)
-    assert call("prepare", "isruc", "--root", root).exit_code == 0
-    write_twin("isruc", root, ["1"], trials=12, seed=1)
-    assert "--accept-changed" in str(call("prepare", "isruc", "--root", root).exception)
-    assert call("prepare", "isruc", "--root", root, "--accept-changed").exit_code == 0
+    path = write_stand_in("isruc", root, ["1"], trials=12)[0]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-50_000])
+    assert "Fetch the file again" in str(call("prepare", "isruc", "--root", root).exception)
+    path.write_bytes(whole)
+    first = call("prepare", "isruc", "--root", root, "--json")
+    write_stand_in("isruc", root, ["1"], trials=12, seed=1)
+    other = call("prepare", "isruc", "--root", root, "--json")
+    prints = [json.loads(answer.stdout)["fingerprint"] for answer in (first, other)]
+    assert prints[0] != prints[1]
 
 
 def test_what_no_program_may_download_is_said(call):
@@ -136,13 +141,13 @@ def test_download_fetches_only_the_missing_runs_of_regular_subjects(tmp_path, mo
 
 
 def test_a_stand_in_is_written_and_never_beside_other_files(call, tmp_path):
-    root = tmp_path / "twin"
-    answer = call("twin", "isruc", root, "--subject", "1", "--trials", "4")
+    root = tmp_path / "stand-in"
+    answer = call("stand-in", "isruc", root, "--subject", "1", "--trials", "4")
     assert answer.exit_code == 0
     assert (root / "1" / "1.rec").is_file()
     assert "synthetic" in answer.stdout
     other = tmp_path / "real"
     other.mkdir()
     (other / "s01.dat").write_bytes(b"real")
-    assert isinstance(call("twin", "deap", other).exception, ConfigError)
+    assert isinstance(call("stand-in", "deap", other).exception, ConfigError)
     assert (other / "s01.dat").read_bytes() == b"real"

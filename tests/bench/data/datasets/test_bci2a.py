@@ -6,9 +6,8 @@ from scipy.signal import butter, sosfiltfilt
 from afor.bench.common.errors import DataError
 from afor.bench.data.datasets import bci2a
 from afor.bench.data.datasets.bci2a import Bci2aSettings, find_subjects, load_subject
-from afor.bench.data.preparation.loading import open_windows
-from afor.bench.data.rehearsal.twins import bci2a_session
-from afor.bench.data.rehearsal.writers import write_gdf
+from afor.bench.data.loading import open_windows
+from afor.bench.data.stand_ins import bci2a_session, write_gdf
 
 NAMED = {0: "EEG-Fz", 7: "EEG-C3", 9: "EEG-Cz", 11: "EEG-C4", 19: "EEG-Pz"}
 LABELS = [NAMED.get(i, "EEG") for i in range(22)] + ["EOG-left", "EOG-central", "EOG-right"]
@@ -57,8 +56,8 @@ def save_bnci(root, name, session, *, changes=None, eog_blocks=3):
     savemat(root / name, {"data": cell}, do_compression=True)
 
 
-def test_both_sessions_give_the_papers_windows(bci2a_twin, cache_dir):
-    source = open_windows("bci2a", bci2a_twin, cache_dir=cache_dir)
+def test_both_sessions_give_the_papers_windows(bci2a_stand_in, cache_dir):
+    source = open_windows("bci2a", bci2a_stand_in, cache_dir=cache_dir)
     assert source.subjects == ("A01", "A02")
     assert source.windows_per_trial == 5
     assert len(source) == 2 * 2 * 24 * 5
@@ -152,8 +151,8 @@ def test_a_session_without_eye_events_reads_like_any_other(tmp_path, session):
     )
 
 
-def test_the_classes_of_the_evaluation_session_come_from_their_own_file(copied, bci2a_twin):
-    root = copied(bci2a_twin)
+def test_the_classes_of_the_evaluation_session_come_from_their_own_file(copied, bci2a_stand_in):
+    root = copied(bci2a_stand_in)
     expected = load_subject(root, "A01", Bci2aSettings(sessions="E")).labels
     (root / "true_labels").mkdir()
     (root / "A01E.mat").rename(root / "true_labels" / "A01E.mat")
@@ -240,8 +239,8 @@ def test_a_mat_file_of_something_else_is_refused(tmp_path):
         load_subject(tmp_path, "A01", Bci2aSettings(sessions="T"))
 
 
-def test_a_missing_session_is_named(copied, bci2a_twin, cache_dir):
-    root = copied(bci2a_twin)
+def test_a_missing_session_is_named(copied, bci2a_stand_in, cache_dir):
+    root = copied(bci2a_stand_in)
     (root / "A02E.gdf").unlink()
     assert find_subjects(root, Bci2aSettings()) == ("A01", "A02")
     with pytest.raises(DataError, match="subject A02: neither A02E"):

@@ -7,20 +7,19 @@ from scipy.signal import butter, sosfiltfilt
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.datasets import deap
 from afor.bench.data.datasets.deap import DeapSettings, find_subjects, load_subject
-from afor.bench.data.preparation.loading import open_windows
-from afor.bench.data.rehearsal.writers import write_python2_pickle
+from afor.bench.data.loading import open_windows
+from afor.bench.data.stand_ins import write_python2_pickle
 
 
 @pytest.fixture(scope="module")
-def original(deap_twin):
-    return pickle.loads((deap_twin / "s01.dat").read_bytes(), encoding="latin1")
+def original(deap_stand_in):
+    return pickle.loads((deap_stand_in / "s01.dat").read_bytes(), encoding="latin1")
 
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """A subject of four trials, quick to write and read: gives a function that writes it."""
     monkeypatch.setattr(deap, "DATA_SHAPE", (4, 40, 63 * 128))
-    monkeypatch.setattr(deap, "LABELS_SHAPE", (4, 4))
     rng = np.random.default_rng(0)
     arrays = {"labels": rng.uniform(1, 9, (4, 4)), "data": rng.normal(0, 10, (4, 40, 63 * 128))}
 
@@ -33,8 +32,8 @@ def small(tmp_path, monkeypatch):
     return write
 
 
-def test_a_full_subject_gives_the_papers_windows(deap_twin, cache_dir, original):
-    source = open_windows("deap", deap_twin, cache_dir=cache_dir)
+def test_a_full_subject_gives_the_papers_windows(deap_stand_in, cache_dir, original):
+    source = open_windows("deap", deap_stand_in, cache_dir=cache_dir)
     assert len(source) == 40 * 60
     assert source.gather([0]).shape == (1, 32, 128)
     assert source.channel_names[:3] == ("Fp1", "AF3", "F3")
@@ -120,7 +119,7 @@ def test_a_flat_channel_and_a_doubled_trial_are_refused(small, cache_dir):
     data[3] = data[1]
     small(data=data)
     with pytest.raises(DataError, match="trial 3 is a copy of trial 1"):
-        open_windows("deap", small.root, cache_dir=cache_dir, accept_changed=True)
+        open_windows("deap", small.root, cache_dir=cache_dir)
 
 
 def test_the_folder_of_the_download_is_found_and_missing_subjects_are_named(small, cache_dir):

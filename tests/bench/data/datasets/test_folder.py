@@ -4,7 +4,7 @@ import pytest
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.datasets.folder import FolderSettings, load_subject
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.loading import open_windows
 
 RNG = np.random.default_rng(0)
 GOOD = {

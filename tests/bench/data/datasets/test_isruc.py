@@ -6,7 +6,7 @@ from scipy.io import savemat
 from afor.bench.common.errors import DataError
 from afor.bench.data.datasets import isruc
 from afor.bench.data.datasets.isruc import IsrucSettings, find_subjects, load_subject, read_scoring
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.loading import open_windows
 
 A_NAMES = "LOC-A2 ROC-A1 F3-A2 C3-A2 O1-A2 F4-A1 C4-A1 O2-A1".split()  # noqa: SIM905
 M_NAMES = "E1-M2 E2-M1 F3-M2 C3-M2 O1-M2 F4-M1 C4-M1 O2-M1".split()  # noqa: SIM905
@@ -198,11 +198,11 @@ def test_a_copy_with_the_subgroup_folder_is_found(tmp_path):
         load_subject(tmp_path, "2", IsrucSettings())
 
 
-def test_windows_inherit_the_epochs_label_and_never_cross_its_border(isruc_twin, cache_dir):
-    source = open_windows("isruc", isruc_twin, cache_dir=cache_dir)
+def test_windows_inherit_the_epochs_label_and_never_cross_its_border(isruc_stand_in, cache_dir):
+    source = open_windows("isruc", isruc_stand_in, cache_dir=cache_dir)
     assert source.windows_per_trial == 19
     assert len(source) == 4 * 12 * 19
-    epoch = load_subject(isruc_twin, "1", IsrucSettings()).trials[2]
+    epoch = load_subject(isruc_stand_in, "1", IsrucSettings()).trials[2]
     windows = source.gather(np.arange(2 * 19, 3 * 19))
     np.testing.assert_array_equal(windows[-1], epoch[:, 5400:])
     assert len(set(source.labels[2 * 19 : 3 * 19])) == 1

@@ -3,7 +3,7 @@ import pytest
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.catalog import get_dataset
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.loading import open_windows
 
 # MOABB itself uses names that MNE and pandas have deprecated.
 pytestmark = [

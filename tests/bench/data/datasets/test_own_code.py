@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.loading import open_windows
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.runner import run_study
 from afor.bench.study.named_code import (

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.check import check_dataset
 from afor.bench.data.datasets import physionet_mi, physionet_small
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.inspection.check import check_dataset
+from afor.bench.data.loading import open_windows
 
 
 @pytest.fixture(autouse=True)

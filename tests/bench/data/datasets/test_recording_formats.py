@@ -7,8 +7,8 @@ from scipy.io import savemat
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.data.preparation.loading import open_windows
-from afor.bench.data.rehearsal.writers import write_gdf
+from afor.bench.data.loading import open_windows
+from afor.bench.data.stand_ins import write_gdf
 from afor.bench.execution.runner import run_study
 from afor.bench.store.database import open_store
 from afor.bench.study.schema import parse_study

@@ -58,7 +58,7 @@ def mutate(content, damage, rng):
 
 def edf_case(root):
     from afor.bench.data.datasets.physionet_mi import DATASET, PhysionetSettings
-    from afor.bench.data.rehearsal.writers import write_edf
+    from afor.bench.data.stand_ins import write_edf
 
     rows = "Fp AF F FC C CP P PO O".split()  # noqa: SIM905
     names = [f"{row}{column}" for row in rows for column in range(1, 9)][:64]
@@ -71,25 +71,25 @@ def edf_case(root):
 
 def rec_case(root):
     from afor.bench.data.datasets.isruc import DATASET, IsrucSettings
-    from afor.bench.data.rehearsal.twins import write_twin
+    from afor.bench.data.stand_ins import write_stand_in
 
-    path = write_twin("isruc", root, ["40"], trials=3)[0]
+    path = write_stand_in("isruc", root, ["40"], trials=3)[0]
     return path, lambda: DATASET.load(root, "40", IsrucSettings())
 
 
 def scoring_case(root):
     from afor.bench.data.datasets.isruc import DATASET, IsrucSettings
-    from afor.bench.data.rehearsal.twins import write_twin
+    from afor.bench.data.stand_ins import write_stand_in
 
-    path = write_twin("isruc", root, ["1"], trials=12)[1]
+    path = write_stand_in("isruc", root, ["1"], trials=12)[1]
     return path, lambda: DATASET.load(root, "1", IsrucSettings(max_epoch_difference=30))
 
 
 def gdf_case(root):
     from afor.bench.data.datasets.bci2a import DATASET, Bci2aSettings
-    from afor.bench.data.rehearsal.twins import write_twin
+    from afor.bench.data.stand_ins import write_stand_in
 
-    path = write_twin("bci2a", root, ["A01"], trials=6)[0]
+    path = write_stand_in("bci2a", root, ["A01"], trials=6)[0]
     settings = Bci2aSettings(sessions="T", filter_scope="continuous")  # of the damaged file alone
     return path, lambda: DATASET.load(root, "A01", settings)
 
@@ -98,7 +98,7 @@ def mat_case(root):
     from scipy.io import savemat
 
     from afor.bench.data.datasets.bci2a import DATASET, Bci2aSettings
-    from afor.bench.data.rehearsal.twins import bci2a_session
+    from afor.bench.data.stand_ins import bci2a_session
 
     signal, events, classes = bci2a_session(0, 0, 4, 0)
     starts = [[position + 1] for position, code, _ in events if code == 768]
@@ -128,9 +128,9 @@ def packed_mat_case(root):
 
 def dat_case(root):
     from afor.bench.data.datasets import deap
-    from afor.bench.data.rehearsal.writers import write_python2_pickle
+    from afor.bench.data.stand_ins import write_python2_pickle
 
-    deap.DATA_SHAPE, deap.LABELS_SHAPE = (2, 40, 63 * 128), (2, 4)
+    deap.DATA_SHAPE = (2, 40, 63 * 128)
     rng = np.random.default_rng(0)
     path = root / "s01.dat"
     arrays = {"labels": rng.uniform(1, 9, (2, 4)), "data": rng.normal(0, 9, (2, 40, 63 * 128))}
@@ -148,8 +148,8 @@ def main(count, seed, root, names):
     """Start a process per kind of file, one after another, all with the imports of this one."""
     import scipy.io  # noqa: F401
 
+    from afor.bench.data import stand_ins  # noqa: F401
     from afor.bench.data.datasets import bci2a, deap, isruc, physionet_mi  # noqa: F401
-    from afor.bench.data.rehearsal import twins, writers  # noqa: F401
 
     for name in names or CASES:
         (root / name).mkdir()

@@ -1,4 +1,4 @@
-"""The commands ``afor data list | check | import | prepare | twin``."""
+"""The commands ``afor data list | check | import | prepare | stand-in``."""
 
 import re
 import shlex
@@ -17,11 +17,11 @@ from afor.bench.cli.options import CacheDir, Json, argument, option
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.catalog import NAMES, get_dataset
-from afor.bench.data.check import CheckReport, check_dataset
 from afor.bench.data.dataset import STAND_IN_MARK
+from afor.bench.data.inspection.check import CheckReport, check_dataset
 from afor.bench.data.inspection.survey import Survey, survey_folder
-from afor.bench.data.preparation.loading import default_root, open_windows
-from afor.bench.data.rehearsal.twins import write_twin
+from afor.bench.data.loading import default_root, open_windows
+from afor.bench.data.stand_ins import write_stand_in
 from afor.bench.study.overrides import key_value
 from afor.bench.study.toml_io import toml_text
 
@@ -60,7 +60,7 @@ def list_datasets(as_json: Json = False) -> None:
         root, dataset = default_root(name), get_dataset(name)
         here = str(root) if root.is_dir() else ""
         entries.append(
-            {**asdict(dataset.info), "found": here if dataset.needs_root else "embedded"}
+            {**asdict(dataset.info), "found": here if dataset.needs_root else "computed"}
         )
     if as_json:
         print_json(entries)
@@ -127,10 +127,6 @@ def prepare(
     cache_dir: CacheDir = None,
     allow_truncated: Truncated = False,
     download: Annotated[bool, option("Download missing files first.", "--download")] = False,
-    accept_changed: Annotated[
-        bool,
-        option("Accept source files that changed since they were prepared.", "--accept-changed"),
-    ] = False,
     verify: Annotated[
         bool, option("Read every byte of the source files again, also if cached.", "--verify")
     ] = False,
@@ -157,7 +153,6 @@ def prepare(
             cache_dir=cache_dir,
             progress=progress,
             verify=verify,
-            accept_changed=accept_changed,
         )
     summary = {
         "dataset": name,
@@ -179,14 +174,15 @@ def prepare(
     print_next("afor study")
 
 
-def twin(
+def stand_in(
     name: Annotated[str, argument("The data set: deap, bci2a or isruc.")],
     root: Annotated[Path, argument("The folder to create.")],
     subject: Subjects = None,
     trials: Annotated[
         int,
         option(
-            "Number of trials per session; 0 writes as many as the real data has.",
+            "Number of trials of a subject (DEAP, at most 40), a session (BCI IV 2a) or a night "
+            "(ISRUC); 0 writes as many as the real data has.",
             min=0,
             max=10_000,
         ),
@@ -196,11 +192,11 @@ def twin(
     """Write synthetic recordings in the file format of a data set, to try a study without data.
 
     Example:
-        afor data twin isruc data/isruc --subject 1 --trials 20
+        afor data stand-in isruc data/isruc --subject 1 --trials 20
     """
     if root.exists() and any(root.iterdir()) and not (root / STAND_IN_MARK).exists():
         raise ConfigError(f"{root} is not empty; a stand-in is never written beside other files.")
-    files = write_twin(name, root, subject, trials=trials, seed=seed)
+    files = write_stand_in(name, root, subject, trials=trials, seed=seed)
     typer.echo(f"{len(files)} files in {root}: synthetic, in the format of {name}")
     print_next(f"afor data check {name} --root {root}")
 
@@ -341,4 +337,4 @@ add_command(data, "list", list_datasets)
 add_command(data, "check", check)
 add_command(data, "import", import_folder)
 add_command(data, "prepare", prepare)
-add_command(data, "twin", twin)
+add_command(data, "stand-in", stand_in)

@@ -2,14 +2,23 @@
 
 import json
 import math
+import shlex
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import FigureFile, Json, OnlyStudies, ResultsList, TableFormat, option
+from afor.bench.cli.options import (
+    AllowDifferent,
+    FigureFile,
+    Json,
+    OnlyStudies,
+    ResultsList,
+    TableFormat,
+    option,
+)
 from afor.bench.cli.printing import FORMATS, check_figures, choose, render
-from afor.bench.cli.results.reading import Margins, find_all, joined, load_conditions
-from afor.bench.cli.results.tables import Baseline, Metrics
+from afor.bench.cli.results.reading import Margins, find_all, load_conditions
+from afor.bench.cli.results.tables import Baseline, Metrics, ResultOptions, selection
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import without_nan
@@ -74,7 +83,7 @@ def calibrate(
     if output is not None:
         save_figure(calibration_figure(made), output)
         typer.echo(str(output), err=as_json or form is not None)
-    print_next(f"afor variance {joined(paths)}")
+    print_next(f"afor variance {selection(ResultOptions(results, metric, study=study))}")
 
 
 def variance(
@@ -102,7 +111,9 @@ def variance(
     _check_optimizers(conditions, [baseline, *(optimizer or ())])
     table = tables.variance_table(conditions, metrics, baseline=baseline, optimizers=optimizer)
     _print([table], form, as_json)
-    print_next(f"afor power {joined(paths)}")
+    if not metric or len(metric) == 1:  # power plans for one
+        chosen = ResultOptions(results, metric, baseline, (optimizer or [])[:1], study)
+        print_next(f"afor power {selection(chosen)}")
 
 
 def power(
@@ -117,6 +128,7 @@ def power(
         option("True difference that the study shall show, in points.", show_default="the margin"),
     ] = None,
     margin: Margins = None,
+    allow_different: AllowDifferent = None,
     wanted: Annotated[float, option("Wanted power, between 0.05 and 0.99.", "--power")] = POWER,
     family: Annotated[
         int,
@@ -149,7 +161,7 @@ def power(
     if effect is not None and not 0 < effect < math.inf:
         raise ConfigError(f"--effect {effect:g}: expected a difference in points, more than 0.")
     paths = find_all(results)
-    conditions = load_conditions(paths, study, margin)
+    conditions = load_conditions(paths, study, margin, allow_different)
     _check_metrics(conditions, [metric])
     asked = [optimizer] if optimizer else []
     _check_optimizers(conditions, [baseline, *asked])
@@ -209,7 +221,9 @@ def power(
         figure = power_figure(panels, folds, draws, title=title, pilot=pilot, power=wanted)
         save_figure(figure, output)
         typer.echo(str(output), err=as_json or form is not None)
-    print_next(f"afor plan STUDY --pilot {paths[0]}")
+    if metric == "accuracy" and len(paths) == 1 and not study:  # what a pilot is read for
+        base = "" if baseline == BASELINE else f" --baseline {shlex.quote(baseline)}"
+        print_next(f"afor plan STUDY --pilot {shlex.quote(str(paths[0]))}{base}")
 
 
 def _grid_folds(made: Assessment, designs: list[Design | None]) -> list[int]:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,11 +29,6 @@ def find_all(results: Sequence[str] | None) -> list[Path]:
     return [find_store(name) for name in results or ()]
 
 
-def joined(paths: Sequence[Path]) -> str:
-    """Return the words that name results in a command to copy."""
-    return shlex.join(map(str, paths)) or "RESULTS"
-
-
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file; raise ConfigError if it cannot be read."""
     try:
@@ -44,7 +38,10 @@ def read_json(path: Path) -> Any:
 
 
 def load_conditions(
-    paths: list[Path], study: list[str] | None, margin: list[str] | None
+    paths: list[Path],
+    study: list[str] | None,
+    margin: list[str] | None,
+    allow_different: list[str] | None = None,
 ) -> Conditions:
     """Read the results, grouped; say on standard error how many runs are missing."""
     if not paths:
@@ -53,7 +50,8 @@ def load_conditions(
             ".parquet file of results."
         )
     runs, expected = load_results(paths, study or ())
-    conditions = collect_conditions(runs, expected, read_margins(margin, paths, study))
+    margins = read_margins(margin, paths, study)
+    conditions = collect_conditions(runs, expected, margins, allow_different or ())
     if sentence := incomplete_sentence(conditions):
         typer.echo(f"{sentence} `afor run` continues.", err=True)
     return conditions

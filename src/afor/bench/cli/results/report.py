@@ -9,7 +9,7 @@ import typer
 
 from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.text import landscape_section
-from afor.bench.cli.options import Json, OnlyStudies, argument, option
+from afor.bench.cli.options import AllowDifferent, Json, OnlyStudies, argument, option
 from afor.bench.cli.results.reading import Margins, find_all, read_json, read_margins
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.files import check_output, write_output
@@ -37,6 +37,7 @@ class ReportOptions:
     baseline: Annotated[str, option("The optimizer that all others are compared with.")] = BASELINE
     study: OnlyStudies = None
     margin: Margins = None
+    allow_different: AllowDifferent = None
     static: Annotated[
         bool, option("Leave out the scripts of the page and its charts.", "--static")
     ] = False
@@ -86,7 +87,7 @@ def write_report(
     paths, studies = find_all(results), options.study or ()
     runs, expected = load_results(paths, studies)
     margins = read_margins(options.margin, paths, studies)
-    conditions = collect_conditions(runs, expected, margins)
+    conditions = collect_conditions(runs, expected, margins, options.allow_different or ())
     metrics = options.metric or default_metrics(conditions)
     page = render_report(
         conditions,

@@ -1,8 +1,9 @@
 """The commands ``afor stats | table | figure``: results to read, to print and to publish."""
 
 import json
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +13,17 @@ from afor.bench.analyses.cost import table as cost_table
 from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.table import landscape_table
-from afor.bench.cli.options import Json, OnlyStudies, ResultsList, TableFormat, argument, option
+from afor.bench.cli.options import (
+    AllowDifferent,
+    Json,
+    OnlyStudies,
+    ResultsList,
+    TableFormat,
+    argument,
+    option,
+)
 from afor.bench.cli.printing import FORMATS, by_suffix, check_figures, choose, render
-from afor.bench.cli.results.reading import Margins, find_all, joined, load_conditions, read_json
+from afor.bench.cli.results.reading import Margins, find_all, load_conditions, read_json
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
@@ -84,6 +93,17 @@ class ResultOptions:
     optimizer: OnlyOptimizers = None
     study: OnlyStudies = None
     margin: Margins = None
+    allow_different: AllowDifferent = None
+
+
+def selection(options: ResultOptions) -> str:
+    """Return the words that make another command read the same results and ask the same of them."""
+    words = list(options.results or ["RESULTS"])
+    words += ["--baseline", options.baseline] if options.baseline != BASELINE else []
+    for name in ("study", "metric", "optimizer", "margin"):
+        for value in getattr(options, name) or ():
+            words += [f"--{name}", value]
+    return shlex.join(words)
 
 
 def stats(options: ResultOptions, as_json: Json = False) -> None:
@@ -97,7 +117,7 @@ def stats(options: ResultOptions, as_json: Json = False) -> None:
         afor stats demo --baseline adam
     """
     paths = find_all(options.results)
-    conditions = load_conditions(paths, options.study, options.margin)
+    conditions = load_conditions(paths, options.study, options.margin, options.allow_different)
     metrics = options.metric or default_metrics(conditions)
     names = ["comparisons", "ranks"]
     if any(seed_noise(conditions, *block, m) for block in blocks_of(conditions) for m in metrics):
@@ -108,7 +128,7 @@ def stats(options: ResultOptions, as_json: Json = False) -> None:
         return
     for built in tables:
         typer.echo(render(built, "terminal"))
-    print_next(f"afor table main {joined(paths)}")
+    print_next(f"afor table main {selection(options)}")
 
 
 def table(
@@ -150,7 +170,8 @@ def table(
         typer.echo(str(output))
     if name in (*FROM_RESULTS, *FROM_STORES):
         drawn = name if name in (*RESULT_FIGURES, *CURVE_FIGURES) else "gain"
-        print_next(f"afor figure {drawn} {joined(paths)} --output {drawn}.pdf")
+        only_first = replace(options, metric=(options.metric or [])[:1])
+        print_next(f"afor figure {drawn} {selection(only_first)} --output {drawn}.pdf")
 
 
 def figure(
@@ -167,6 +188,7 @@ def figure(
     backbone: Annotated[str | None, option("Use only this backbone.")] = None,
     study: OnlyStudies = None,
     margin: Margins = None,
+    allow_different: AllowDifferent = None,
     data: Annotated[
         Path | None,
         option(
@@ -196,7 +218,7 @@ def figure(
     elif name in CURVE_FIGURES:
         drawn = _draw_curves(name, paths, study, dataset, backbone, optimizer)
     else:
-        conditions = load_conditions(paths, study, margin)
+        conditions = load_conditions(paths, study, margin, allow_different)
         drawn = _draw_results(name, conditions, metric, baseline, optimizer, dataset, backbone)
     for target in targets:
         save_figure(drawn, target)
@@ -205,7 +227,9 @@ def figure(
     if as_json:
         print_json({"figure": name, "files": [str(target) for target in targets]}, indent=None)
         return
-    print_next(f"afor report {joined(paths)}")
+    if not optimizer and results:  # a report shows all optimizers
+        chosen = ResultOptions(results, [metric], baseline, None, study, margin)
+        print_next(f"afor report {selection(chosen)}")
 
 
 def _build_table(name: str, paths: list[Path], options: ResultOptions, measured: Any) -> Table:
@@ -230,7 +254,11 @@ def _build_table(name: str, paths: list[Path], options: ResultOptions, measured:
             )
         records = load_records(paths, options.study or ())
         return convergence_table(loss_curves(records, options.optimizer))
-    return _result_table(name, load_conditions(paths, options.study, options.margin), options)
+    return _result_table(
+        name,
+        load_conditions(paths, options.study, options.margin, options.allow_different),
+        options,
+    )
 
 
 def _result_table(name: str, conditions: Conditions, options: ResultOptions) -> Table:
@@ -243,7 +271,7 @@ def _result_table(name: str, conditions: Conditions, options: ResultOptions) -> 
         "comparisons": lambda: main_tables.comparison_table(conditions, metrics, **compared),
         "ablation": lambda: variant_tables.ablation_table(conditions, metrics),
         "sensitivity": lambda: variant_tables.sensitivity_table(conditions, metrics),
-        "ranks": lambda: side_tables.ranks_table(conditions, as_paper, **only),
+        "ranks": lambda: side_tables.ranks_table(conditions, metrics, **only),
         "noise": lambda: side_tables.noise_table(conditions, metrics),
         "datasets": lambda: side_tables.datasets_table(conditions),
         "beside-paper": lambda: paper_tables.beside_paper_table(conditions, as_paper),

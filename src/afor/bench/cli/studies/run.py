@@ -24,7 +24,7 @@ from afor.bench.execution.runner import Summary, run_study
 from afor.bench.execution.timing.limits import TimeLimits
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import open_store
-from afor.bench.store.learning_rates import best_rates, rate_finder, search_study
+from afor.bench.store.learning_rates import SearchedRates, best_rates, search_study
 from afor.bench.store.locations import parse_part, store_path
 from afor.bench.study.bundling import AUTO_BUNDLE, bundle_size
 from afor.bench.study.planned_runs import FindRate
@@ -202,7 +202,7 @@ def _search_rates(
     search = search_study(study)
     with Progress(search.name, workers) as watch:
         run_study(search, toml, path, engine, cache_dir=cache_dir, watch=watch)
-    return rate_finder(_print_rates(path, search.name, err=True))
+    return SearchedRates(_print_rates(path, search.name, err=True))
 
 
 def _print_rates(path: Path, study: str, *, err: bool) -> dict[tuple[str, str, str], float]:

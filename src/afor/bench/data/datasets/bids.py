@@ -6,7 +6,7 @@ from typing import Any
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo
-from afor.bench.data.formats.continuous import (
+from afor.bench.data.datasets.continuous import (
     SUFFIXES,
     ContinuousSettings,
     Part,

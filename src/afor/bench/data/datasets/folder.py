@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo
 from afor.bench.data.datasets.recordings import recordings_by_subject
-from afor.bench.data.preparation.preprocessing import filter_signal
 from afor.bench.data.recording import Recording, channel_rows, number_labels, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
+from afor.bench.data.signal import filter_signal
 
 MAX_ARRAY_BYTES = 4 << 30
 SUFFIXES = ("-epo.fif", ".npz")

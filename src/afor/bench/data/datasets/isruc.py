@@ -16,9 +16,9 @@ from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import EdfFile, read_edf
 from afor.bench.data.formats.mat import read_mat
-from afor.bench.data.preparation.preprocessing import resample
 from afor.bench.data.recording import Recording, require_finite
 from afor.bench.data.settings import DataSettings, Samples
+from afor.bench.data.signal import resample
 
 RATE_HZ = 200
 EPOCH_S = 30
@@ -96,7 +96,11 @@ def load_subject(root: Path, subject: str, settings: IsrucSettings) -> Recording
     if not is_extracted and missing:
         notes.append(f"{len(epochs)} epochs and {len(labels)} scores: cut to the shorter")
     return Recording.of_trials(
-        *(subject, epochs[:n], labels[:n], CHANNELS, RATE_HZ),
+        subject=subject,
+        trials=epochs[:n],
+        labels=labels[:n],
+        channel_names=CHANNELS,
+        rate_hz=RATE_HZ,
         class_names=CLASS_NAMES,
         dataset="isruc",
         notes=notes,

@@ -20,9 +20,9 @@ from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
 from afor.bench.data.montage import tidy_name
-from afor.bench.data.preparation.preprocessing import PAPER_BAND_HZ, cut_trials, filter_signal
 from afor.bench.data.recording import Recording, channel_rows, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+from afor.bench.data.signal import PAPER_BAND_HZ, cut_trials, filter_signal
 
 RATE_HZ = 160.0
 N_CHANNELS = 64
@@ -142,7 +142,11 @@ def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recor
     if not labels:
         raise DataError(f"PhysioNet subject {subject}: no event of task {settings.task!r} found.")
     return Recording.of_trials(
-        *(subject, np.concatenate(trials), labels, names, RATE_HZ),
+        subject=subject,
+        trials=np.concatenate(trials),
+        labels=labels,
+        channel_names=names,
+        rate_hz=RATE_HZ,
         class_names=CLASS_NAMES[settings.task],
         trial_ids=ids,
         dataset="physionet_mi",

@@ -18,9 +18,9 @@ from pydantic import Field
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo
-from afor.bench.data.preparation.preprocessing import cut_trials, filter_signal
 from afor.bench.data.recording import Recording, channel_rows
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
+from afor.bench.data.signal import cut_trials, filter_signal
 
 ARCHIVE = "physionet_small.npz"
 ARCHIVE_SHA256 = "818d1dc77b419db80ea81a2f9c942172bb4d4766b530bd84c9beb9a4fe7a6e48"

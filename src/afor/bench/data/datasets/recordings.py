@@ -8,7 +8,7 @@ from pathlib import Path
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo
-from afor.bench.data.formats.continuous import (
+from afor.bench.data.datasets.continuous import (
     SUFFIXES,
     ContinuousSettings,
     Part,

@@ -9,8 +9,8 @@ from typing import Any
 from afor.bench.common.errors import DataError
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.datasets import bids, recordings
+from afor.bench.data.datasets.continuous import SUFFIXES, events_of, events_table_of, read_raw
 from afor.bench.data.datasets.folder import FolderSettings, find_subjects
-from afor.bench.data.formats.continuous import SUFFIXES, events_of, events_table_of, read_raw
 from afor.bench.data.montage import is_eeg_name
 
 MAX_FREE_EVENTS = 20  # more different labels than these are no classes

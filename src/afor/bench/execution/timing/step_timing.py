@@ -21,7 +21,7 @@ from afor import __version__
 from afor.bench.common.devices import pick_device, repeatable, synchronize
 from afor.bench.common.files import write_atomically
 from afor.bench.common.seeding import isolated
-from afor.bench.data.preparation.cache import open_cache
+from afor.bench.data.prepared.cache import open_cache
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.study.planned_runs import canonical

@@ -1,13 +1,14 @@
 """Load the compiled EEGNet and call it on tensors.
 
 The C code checks the number of elements and the alignment of every array before it touches one;
-`Sizes.array` checks what only torch knows: dtype, layout, and that a tensor lies in its storage.
+`_address` checks what only torch knows: dtype, layout, and that a tensor lies in its storage.
 """
 
 import ctypes
 import functools
 import os
 import struct
+import warnings
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
@@ -69,10 +70,12 @@ def _library() -> ctypes.CDLL | str:
     library = load_extension(module, "native EEGNet", "afor_eegnet_abi", ABI, _FUNCTIONS)
     name = os.environ.get(SET_VARIABLE, "")
     if not isinstance(library, str) and library.afor_eegnet_select(os.fsencode(name)) is None:
-        return (
+        problem = (
             f"{SET_VARIABLE}={name} names no instruction set that the native EEGNet has on this "
             "processor; unset the variable to use the best one"
         )
+        warnings.warn(f"EEGNet runs without compiled code: {problem}", stacklevel=2)
+        return problem
     return library
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from afor.bench.stats.design.seed_noise import SAME_METHOD
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
+from afor.bench.study.protocol import DATA_KIND
 from afor.bench.study.roles import role_from_name
 
 # Subjects, classes, level and spread of accuracy between subjects, as in the paper's Table III.
@@ -16,6 +17,8 @@ SHAPES: Mapping[str, tuple[int, int, float, float]] = {
     "isruc": (10, 5, 0.63, 0.035),
 }
 WINDOWS: Mapping[str, int] = {"deap": 2400, "bci2a": 2880, "isruc": 170_000}
+
+SIMULATED: Mapping[str, str] = {DATA_KIND: "simulated"}  # the protocol of these results
 
 
 def simulate_results(
@@ -62,6 +65,7 @@ def simulate_results(
                                 majority_accuracy=1 / classes + 0.05,
                                 classes=classes,
                                 test_windows=WINDOWS[dataset],
+                                protocol=SIMULATED,
                             )
                         )
     return results, expected

@@ -6,7 +6,7 @@ import mne
 import numpy as np
 import pytest
 
-from afor.bench.data.rehearsal.writers import write_edf, write_gdf, write_python2_pickle
+from afor.bench.data.stand_ins import write_edf, write_gdf, write_python2_pickle
 
 SIGNAL = np.random.default_rng(0).normal(0, 20, (3, 800))
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from afor.bench.common.errors import ConfigError, DataError, LeakageError
+from afor.bench.data import loading as windows
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.datasets.synthetic import DATASET as SYNTHETIC
 from afor.bench.data.datasets.synthetic import load_subject
-from afor.bench.data.preparation import loading as windows
-from afor.bench.data.preparation.loading import open_windows
+from afor.bench.data.loading import open_windows
 
 OPTIONS = {"n_subjects": 3, "trials": 8}
 
@@ -121,7 +121,7 @@ def test_an_unknown_data_set_is_refused_and_the_nearest_named():
 
 def test_several_processes_may_prepare_the_same_data_at_once(cache_dir):
     program = (
-        "import sys, hashlib; from afor.bench.data.preparation.loading import open_windows; "
+        "import sys, hashlib; from afor.bench.data.loading import open_windows; "
         "s = open_windows('synthetic', options={'n_subjects': 4, 'trials': 20}, "
         "cache_dir=sys.argv[1]); print(hashlib.sha256(s.gather(range(len(s)))).hexdigest())"
     )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.preparation.preprocessing import (
+from afor.bench.data.signal import (
     Band,
     bandpass_sos,
     cut_trials,

@@ -21,9 +21,9 @@ from pydantic import Field
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.data.preparation.preprocessing import filter_signal, resample
 from afor.bench.data.recording import Recording, channel_rows, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
+from afor.bench.data.signal import filter_signal, resample
 
 SUFFIXES = (".edf", ".bdf", ".gdf", ".fif", ".set", ".vhdr")
 COMPANIONS = (".eeg", ".vmrk", ".fdt", ".dat")  # that belong to a .vhdr or .set file
@@ -195,7 +195,11 @@ def recording_of(
             "Put a table of events beside the recording, or name its classes with classes."
         )
     return Recording.of_trials(
-        *(subject, np.stack(trials), words, *first),
+        subject=subject,
+        trials=np.stack(trials),
+        labels=words,
+        channel_names=first[0],
+        rate_hz=first[1],
         class_names=settings.classes,
         dataset=dataset,
         notes=notes,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.formats.continuous import ContinuousSettings, Part, events_of, recording_of
+from afor.bench.data.datasets.continuous import ContinuousSettings, Part, events_of, recording_of
 
 MICROVOLTS_PER_VOLT = 1e6
 DONE = "complete.txt"  # written last into a folder of files

@@ -1,0 +1,170 @@
+"""What a comparison assumes of a run: everything that decides its result but the optimizer entry.
+
+A protocol is a flat dictionary of texts with the keys of a study: `max_epochs`, `lr`,
+`data.band_hz`, the fingerprint of the data, a digest of the subjects of the split. Values at their
+defaults are left out. A value that an optimizer entry sets for itself, such as its own learning
+rate, belongs to the method: it is `own`, which agrees with every other.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from afor.bench.study.schema import BackboneEntry, OptimizerEntry, Study, Training
+
+RunProtocol = Mapping[str, str]
+
+OWN = "own"  # the value of a setting that belongs to the method
+SEARCHED = "searched"  # each optimizer has the learning rate that a search found for it
+UNKNOWN = "protocol"  # the only key of runs from a file that does not record their protocol
+DATA_KIND = "data_kind"  # stand-in, synthetic or simulated; left out for recorded data
+DIGESTS = ("data.fingerprint", "split")  # named last: a setting that differs says more
+DEFAULTS = {
+    "seed": "0",
+    "threads": "1",
+    "device": "cpu",
+    "code": "1",
+    DATA_KIND: "recorded",
+    UNKNOWN: "recorded",
+}
+_PLAIN = re.compile(r"[\w.:+/,\[\]()-]{1,60}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def protocol_of(
+    study: Study,
+    backbone: BackboneEntry,
+    optimizer: OptimizerEntry,
+    spec: Mapping[str, Any],
+    *,
+    data: Mapping[str, Any],
+    rate: float | str,
+) -> dict[str, str]:
+    """Return the protocol of a run.
+
+    Args:
+        study: The study of the run.
+        backbone: Its network.
+        optimizer: Its optimizer entry.
+        spec: Its spec.
+        data: The kind of its data, and the options of its data set that are not at their defaults.
+        rate: The learning rate; `OWN` or `SEARCHED` if it belongs to the method.
+    """
+    training, network, windows = dict(spec["training"]), spec["backbone"], spec["data"]
+    defaults, split = Training(), spec["split"]
+    if optimizer.clip_norm is not None:
+        training["clip_norm"] = OWN
+    if optimizer.adaptation_state is not None:
+        training["adaptation"] = {**training["adaptation"], "state": OWN}
+    decay = study.training.weight_decay if optimizer.weight_decay is None else OWN
+    values: dict[str, Any] = {
+        DATA_KIND: data["kind"],
+        "lr": rate,
+        **({} if decay == defaults.weight_decay else {"weight_decay": decay}),
+        **{k: v for k, v in training.items() if v != getattr(defaults, k, None)},
+        "seed": study.seed if optimizer.seed is None else OWN,
+        "threads": spec["threads"],
+        "device": spec["device"],
+        "code": spec["code"],
+        "trainer": spec.get("trainer", {}),
+        "backbone": {
+            **({"use": backbone.use} if backbone.use != backbone.name else {}),
+            **backbone.settings,
+            **{k: v for k, v in network.items() if k not in ("name", "settings", "source")},
+        },
+        "data": {
+            **({"use": windows["reader"]} if windows["reader"] != windows["dataset"] else {}),
+            **data["options"],
+            "fingerprint": windows["fingerprint"],
+        },
+        "split": [split["train"], split["validation"], split["test"]],
+    }
+    flat = {key: _text(value) for key, value in _flat(values)}
+    return {key: text for key, text in flat.items() if text != DEFAULTS.get(key)}
+
+
+@lru_cache
+def unknown_protocol(file: str) -> RunProtocol:
+    """Return the protocol of runs from a file that does not record it.
+
+    >>> unknown_protocol("old runs.csv")
+    {'protocol': 'not recorded in old runs.csv'}
+    """
+    return {UNKNOWN: f"not recorded in {file}"}
+
+
+def protocol_text(protocol: RunProtocol) -> str:
+    """Return a protocol as one line of a store or a file.
+
+    >>> protocol_text({"lr": "0.001", "max_epochs": "3"})
+    'lr=0.001; max_epochs=3'
+    """
+    return "; ".join(f"{key}={value}" for key, value in protocol.items())
+
+
+@lru_cache(maxsize=1 << 16)
+def read_protocol(text: str) -> RunProtocol:
+    """Read what `protocol_text` wrote; equal texts give one object.
+
+    >>> read_protocol("lr=0.001; max_epochs=3")["max_epochs"]
+    '3'
+    """
+    pairs = (part.partition("=") for part in text.split("; ") if part)
+    return {key: value for key, _, value in pairs}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting in which protocols differ, and the value of each of them."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+def differences(protocols: Iterable[RunProtocol]) -> Iterator[Difference]:
+    """Yield the settings in which protocols differ, those with readable values first.
+
+    >>> [d.key for d in differences([{"lr": "own"}, {"lr": "0.1", "seed": "1"}, {"lr": "0.1"}])]
+    ['seed']
+    """
+    distinct = list({id(protocol): protocol for protocol in protocols}.values())
+    if len(distinct) < 2:
+        return
+    recorded = [protocol for protocol in distinct if UNKNOWN not in protocol]
+    keys = dict.fromkeys(key for protocol in recorded for key in protocol)
+    ordered = [UNKNOWN, *(k for k in keys if k not in DIGESTS), *(k for k in DIGESTS if k in keys)]
+    for key in ordered:
+        compared = distinct if key == UNKNOWN else recorded
+        values = dict.fromkeys(setting(protocol, key) for protocol in compared)
+        values.pop(OWN, None)
+        if len(values) > 1:
+            yield Difference(key, tuple(values))
+
+
+def setting(protocol: RunProtocol, key: str) -> str:
+    """Return the value of a setting, its default where the protocol leaves it out."""
+    if key in protocol:
+        return protocol[key]
+    default = DEFAULTS.get(key) or getattr(Training(), key, None)
+    return "not set" if default is None else _text(default)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _text(value: Any) -> str:
+    """Return a value as a short text without separators; a long one as its digest."""
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    text = text.replace('"', "")
+    if _SHA256.fullmatch(text):
+        return text[:16]
+    return text if _PLAIN.fullmatch(text) else hashlib.sha256(text.encode()).hexdigest()[:16]
