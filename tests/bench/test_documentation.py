@@ -43,6 +43,17 @@ def test_the_examples_of_a_page_run_one_after_another(page, tmp_path, monkeypatc
                 raise
             pytest.skip(f"{error.name} is not installed: pip install 'afor[partners,moabb]'")
     assert_printed_results(page)
+    assert_printed_checks(page)
+
+
+def assert_printed_checks(page: Path) -> None:
+    """Hold what `afor data check` prints on a page against what it prints of the files here."""
+    for command, printed in re.findall(
+        r"^\$ afor (data check .*)\n(.*?)^Next:", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        if Path(command.split()[-1]).exists():
+            result = CliRunner(env={"COLUMNS": "100"}).invoke(app, command.split())
+            assert result.stdout.strip() == printed.strip()
 
 
 @pytest.mark.timeout(1200)  # 24 trainings, on however slow a machine
