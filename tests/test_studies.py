@@ -1,5 +1,6 @@
 """The studies of this repository, and that the tables of their pages follow from their runs."""
 
+import csv
 import importlib.util
 import json
 import math
@@ -12,10 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
+from afor.bench.execution.sources import open_sources
 from afor.bench.stats.comparisons import adjusted_chance
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.inference.decisions import decide
 from afor.bench.store.files import load_results
+from afor.bench.study.plan import make_plan
 from afor.bench.study.schema import load_study
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +26,7 @@ STUDIES = sorted((ROOT / "studies").rglob("*.toml"))
 RESULTS = ROOT / "docs" / "results"
 BETA2 = RESULTS / "when-beta2-matters"
 BETA2_SCRIPT = ROOT / "studies" / "beta2" / "results.py"
+EYES = ROOT.parent / "shared" / "data" / "physionet_eyes"
 needs_beta2_runs = pytest.mark.skipif(
     not BETA2.is_dir(), reason="the studies on beta2 have no results yet: make bursts-study"
 )
@@ -199,6 +203,26 @@ def test_a_study_on_beta2_names_the_target_that_runs_it(path) -> None:
     )
     assert recipe is not None, target[1]
     assert f"$(RUN) {path.relative_to(ROOT)}\n" in recipe[1]
+
+
+@pytest.fixture(scope="module")
+def eyes_cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("eyes")
+
+
+@pytest.mark.skipif(not EYES.is_dir(), reason=f"{EYES} is not here")
+@pytest.mark.parametrize("name", sorted(path.stem for path in BETA2.glob("*.csv")))
+def test_the_runs_of_a_page_are_those_that_its_study_plans(name, eyes_cache) -> None:
+    study = load_study(str(BETA2_SCRIPT.with_name(f"{name}.toml")))
+    (data,) = study.datasets
+    study = study.model_copy(update={"datasets": [data.model_copy(update={"root": str(EYES)})]})
+    plan = make_plan(study, open_sources(study, eyes_cache))
+    planned = {(run.optimizer, run.fold, run.draw): run.key for run in plan.runs}
+    with (BETA2 / f"{name}.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    exported = {(row["optimizer"], int(row["fold"]), int(row["draw"])): row["key"] for row in rows}
+    assert exported
+    assert exported.items() <= planned.items()
 
 
 def test_the_people_who_choose_are_not_judged() -> None:
