@@ -16,7 +16,7 @@ def test_the_page_is_what_the_command_line_says_today(script) -> None:
 
 
 def test_a_command_stands_there_with_its_help_arguments_and_options(script) -> None:
-    section = script.page().split("## afor verify\n")[1].split("## ")[0]
+    section = script.page().split("## afor store verify\n")[1].split("## ")[0]
     assert "Train a sample of runs again" in section
     for word in ("`RESULTS`", "`--count NUMBER`", "`--root TEXT`", "`-j, --jobs NUMBER`", "`3`"):
         assert word in section

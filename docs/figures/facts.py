@@ -24,7 +24,9 @@ from afor.monitor import read
 # Defaults of the method, Sec. III.
 LOW, HIGH = 0.99, 0.999  # the bounds of beta2
 CLIP = 5.0  # of the z-score
-AWAKE_RMS = 0.5  # of z-scores, as in `afor memory`: beta2 is an eighth of its range off the middle
+AWAKE_RMS = (
+    0.5  # of z-scores, as in `afor analyse memory`: beta2 is an eighth of its range off the middle
+)
 WINDOW = 200  # steps over which the root mean square of z-scores is taken
 
 

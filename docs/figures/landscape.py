@@ -1,4 +1,4 @@
-"""Draw the pictures of the landscape page from the files that `afor landscape` wrote.
+"""Draw the pictures of the landscape page from the files that `afor analyse landscape` wrote.
 
 python docs/figures/landscape.py results/random.json results/pca.json results/filter.json
 """

@@ -2,8 +2,8 @@
 
     python studies/beta2/changes.py FOLDER docs/results/when-beta2-matters
 
-FOLDER holds the recordings. Each fold is one call of `afor shift`, whose numbers are added to
-`changes.json` in the second folder; a fold that is there already is not measured again.
+FOLDER holds the recordings. Each fold is one call of `afor analyse shift`, whose numbers are added
+to `changes.json` in the second folder; a fold that is there already is not measured again.
 """
 
 import json
@@ -37,8 +37,8 @@ Measurement = dict[str, Any]  # statistics, fold, steps, events, and a differenc
 
 
 def measure(recordings: Path, statistics: str, fold: int, figure: Path) -> Measurement:
-    """Run `afor shift` on one fold and return the differences between blocks and control."""
-    words = [str(Path(sys.executable).with_name("afor")), "shift", str(STUDY)]
+    """Run `afor analyse shift` on one fold; return the differences of blocks and control."""
+    words = [str(Path(sys.executable).with_name("afor")), "analyse", "shift", str(STUDY)]
     words += ["--root", f"eyes={recordings}", "--fold", str(fold), "--statistics", statistics]
     words += ["--epochs", str(EPOCHS[statistics]), "--json", "--output", str(figure)]
     printed = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)

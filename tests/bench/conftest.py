@@ -157,7 +157,8 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
         # A shell that runs the tests in the background lets its children ignore Ctrl-C.
         options.setdefault("preexec_fn", _heed_interrupts)
         return subprocess.Popen(
-            [*DRIVER, command, str(self.file if study is None else study), *map(str, arguments)],
+            [*DRIVER, *command.split(), str(self.file if study is None else study)]
+            + [str(word) for word in arguments],
             cwd=self.folder,
             env={**self.environment, **options.pop("env", {})},
             stdout=on,
@@ -174,7 +175,8 @@ options = {{ n_subjects = {subjects}, trials = 4, rate_hz = 64.0, channels = ["C
 
     def call(self, *arguments, command="run", study=None, code=0):
         """Run a command as `run` does, but in this process; only its workers are processes."""
-        words = ["afor", command, str(self.file if study is None else study), *map(str, arguments)]
+        file = str(self.file if study is None else study)
+        words = ["afor", *command.split(), file, *map(str, arguments)]
         out, err, ended = io.StringIO(), io.StringIO(), 0
         with (
             contextlib.chdir(self.folder),

@@ -10,7 +10,8 @@ import typer.main
 from typer.testing import CliRunner
 
 import afor
-from afor.bench.cli.app import Commands, app
+from afor.bench.cli import app as app_module
+from afor.bench.cli.app import app
 from afor.bench.cli.lazy import LazyGroup
 
 runner = CliRunner()
@@ -18,17 +19,22 @@ runner = CliRunner()
 
 def all_commands():
     """Return every command that does something, by its words after `afor`."""
-    root = typer.main.get_command(app)
-    assert isinstance(root, LazyGroup)
-    commands = {}
-    for name in root.table:
-        loaded = root.load(name)
-        inner = getattr(loaded, "commands", None)
-        commands |= {(name, child): c for child, c in inner.items()} if inner else {(name,): loaded}
-    return commands
+
+    def walk(words, command):
+        children = getattr(command, "commands", None)
+        if not children:
+            yield words, command
+            return
+        for name, child in children.items():
+            loaded = command.load(name) if isinstance(command, LazyGroup) else child
+            yield from walk((*words, name), loaded)
+
+    return dict(walk((), ROOT))
 
 
+ROOT = typer.main.get_command(app)
 COMMANDS = all_commands()
+SUMMARIES = {**app_module.COMMANDS, **app_module.STORE_COMMANDS, **app_module.ANALYSES}
 
 
 def ids(words):
@@ -50,11 +56,18 @@ def modules_after(*words):
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("name", Commands.table)
-def test_the_summary_of_a_command_is_the_first_line_of_its_help(name):
-    loaded = typer.main.get_command(app).load(name)
-    assert loaded.help.splitlines()[0] == Commands.table[name][1]
-    assert len(Commands.table[name][1]) <= 64  # one line of `afor --help` in 80 columns
+@pytest.mark.parametrize("group", [(), ("store",), ("analyse",)], ids=ids)
+def test_the_summary_of_a_command_is_the_first_line_of_its_help(group):
+    loaded = ROOT.load(*group) if group else ROOT
+    for name, (_, summary) in loaded.table.items():
+        assert loaded.load(name).help.splitlines()[0] == summary
+        assert len(summary) <= 64  # one line of `afor --help` in 80 columns
+
+
+def test_the_first_screen_has_at_most_17_commands_each_under_a_heading():
+    listed = [name for names in app_module.PANELS.values() for name in names]
+    assert sorted(listed) == sorted(app_module.COMMANDS)
+    assert len(listed) <= 17
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=ids)
@@ -95,7 +108,7 @@ def test_a_file_to_write_is_called_output_everywhere():
 
 def test_the_help_imports_the_module_of_no_command():
     modules = modules_after("--help")
-    names = {f"afor.bench.cli.{module}" for module, _ in Commands.table.values()}
+    names = {f"afor.bench.cli.{module}" for module, _ in SUMMARIES.values()} - {app_module.__name__}
     assert names & modules == set()
 
 
@@ -111,7 +124,12 @@ def test_version_is_that_of_the_package():
 
 
 @pytest.mark.parametrize(
-    ("typed", "expected"), [("afor sta", {"stats", "status"}), ("afor data pre", {"prepare"})]
+    ("typed", "expected"),
+    [
+        ("afor st", {"study", "status", "store"}),
+        ("afor store f", {"failures"}),
+        ("afor data pre", {"prepare"}),
+    ],
 )
 def test_the_shell_completes_commands(typed, expected):
     words = typed.split()

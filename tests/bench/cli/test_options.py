@@ -29,7 +29,7 @@ def test_a_changed_study_has_its_own_store_that_describes_it(tiny):
     # From here on the name is enough: the store holds the study.
     assert "(0 trained now)" in tiny.call("--trust", study="tiny-changed")
     assert "2 of 2 repeated runs gave the same bits" in tiny.call(
-        "--count", "2", "--trust", command="verify", study="tiny-changed"
+        "--count", "2", "--trust", command="store verify", study="tiny-changed"
     )
 
 

@@ -33,17 +33,17 @@ def call(*words):
     "words",
     [
         ["status", "RESULTS", "--json"],
-        ["failures", "RESULTS"],
+        ["store", "failures", "RESULTS"],
         ["export", "RESULTS"],
-        ["stats", "RESULTS", "--json"],
+        ["judge", "RESULTS", "--json"],
         ["table", "main", "RESULTS"],
         ["table", "convergence", "RESULTS"],
         ["figure", "folds", "RESULTS", "-o", "folds.svg"],
         ["report", "RESULTS", "-o", "page.html"],
-        ["merge", "all.db", "RESULTS"],
-        ["repair", "RESULTS", "-o", "new.db"],
+        ["store", "merge", "all.db", "RESULTS"],
+        ["store", "repair", "RESULTS", "-o", "new.db"],
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=" ".join,
 )
 def test_a_command_accepts_a_name_a_toml_file_and_a_store_file(finished, words):
     said = set()
@@ -57,37 +57,37 @@ def test_a_command_accepts_a_name_a_toml_file_and_a_store_file(finished, words):
 def test_show_looks_in_the_results_that_are_named(finished):
     with open_store(finished.store) as store:
         key = store.runs()[0].key
-    said = {call("show", key, way) for way in WAYS} | {call("show", key)}
+    said = {call("store", "show", key, way) for way in WAYS} | {call("store", "show", key)}
     assert len(said) == 1
     assert f"key        {key}" in said.pop()
 
 
 def test_verify_accepts_all_three(finished):
     for way in WAYS:
-        refused = runner.invoke(app, ["verify", way, "--key", "nothing", "--trust"])
+        refused = runner.invoke(app, ["store", "verify", way, "--key", "nothing", "--trust"])
         assert isinstance(refused.exception, ConfigError)
         assert str(refused.exception) == "results/tiny.db has no finished run nothing to repeat."
 
 
 def test_an_exported_file_is_read_where_tables_are_made(finished):
     call("export", "tiny", "-o", "runs.csv")
-    assert call("stats", "runs.csv", "--json") == call("stats", "tiny", "--json")
+    assert call("judge", "runs.csv", "--json") == call("judge", "tiny", "--json")
 
 
 def test_a_store_file_may_have_any_name(finished):
     finished.store.rename("kept-results")
     assert json.loads(call("status", "kept-results", "--json"))["studies"][0]["done"] == 6
-    assert call("stats", "kept-results")
+    assert call("judge", "kept-results")
 
 
 def test_a_name_without_results_gives_a_sentence_with_those_that_are_here(finished):
     for command in (
         ["status"],
         ["export"],
-        ["stats"],
+        ["judge"],
         ["table", "main"],
         ["report"],
-        ["show", "a"],
+        ["store", "show", "a"],
     ):
         refused = runner.invoke(app, [*command, "paper"])
         assert "Results here: tiny." in str(refused.exception), command
@@ -97,15 +97,15 @@ def test_the_spellings_of_earlier_versions_still_work(finished):
     finished.store.rename("mine.db")
     assert json.loads(call("status", "tiny", "--store", "mine.db", "--json"))["store"] == "mine.db"
     assert call("export", "tiny", "--store", "mine.db", "--to", "a.csv") == "a.csv: 6 runs\n"
-    assert call("repair", "mine.db", "--to", "b.db").startswith("b.db: 6 runs")
-    for command in ("status", "export", "repair"):
-        text = call(command, "--help")
+    assert call("store", "repair", "mine.db", "--to", "b.db").startswith("b.db: 6 runs")
+    for command in ("status", "export", "store repair"):
+        text = call(*command.split(), "--help")
         assert "--to" not in text
         assert "--store" not in text
 
 
 def test_repair_needs_the_name_of_the_new_store(finished):
-    refused = runner.invoke(app, ["repair", "tiny"])
+    refused = runner.invoke(app, ["store", "repair", "tiny"])
     assert isinstance(refused.exception, ConfigError)
     assert "--output" in str(refused.exception)
 

@@ -37,14 +37,14 @@ def test_no_command_sends_control_characters_of_a_store_to_a_terminal(tiny):
         store.forget([run.key])
         store.add(failed_run(run.key, {**run.spec, "device": HOSTILE}, HOSTILE))
     for command, study in (
-        ("failures", tiny.store),
-        ("show", run.key[:12]),
+        ("store failures", tiny.store),
+        ("store show", run.key[:12]),
         ("status", tiny.store),
         ("export", tiny.store),
         ("status", f"absent{HOSTILE}.db"),
     ):
         driver, terminal = os.openpty()
-        words = ["--store", str(tiny.store)] if command == "show" else []
+        words = ["--store", str(tiny.store)] if command == "store show" else []
         process = tiny.start(*words, command=command, study=study, on=terminal)
         os.close(terminal)
         shown = b""

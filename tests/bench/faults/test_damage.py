@@ -16,7 +16,7 @@ from afor.bench.store.repair import repair
 COMMANDS = (
     ("export",),
     ("status", "--json"),
-    ("failures", "--json"),
+    ("store failures", "--json"),
     ("table", "main", "--format", "csv"),
 )
 COLUMNS = {
@@ -35,7 +35,9 @@ def numbers(path):
     found = []
     for command in COMMANDS:
         name, *options = command
-        words = [name, str(path), *options] if name != "table" else [name, "main", str(path)]
+        words = (
+            [*name.split(), str(path), *options] if name != "table" else [name, "main", str(path)]
+        )
         words += options[1:] if name == "table" else []
         result = CliRunner().invoke(app, words)
         if result.exception is None:
@@ -196,7 +198,7 @@ def test_no_column_can_be_changed_unseen(sound, what):
     change(sound, *CHANGES[what])
     for found in numbers(sound):
         assert isinstance(found, StoreError)
-        assert f"afor repair {sound} --output NEW.db" in str(found)
+        assert f"afor store repair {sound} --output NEW.db" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_a_repaired_store_has_all_that_is_sound_and_names_what_is_lost(sound, tm
         f"UPDATE runs SET reason = 'another' WHERE key = '{others[0]}'",
     )
     target = tmp_path / "new.db"
-    result = CliRunner().invoke(app, ["repair", str(sound), "--output", str(target)])
+    result = CliRunner().invoke(app, ["store", "repair", str(sound), "--output", str(target)])
     assert result.exit_code == 1
     assert result.stdout == f"{target}: 23 runs, 1 studies\nlost: run {first[:12]}\n"
     assert f"Next: afor run tiny --store {target}" in result.stderr
@@ -250,7 +252,7 @@ def test_a_repaired_store_goes_on_where_only_the_list_of_runs_was_damaged(sound,
     before = tiny.numbers()
     change(sound, *SWAP)
     target = tmp_path / "new.db"
-    result = CliRunner().invoke(app, ["repair", str(sound), "--output", str(target)])
+    result = CliRunner().invoke(app, ["store", "repair", str(sound), "--output", str(target)])
     assert "lost: the list of runs of study tiny" in result.stdout
     trained = len(tiny.trainings())
     tiny.run("--store", target, "--trust", study="tiny", code=1)  # the failed runs
@@ -259,7 +261,9 @@ def test_a_repaired_store_goes_on_where_only_the_list_of_runs_was_damaged(sound,
 
 
 def test_an_intact_store_is_copied_whole(sound, tiny, tmp_path):
-    result = CliRunner().invoke(app, ["repair", str(sound), "--output", str(tmp_path / "new.db")])
+    result = CliRunner().invoke(
+        app, ["store", "repair", str(sound), "--output", str(tmp_path / "new.db")]
+    )
     assert result.exit_code == 0, result.output
     assert tiny.numbers(tmp_path / "new.db") == tiny.numbers()
     with open_store(tmp_path / "new.db") as new, open_store(sound) as old:

@@ -80,7 +80,7 @@ def test_a_bad_store_is_a_clean_error_of_every_command(tiny):
     tiny.store.parent.mkdir()
     for content, word in ((b"", "is empty"), (os.urandom(5000), "damaged")):
         tiny.store.write_bytes(content)
-        for command in ("run", "status", "failures", "verify", "export"):
+        for command in ("run", "status", "store failures", "store verify", "export"):
             text = tiny.call(code=4, command=command)
             assert word in text
             assert "Traceback" not in text

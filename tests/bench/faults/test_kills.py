@@ -105,11 +105,11 @@ def test_a_run_that_kills_its_worker_three_times_fails_and_the_rest_goes_on(tiny
     assert "RuntimeError: this optimizer never works" in text
     assert "3 done, 3 diverged, 6 failed" in text
     assert len(tiny.trainings()) == 3 + 3 * 3 + 3 + 3
-    listing = tiny.call(command="failures")
+    listing = tiny.call(command="store failures")
     assert listing.count("failed  ") == 6
     assert listing.count("diverged") == 3
     assert "(0 trained now)" in tiny.call(code=1)  # what failed is not tried again by itself
-    assert "6 failed runs" in tiny.call("--retry", command="failures")
+    assert "6 failed runs" in tiny.call("--retry", command="store failures")
     tiny.call(code=1)
     assert len(tiny.trainings()) == 2 * (3 * 3 + 3) + 6
 
@@ -148,13 +148,13 @@ def test_verify_stopped_in_its_trainings_exits_in_seconds_and_leaves_the_store_a
     temporary = tiny.folder / "temporary"
     temporary.mkdir()
     environment = {"TINY_DELAY": "1", "TMPDIR": str(temporary)}
-    driver = tiny.start("-j", "2", "--trust", command="verify", env=environment)
+    driver = tiny.start("-j", "2", "--trust", command="store verify", env=environment)
     workers = workers_of(driver, at_least=2)
     while len(tiny.trainings()) == seen:
         time.sleep(0.02)
     told = stop(driver, sign)
     assert "was only read" in told
-    assert "Next: afor verify" in told
+    assert "Next: afor store verify" in told
     assert_gone(workers)
     assert tiny.store.read_bytes() == store
     log = tiny.store.with_name("tiny.db-wal")  # every reader of SQLite makes one

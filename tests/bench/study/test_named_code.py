@@ -92,7 +92,7 @@ def test_no_file_of_the_current_folder_or_beside_the_study_takes_the_place_of_a_
     plant(tmp_path, *SHADOWS)
     plant(tmp_path / "s", *SHADOWS)
     assert "1 done (1 trained now)" in run_afor(tmp_path, "run", "s/real.toml", "-j", "1")
-    verified = run_afor(tmp_path, "verify", "s/real.toml", "--count", "1", "-j", "1")
+    verified = run_afor(tmp_path, "store", "verify", "s/real.toml", "--count", "1", "-j", "1")
     assert "1 of 1 repeated runs gave the same bits" in verified
     assert marks(tmp_path) + marks(tmp_path / "s") == []
 
@@ -276,11 +276,11 @@ def test_what_a_spec_and_a_study_name_is_listed(study):
 
 
 def test_verify_lists_the_code_of_a_store_and_trains_it_only_on_trust(stored):
-    text = stored.call("-j", "1", command="verify", code=2)
+    text = stored.call("-j", "1", command="store verify", code=2)
     assert "code named by the store: tiny_trainer:train (3 runs)" in text
     assert "Add --trust" in text
     assert stored.trainings() == []
-    trusted = stored.call("-j", "1", "--trust", command="verify")
+    trusted = stored.call("-j", "1", "--trust", command="store verify")
     assert "code named by the store: tiny_trainer:train (3 runs)" in trusted
     assert "3 of 3 repeated runs gave the same bits" in trusted
     assert len(stored.trainings()) == 3
@@ -299,7 +299,7 @@ def test_verify_imports_nothing_that_a_store_names(stored, tmp_path, monkeypatch
 
         change_spec(stored.store, change, run_key, number)
     monkeypatch.syspath_prepend(str(tmp_path))
-    text = stored.call("-j", "1", command="verify", code=2)
+    text = stored.call("-j", "1", command="store verify", code=2)
     assert "code named by the store: stranger:Net (3 runs)" in text
     assert marks(tmp_path) == []
 
@@ -315,7 +315,7 @@ def test_runs_without_code_are_verified_beside_those_with_code(stored, monkeypat
         yield from ()
 
     monkeypatch.setattr("afor.bench.cli.results.runs.verify_runs", verify_only)
-    result = runner.invoke(app, ["verify", str(stored.store), "--count", "0", "-j", "1"])
+    result = runner.invoke(app, ["store", "verify", str(stored.store), "--count", "0", "-j", "1"])
     assert result.exit_code == 0, result.output
     assert "2 runs name code that is not part of afor. They are left out" in result.stderr
     assert trained == [(key, False)]
@@ -323,7 +323,7 @@ def test_runs_without_code_are_verified_beside_those_with_code(stored, monkeypat
 
 def test_a_spec_that_does_not_fit_its_key_is_refused(stored, tmp_path):
     key = change_spec(stored.store, lambda spec: spec["optimizer"].update(lr=0.5))
-    text = stored.call("--trust", command="verify", code=4)
+    text = stored.call("--trust", command="store verify", code=4)
     assert "is not the one its key was made from" in text
     assert stored.trainings() == []
     with open_store(stored.store) as store:
@@ -360,7 +360,7 @@ def test_matched_writes_no_study_that_names_the_code_of_a_store(tmp_path, monkey
     )
     monkeypatch.setattr("afor.bench.cli.analyses.matched.open_store", lambda _: nullcontext())
     target = tmp_path / "m.toml"
-    refused = runner.invoke(app, ["matched", str(tmp_path / "s.db"), "-o", str(target)])
+    refused = runner.invoke(app, ["analyse", "matched", str(tmp_path / "s.db"), "-o", str(target)])
     assert isinstance(refused.exception, AforError)
     assert "stranger:train" in str(refused.exception)
     assert not target.exists()

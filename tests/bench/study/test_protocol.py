@@ -98,7 +98,7 @@ def invoke(*words):
 
 
 @pytest.mark.parametrize(
-    "command", [("stats",), ("table", "main"), ("figure", "gain"), ("report",)]
+    "command", [("judge",), ("table", "main"), ("figure", "gain"), ("report",)]
 )
 def test_runs_of_two_trainings_are_not_compared(stores, command):
     result = invoke(*command, "d.db", "e.db")
@@ -130,7 +130,7 @@ def test_what_is_compared_on_purpose_is_said(stores):
         "synthetic × eegnet: compared although max_epochs is 1 for adam (study d) and 3 for afor "
         "(study e).",
     ]
-    assert invoke("stats", "d.db", "g.db").exit_code == 0
+    assert invoke("judge", "d.db", "g.db").exit_code == 0
 
 
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
@@ -149,7 +149,7 @@ def test_a_file_carries_the_protocol_of_its_runs(stores, suffix):
     if suffix != "parquet":
         write_results(file, stored, [])
         assert load_results([file])[0][0].protocol == stored[0].protocol
-    assert "lr is 0.001 for adam" in str(invoke("stats", str(file), "e.db").exception)
+    assert "lr is 0.001 for adam" in str(invoke("judge", str(file), "e.db").exception)
 
 
 def test_runs_without_a_protocol_are_compared_within_their_file_alone(stores):
@@ -167,10 +167,10 @@ def test_runs_without_a_protocol_are_compared_within_their_file_alone(stores):
     (note,) = comparability_notes(collect_conditions(runs, expected))
     assert note.startswith("The protocol of the runs is not recorded in both.csv")
     for other in ("g.csv", "g.db"):
-        message = str(invoke("stats", "d.csv", other).exception)
+        message = str(invoke("judge", "d.csv", other).exception)
         assert "--allow-different protocol" in message
         assert "not recorded in d.csv for adam" in message
-    assert invoke("stats", "d.csv", "g.db", "--allow-different", "protocol").exit_code == 0
+    assert invoke("judge", "d.csv", "g.db", "--allow-different", "protocol").exit_code == 0
 
 
 def test_replicates_are_compared_as_controls(planned):

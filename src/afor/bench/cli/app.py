@@ -1,64 +1,66 @@
 """The command line: the table of commands, the options before them, and errors as sentences."""
 
 import sys
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import typer
 
 from afor import __version__
-from afor.bench.cli.lazy import LazyGroup
+from afor.bench.cli.lazy import lazy_group
 from afor.bench.cli.terminal import guard_terminals
 from afor.bench.common.errors import AforError
 
 # Each command with its module below `cli` and the first line of its help.
 COMMANDS = {
     "demo": ("studies.demo", "Compare seven optimizers on ten people, in minutes."),
-    "doctor": ("catalog.doctor", "Check this machine: what works, and how to fix the rest."),
     "study": ("studies.study", "List the presets, or print a study as TOML to edit."),
     "plan": ("studies.study", "Show the runs of a study, which are done, and the time left."),
     "run": ("studies.run", "Train the missing runs of a study; safe to stop at any time."),
     "status": ("studies.status", "Show the progress of a study, also while it runs."),
-    "failures": ("results.runs", "List the runs that failed or diverged, with the reasons."),
-    "show": ("results.runs", "Show one run in full, and the command that repeats it."),
-    "verify": ("results.runs", "Train a sample of runs again and compare every bit."),
-    "merge": ("results.files", "Merge the stores of several machines or shards into one."),
-    "repair": ("results.files", "Copy the intact runs of a damaged store to a new store."),
-    "export": ("results.files", "Write one row per run as CSV, JSON or Parquet."),
-    "stats": ("results.tables", "Compare all optimizers with a baseline: verdicts, tests, ranks."),
+    "judge": ("results.tables", "Compare all optimizers with a baseline: verdicts, tests, ranks."),
     "table": ("results.tables", "Print one table for the terminal, a README, LaTeX or a program."),
     "figure": ("results.tables", "Draw one figure, one column (88 mm) wide."),
-    "calibrate": (
-        "results.planning",
-        "Measure how often the verdicts err on copies of one method.",
-    ),
-    "variance": ("results.planning", "Show where the variance of a difference comes from."),
-    "power": ("results.planning", "Tell what a study can decide, and how many subjects it takes."),
     "report": ("results.report", "Write an offline HTML report: tables, figures, downloads."),
-    "cost": ("analyses.cost", "Measure the operations, memory and time of a step."),
-    "matched": ("analyses.matched", "Write a study of AdamW at AFOR's mean beta2."),
-    "headroom": ("analyses.headroom", "Measure what any constant beta2 could gain over 0.999."),
-    "memory": ("analyses.memory", "Show beta2 and z-scores of one run step by step."),
-    "shift": ("analyses.shift", "Measure how AFOR responds to a change of subject."),
-    "landscape": ("analyses.landscape", "Draw the loss around a trained solution."),
+    "power": ("results.planning", "Tell what a study can decide, and how many subjects it takes."),
+    "export": ("results.files", "Write one row per run as CSV, JSON or Parquet."),
+    "store": ("app", "Look into a store: runs, failures, repetition, merging, repair."),
     "data": ("catalog.data", "Find, check and prepare data sets."),
     "models": ("catalog.models", "List the backbones with their sizes on every data set."),
     "optimizers": ("catalog.optimizers", "List the optimizers and their settings."),
+    "doctor": ("catalog.doctor", "Check this machine: what works, and how to fix the rest."),
+    "analyse": ("app", "Measure AFOR: cost, loss landscape, beta2 step by step."),
+}
+PANELS = {
+    "Run": ("demo", "study", "plan", "run", "status"),
+    "Results": ("judge", "table", "figure", "report", "power", "export", "store"),
+    "Catalog": ("data", "models", "optimizers", "doctor"),
+    "Analyses": ("analyse",),
+}
+STORE_COMMANDS = {
+    "show": ("results.runs", "Show one run in full, and the command that repeats it."),
+    "failures": ("results.runs", "List the runs that failed or diverged, with the reasons."),
+    "verify": ("results.runs", "Train a sample of runs again and compare every bit."),
+    "merge": ("results.files", "Merge the stores of several machines or shards into one."),
+    "repair": ("results.files", "Copy the intact runs of a damaged store to a new store."),
+}
+ANALYSES = {
+    "cost": ("analyses.cost", "Measure the operations, memory and time of a step."),
+    "landscape": ("analyses.landscape", "Draw the loss around a trained solution."),
+    "memory": ("analyses.memory", "Show beta2 and z-scores of one run step by step."),
+    "shift": ("analyses.shift", "Measure how AFOR responds to a change of subject."),
+    "matched": ("analyses.matched", "Write a study of AdamW at AFOR's mean beta2."),
+    "headroom": ("analyses.headroom", "Measure what any constant beta2 could gain over 0.999."),
 }
 
-
-class Commands(LazyGroup):
-    """All commands; a module is imported when its command is called."""
-
-    table: ClassVar[Mapping[str, tuple[str, str]]] = COMMANDS
-
-
-app = typer.Typer(
+store = lazy_group(STORE_COMMANDS, help=COMMANDS["store"][1])
+analyse = lazy_group(ANALYSES, help=COMMANDS["analyse"][1])
+app = lazy_group(
+    COMMANDS,
+    PANELS,
     name="afor",
-    cls=Commands,
     help="Cross-subject EEG benchmark for optimizers: strict splits, paired runs, honest tables.",
     epilog="Example: afor demo",
-    no_args_is_help=True,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 

@@ -5,7 +5,7 @@ each command, which is all that `afor --help` and shell completion show of them.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from importlib import import_module
@@ -19,17 +19,19 @@ EXAMPLE = "\n\nExample:\n"  # starts the last section of a command's docstring
 
 
 class LazyGroup(typer.core.TyperGroup):
-    """A group with a table of commands: name to (module below `cli`, summary).
-
-    The module has a function, or a group of commands, of the same name.
-    """
+    """A group that `lazy_group` makes."""
 
     table: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    panels: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
+        panel_of = {name: panel for panel, names in self.panels.items() for name in names}
         for name, (_, summary) in self.table.items():
-            self.add_command(typer.core.TyperCommand(name, help=summary))  # a stand-in
+            panel = panel_of.get(name)
+            self.add_command(  # a stand-in
+                typer.core.TyperCommand(name, help=summary, rich_help_panel=panel)
+            )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command that the arguments name and import it."""
@@ -44,6 +46,33 @@ class LazyGroup(typer.core.TyperGroup):
         single = typer.Typer(add_completion=False)
         add_command(single, name, target)
         return typer.main.get_command(single)
+
+
+def lazy_group(
+    table: Mapping[str, tuple[str, str]],
+    panels: Mapping[str, Sequence[str]] | None = None,
+    *,
+    add_completion: bool = False,
+    **attributes: Any,
+) -> typer.Typer:
+    """Return a group of commands.
+
+    Args:
+        table: The module below `cli` and the summary of each command. The module has a function, or
+            a group of commands, of its name.
+        panels: The names of the commands under each heading of `--help`.
+        add_completion: Whether the group has the options that install the shell's completion.
+        attributes: Further arguments of `typer.Typer`.
+    """
+    members = {"table": table, "panels": panels or {}}
+    group = typer.Typer(
+        cls=type("Group", (LazyGroup,), members),
+        no_args_is_help=True,
+        add_completion=add_completion,
+        **attributes,
+    )
+    group.callback()(lambda: None)  # without one, typer takes no commands for no group
+    return group
 
 
 def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:

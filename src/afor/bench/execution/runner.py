@@ -215,8 +215,8 @@ def rescue(store: Store, *contents: bytes) -> StoreError:
         )
     return StoreError(
         f"{path} was replaced by another file while its study ran. All {count} finished runs are "
-        f"in {target}. Move one of the two away, or bring them together with `afor merge`, then "
-        f"run the same command again."
+        f"in {target}. Move one of the two away, or bring them together with `afor store merge`, "
+        "then run the same command again."
     )
 
 

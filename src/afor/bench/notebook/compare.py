@@ -151,5 +151,6 @@ def _run(study: Study, path: Path, cache: Path, workers: int, progress: bool) ->
         summary = run_study(study, study_toml(study), path, engine, cache_dir=cache, watch=watch)
     if summary.failed:
         raise EngineError(
-            f"{summary.failed} of {summary.planned} runs failed; `afor failures {path}` shows why."
+            f"{summary.failed} of {summary.planned} runs failed; "
+            f"`afor store failures {path}` shows why."
         )

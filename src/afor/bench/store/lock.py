@@ -45,7 +45,7 @@ def locked(store: Path) -> Iterator[None]:
             raise StoreError(
                 f"{store} is being written by another afor{who}. Wait for it and run the same "
                 f"command again, or watch it with `afor status`. For several machines use "
-                f"--shard i/n with a store each, and `afor merge`."
+                f"--shard i/n with a store each, and `afor store merge`."
             )
         with suppress(OSError):  # on a full disk the lock holds, but its holder has no name
             os.ftruncate(descriptor, 0)

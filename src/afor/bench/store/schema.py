@@ -142,7 +142,7 @@ def damaged(path: Path, reason: str) -> StoreError:
     """Return the StoreError for a damaged file."""
     return StoreError(
         f"{path} is damaged: {reason[:300]}. Restore a copy, or extract the sound runs with "
-        f"`afor repair {path} --output NEW.db`, which says what is lost."
+        f"`afor store repair {path} --output NEW.db`, which says what is lost."
     )
 
 

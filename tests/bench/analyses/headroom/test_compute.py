@@ -163,11 +163,13 @@ def test_a_finished_study_gives_table_and_figure(grid_store) -> None:
 
 def test_the_command_prints_a_table_json_and_a_figure(grid_store, tmp_path) -> None:
     picture = tmp_path / "headroom.png"
-    shown = CliRunner().invoke(app, ["headroom", str(grid_store), "-o", str(picture)])
+    shown = CliRunner().invoke(app, ["analyse", "headroom", str(grid_store), "-o", str(picture)])
     assert shown.exit_code == 0, shown.output
     assert "over best constant" in shown.output
     assert picture.stat().st_size > 1000
-    printed = CliRunner().invoke(app, ["headroom", str(grid_store), "--json", "-m", "nll"])
+    printed = CliRunner().invoke(
+        app, ["analyse", "headroom", str(grid_store), "--json", "-m", "nll"]
+    )
     records = json.loads(printed.stdout)["rows"]
     assert {record["kind"] for record in records} == {"constant", "best constant", "rule"}
     reference = next(record for record in records if record["beta2"] == 0.999)

@@ -9,7 +9,7 @@ from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
 
 runner = CliRunner()
-QUICK = ["cost", "--optimizer", "adamw", "--batch", "4", "--rounds", "1"]
+QUICK = ["analyse", "cost", "--optimizer", "adamw", "--batch", "4", "--rounds", "1"]
 
 
 def test_the_table_stands_beside_the_papers():
@@ -18,7 +18,7 @@ def test_the_table_stands_beside_the_papers():
     assert "1,746 parameters in 12 tensors" in result.stdout
     assert "14n+11k" in result.stdout
     assert "paper" in result.stdout
-    assert "Next: afor cost --lines" in result.stderr
+    assert "Next: afor analyse cost --lines" in result.stderr
 
 
 def test_json_is_what_the_table_command_reads(tmp_path):
@@ -48,10 +48,10 @@ def test_outputs_go_to_files_by_their_suffix(tmp_path, monkeypatch):
 
 
 def test_the_lines_of_a_step():
-    result = runner.invoke(app, ["cost", "--lines", "afor"], env={"COLUMNS": "100"})
+    result = runner.invoke(app, ["analyse", "cost", "--lines", "afor"], env={"COLUMNS": "100"})
     assert "26n+49k" in result.stdout
     assert "two noise averages" in result.stdout
-    adamp = runner.invoke(app, ["cost", "--lines", "adamp"], env={"COLUMNS": "100"})
+    adamp = runner.invoke(app, ["analyse", "cost", "--lines", "adamp"], env={"COLUMNS": "100"})
     assert "The projection" in adamp.stdout
 
 
@@ -64,6 +64,6 @@ def test_the_lines_of_a_step():
     ],
 )
 def test_mistakes_are_told_with_what_is_accepted(arguments, words):
-    result = runner.invoke(app, ["cost", *arguments])
+    result = runner.invoke(app, ["analyse", "cost", *arguments])
     assert isinstance(result.exception, ConfigError)
     assert words in str(result.exception)

@@ -16,7 +16,7 @@ def small(trained_paths):
 
 def test_one_command_trains_measures_and_draws(call, small, tmp_path):
     data, picture, paths = (tmp_path / name for name in ("l.json", "l.png", "p.npz"))
-    result = call("landscape", *small, "--paths", paths, "-o", data, "-o", picture)
+    result = call("analyse", "landscape", *small, "--paths", paths, "-o", data, "-o", picture)
     assert "paths: synthetic, eegnet, fold 0, draw 0; center: AFOR's solution" in result.stdout
     assert "16 of" in result.stdout
     assert result.stdout.rstrip().endswith(f"{data}\n{picture}")
@@ -26,7 +26,18 @@ def test_one_command_trains_measures_and_draws(call, small, tmp_path):
     content = json.loads(data.read_text())
     assert list(content["paths"]) == ["adam", "afor"]
 
-    again = call("landscape", *small, "--paths", paths, "-o", data, "--directions", "pca", "--json")
+    again = call(
+        "analyse",
+        "landscape",
+        *small,
+        "--paths",
+        paths,
+        "-o",
+        data,
+        "--directions",
+        "pca",
+        "--json",
+    )
     assert "training" not in again.stderr  # the paths were kept
     assert json.loads(again.stdout)["directions"] == "pca"
     assert json.loads(again.stdout)["paths"]["afor"]["true_loss"] == pytest.approx(
@@ -41,25 +52,25 @@ def test_optimizers_of_other_seeds_are_refused(refuse, small, trained_paths, tmp
     paths = tmp_path / "p.npz"
     save_trajectories(paths, trained_paths.trajectories, 0)
     chosen = ["--optimizer", "adam_seed_1", "--optimizer", "afor", "--paths", paths]
-    assert "same weights" in refuse("landscape", *small, *chosen)
+    assert "same weights" in refuse("analyse", "landscape", *small, *chosen)
 
 
 def test_mistakes_are_told_before_the_work(refuse, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     work = "afor.bench.cli.analyses.landscape.record_trajectory"
     monkeypatch.setattr(work, lambda *_: pytest.fail("trained before the mistake was told"))
-    assert ".json, .pdf, .svg, .png" in refuse("landscape", *small, "-o", "x.gif")
-    assert 'Did you mean "afor"' in refuse("landscape", *small, "--optimizer", "afro")
-    assert "no fold 9" in refuse("landscape", *small, "--fold", 9)
-    assert "a grid of 2 x 2" in refuse("landscape", *small, "--grid", 2)
-    assert "above 0" in refuse("landscape", *small, "--span", 0)
-    assert "Accepted: random" in refuse("landscape", *small, "--directions", "hessian")
-    assert "Accepted: fixed" in refuse("landscape", *small, "--batch-norm", "train")
-    assert "at least 2" in refuse("landscape", *small, "--windows", 1)
+    assert ".json, .pdf, .svg, .png" in refuse("analyse", "landscape", *small, "-o", "x.gif")
+    assert 'Did you mean "afor"' in refuse("analyse", "landscape", *small, "--optimizer", "afro")
+    assert "no fold 9" in refuse("analyse", "landscape", *small, "--fold", 9)
+    assert "a grid of 2 x 2" in refuse("analyse", "landscape", *small, "--grid", 2)
+    assert "above 0" in refuse("analyse", "landscape", *small, "--span", 0)
+    assert "Accepted: random" in refuse("analyse", "landscape", *small, "--directions", "hessian")
+    assert "Accepted: fixed" in refuse("analyse", "landscape", *small, "--batch-norm", "train")
+    assert "at least 2" in refuse("analyse", "landscape", *small, "--windows", 1)
     twice = ["--optimizer", "afor", "--optimizer", "afor"]
-    assert "each of them once" in refuse("landscape", *small, *twice)
-    assert "none of the optimizers" in refuse("landscape", *small, "--center", "mars")
-    assert "`afor landscape STUDY`" in refuse("figure", "landscape")
+    assert "each of them once" in refuse("analyse", "landscape", *small, *twice)
+    assert "none of the optimizers" in refuse("analyse", "landscape", *small, "--center", "mars")
+    assert "`afor analyse landscape STUDY`" in refuse("figure", "landscape")
     bad = tmp_path / "bad.json"
     bad.write_text("[]")
     assert "bad.json does not hold" in refuse("figure", "landscape", "--data", bad)

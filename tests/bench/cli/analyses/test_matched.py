@@ -28,7 +28,7 @@ def store(tmp_path_factory, small_study, inline_engine):
 
 def test_the_study_is_written_and_the_next_command_runs_it(store, tmp_path) -> None:
     target = tmp_path / "new" / "matched.toml"
-    done = runner.invoke(app, ["matched", str(store), "-o", str(target)])
+    done = runner.invoke(app, ["analyse", "matched", str(store), "-o", str(target)])
     assert done.exit_code == 0, done.output
     assert "Mean beta2 of afor on synthetic × eegnet: 1 runs" in done.stdout
     assert f"Next: afor run {target} --store {store}" in done.stderr
@@ -40,7 +40,7 @@ def test_the_study_is_written_and_the_next_command_runs_it(store, tmp_path) -> N
 def test_elements_and_tensors_give_different_averages_of_the_same_values(store, tmp_path) -> None:
     found = {}
     for average in ("tensors", "elements"):
-        arguments = ["matched", str(store), "--average", average, "--json"]
+        arguments = ["analyse", "matched", str(store), "--average", average, "--json"]
         arguments += ["-o", str(tmp_path / "m.toml"), "--cache-dir", str(store.parent / "cache")]
         found[average] = json.loads(runner.invoke(app, arguments).stdout)
     by_tensor = found["tensors"]["beta2_by_tensor"]
@@ -51,8 +51,8 @@ def test_elements_and_tensors_give_different_averages_of_the_same_values(store, 
 
 def test_what_cannot_be_asked_for_is_one_sentence(store, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    wrong = runner.invoke(app, ["matched", str(store), "--average", "layers"])
+    wrong = runner.invoke(app, ["analyse", "matched", str(store), "--average", "layers"])
     assert isinstance(wrong.exception, ConfigError)
     assert "Accepted: tensors, elements" in str(wrong.exception)
-    missing = runner.invoke(app, ["matched", "nowhere"])
+    missing = runner.invoke(app, ["analyse", "matched", "nowhere"])
     assert isinstance(missing.exception, StoreError)

@@ -17,7 +17,7 @@ def study(study_file, small_study):
 
 
 def test_the_figure_and_the_numbers_come_from_one_command(study, tmp_path) -> None:
-    arguments = ["memory", study, "--steps", "5", "-o", "out/wake.png"]
+    arguments = ["analyse", "memory", study, "--steps", "5", "-o", "out/wake.png"]
     done = runner.invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out" / "wake.png").is_file()
@@ -25,11 +25,13 @@ def test_the_figure_and_the_numbers_come_from_one_command(study, tmp_path) -> No
     assert "half of the tensors awake: never" in done.stdout
     assert "Distance from AdamW at 0.9945" in done.stdout
     assert "training: AFOR calibrated" in done.stderr
-    assert "Next: afor shift tiny.toml" in done.stderr
+    assert "Next: afor analyse shift tiny.toml" in done.stderr
 
 
 def test_a_program_reads_the_numbers(study) -> None:
-    done = runner.invoke(app, ["memory", study, "--steps", "3", "-o", "wake.svg", "--json"])
+    done = runner.invoke(
+        app, ["analyse", "memory", study, "--steps", "3", "-o", "wake.svg", "--json"]
+    )
     found = json.loads(done.stdout)
     assert found["steps"] == 3
     assert list(found["apart"]["printed"]["by_step"]) == ["1", "2", "3"]
@@ -47,6 +49,6 @@ def test_a_program_reads_the_numbers(study) -> None:
     ],
 )
 def test_what_cannot_be_asked_for_is_one_sentence(study, arguments, words) -> None:
-    result = runner.invoke(app, ["memory", study, *arguments])
+    result = runner.invoke(app, ["analyse", "memory", study, *arguments])
     assert isinstance(result.exception, ConfigError)
     assert words in str(result.exception)

@@ -19,14 +19,16 @@ def study(study_file, small_study):
 
 def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
     small = ["--batches-per-block", "4", "--epochs", "2", "-o", "shift.png"]
-    done = runner.invoke(app, ["shift", study, *small, "--subject-shift", "0"])
+    done = runner.invoke(app, ["analyse", "shift", study, *small, "--subject-shift", "0"])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "shift.png").is_file()
     for name in ("residual", "agreement", "score", "β₂"):
         assert f"\n  {name}" in done.stdout
     assert "1 at a time for 4 batches; score statistics: paper" in done.stdout
-    assert "Next: afor shift tiny.toml --statistics calibrated" in done.stderr
-    as_json = runner.invoke(app, ["shift", study, *small, "--statistics", "calibrated", "--json"])
+    assert "Next: afor analyse shift tiny.toml --statistics calibrated" in done.stderr
+    as_json = runner.invoke(
+        app, ["analyse", "shift", study, *small, "--statistics", "calibrated", "--json"]
+    )
     found = json.loads(as_json.stdout)
     assert found["statistics"] == "calibrated"
     assert [link["claim"] for link in found["links"]] == ["rises", "falls", "falls", "falls"]
@@ -43,13 +45,13 @@ def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
     ],
 )
 def test_what_cannot_be_asked_for_is_one_sentence(study, arguments, words) -> None:
-    result = runner.invoke(app, ["shift", study, *arguments])
+    result = runner.invoke(app, ["analyse", "shift", study, *arguments])
     assert isinstance(result.exception, ConfigError)
     assert words in str(result.exception)
 
 
 def test_only_synthetic_subjects_can_be_moved(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = runner.invoke(app, ["shift", "physionet", "--subject-shift", "0"])
+    result = runner.invoke(app, ["analyse", "shift", "physionet", "--subject-shift", "0"])
     assert isinstance(result.exception, ConfigError)
     assert "needs synthetic subjects; physionet_mi holds recordings" in str(result.exception)

@@ -31,7 +31,7 @@ def parts(tiny, monkeypatch):
 
 
 def merge(*paths):
-    return runner.invoke(app, ["merge", *map(str, paths)])
+    return runner.invoke(app, ["store", "merge", *map(str, paths)])
 
 
 def test_parts_come_together_and_stay_as_they_are(parts):
@@ -107,7 +107,7 @@ def test_export_prints_csv_or_writes_the_file_that_is_named(parts):
     assert [row["status"] for row in rows] == ["done"] * 6
     written = runner.invoke(app, ["export", "all.db", "--output", "deep/runs.csv"])
     assert written.stdout == "deep/runs.csv: 6 runs\n"
-    assert "Next: afor verify all.db" in written.stderr
+    assert "Next: afor store verify all.db" in written.stderr
     assert Path("deep/runs.csv").read_text() == printed
 
 
@@ -151,7 +151,7 @@ def test_a_file_of_an_earlier_version_gets_the_columns_of_today(old_file):
         arguments = ["export", "old.csv", "--study", str(old_file.file), "--output", target]
         result = runner.invoke(app, arguments)
         assert result.exit_code == 0, result.exception
-        assert "Next: afor stats" in result.stderr
+        assert "Next: afor judge" in result.stderr
         assert load_results([Path(target)]) == load_results([Path("today.csv")])
     assert Path("new.csv").read_text() == Path("today.csv").read_text()
 

@@ -25,19 +25,19 @@ def keys_of(tiny, optimizer):
 
 
 def test_failures_are_listed_one_a_line_with_key_place_and_reason(ended):
-    result = runner.invoke(app, ["failures", "tiny"])
+    result = runner.invoke(app, ["store", "failures", "tiny"])
     lines = result.stdout.splitlines()
     assert len(lines) == 6
     first = keys_of(ended, "raiser")[0][:12]
     assert f"{first}  failed    synthetic × tiny × raiser, fold 0, draw 0: RuntimeError" in lines[0]
     assert "diverged  synthetic × tiny × diverger" in lines[1]
-    assert f"Next: afor show tiny {first}" in result.stderr
-    rows = json.loads(runner.invoke(app, ["failures", "tiny", "--json"]).stdout)
+    assert f"Next: afor store show tiny {first}" in result.stderr
+    rows = json.loads(runner.invoke(app, ["store", "failures", "tiny", "--json"]).stdout)
     assert [row["status"] for row in rows] == ["failed", "diverged"] * 3
 
 
 def test_retry_forgets_failed_runs_alone_and_diverged_ones_stay_results(ended):
-    result = runner.invoke(app, ["failures", "tiny", "--retry"])
+    result = runner.invoke(app, ["store", "failures", "tiny", "--retry"])
     assert "3 failed runs of results/tiny.db will be trained again." in result.stdout
     assert "Next: afor run tiny" in result.stderr
     with open_store(ended.store) as store:
@@ -50,7 +50,7 @@ def test_a_study_without_failures_says_so(tiny, monkeypatch):
     monkeypatch.chdir(tiny.folder)
     tiny.write(subjects=3, draws=1)
     tiny.run_inline()
-    result = runner.invoke(app, ["failures", "tiny"])
+    result = runner.invoke(app, ["store", "failures", "tiny"])
     assert result.stdout == "No run failed or diverged.\n"
 
 
@@ -59,28 +59,32 @@ def test_show_finds_a_run_in_any_store_here_or_in_the_one_that_is_named(ended):
     other = ended.folder / "elsewhere.db"
     ended.write(optimizers=("b",), subjects=3, draws=1)
     ended.run_inline(other)
-    assert f"key        {key}" in runner.invoke(app, ["show", key[:12]]).stdout
+    assert f"key        {key}" in runner.invoke(app, ["store", "show", key[:12]]).stdout
     for words in (["tiny", key[:12]], ["results/tiny.db", key[:12]], [key[:12], "tiny"]):
-        assert f"key        {key}" in runner.invoke(app, ["show", *words]).stdout
-    assert isinstance(runner.invoke(app, ["show", "nowhere", key[:12]]).exception, StoreError)
-    missing = runner.invoke(app, ["show", key[:12], "--store", str(other)])
+        assert f"key        {key}" in runner.invoke(app, ["store", "show", *words]).stdout
+    assert isinstance(
+        runner.invoke(app, ["store", "show", "nowhere", key[:12]]).exception, StoreError
+    )
+    missing = runner.invoke(app, ["store", "show", key[:12], "--store", str(other)])
     assert isinstance(missing.exception, StoreError)
     assert "elsewhere.db" in str(missing.exception)
 
 
 def test_show_of_an_open_run_names_the_run_that_trains_it(ended):
     key = keys_of(ended, "raiser")[0]
-    runner.invoke(app, ["failures", "tiny", "--retry"])
-    result = runner.invoke(app, ["show", key[:12]])
+    runner.invoke(app, ["store", "failures", "tiny", "--retry"])
+    result = runner.invoke(app, ["store", "show", key[:12]])
     assert "status     open: not trained yet" in result.stdout
     assert "Next: afor run tiny" in result.stderr
-    content = json.loads(runner.invoke(app, ["show", key[:12], "--json"]).stdout)
+    content = json.loads(runner.invoke(app, ["store", "show", key[:12], "--json"]).stdout)
     assert content == {"key": key, "status": "open"}
 
 
 def test_verify_repeats_one_run_by_its_key(ended):
     key = keys_of(ended, "a")[1]
-    result = runner.invoke(app, ["verify", "tiny", "--key", key[:12], "-j", "1", "--trust"])
+    result = runner.invoke(
+        app, ["store", "verify", "tiny", "--key", key[:12], "-j", "1", "--trust"]
+    )
     assert result.exit_code == 0, result.output
     assert f"same bits  {key[:12]}  synthetic × tiny × a, fold 1, draw 0" in result.stdout
     assert "1 of 1 repeated runs gave the same bits." in result.stdout
@@ -90,10 +94,10 @@ def test_verify_repeats_one_run_by_its_key(ended):
 
 def test_verify_refuses_what_cannot_be_repeated(ended):
     failed = keys_of(ended, "raiser")[0]
-    result = runner.invoke(app, ["verify", "tiny", "--key", failed])
+    result = runner.invoke(app, ["store", "verify", "tiny", "--key", failed])
     assert isinstance(result.exception, ConfigError)
     assert "has no finished run" in str(result.exception)
-    result = runner.invoke(app, ["verify", "tiny", "--count", "-1"])
+    result = runner.invoke(app, ["store", "verify", "tiny", "--count", "-1"])
     assert "--count -1" in str(result.exception)
 
 
@@ -103,11 +107,13 @@ def test_a_number_that_does_not_come_back_leads_to_its_run(ended):
         (content,) = [c for c in store.contents() if key.encode() in c[:200]]
         store.forget([key])
         store.add(content.replace(b'"steps":1', b'"steps":7'))
-    result = runner.invoke(app, ["verify", "tiny", "--key", key, "-j", "1", "--trust"])
+    result = runner.invoke(app, ["store", "verify", "tiny", "--key", key, "-j", "1", "--trust"])
     assert result.exit_code == 1
     assert f"DIFFERENT  {key[:12]}" in result.stdout
-    assert f"Next: afor show results/tiny.db {key[:12]}" in result.stderr
-    found = runner.invoke(app, ["verify", "tiny", "--key", key, "-j", "1", "--trust", "--json"])
+    assert f"Next: afor store show results/tiny.db {key[:12]}" in result.stderr
+    found = runner.invoke(
+        app, ["store", "verify", "tiny", "--key", key, "-j", "1", "--trust", "--json"]
+    )
     assert found.exit_code == 1
     content = json.loads(found.stdout)
     assert (content["store"], content["different"]) == ("results/tiny.db", 1)

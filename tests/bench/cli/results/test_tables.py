@@ -82,13 +82,13 @@ def test_the_main_table_stars_what_is_significant_and_says_what_is_incomplete(
 
 
 def test_stats_print_comparisons_ranks_and_noise(call, store):
-    result = call("stats", store, "--metric", "accuracy")
+    result = call("judge", store, "--metric", "accuracy")
     texts = ["Gain over Adam", "AFOR is better than Adam: +", "verdict", "Mean rank"]
     texts += ["How far another seed moves one method", "d_z"]
     for text in texts:
         assert text in result.stdout
     assert result.stdout.index(texts[1]) < result.stdout.index(texts[2])
-    tables = json.loads(call("stats", store, "--json").stdout)
+    tables = json.loads(call("judge", store, "--json").stdout)
     assert [table["table"] for table in tables] == ["comparisons", "ranks", "noise"]
     row = next(r for r in tables[0]["rows"] if r["optimizer"] == "afor")
     assert row["significant"] is True
@@ -97,27 +97,27 @@ def test_stats_print_comparisons_ranks_and_noise(call, store):
 
 
 def test_a_margin_can_be_given_and_must_be_a_size(call, refuse, store):
-    rows = json.loads(call("stats", store, "--margin", "accuracy=2.5", "--json").stdout)[0]["rows"]
+    rows = json.loads(call("judge", store, "--margin", "accuracy=2.5", "--json").stdout)[0]["rows"]
     assert {row["metric"]: row["margin"] for row in rows} == {
         "accuracy": 0.025,
         "weighted_f1": 0.01,
     }
     for pair in ("accuracy", "accuracy=0", "=1", "accuracy=inf", "accuracy=x"):
-        assert "expected METRIC=POINTS" in refuse("stats", store, "--margin", pair)
+        assert "expected METRIC=POINTS" in refuse("judge", store, "--margin", pair)
 
 
 def test_stats_work_while_the_controls_have_not_run_yet(call, tmp_path):
     results, expected = simulate_results(GAINS, datasets=["bci2a"], draws=2)
     path = tmp_path / "r.json"
     write_results(path, [r for r in results if r.optimizer != "adam_seed_1"], expected)
-    result = call("stats", str(path))
+    result = call("judge", str(path))
     assert "AFOR is better than Adam" in result.stdout
     assert "another seed" not in result.stdout
 
 
 def test_another_baseline_and_fewer_optimizers_can_be_chosen(call, store):
     arguments = ["--baseline", "mars", "--optimizer", "afor", "--optimizer", "adam", "--json"]
-    rows = json.loads(call("stats", store, *arguments).stdout)[0]["rows"]
+    rows = json.loads(call("judge", store, *arguments).stdout)[0]["rows"]
     assert {row["optimizer"] for row in rows} == {"afor", "adam"}
     assert {row["family"] for row in rows} == {2}
 
@@ -160,7 +160,7 @@ def test_mistakes_are_answered_with_what_is_accepted(refuse, store, tmp_path, mo
     assert "Did you mean 'ranks'" in refuse("table", "rank", store)
     assert "Accepted: terminal" in refuse("table", "main", store, "-f", "word")
     assert "at least one study" in refuse("table", "main")
-    assert "does not exist" in refuse("stats", str(tmp_path / "no.db"), error=StoreError)
+    assert "does not exist" in refuse("judge", str(tmp_path / "no.db"), error=StoreError)
     assert ".pdf, .svg, .png" in refuse("figure", "gain", store, "-o", "x.gif")
     assert "cannot be read" in refuse("table", "cost", "--ours", str(tmp_path))
     assert "no metric" in refuse("figure", "folds", store, "-m", "f2", "-o", "x.png")
@@ -201,7 +201,7 @@ def test_huge_values_are_shown_without_a_crash(call, tmp_path):
         huge = [replace(r, metrics={**r.metrics, "nll": size * (1 + r.fold)}) for r in results]
         path = tmp_path / f"{size}.json"
         write_results(path, [replace(r, majority_accuracy=size) for r in huge], expected)
-        shown = call("stats", path).stdout
+        shown = call("judge", path).stdout
         assert "AFOR is better than Adam" in shown
         assert max(map(len, shown.splitlines())) <= 160
         call("table", "main", path, "-m", "nll", "-m", "accuracy")
@@ -212,7 +212,7 @@ def test_ranks_are_by_the_metrics_of_the_other_tables(call, tmp_path):
     results, expected = simulate_results(GAINS, datasets=["bci2a"], draws=2)
     path = tmp_path / "r.json"
     write_results(path, [replace(r, metrics={**r.metrics, "nll": 1.0}) for r in results], expected)
-    tables = json.loads(call("stats", path, "--json").stdout)
+    tables = json.loads(call("judge", path, "--json").stdout)
     compared = dict.fromkeys(row["metric"] for row in tables[0]["rows"])
     assert list(dict.fromkeys(row["metric"] for row in tables[1]["rows"])) == list(compared)
     assert len(compared) == 3
@@ -222,7 +222,7 @@ def test_the_next_command_asks_the_same_question(call, store, tmp_path):
     asked = "--baseline mars --study simulated --metric accuracy --optimizer afor"
     asked += " --margin accuracy=2"
     words = asked.split()
-    assert f"Next: afor table main {store} {asked}\n" in call("stats", store, *words).stderr
+    assert f"Next: afor table main {store} {asked}\n" in call("judge", store, *words).stderr
     target = tmp_path / "gain.pdf"
     after = call("table", "main", store, *words).stderr
     assert f"Next: afor figure gain {store} {asked} --output gain.pdf\n" in after

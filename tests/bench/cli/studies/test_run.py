@@ -56,7 +56,7 @@ def test_json_is_one_object_on_stdout_and_all_else_goes_to_stderr(here):
         "failed": 0,
         "trained": 6,
     }
-    assert "Next: afor stats results/tiny.db" in result.stderr
+    assert "Next: afor judge results/tiny.db" in result.stderr
 
 
 def test_failed_runs_give_exit_code_1_and_lead_to_the_list_of_failures(here):
@@ -64,7 +64,7 @@ def test_failed_runs_give_exit_code_1_and_lead_to_the_list_of_failures(here):
     result = runner.invoke(app, ["run", str(here.file), "--store", "mine.db"])
     assert result.exit_code == 1
     assert "tiny: 6 runs: 3 done, 3 failed (6 trained now) in mine.db" in result.stdout
-    assert "Next: afor failures mine.db" in result.stderr
+    assert "Next: afor store failures mine.db" in result.stderr
     assert not Path("results").exists()
 
 
@@ -79,7 +79,7 @@ def test_a_shard_names_its_store_and_the_merge_that_follows(here):
     here.write(subjects=3, draws=1)
     result = runner.invoke(app, ["run", str(here.file), "--shard", "2/3"])
     assert "2 runs: 2 done (2 trained now) in results/tiny.part-2-of-3.db" in result.stdout
-    assert "Next: afor merge results/tiny.db results/tiny.part-2-of-3.db" in result.stderr
+    assert "Next: afor store merge results/tiny.db results/tiny.part-2-of-3.db" in result.stderr
 
 
 def test_the_search_of_rates_prints_them_and_names_the_study_that_takes_them(here):

@@ -51,7 +51,7 @@ def test_an_array_of_shards_and_a_merge_give_the_whole_study(tiny):
     assert done.returncode == 0, done.stderr
     parts = sorted((tiny.folder / "results").glob("tiny.part-*.db"))
     assert [part.name for part in parts] == ["tiny.part-1-of-2.db", "tiny.part-2-of-2.db"]
-    tiny.call(*parts, command="merge", study=tiny.store)
+    tiny.call(*parts, command="store merge", study=tiny.store)
     assert len(tiny.numbers()) == 6
 
 

@@ -54,7 +54,7 @@ def test_a_study_goes_from_nothing_to_results_one_command_after_another(tiny):
     status = json.loads(tiny.call("--json", command="status"))
     assert status["studies"][0]["done"] == 12
     assert "12 done" in tiny.call(command="status")
-    assert "No run failed" in tiny.call(command="failures")
+    assert "No run failed" in tiny.call(command="store failures")
     assert "AFOR" in tiny.call("results/tiny.db", command="table", study="main")
 
 
@@ -66,15 +66,17 @@ def test_show_verify_and_export_work_on_the_same_store(tiny):
     assert len(rows) == 1 + 6
     header = rows[0].split(",")
     good = next(dict(zip(header, row.split(","), strict=False)) for row in rows if ",done," in row)
-    shown = tiny.call(command="show", study=good["key"][:10])
+    shown = tiny.call(command="store show", study=good["key"][:10])
     assert "status     done" in shown
-    assert f"Next: afor verify results/tiny.db --key {good['key'][:12]} --trust" in shown
-    assert json.loads(tiny.call("--json", command="show", study=good["key"]))["status"] == "done"
+    assert f"Next: afor store verify results/tiny.db --key {good['key'][:12]} --trust" in shown
+    assert (
+        json.loads(tiny.call("--json", command="store show", study=good["key"]))["status"] == "done"
+    )
     bad = next(row for row in rows if ",failed," in row).split(",")[-1]
-    assert "Traceback" in tiny.call(command="show", study=bad[:12])
-    assert "No run with the key" in tiny.call(command="show", study="zzz", code=4)
-    assert "fits" in tiny.call(command="show", study="", code=2)
-    verified = tiny.call("--count", "2", "--trust", command="verify")
+    assert "Traceback" in tiny.call(command="store show", study=bad[:12])
+    assert "No run with the key" in tiny.call(command="store show", study="zzz", code=4)
+    assert "fits" in tiny.call(command="store show", study="", code=2)
+    verified = tiny.call("--count", "2", "--trust", command="store verify")
     assert "2 of 2 repeated runs gave the same bits" in verified
     exported = tiny.call("--output", "out/x.json", command="export")
     assert "out/x.json: 6 runs" in exported
@@ -95,7 +97,7 @@ def test_verify_finds_a_number_that_does_not_come_back(tiny):
         store.forget(list(store.statuses()))
         for content in contents:
             store.add(content)
-    text = tiny.call("--trust", command="verify", code=1)
+    text = tiny.call("--trust", command="store verify", code=1)
     assert "DIFFERENT" in text
     assert "steps" in text
     assert "0 of 3" in text
@@ -107,13 +109,13 @@ def test_shards_run_apart_and_merge_into_one_store(tiny):
     for number in (1, 2):
         text = tiny.call("--shard", f"{number}/2")
         assert f"10 trained now) in results/tiny.part-{number}-of-2.db" in text
-        assert "Next: afor merge results/tiny.db" in text
+        assert "Next: afor store merge results/tiny.db" in text
     parts = ["results/tiny.part-1-of-2.db", "results/tiny.part-2-of-2.db"]
-    merged = tiny.call(*parts, command="merge", study="results/tiny.db")
+    merged = tiny.call(*parts, command="store merge", study="results/tiny.db")
     assert "results/tiny.db: 20 runs" in merged
     assert "(0 trained now)" in tiny.call()
     assert "target and as a part" in tiny.call(
-        "results/tiny.db", command="merge", study="results/tiny.db", code=2
+        "results/tiny.db", command="store merge", study="results/tiny.db", code=2
     )
 
 

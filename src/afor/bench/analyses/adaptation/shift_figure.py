@@ -1,4 +1,4 @@
-"""The figure of `afor shift`: what follows a change of subject, against shuffled batches."""
+"""The figure of `afor analyse shift`: what follows a change of subject, beside shuffled batches."""
 
 from functools import partial
 from typing import Any

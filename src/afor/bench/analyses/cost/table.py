@@ -24,7 +24,7 @@ IMPLEMENTATIONS = (" fused", " for-loop")
 
 
 def cost_table(ours: Mapping[str, Any]) -> Table:
-    """Return the table of the values that `afor cost --json` wrote.
+    """Return the table of the values that `afor analyse cost --json` wrote.
 
     Values without the description of a network, {measure: {optimizer: value}}, are shown below
     the paper's.
@@ -35,7 +35,8 @@ def cost_table(ours: Mapping[str, Any]) -> Table:
         return _measured(ours)
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f"These are not the values that `afor cost --json` writes ({error!r}). Write them anew."
+            f"These are not the values that `afor analyse cost --json` writes ({error!r}). "
+            "Write them anew."
         ) from error
 
 
@@ -97,8 +98,8 @@ def _notes(ours: Mapping[str, Any], names: list[str], *, beside: bool) -> tuple[
     source = f"paper: {published()['cost']['place']}; how it counted is not stated."
     notes = [
         *([source] if beside else []),
-        "operations: n parameters, r rows of matrices, k tensors; afor cost --lines afor shows "
-        "them line by line. AdamP: 7n more for what it projects, included in its FLOPs.",
+        "operations: n parameters, r rows of matrices, k tensors; afor analyse cost --lines afor "
+        "shows them line by line. AdamP: 7n more for what it projects, included in its FLOPs.",
         f"A forward and backward pass on {ours['batch']} windows takes "
         f"{ours['network_flops'] / 1e6:,.1f} M FLOPs (torch's counter: matrix products and "
         f"convolutions), so the dearest step is {100 * share:.2g} % of it.",

@@ -93,7 +93,8 @@ def read_landscape(content: Mapping[str, Any], where: str) -> Landscape:
         return Landscape(**{**values, "paths": paths, "loss": loss})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
-            f"{where} does not hold a landscape ({error!r}). `afor landscape STUDY` writes one."
+            f"{where} does not hold a landscape ({error!r}). "
+            "`afor analyse landscape STUDY` writes one."
         ) from error
 
 

@@ -159,5 +159,5 @@ def load_trajectories(path: Path, every_steps: int) -> dict[str, Trajectory]:
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ConfigError(
             f"{path} does not hold trajectories ({error}). Remove it or name another file; "
-            "`afor landscape` writes it anew."
+            "`afor analyse landscape` writes it anew."
         ) from error

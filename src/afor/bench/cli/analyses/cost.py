@@ -1,4 +1,4 @@
-"""The command ``afor cost``: operations, memory and time of a step of every optimizer."""
+"""The command ``afor analyse cost``: operations, memory and time of a step of every optimizer."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,7 +58,7 @@ def cost(
     All optimizers are compared with Adam.
 
     Example:
-        afor cost --backbone eegnet --dataset deap --output cost.json
+        afor analyse cost --backbone eegnet --dataset deap --output cost.json
     """
     if lines:
         _print_lines(lines)
@@ -85,7 +85,7 @@ def cost(
         return growth_figure(costs["growth"])
 
     show_result(cost_table(costs), costs, draw, targets, form, as_json=as_json)
-    print_next("afor cost --lines afor")
+    print_next("afor analyse cost --lines afor")
 
 
 def _print_lines(name: str) -> None:
@@ -93,7 +93,7 @@ def _print_lines(name: str) -> None:
     if name not in OPERATIONS:
         raise ConfigError(
             f'--lines "{name}": there is no list of its operations. Accepted: '
-            f"{', '.join(OPERATIONS)}. `afor cost --optimizer {name}` counts its step."
+            f"{', '.join(OPERATIONS)}. `afor analyse cost --optimizer {name}` counts its step."
         )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("operations per", no_wrap=True)
@@ -118,4 +118,4 @@ def _print_lines(name: str) -> None:
     )
     if any(line.when == "projected" for line in OPERATIONS[name]):
         console.print("The projection, which depends on the data, is not counted.")
-    print_next("afor cost")
+    print_next("afor analyse cost")

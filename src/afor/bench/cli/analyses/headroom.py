@@ -1,4 +1,4 @@
-"""The command ``afor headroom``: what any constant beta2 could gain over 0.999."""
+"""The command ``afor analyse headroom``: what any constant beta2 could gain over 0.999."""
 
 import json
 from typing import Annotated
@@ -51,7 +51,7 @@ def headroom(
     it with beta2 = 0.999 and with the best constant.
 
     Example:
-        afor headroom headroom --output headroom.png
+        afor analyse headroom headroom --output headroom.png
     """
     if output is not None:
         check_output(output)
@@ -67,4 +67,4 @@ def headroom(
     typer.echo("\n".join(render(table, "terminal") for table in tables))
     if output is not None:
         typer.echo(str(output))
-    print_next(f"afor stats {results} --baseline adamw --metric nll")
+    print_next(f"afor judge {results} --baseline adamw --metric nll")

@@ -1,4 +1,4 @@
-"""The command ``afor landscape``: the loss around a solution, and the paths of the training."""
+"""The command ``afor analyse landscape``: the loss around a solution, and the paths to it."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -99,7 +99,7 @@ def landscape(
     the solutions.
 
     Example:
-        afor landscape demo --directions pca --output landscape.json
+        afor analyse landscape demo --directions pca --output landscape.json
     """
     targets = output or [Path("landscape.json")]
     check_figures(targets, (DATA_SUFFIX,))
@@ -142,7 +142,7 @@ def landscape(
         f"afor figure landscape --data {data}; afor table landscape --ours {data}; "
         f"afor report RESULTS --landscape {data}"
         if data
-        else f"afor landscape {name} --output landscape.json, which tables and figures read"
+        else f"afor analyse landscape {name} --output landscape.json, which tables and figures read"
     )
 
 

@@ -1,4 +1,4 @@
-"""The command ``afor matched``: a study that holds AdamW at AFOR's own mean beta2."""
+"""The command ``afor analyse matched``: a study that holds AdamW at AFOR's own mean beta2."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -49,7 +49,7 @@ def matched(
     one constant for all tensors, and at one constant per tensor.
 
     Example:
-        afor matched demo --output matched.toml
+        afor analyse matched demo --output matched.toml
     """
     choose(average, AVERAGES, "--average")
     path = find_store(results)
@@ -75,7 +75,7 @@ def matched(
         for name, beta2 in made.beta2_by_tensor.items():
             typer.echo(f"  {name:<{width}}  {beta2:.6f}")
         typer.echo(f"  {'over ' + made.weighting:<{width}}  {made.beta2:.6f}\n{output}")
-    judge = f"afor stats {path} --study {made.study.name} --baseline adamw_mean_per_tensor"
+    judge = f"afor judge {path} --study {made.study.name} --baseline adamw_mean_per_tensor"
     print_next(f"afor run {output} --store {path}, then {judge}")
 
 

@@ -1,4 +1,4 @@
-"""The command ``afor memory``: one AFOR run step by step, and when its controller wakes up."""
+"""The command ``afor analyse memory``: one AFOR run step by step."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ def memory(
     The run is trained again, beside the same run with constant beta2.
 
     Example:
-        afor memory demo --output memory.pdf
+        afor analyse memory demo --output memory.pdf
     """
     check_figures([output])
     run = select_run(load_study(name), options, optimizer)
@@ -44,7 +44,7 @@ def memory(
     else:
         _print(watched)
         typer.echo(str(output))
-    print_next(f"afor shift {name}")
+    print_next(f"afor analyse shift {name}")
 
 
 def _print(watched: Memory) -> None:

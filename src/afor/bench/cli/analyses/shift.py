@@ -1,4 +1,4 @@
-"""The command ``afor shift``: how AFOR's controller responds to a change of subject."""
+"""The command ``afor analyse shift``: how AFOR's controller responds to a change of subject."""
 
 from pathlib import Path
 from typing import Annotated
@@ -44,7 +44,7 @@ def shift(
     memory. The subjects of training batches change in blocks; a shuffled order is the control.
 
     Example:
-        afor shift demo --statistics calibrated
+        afor analyse shift demo --statistics calibrated
     """
     check_figures([output])
     if statistics:
@@ -68,7 +68,7 @@ def shift(
         _print(measured)
         typer.echo(str(output))
     other = "paper" if measured.statistics == "calibrated" else "calibrated"
-    print_next(f"afor shift {name} --statistics {other}")
+    print_next(f"afor analyse shift {name} --statistics {other}")
 
 
 def _print(measured: Shift) -> None:

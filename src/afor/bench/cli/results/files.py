@@ -1,4 +1,4 @@
-"""The commands ``afor merge | repair | export``: stores into one store, and into other formats."""
+"""The commands ``afor store merge``, ``store repair`` and ``export``: copies of stores."""
 
 from pathlib import Path
 from typing import Annotated
@@ -50,7 +50,7 @@ def merge(
     The parts stay as they are. If two stores hold the same run, the first is kept.
 
     Example:
-        afor merge results/paper.db results/paper.part-*.db
+        afor store merge results/paper.db results/paper.part-*.db
     """
     paths = [find_store(part) for part in parts]
     if target.resolve() in [path.resolve() for path in paths]:
@@ -95,7 +95,7 @@ def repair(
     What is lost is listed; the exit code is 1 if anything is.
 
     Example:
-        afor repair results/demo.db --output results/new.db
+        afor store repair results/demo.db --output results/new.db
     """
     target = output or to
     if target is None:
@@ -174,7 +174,7 @@ def export(
         print_json({"file": str(target), "format": file_format, "runs": len(rows)}, indent=None)
         return
     typer.echo(f"{target}: {len(rows)} runs")
-    print_next(f"afor verify {results}" if is_store(path) else f"afor stats {target}")
+    print_next(f"afor store verify {results}" if is_store(path) else f"afor judge {target}")
 
 
 def _plans(names: list[str], roots: list[str] | None, cache_dir: Path | None) -> list[StudyPlan]:

@@ -56,7 +56,7 @@ def report(
         "report.html"
     ),
     landscape: Annotated[
-        Path | None, option("Add the figure of this JSON file of `afor landscape`.")
+        Path | None, option("Add the figure of this JSON file of `afor analyse landscape`.")
     ] = None,
     as_json: Json = False,
 ) -> None:

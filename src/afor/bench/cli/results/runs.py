@@ -1,4 +1,4 @@
-"""The commands ``afor failures | show | verify``: single runs of a study."""
+"""The commands ``afor store failures``, ``show`` and ``verify``: single runs of a study."""
 
 import tempfile
 from collections import Counter
@@ -48,7 +48,7 @@ def failures(
     """List the runs that failed or diverged, with the reasons.
 
     Example:
-        afor failures demo --retry
+        afor store failures demo --retry
     """
     path = find_store(results, store)
     if retry:
@@ -71,7 +71,9 @@ def failures(
         typer.echo("No run failed or diverged.")
         print_next(f"afor status {results}")
         return
-    print_next(f"afor show {results} {bad[0].key[:12]}, afor failures {results} --retry")
+    print_next(
+        f"afor store show {results} {bad[0].key[:12]}, afor store failures {results} --retry"
+    )
 
 
 def show(
@@ -91,7 +93,7 @@ def show(
     """Show one run in full, and the command that repeats it.
 
     Example:
-        afor show demo 813b1b76feba
+        afor store show demo 813b1b76feba
     """
     named, key = _results_and_key(results, key, store)
     for path in [named] if named else sorted(FOLDER.glob("*.db")):
@@ -111,7 +113,7 @@ def show(
         typer.echo(describe_run(matches[0], run, stored_runs))
         if run:
             trust = " --trust" if names_in_spec(run.spec) else ""
-            print_next(f"afor verify {path} --key {matches[0][:12]}{trust}")
+            print_next(f"afor store verify {path} --key {matches[0][:12]}{trust}")
         else:
             print_next(f"afor run {stored_runs[0].study}{f' --store {path}' if named else ''}")
         return
@@ -148,13 +150,13 @@ def verify(
     The store is checked first: every page and every run must be as it was written.
 
     Example:
-        afor verify demo --count 10
+        afor store verify demo --count 10
     """
     if count < 0:
         raise ConfigError(f"--count {count}: expected the number of runs to repeat, or 0 for all.")
     path = find_store(results, store)
     verdicts: list[Verdict] = []
-    stopped = stopped_by_signals(f"{path} was only read.", f"afor verify {results}")
+    stopped = stopped_by_signals(f"{path} was only read.", f"afor store verify {results}")
     with stopped, open_store(path) as opened, tempfile.TemporaryDirectory() as spool:
         opened.check()
         if not as_json:
@@ -208,7 +210,7 @@ def verify(
     total = len(stored_runs)
     typer.echo(f"{total - len(different)} of {total} repeated runs gave the same bits.")
     if different:
-        print_next(f"afor show {path} {different[0][:12]}")
+        print_next(f"afor store show {path} {different[0][:12]}")
         raise typer.Exit(code=1)
     print_next(f"afor export {results}")
 

@@ -1,4 +1,4 @@
-"""The commands ``afor stats | table | figure``: results to read, to print and to publish."""
+"""The commands ``afor judge | table | figure``: results to read, to print and to publish."""
 
 import json
 import shlex
@@ -106,7 +106,7 @@ def selection(options: ResultOptions) -> str:
     return shlex.join(words)
 
 
-def stats(options: ResultOptions, as_json: Json = False) -> None:
+def judge(options: ResultOptions, as_json: Json = False) -> None:
     """Compare all optimizers with a baseline: verdicts, tests, ranks.
 
     Each optimizer is better, worse, equivalent within the margin that the study states, or
@@ -114,7 +114,7 @@ def stats(options: ResultOptions, as_json: Json = False) -> None:
     p-values, mean ranks, and how far another seed moves a result where the study has copies.
 
     Example:
-        afor stats demo --baseline adam
+        afor judge demo --baseline adam
     """
     paths = find_all(options.results)
     conditions = load_conditions(paths, options.study, options.margin, options.allow_different)
@@ -210,7 +210,8 @@ def figure(
     if name in FILE_FIGURES:
         if data is None:
             raise ConfigError(
-                "The figure 'landscape' needs --data FILE.json; `afor landscape STUDY` writes one."
+                "The figure 'landscape' needs --data FILE.json; "
+                "`afor analyse landscape STUDY` writes one."
             )
         drawn = landscape_figure(read_landscape(read_json(data), str(data)))
     elif data is not None:

@@ -104,11 +104,11 @@ def run(
     else:
         typer.echo(describe_summary(study.name, path, summary))
     if summary.failed:
-        print_next(f"afor failures {path}")
+        print_next(f"afor store failures {path}")
         raise typer.Exit(code=1)
     next_command = _results_command(study.name, path)
     if part:
-        next_command = f"afor merge results/{study.name}.db {path}"
+        next_command = f"afor store merge results/{study.name}.db {path}"
     elif study.search:
         if not as_json:
             _print_rates(path, study.name, err=False)
@@ -117,7 +117,7 @@ def run(
 
 
 def _results_command(study: str, path: Path) -> str:
-    """Return the command that shows the results a preset is for; others have `afor stats`."""
+    """Return the command that shows the results a preset is for; others have `afor judge`."""
     commands = {
         "ablation": f"afor table ablation {path}",
         "sensitivity": f"afor figure sensitivity {path}",
@@ -125,7 +125,7 @@ def _results_command(study: str, path: Path) -> str:
         "controls": f"afor table noise {path}",
     }
     # The name of a changed preset starts with the preset's: ablation-synthetic.
-    return commands.get(study.partition("-")[0], f"afor stats {path}")
+    return commands.get(study.partition("-")[0], f"afor judge {path}")
 
 
 def make_engine(

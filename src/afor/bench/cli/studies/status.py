@@ -23,8 +23,8 @@ def status(results: Results, store: OldStore = None, as_json: Json = False) -> N
     studies = progress["studies"]
     unfinished = [row["study"] for row in studies if row["open"]]
     if any(row["failed"] for row in studies):
-        print_next(f"afor failures {results}")
+        print_next(f"afor store failures {results}")
     elif unfinished:
         print_next(run_command(results, path, unfinished[0]))
     else:
-        print_next(f"afor stats {path}")
+        print_next(f"afor judge {path}")
