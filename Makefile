@@ -157,6 +157,7 @@ awake-study: $(VENV)/.ready-bench
 
 variants-study: $(VENV)/.ready-bench
 	@$(RUN) studies/beta2/variants.toml
+	@$(RUN) studies/beta2/step-size.toml
 	@$(RESULTS)
 
 clean:

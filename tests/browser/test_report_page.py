@@ -104,6 +104,19 @@ def test_a_column_sorts_within_its_sections(page):
     assert turned[:3] == after[:3][::-1]
 
 
+def test_names_sort_both_ways_and_the_reference_levels_stay_below(page):
+    head = "#table-main th[data-column='0']"
+    one(page, f"{head} button").click()
+    names = table_column(page, "table-main", 0)
+    assert one(page, head).get_attribute("aria-sort") == "ascending"
+    assert names[:3] == sorted(names[:3], key=str.lower)
+    one(page, f"{head} button").click()
+    turned = table_column(page, "table-main", 0)
+    assert one(page, head).get_attribute("aria-sort") == "descending"
+    assert turned[:4] == names[:4][::-1]
+    assert set(turned[4:7]) == {"Adam seed 1", "Majority class", "Chance level"}
+
+
 def test_the_filter_keeps_what_matches_with_its_heading(page):
     one(page, "input[data-table='table-comparisons']").send_keys("isruc afor")
     assert table_column(page, "table-comparisons", 0) == ["AFOR", "AFOR"]

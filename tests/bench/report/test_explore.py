@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from afor.bench.report.explore import chart_data, json_for_script, libraries_script
+from afor.bench.report.explore import DIGITS, chart_data, json_for_script, libraries_script
 from afor.bench.stats.comparisons import compare_all
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
@@ -50,7 +50,7 @@ def test_every_run_and_every_comparison_is_in_the_charts(data, simulated, condit
     assert len(data["runs"]) == len(simulated[0])
     first = data["runs"][0]
     run = conditions["bci2a", "eegnet", "adam"].runs[first[3], first[4]]
-    assert first[5] == [round(run.metrics[metric], 6) for metric in METRICS]
+    assert first[5] == [round(run.metrics[metric], DIGITS) for metric in METRICS]
     assert data["subjects"]["bci2a"]["3"] == "s04"
     comparisons = compare_all(conditions, METRICS)
     assert [entry["optimizer"] for entry in data["comparisons"]] == ["afor"] * len(comparisons)

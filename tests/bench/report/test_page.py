@@ -2,9 +2,13 @@ import base64
 import csv
 import hashlib
 import io
+import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import pytest
 
@@ -228,3 +232,65 @@ optimizers = ["adam"]
     given = ReportInput(results, ["a"], studies={"x": toml, "old": "no study"})
     cited = render_report(conditions, given)
     assert "Open Data Commons Attribution 1.0 (ODC-By). Cite: Schalk et al." in cited
+
+
+def test_a_metric_without_values_is_not_printed_as_zero():
+    results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"], draws=1)
+    without = [r if r.optimizer == "adam" else replace(r, metrics={"kappa": 0.5}) for r in results]
+    with_third = [*without, *(replace(r, optimizer="mars") for r in results[:9])]
+    conditions = collect_conditions(with_third, expected)
+    text = "".join(Page(render_report(conditions, ReportInput(with_third, ["x"]))).text)
+    assert "AFOR: no value of Acc, wF1, 9/9 runs" in text
+    assert "AFOR: 0.00" not in text
+
+
+def test_subjects_that_are_tested_in_several_folds_are_named(simulated, conditions, page):
+    assert "tested in exactly one fold: yes." in "".join(page.text)
+    repeated = [replace(r, test_subjects=("s07",)) if r.fold in (2, 5) else r for r in simulated[0]]
+    given = ReportInput(repeated, ["x"])
+    text = "".join(Page(render_report(collect_conditions(repeated, simulated[1]), given)).text)
+    assert "in exactly one fold: no, these subjects are tested in several: s07 of BCI IV 2a" in text
+    assert "s07 of ISRUC (folds 2, 5)" in text
+
+
+SORTING = """
+// The few properties of a table in a browser that report.js uses.
+const rows = JSON.parse(process.argv[2]).map(([kind, ...values]) => ({
+  classList: { contains: (name) => name === kind },
+  cells: values.map((value) => ({ dataset: { value } })), name: values[0],
+}));
+const body = { rows, append: (...added) => { body.order = [...(body.order || []), ...added]; } };
+const heads = [0, 1].map((column) => ({ dataset: { column }, textContent: "x", sort: null,
+  append(button) { this.button = button; }, getAttribute() { return this.sort; },
+  setAttribute(_, value) { this.sort = value; }, removeAttribute() { this.sort = null; } }));
+const table = { tBodies: [body], querySelectorAll: () => heads };
+globalThis.document = {
+  querySelectorAll: (selector) => (selector === "table.sortable" ? [table] : []),
+  createElement: () => ({ addEventListener(_, run) { this.click = run; } }),
+};
+globalThis.location = { hash: "" };
+globalThis.addEventListener = () => {};
+require(process.argv[3]);
+const click = (column) => { body.order = []; heads[column].button.click();
+  return [heads[column].sort, body.order.map((row) => row.name)]; };
+console.log(JSON.stringify([click(0), click(0), click(1), click(1)]));
+"""
+
+
+def test_columns_sort_both_ways_and_controls_stay_below(tmp_path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed; tests/browser sorts in a browser")
+    (tmp_path / "sort.js").write_text(SORTING)
+    rows = [["heading", "DEAP"], ["", "Mars", "1.5"], ["", "Adam", "10"], ["", "SGD", ""]]
+    rows += [["rule", "Chance level", "99"], ["", "A control", "50"]]
+    script = files("afor.bench.report").joinpath("templates/report.js")
+    shown = subprocess.run(
+        [node, tmp_path / "sort.js", json.dumps(rows), script], capture_output=True, check=True
+    )
+    names, turned, numbers, fewest = json.loads(shown.stdout)
+    below = ["A control", "Chance level"]
+    assert names == ["ascending", ["DEAP", "Adam", "Mars", "SGD", *below]]
+    assert turned == ["descending", ["DEAP", "SGD", "Mars", "Adam", *below[::-1]]]
+    assert numbers == ["descending", ["DEAP", "Adam", "Mars", "SGD", *below[::-1]]]
+    assert fewest == ["ascending", ["DEAP", "Mars", "Adam", "SGD", *below]]

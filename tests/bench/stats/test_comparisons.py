@@ -213,3 +213,22 @@ def test_less_is_better_for_the_likelihood_and_the_gain_says_so(simulated):
     assert "10⁻³ nats" in text
     gain = of(compare(conditions, "bci2a", "eegnet", "nll"), "afor").gain
     assert f"+{1000 * gain:.2f}" in text
+
+
+def test_means_that_are_equal_but_for_rounding_are_ties():
+    results, expected = simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"], draws=2)
+    hits = {"adam": (235, 240), "afor": (237, 238)}  # of 240: both means are 237.5 of 240
+    equal = [replace(r, metrics={"accuracy": hits[r.optimizer][r.draw] / 240}) for r in results]
+    assert 235 / 240 + 240 / 240 != 237 / 240 + 238 / 240
+    (found,) = compare(collect_conditions(equal, expected), "bci2a", "eegnet", "accuracy")
+    assert (found.wins, found.ties, found.losses) == (0, 9, 0)
+    assert (found.gain, found.p_two_sided, found.decision) == (0.0, 1.0, Decision.EQUIVALENT)
+
+
+def test_a_value_that_cannot_be_squared_counts_as_not_finite():
+    results, expected = simulate_results({"adam": 0, "afor": 0.05}, datasets=["bci2a"], draws=2)
+    huge = [replace(r, metrics={**r.metrics, "nll": 1e200}) for r in results]
+    conditions = collect_conditions(huge, expected)
+    assert not conditions["bci2a", "eegnet", "afor"].has("nll")
+    assert compare(conditions, "bci2a", "eegnet", "nll") == []
+    assert len(compare(conditions, "bci2a", "eegnet", "accuracy")) == 1

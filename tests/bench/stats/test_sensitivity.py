@@ -1,6 +1,7 @@
 import pytest
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.report.tables.variants import sensitivity_table
 from afor.bench.stats.comparisons import main_optimizers
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
@@ -63,3 +64,15 @@ def test_a_store_without_varied_settings_says_how_to_run_them():
 def test_several_backbones_are_not_mixed():
     with pytest.raises(ConfigError, match="--backbone"):
         sensitivity_of(conditions(backbones=["eegnet", "acrnn"]))
+
+
+def test_table_and_figure_of_an_unfinished_study_show_the_same_means():
+    results, expected = simulate_results({"afor": 0, "afor_w_0.5": 0}, datasets=["bci2a"])
+    left = [r for r in results if (r.optimizer, r.fold) not in (("afor_w_0.5", 3), ("afor", 4))]
+    unfinished = collect_conditions(left, expected)
+    (setting,) = sensitivity_of(unfinished)
+    records = sensitivity_table(unfinished, ["accuracy"]).records
+    drawn = {value: (mean, sd) for value, mean, sd in setting.points["bci2a"]}
+    assert {r["value"]: (100 * r["mean"], 100 * r["sd"]) for r in records} == drawn
+    (half,) = [r for r in records if r["value"] == 0.5]
+    assert 100 * half["change"] == pytest.approx(drawn[0.5][0] - drawn[1.0][0])

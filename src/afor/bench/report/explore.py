@@ -25,7 +25,7 @@ from afor.bench.stats.labels import (
     optimizer_label,
 )
 
-DIGITS = 6  # of a value in the page: more than any chart can show
+DIGITS = 9  # of a value in the page; means closer than its rounding are ties
 # The markers of Matplotlib figures, in the names of d3.
 SYMBOLS = {
     "o": "circle", "s": "square", "^": "triangle", "D": "diamond", "v": "wye", "P": "cross",
@@ -48,6 +48,7 @@ def chart_data(
     comparisons = compare_all(conditions, metrics, baseline=baseline)
     content = {
         "baseline": printable(baseline),
+        "tie": 2 * 10.0**-DIGITS,
         "metrics": [_metric(name) for name in metrics],
         "datasets": [_named(name, dataset_label(name)) for name in datasets],
         "backbones": [_named(name, backbone_label(name)) for name in backbones],

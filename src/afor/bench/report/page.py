@@ -31,11 +31,12 @@ from afor.bench.report.tables.variants import ablation_table, sensitivity_table
 from afor.bench.report.verdicts import answers
 from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers, mean_ranks
 from afor.bench.stats.curves import Records, loss_curves, run_traces
-from afor.bench.stats.groups import Condition, Conditions, block_of, mean_of_draws
+from afor.bench.stats.groups import Condition, Conditions, block_of
 from afor.bench.stats.labels import (
     PAPER_METRICS,
     better_sign,
     block_label,
+    dataset_label,
     metric_label,
     metric_text,
     optimizer_label,
@@ -158,7 +159,7 @@ def render_report(
             {**vars(s), "svg": Markup(inline_svg(s.figure, s.name, s.caption))}
             for s in given.sections
         ],
-        "disjoint": _tested_once(given.results),
+        "repeated": _tested_in_several_folds(given.results),
         "raw": _data_link("text/csv", results_csv(given.results)),
         "static": static,
         "css": Markup(_template("report.css")),
@@ -284,39 +285,37 @@ def _fold_tip(row: figures.PairedFold, name: str, baseline: str) -> str:
     subjects = ", ".join(printable(subject) for subject in row.subjects)
     return (
         f"{subjects} (fold {row.fold}): {printable(name)} {row.ours:.2f}, {printable(baseline)} "
-        f"{row.theirs:.2f}, difference {signed(row.ours - row.theirs)}"
+        f"{row.theirs:.2f}, gain {signed(row.gain)}"
     )
 
 
 def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[str, Any]:
-    shown = [metric for metric in metrics if condition.has(metric)] or list(metrics)[:1]
-    by_metric = {
-        metric: mean_of_draws(
-            {key: run.metrics.get(metric, 0.0) for key, run in condition.runs.items()}
-        )
-        for metric in shown
-    }
+    shown = [metric for metric in metrics if condition.has(metric)]
+    by_metric = {metric: condition.fold_values(metric) for metric in shown}
     rows = []
     for fold in sorted({fold for fold, _ in condition.runs}):
         runs = [run for (f, _), run in sorted(condition.runs.items()) if f == fold]
-        draws = [
-            metric_text(shown[0], run.metrics[shown[0]]) for run in runs if shown[0] in run.metrics
-        ]
         rows.append(
             {
                 "fold": fold,
                 "subjects": ", ".join(runs[0].test_subjects),
                 "numbers": [metric_text(m, by_metric[m][fold]) for m in shown],
-                "draws": ", ".join(draws),
+                "draws": ", ".join(
+                    metric_text(m, run.metrics[m]) for m in shown[:1] for run in runs
+                ),
             }
         )
-    mean, sd, n = condition.summary(shown[0]) if condition.has(shown[0]) else (0.0, 0.0, 0)
+    runs_text = f"{condition.done}/{condition.expected} runs"
+    if shown:
+        mean, sd, n = condition.summary(shown[0])
+        summary = f"{metric_text(shown[0], mean, sd)}, {n} folds, {runs_text}"
+    else:
+        summary = f"no value of {', '.join(map(metric_label, metrics))}, {runs_text}"
     return {
         "id": anchor,
         "title": f"{block_label(condition.dataset, condition.backbone)}, "
         f"{optimizer_label(condition.optimizer)}",
-        "summary": f"{metric_text(shown[0], mean, sd)}, {n} folds, "
-        f"{condition.done}/{condition.expected} runs",
+        "summary": summary,
         "metrics": [metric_label(metric) for metric in shown],
         "rows": rows,
     }
@@ -336,12 +335,17 @@ def _attributions(conditions: Conditions, studies: Mapping[str, str]) -> list[st
     return [f"Data: {i.title}. Licence: {i.licence}. Cite: {i.citation}." for i in infos]
 
 
-def _tested_once(results: Sequence[RunResult]) -> bool:
+def _tested_in_several_folds(results: Sequence[RunResult]) -> list[str]:
+    """Return the test subjects of more than one fold, with their folds."""
     folds: dict[tuple[str, str], set[int]] = {}
     for run in results:
         for subject in run.test_subjects:
             folds.setdefault((run.dataset, subject), set()).add(run.fold)
-    return all(len(numbers) == 1 for numbers in folds.values())
+    return [
+        f"{subject} of {dataset_label(dataset)} (folds {', '.join(map(str, sorted(numbers)))})"
+        for (dataset, subject), numbers in folds.items()
+        if len(numbers) > 1
+    ]
 
 
 def _downloads(table: Table) -> list[tuple[str, str]]:

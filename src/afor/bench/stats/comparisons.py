@@ -318,7 +318,10 @@ def reference_levels(
     """
     block = [condition.runs for condition in block_of(conditions, dataset, backbone)]
     runs = max(block, key=len, default={})
-    if not runs or any(run.classes < 2 or run.test_windows < 1 for run in runs.values()):
+    if not runs or any(
+        run.classes < 2 or run.test_windows < 1 or abs(run.majority_accuracy) > 1
+        for run in runs.values()
+    ):
         return None  # these columns of a file of results are optional
     majority = mean_of_draws(
         {k: majority_value(metric, run.majority_accuracy, run.classes) for k, run in runs.items()}

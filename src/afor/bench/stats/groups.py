@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.stats.inference.paired_tests import TIE
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
     DATASET_LABELS,
@@ -27,6 +28,7 @@ from afor.bench.study.roles import Role, role_from_name
 
 ConditionKey = tuple[str, str, str]  # dataset, backbone, optimizer
 FoldDraw = tuple[int, int]
+LARGEST = 1e100  # the squares of larger values overflow; such a value counts as not finite
 KIND_NOTES = {
     "stand-in": "synthetic stand-ins, not the recordings",
     "synthetic": "synthetic subjects",
@@ -80,7 +82,7 @@ class Condition:
     def has(self, metric: str) -> bool:
         """Tell whether there are runs and all of them have a finite value of the metric."""
         values = [run.metrics.get(metric, math.nan) for run in self.runs.values()]
-        return bool(values) and all(math.isfinite(value) for value in values)
+        return bool(values) and all(abs(value) <= LARGEST for value in values)
 
     def fold_values(self, metric: str, keys: Iterable[FoldDraw] | None = None) -> dict[int, float]:
         """Return the mean of the draws of each fold, over all runs or over those of some keys."""
@@ -284,9 +286,14 @@ def paired_fold_values(
 def paired_gains(
     condition: Condition, baseline: Condition, metric: str
 ) -> tuple[list[int], NDArray[np.float64]]:
-    """Return the common folds and the gains over the baseline; positive means better."""
+    """Return the common folds and the gains over the baseline; positive means better.
+
+    Means of repetitions that are equal but for rounding give exactly zero.
+    """
     folds, ours, theirs = paired_fold_values(condition, baseline, metric)
-    return folds, better_sign(metric) * (ours - theirs)
+    gains = better_sign(metric) * (ours - theirs)
+    gains[np.abs(gains) <= TIE * np.maximum(np.abs(ours), np.abs(theirs))] = 0.0
+    return folds, gains
 
 
 def mean_of_draws(values: Mapping[FoldDraw, float]) -> dict[int, float]:
@@ -309,7 +316,7 @@ def mean_sd(values: Sequence[float]) -> tuple[float, float, int]:
     """
     n = len(values)
     mean = math.fsum(values) / n if n else math.nan
-    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1)) if n > 1 else math.nan
+    sd = math.hypot(*(v - mean for v in values)) / math.sqrt(n - 1) if n > 1 else math.nan
     return mean, sd, n
 
 

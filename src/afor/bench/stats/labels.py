@@ -19,6 +19,7 @@ DATASET_LABELS = {
 }
 BACKBONE_LABELS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
 PAPER_METRICS = ("accuracy", "weighted_f1")
+PLAIN = 1e6  # larger numbers are printed with an exponent
 
 
 @dataclass(frozen=True)
@@ -177,8 +178,9 @@ def mean_sd_text(mean: float, sd: float, decimals: int = 2) -> str:
     >>> mean_sd_text(62.941, 7.25)
     '62.94±7.25'
     """
-    spread = "" if math.isnan(sd) else f"±{sd:.{decimals}f}"
-    return f"{mean:.{decimals}f}{spread}"
+    form = f".{decimals}f" if abs(mean) < PLAIN else ".3g"
+    spread = "" if math.isnan(sd) else f"±{sd:{form}}"
+    return f"{mean:{form}}{spread}"
 
 
 def signed(value: float) -> str:
@@ -187,7 +189,7 @@ def signed(value: float) -> str:
     >>> signed(-0.5)
     '−0.50'
     """
-    return f"{value:+.2f}".replace("-", "−")
+    return f"{value:{'+.2f' if abs(value) < PLAIN else '+.3g'}}".replace("-", "−")
 
 
 def p_text(p: float) -> str:

@@ -1,11 +1,11 @@
 """Read a sensitivity study: AFOR beside entries that change one of its settings each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import AFOR_DESIGN
-from afor.bench.stats.groups import Conditions, block_of, mean_sd
+from afor.bench.stats.groups import Conditions, FoldDraw, block_of
 from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.labels import metric_style
 from afor.bench.study.roles import VARIED_SETTINGS
@@ -39,11 +39,13 @@ def default_of(setting: str) -> float:
     return float(str(AFOR_DESIGN[name]))
 
 
-def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sensitivity]:
-    """Return each varied setting with its sorted values; AFOR itself is at the default.
+def varied_conditions(conditions: Conditions, metric: str) -> Conditions:
+    """Return AFOR and its varied entries, each with the runs that all of them have.
 
-    In an incomplete study, means are taken over the folds and draws that all entries of a data set
-    have, so that values are compared on the same people.
+    So in an incomplete study all values of a setting are compared on the same folds and draws.
+
+    Raises:
+        ConfigError: Nothing is varied here, or the entries have no run in common.
     """
     members = {
         key: condition
@@ -52,6 +54,25 @@ def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sen
     }
     if not any(condition.role.varied for condition in members.values()):
         raise ConfigError(NOT_VARIED)
+    common: dict[tuple[str, str], set[FoldDraw]] = {}
+    for (dataset, backbone, _), condition in members.items():
+        keys = set(condition.runs)
+        common[dataset, backbone] = common.get((dataset, backbone), keys) & keys
+    for (dataset, backbone), keys in common.items():
+        if not keys:
+            raise ConfigError(
+                f"{dataset} × {backbone}: no fold is finished for every value yet. "
+                "`afor run` goes on."
+            )
+    return {
+        key: replace(condition, runs={k: condition.runs[k] for k in sorted(common[key[:2]])})
+        for key, condition in members.items()
+    }
+
+
+def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sensitivity]:
+    """Return each varied setting with its sorted values; AFOR itself is at the default."""
+    members = varied_conditions(conditions, metric)
     scale = metric_style(metric).scale
     networks: dict[str, str] = {}
     for (dataset, backbone, _), condition in members.items():
@@ -60,15 +81,7 @@ def sensitivity_of(conditions: Conditions, metric: str = "accuracy") -> list[Sen
     settings: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
     for dataset, backbone in networks.items():
         block = {c.optimizer: c for c in block_of(members, dataset, backbone)}
-        common = set.intersection(*(set(condition.runs) for condition in block.values()))
-        if not common:
-            raise ConfigError(
-                f"{dataset}: no fold is finished for every value yet. `afor run` goes on."
-            )
-        points = {
-            name: mean_sd(list(condition.fold_values(metric, common).values()))
-            for name, condition in block.items()
-        }
+        points = {name: condition.summary(metric) for name, condition in block.items()}
         for name, (mean, sd, _) in points.items():
             if varied := block[name].role.varied:
                 row = settings.setdefault(varied[0], {}).setdefault(dataset, [])

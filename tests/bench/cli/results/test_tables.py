@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -192,3 +193,40 @@ def test_an_output_that_cannot_be_written_gives_a_sentence(store, tmp_path, word
     for target in (tmp_path / "file" / "out.pdf", tmp_path):
         shown = runner.invoke(app, [*words, str(store), "--output", str(target)])
         assert isinstance(shown.exception, ConfigError)
+
+
+def test_huge_values_are_shown_without_a_crash(call, tmp_path):
+    results, expected = simulate_results(GAINS, datasets=["bci2a"], draws=2)
+    for size in (1e90, 1e200, 1e308):
+        huge = [replace(r, metrics={**r.metrics, "nll": size * (1 + r.fold)}) for r in results]
+        path = tmp_path / f"{size}.json"
+        write_results(path, [replace(r, majority_accuracy=size) for r in huge], expected)
+        shown = call("stats", path).stdout
+        assert "AFOR is better than Adam" in shown
+        assert max(map(len, shown.splitlines())) <= 160
+        call("table", "main", path, "-m", "nll", "-m", "accuracy")
+        call("report", path, "--output", tmp_path / "report.html", "--static")
+
+
+def test_ranks_are_by_the_metrics_of_the_other_tables(call, tmp_path):
+    results, expected = simulate_results(GAINS, datasets=["bci2a"], draws=2)
+    path = tmp_path / "r.json"
+    write_results(path, [replace(r, metrics={**r.metrics, "nll": 1.0}) for r in results], expected)
+    tables = json.loads(call("stats", path, "--json").stdout)
+    compared = dict.fromkeys(row["metric"] for row in tables[0]["rows"])
+    assert list(dict.fromkeys(row["metric"] for row in tables[1]["rows"])) == list(compared)
+    assert len(compared) == 3
+
+
+def test_the_next_command_asks_the_same_question(call, store, tmp_path):
+    asked = "--baseline mars --study simulated --metric accuracy --optimizer afor"
+    asked += " --margin accuracy=2"
+    words = asked.split()
+    assert f"Next: afor table main {store} {asked}\n" in call("stats", store, *words).stderr
+    target = tmp_path / "gain.pdf"
+    after = call("table", "main", store, *words).stderr
+    assert f"Next: afor figure gain {store} {asked} --output gain.pdf\n" in after
+    drawn = call("figure", "gain", store, *words, "--output", target)
+    assert "Next" not in drawn.stderr  # a report shows all optimizers
+    drawn = call("figure", "gain", store, *words[:6], "--output", target)
+    assert f"Next: afor report {store} --baseline mars --study simulated" in drawn.stderr

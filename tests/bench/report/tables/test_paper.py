@@ -11,6 +11,7 @@ from afor.bench.report.tables.paper import (
     published_table,
     same_method_table,
 )
+from afor.bench.stats.comparisons import compare
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.paper_numbers import published_results
@@ -99,3 +100,12 @@ def test_a_landscape_of_ours_stands_below_the_papers_with_what_the_plane_keeps(b
     assert "deap, eegnet, fold 1, draw 2; random directions" in table.notes[0]
     with pytest.raises(ConfigError, match="does not hold a landscape"):
         landscape_table({"landscape": 1})
+
+
+def test_our_gain_is_the_paired_one_also_of_an_unfinished_study():
+    results, expected = simulate_results({"adam": 0, "afor": 0.02}, datasets=["deap"])
+    left = [r for r in results if r.optimizer == "adam" or r.fold < 16]
+    conditions = collect_conditions(left, expected)
+    (comparison,) = compare(conditions, "deap", "eegnet", "accuracy")
+    record = beside_paper_table(conditions, ["accuracy"]).records[1]
+    assert record["ours_gain_over_adam"] == 100 * comparison.gain

@@ -222,3 +222,21 @@ def test_equivalence_and_interval_agree(values, margin):
         assert p <= 0.05
     if low + 1e-9 < -margin or margin < high - 1e-9:
         assert p > 0.05
+
+
+@pytest.mark.parametrize("n", [20, 25, 32, 45])
+def test_an_interval_excludes_zero_exactly_when_the_test_rejects_it(n):
+    rng = np.random.default_rng(n)
+    near = 0
+    for _ in range(40):
+        values = rng.normal(size=n)
+        values += 2.05 / math.sqrt(n) * values.std(ddof=1) - values.mean()  # p close to 0.05
+        values *= rng.choice([-1, 1])
+        p = two_sided_p(values)
+        low, high = exact_interval(values)
+        near += abs(p - 0.05) < 0.005
+        assert (low > 0 or high < 0) == (p < 0.05)
+        margin = abs(values.mean()) + 1.72 * values.std(ddof=1) / math.sqrt(n)
+        low, high = exact_interval(values, 0.9, margin=margin)
+        assert (-margin < low and high < margin) == (equivalence_p(values, margin) < 0.05)
+    assert near > 10

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from typing import Annotated
 
 import typer
@@ -16,8 +17,8 @@ from afor.bench.cli.options import (
     option,
 )
 from afor.bench.cli.printing import FORMATS, check_figures, choose, render
-from afor.bench.cli.results.reading import Margins, find_all, joined, load_conditions
-from afor.bench.cli.results.tables import Baseline, Metrics
+from afor.bench.cli.results.reading import Margins, find_all, load_conditions
+from afor.bench.cli.results.tables import Baseline, Metrics, ResultOptions, selection
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import without_nan
@@ -82,7 +83,7 @@ def calibrate(
     if output is not None:
         save_figure(calibration_figure(made), output)
         typer.echo(str(output), err=as_json or form is not None)
-    print_next(f"afor variance {joined(paths)}")
+    print_next(f"afor variance {selection(ResultOptions(results, metric, study=study))}")
 
 
 def variance(
@@ -110,7 +111,9 @@ def variance(
     _check_optimizers(conditions, [baseline, *(optimizer or ())])
     table = tables.variance_table(conditions, metrics, baseline=baseline, optimizers=optimizer)
     _print([table], form, as_json)
-    print_next(f"afor power {joined(paths)}")
+    if not metric or len(metric) == 1:  # power plans for one
+        chosen = ResultOptions(results, metric, baseline, (optimizer or [])[:1], study)
+        print_next(f"afor power {selection(chosen)}")
 
 
 def power(
@@ -218,7 +221,9 @@ def power(
         figure = power_figure(panels, folds, draws, title=title, pilot=pilot, power=wanted)
         save_figure(figure, output)
         typer.echo(str(output), err=as_json or form is not None)
-    print_next(f"afor plan STUDY --pilot {paths[0]}")
+    if metric == "accuracy" and len(paths) == 1 and not study:  # what a pilot is read for
+        base = "" if baseline == BASELINE else f" --baseline {shlex.quote(baseline)}"
+        print_next(f"afor plan STUDY --pilot {shlex.quote(str(paths[0]))}{base}")
 
 
 def _grid_folds(made: Assessment, designs: list[Design | None]) -> list[int]:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,11 +27,6 @@ Margins = Annotated[
 def find_all(results: Sequence[str] | None) -> list[Path]:
     """Return the store or file of each name."""
     return [find_store(name) for name in results or ()]
-
-
-def joined(paths: Sequence[Path]) -> str:
-    """Return the words that name results in a command to copy."""
-    return shlex.join(map(str, paths)) or "RESULTS"
 
 
 def read_json(path: Path) -> Any:

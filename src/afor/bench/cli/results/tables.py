@@ -1,8 +1,9 @@
 """The commands ``afor stats | table | figure``: results to read, to print and to publish."""
 
 import json
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ from afor.bench.cli.options import (
     option,
 )
 from afor.bench.cli.printing import FORMATS, by_suffix, check_figures, choose, render
-from afor.bench.cli.results.reading import Margins, find_all, joined, load_conditions, read_json
+from afor.bench.cli.results.reading import Margins, find_all, load_conditions, read_json
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
@@ -95,6 +96,16 @@ class ResultOptions:
     allow_different: AllowDifferent = None
 
 
+def selection(options: ResultOptions) -> str:
+    """Return the words that make another command read the same results and ask the same of them."""
+    words = list(options.results or ["RESULTS"])
+    words += ["--baseline", options.baseline] if options.baseline != BASELINE else []
+    for name in ("study", "metric", "optimizer", "margin"):
+        for value in getattr(options, name) or ():
+            words += [f"--{name}", value]
+    return shlex.join(words)
+
+
 def stats(options: ResultOptions, as_json: Json = False) -> None:
     """Compare all optimizers with a baseline: verdicts, tests, ranks.
 
@@ -117,7 +128,7 @@ def stats(options: ResultOptions, as_json: Json = False) -> None:
         return
     for built in tables:
         typer.echo(render(built, "terminal"))
-    print_next(f"afor table main {joined(paths)}")
+    print_next(f"afor table main {selection(options)}")
 
 
 def table(
@@ -159,7 +170,8 @@ def table(
         typer.echo(str(output))
     if name in (*FROM_RESULTS, *FROM_STORES):
         drawn = name if name in (*RESULT_FIGURES, *CURVE_FIGURES) else "gain"
-        print_next(f"afor figure {drawn} {joined(paths)} --output {drawn}.pdf")
+        only_first = replace(options, metric=(options.metric or [])[:1])
+        print_next(f"afor figure {drawn} {selection(only_first)} --output {drawn}.pdf")
 
 
 def figure(
@@ -215,7 +227,9 @@ def figure(
     if as_json:
         print_json({"figure": name, "files": [str(target) for target in targets]}, indent=None)
         return
-    print_next(f"afor report {joined(paths)}")
+    if not optimizer and results:  # a report shows all optimizers
+        chosen = ResultOptions(results, [metric], baseline, None, study, margin)
+        print_next(f"afor report {selection(chosen)}")
 
 
 def _build_table(name: str, paths: list[Path], options: ResultOptions, measured: Any) -> Table:
@@ -257,7 +271,7 @@ def _result_table(name: str, conditions: Conditions, options: ResultOptions) -> 
         "comparisons": lambda: main_tables.comparison_table(conditions, metrics, **compared),
         "ablation": lambda: variant_tables.ablation_table(conditions, metrics),
         "sensitivity": lambda: variant_tables.sensitivity_table(conditions, metrics),
-        "ranks": lambda: side_tables.ranks_table(conditions, as_paper, **only),
+        "ranks": lambda: side_tables.ranks_table(conditions, metrics, **only),
         "noise": lambda: side_tables.noise_table(conditions, metrics),
         "datasets": lambda: side_tables.datasets_table(conditions),
         "beside-paper": lambda: paper_tables.beside_paper_table(conditions, as_paper),

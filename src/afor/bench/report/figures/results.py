@@ -8,10 +8,15 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import style
 from afor.bench.report.tables.side import ranks_caption
 from afor.bench.stats.comparisons import BASELINE, Comparison, Ranks, compare_all, main_optimizers
-from afor.bench.stats.groups import Condition, Conditions, mean_sd, paired_fold_values
+from afor.bench.stats.groups import (
+    Condition,
+    Conditions,
+    mean_sd,
+    paired_fold_values,
+    paired_gains,
+)
 from afor.bench.stats.inference.margins import margin_text
 from afor.bench.stats.labels import (
-    better_sign,
     block_label,
     dataset_label,
     gain_label,
@@ -71,6 +76,7 @@ class PairedFold(NamedTuple):
     subjects: tuple[str, ...]
     ours: float
     theirs: float
+    gain: float  # of ours over theirs, as differences are printed; positive is better
 
     @property
     def label(self) -> str:
@@ -81,13 +87,20 @@ class PairedFold(NamedTuple):
 def paired_folds(condition: Condition, baseline: Condition, metric: str) -> list[PairedFold]:
     """Return the folds that two conditions share, the largest gain over the baseline first."""
     subjects = {fold: run.test_subjects for (fold, _), run in condition.runs.items()}
-    scale = metric_style(metric).scale
+    style = metric_style(metric)
+    _, gains = paired_gains(condition, baseline, metric)
+    values = zip(*paired_fold_values(condition, baseline, metric), gains, strict=True)
     folds = [
-        PairedFold(fold, subjects[fold], scale * float(ours), scale * float(theirs))
-        for fold, ours, theirs in zip(*paired_fold_values(condition, baseline, metric), strict=True)
+        PairedFold(
+            fold,
+            subjects[fold],
+            style.scale * float(ours),
+            style.scale * float(theirs),
+            style.gain_scale * float(gain),
+        )
+        for fold, ours, theirs, gain in values
     ]
-    sign = better_sign(metric)
-    return sorted(folds, key=lambda row: sign * (row.ours - row.theirs), reverse=True)
+    return sorted(folds, key=lambda row: row.gain, reverse=True)
 
 
 @style.house_style()
@@ -115,8 +128,7 @@ def folds_figure(
     figure, axes = style.new_figure(22 + 2.7 * len(rows))
     axis = axes[0, 0]
     for number, row in enumerate(rows):
-        is_better = better_sign(metric) * (row.ours - row.theirs) >= 0
-        color, dash = (style.BLUE, "-") if is_better else (style.VERMILION, (0, (2, 1)))
+        color, dash = (style.BLUE, "-") if row.gain >= 0 else (style.VERMILION, (0, (2, 1)))
         ends, height = [row.theirs, row.ours], [number, number]
         axis.plot(ends, height, color=color, linestyle=dash, linewidth=1.2, zorder=1)
         axis.axhspan(
@@ -133,10 +145,10 @@ def folds_figure(
     )  # fmt: skip
     style.name_rows(axis, [row.label for row in rows], fontsize=5.5)
     axis.set_xlabel(style.plain(metric_with_unit(metric)))
-    won = sum(better_sign(metric) * (row.ours - row.theirs) > 0 for row in rows)
-    gain = signed(math.fsum(row.ours - row.theirs for row in rows) / len(rows))
+    won = sum(row.gain > 0 for row in rows)
+    gain = signed(math.fsum(row.gain for row in rows) / len(rows))
     axis.set_title(style.plain(block_label(dataset, backbone)))
-    style.set_right_title(axis, f"mean {gain}; better in {won} of {len(rows)}")
+    style.set_right_title(axis, f"mean gain {gain}; better in {won} of {len(rows)}")
     figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
     return figure
 

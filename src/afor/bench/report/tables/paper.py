@@ -1,6 +1,5 @@
 """Build the paper's tables, and tables that compare our results with them."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -8,6 +7,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell, columns_of, text_row
 from afor.bench.report.tables.parts import MISSING, condition_text, partial
+from afor.bench.stats.comparisons import compare
 from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
@@ -77,10 +77,8 @@ def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_ME
                 continue
             scale = metric_style(metric).scale
             mean, sd, n = condition.summary(metric)
-            base = conditions.get((dataset, backbone, "adam"))
-            has_base = base is not None and base.has(metric) and name != "adam"
-            base_mean = base.summary(metric)[0] if base is not None and has_base else math.nan
-            our_gain = scale * (mean - base_mean)
+            compared = compare(conditions, dataset, backbone, metric, optimizers=[name, "adam"])
+            our_gain = scale * compared[0].gain if compared else None
             paper_gain = paper.mean - printed[dataset, network, "adam", metric].mean
             if heading != (heading := block_label(dataset, backbone)):
                 rows.append(Row(heading, heading=True))
@@ -88,7 +86,7 @@ def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_ME
                 TableCell(condition_text(condition, metric), partial=partial(condition)),
                 TableCell(mean_sd_text(paper.mean, paper.sd)),
                 TableCell(signed(scale * mean - paper.mean)),
-                TableCell(signed(our_gain)) if has_base else MISSING,
+                MISSING if our_gain is None else TableCell(signed(our_gain)),
                 TableCell(signed(paper_gain)) if name != "adam" else MISSING,
             ]
             rows.append(Row(f"{optimizer_label(name)}, {metric_label(metric)}", tuple(texts)))
@@ -107,7 +105,7 @@ def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_ME
                     "paper_mean": paper.mean,
                     "paper_sd": paper.sd,
                     "difference": scale * mean - paper.mean,
-                    "ours_gain_over_adam": our_gain if has_base else None,
+                    "ours_gain_over_adam": our_gain,
                     "paper_gain_over_adam": paper_gain if name != "adam" else None,
                 }
             )
@@ -123,7 +121,8 @@ def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_ME
         rows=tuple(rows),
         label="Condition",
         notes=(
-            "gain: over Adam, in points. SDs are across folds, as in the paper.",
+            "gain: over Adam, in points; ours is paired over the folds that both have. SDs are "
+            "across folds, as in the paper.",
             *_network_notes([str(record["backbone"]) for record in records]),
         ),
         records=tuple(records),

@@ -132,7 +132,10 @@ def datasets_table(conditions: Conditions) -> Table:
         if not runs:
             continue
         windows = {(run.fold): run.test_windows for run in runs}
-        majority = {(run.fold, run.draw): run.majority_accuracy for run in runs}
+        majority = {
+            (run.fold, run.draw): run.majority_accuracy if run.majority_accuracy <= 1 else math.nan
+            for run in runs
+        }
         record = {
             "dataset": dataset,
             "classes": runs[0].classes,

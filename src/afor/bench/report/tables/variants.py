@@ -1,7 +1,7 @@
 """Build the ablation and sensitivity tables: AFOR with one change at a time."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import OPTIMIZERS
@@ -25,9 +25,10 @@ from afor.bench.stats.labels import (
     optimizer_label,
     signed,
 )
-from afor.bench.stats.sensitivity import LABELS, NOT_VARIED, default_of
+from afor.bench.stats.sensitivity import LABELS, NOT_VARIED, default_of, varied_conditions
 
 ColumnKey = tuple[str, str, str]  # dataset, backbone, metric
+ByMetric = Mapping[str, Conditions]  # the conditions that a column of this metric shows
 Record = dict[str, object]
 Compared = dict[tuple[str, str, str, str], Comparison]  # by column and optimizer
 
@@ -50,16 +51,17 @@ def ablation_table(
     copies = dict.fromkeys(
         c.optimizer for c in conditions.values() if c.is_copy and c.method == reference
     )
-    compared = _compared(conditions, columns, variants, reference)
+    by_metric = dict.fromkeys(metrics, conditions)
+    compared = _compared(by_metric, columns, variants, reference)
     compared |= {  # each alone: a copy is no hypothesis of the family
         key: comparison
         for copy in copies
-        for key, comparison in _compared(conditions, columns, [copy], reference).items()
+        for key, comparison in _compared(by_metric, columns, [copy], reference).items()
     }
     rows, records = [], []
     for name in [reference, *copies, *variants]:
         row, row_records = _row(
-            conditions, columns, name, optimizer_label(name), compared, has_verdict=name in variants
+            by_metric, columns, name, optimizer_label(name), compared, has_verdict=name in variants
         )
         rows.append(Row(row.label, row.cells, rule=name == variants[0]))
         records += row_records
@@ -84,14 +86,15 @@ def sensitivity_table(conditions: Conditions, metrics: Sequence[str] = PAPER_MET
     if not settings or not columns:
         raise ConfigError(NOT_VARIED)
     varied_names = [name for names in settings.values() for name in names.values()]
-    compared = _compared(conditions, columns, varied_names, "afor")
+    by_metric = {metric: varied_conditions(conditions, metric) for metric in metrics}
+    compared = _compared(by_metric, columns, varied_names, "afor")
     rows, records = [], []
     for setting, names in settings.items():
         rows.append(Row(LABELS[setting], heading=True))
         default = default_of(setting)
         for value, name in sorted({**names, default: "afor"}.items()):
             label = f"{value:g} (default)" if value == default else f"{value:g}"
-            row, made = _row(conditions, columns, name, label, compared, has_verdict=True)
+            row, made = _row(by_metric, columns, name, label, compared, has_verdict=True)
             rows.append(row)
             records += [{**record, "setting": setting, "value": value} for record in made]
     return Table(
@@ -121,17 +124,17 @@ def _headings(columns: Sequence[ColumnKey]) -> tuple[Column, ...]:
 
 
 def _compared(
-    conditions: Conditions, columns: Sequence[ColumnKey], names: Sequence[str], reference: str
+    by_metric: ByMetric, columns: Sequence[ColumnKey], names: Sequence[str], reference: str
 ) -> Compared:
     return {
         (*column, c.optimizer): c
         for column in columns
-        for c in compare(conditions, *column, optimizers=names, baseline=reference)
+        for c in compare(by_metric[column[2]], *column, optimizers=names, baseline=reference)
     }
 
 
 def _row(
-    conditions: Conditions,
+    by_metric: ByMetric,
     columns: Sequence[ColumnKey],
     name: str,
     label: str,
@@ -141,7 +144,7 @@ def _row(
 ) -> tuple[Row, list[Record]]:
     texts, records = [], []
     for dataset, backbone, metric in columns:
-        condition = conditions.get((dataset, backbone, name))
+        condition = by_metric[metric].get((dataset, backbone, name))
         if condition is None or not condition.has(metric):
             texts.append(MISSING)
             continue

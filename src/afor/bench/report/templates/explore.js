@@ -299,7 +299,10 @@
       fold, draws, ours: mean(draws.map((d) => d[1])), theirs: mean(draws.map((d) => d[2])),
       name: rowName(dataset, fold),
     }));
-    const difference = (entry) => metric.sign * (entry.ours - entry.theirs);
+    const difference = (entry) => {
+      const gain = metric.sign * (entry.ours - entry.theirs);
+      return Math.abs(gain) < data.tie ? 0 : gain;  // equal but for rounding
+    };
     rows.sort((a, b) => (state.order === "fold" ? a.fold - b.fold : difference(b) - difference(a)));
     const [one, two] = [label(state.first), label(state.second)];
     const text = (entry) => `${who(dataset, entry.fold)}: ${one} ${valueText(metric, entry.ours)}, ${

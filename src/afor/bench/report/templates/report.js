@@ -10,27 +10,30 @@ for (const table of document.querySelectorAll("table.sortable")) {
     head.textContent = "";
     head.append(button);
     button.addEventListener("click", () => {
-      const down = head.getAttribute("aria-sort") !== "descending";
+      // Numbers begin with the largest, names with the first of the alphabet.
+      const column = Number(head.dataset.column);
+      const value = (row) => (row.cells[column] ? row.cells[column].dataset.value : "");
+      const isNumber = (row) => value(row) !== "" && !Number.isNaN(Number(value(row)));
+      const before = head.getAttribute("aria-sort");
+      const down = before ? before === "ascending" : rows.some(isNumber);
       table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const column = Number(head.dataset.column);
-      const value = (row) => row.cells[column] ? row.cells[column].dataset.value : undefined;
-      // Rows stay below their heading: only the lines of one section change places.
+      // Only the lines of one section change places: rows stay below their heading, and controls
+      // and reference levels below the rule that sets them apart. Cells without a value stay last.
       let section = [];
       const flush = () => {
         section.sort((a, b) => {
-          const [x, y] = [value(a), value(b)];
-          const [p, q] = [parseFloat(x), parseFloat(y)];
-          const order = Number.isNaN(p) || Number.isNaN(q)
-            ? Number.isNaN(p) - Number.isNaN(q) || String(x).localeCompare(String(y))
-            : (p - q) * (down ? -1 : 1);
-          return order;
+          const order = isNumber(a) && isNumber(b) ? value(a) - value(b)
+            : String(value(a)).localeCompare(String(value(b)));
+          return (value(a) === "") - (value(b) === "") || (down ? -order : order);
         });
         body.append(...section);
         section = [];
       };
       for (const row of rows) {
-        if (row.classList.contains("heading")) { flush(); body.append(row); } else section.push(row);
+        if (row.classList.contains("heading")) { flush(); body.append(row); continue; }
+        if (row.classList.contains("rule")) flush();
+        section.push(row);
       }
       flush();
     });

@@ -118,7 +118,7 @@ def _evidence(values: tuple[float, ...], margin: float | None, level: float) -> 
         sd=float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
         margin=margin,
         interval=exact_interval(values, 1 - level),
-        inner_interval=exact_interval(values, 1 - 2 * level),
+        inner_interval=exact_interval(values, 1 - 2 * level, margin=margin or 0.0),
         p_better=sign_flip_p(values),
         p_two_sided=p_two_sided,
         p_equivalent=p_equivalent,

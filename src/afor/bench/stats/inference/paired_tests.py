@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -114,7 +114,9 @@ def equivalence_p_rows(rows: ArrayLike, margin: float) -> NDArray[np.float64]:
     return np.maximum(sign_flip_p_rows(margin + values), sign_flip_p_rows(margin - values))
 
 
-def exact_interval(differences: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+def exact_interval(
+    differences: ArrayLike, level: float = 0.95, *, margin: float = 0.0
+) -> tuple[float, float]:
     """Return the confidence interval of the mean difference by inverting the sign-flip test.
 
     It holds every centre that the two one-sided tests, each at (1 - level) / 2, do not reject; it
@@ -122,7 +124,8 @@ def exact_interval(differences: ArrayLike, level: float = 0.95) -> tuple[float, 
     of a centre grows with the number of subset means below it, so the ends are unique: for up to 16
     differences they are two of the subset means. Beyond, they are searched to a thousandth of the
     standard error and rounded outwards. Above 24 differences upper bounds of p are used, which make
-    the interval wider by about one percent.
+    the interval wider by about one percent, except where that would change the answer: an end is
+    always on the same side of -margin and of +margin, zero by default, as `sign_flip_p` says.
 
     >>> exact_interval([1.0, 2.0, 3.0])
     (-inf, inf)
@@ -131,7 +134,7 @@ def exact_interval(differences: ArrayLike, level: float = 0.95) -> tuple[float, 
     alpha = (1 - level) / 2
     if smallest_p(len(values)) > alpha * (1 + TIE):
         return -math.inf, math.inf
-    return _lower_end(values, alpha), -_lower_end(-values, alpha)
+    return _lower_end(values, alpha, -margin), -_lower_end(-values, alpha, -margin)
 
 
 def smallest_p(n: int) -> float:
@@ -221,8 +224,11 @@ def _subset_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
-def _lower_end(values: NDArray[np.float64], alpha: float) -> float:
-    """Return the smallest centre that the test of a larger mean does not reject at `alpha`."""
+def _lower_end(values: NDArray[np.float64], alpha: float, critical: float) -> float:
+    """Return the smallest centre that the test of a larger mean does not reject at `alpha`.
+
+    It is above the critical centre if and only if `sign_flip_p` rejects that one.
+    """
     n = len(values)
     if n <= MAX_SORTED_FOLDS:
         # p of a centre is the share of subsets, the empty one included, whose mean is not above it.
@@ -236,17 +242,23 @@ def _lower_end(values: NDArray[np.float64], alpha: float) -> float:
     if error <= TIE * abs(mean):
         return mean  # equal differences
 
-    def above_alpha(centre: float) -> float:
+    def above_alpha(centre: float, *, fast: bool = n > MAX_EXACT_INTERVAL_FOLDS) -> float:
         moved = values - centre
-        exact = n <= MAX_EXACT_INTERVAL_FOLDS
-        p = sign_flip_p(moved) if exact else _bounded_p(moved, INTERVAL_GRID)
+        p = _bounded_p(moved, INTERVAL_GRID) if fast else sign_flip_p(moved)
         return float(norm.ppf(min(p, 1 - TIE)) - norm.ppf(alpha))  # nearly linear in the centre
 
     low = mean - 4 * error
     if above_alpha(low) > 0:
         low = float(values.min()) - error  # all differences are above it: p is the smallest one
     precision = 1e-3 * error
-    return float(brentq(above_alpha, low, mean, xtol=precision)) - precision
+    end = float(brentq(above_alpha, low, mean, xtol=precision)) - precision
+    # An upper bound of p moves the end by at most the width of the grid.
+    reach = 3 * precision + 1.01 * float(np.abs(values - end).max()) / INTERVAL_GRID
+    if end <= critical < min(mean, end + reach) and above_alpha(critical, fast=False) < 0:
+        exact = partial(above_alpha, fast=False)
+        root = float(brentq(exact, critical, mean, xtol=precision))
+        end = max(root - precision, (root + critical) / 2, math.nextafter(critical, math.inf))
+    return end
 
 
 def _bounded_p(values: NDArray[np.float64], grid: int) -> float:
