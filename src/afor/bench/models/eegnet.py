@@ -108,10 +108,10 @@ class EEGNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         pooled = shape.samples // _FIRST_POOL // _SECOND_POOL
         self.classifier = nn.Linear(separable_filters * pooled, shape.classes)
-        # Several runs can be one network, except in the plain form; see `stacked_eegnet`. Maps fill
-        # whole vectors: the rest of a vector loop would have other bits in the last run.
+        # Several runs can be one network, see `stacked_eegnet`. Maps fill whole vectors: the rest
+        # of a vector loop would have other bits in the last run.
         whole = maps % _VECTOR == 0 and separable_filters % _VECTOR == 0
-        self.can_stack = form != "plain" and kernel <= shape.samples and whole
+        self.can_stack = form in ("auto", "native") and kernel <= shape.samples and whole
         for layer in (self.temporal, self.spatial, self.depthwise, self.pointwise, self.classifier):
             nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(self.classifier.bias)

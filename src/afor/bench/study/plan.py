@@ -2,9 +2,8 @@
 
 A run's key is the SHA-256 of the canonical JSON of its *spec*: data fingerprint, preprocessing,
 subjects of the split, backbone and optimizer with all settings, seed, threads, dtype, device,
-the arithmetic of bundles where it is another one, and the version of the numeric code. Paths,
-workers, engines and the names of the study and its entries are not part of it: a run that two
-studies share is trained once.
+and the version of the numeric code. Paths, workers, engines, bundles and the names of the study and
+its entries are not part of it: a run that two studies share is trained once.
 """
 
 import hashlib
@@ -124,8 +123,6 @@ def make_plan(
             for label, rate, rate_source in _rates(study, dataset, backbone, optimizer, find_rate):
                 spec = _spec(study, dataset, split, optimizer, rate)
                 spec |= {"data": data, "backbone": backbones[backbone.name], "device": device}
-                if bundles.arithmetic:
-                    spec["training"]["bundled"] = bundles.arithmetic
                 spec |= {"trainer": trainer} if trainer else {}
                 spec = json.loads(canonical(spec))  # exactly as the store returns it
                 runs.append(

@@ -67,29 +67,6 @@ def filtered_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
     return centred_mean + overall * box_mean, variance.clamp(min=0)
 
 
-def stacked_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what :func:`filtered_moments` does for filters (runs, filters, kernel) of many runs.
-
-    Every product is one of a run by itself, so that its bits do not depend on the other runs.
-    """
-    windows, second_moments, overall, level_square = _signal_moments(signal, filters.shape[-1])
-    runs, count, kernel = filters.shape
-    columns = windows.reshape(-1, kernel).t().expand(runs, -1, -1)
-    responses = torch.bmm(filters, columns).view(runs, count, 3, -1)
-    means = responses.mean(dim=3)
-    centred_mean, levelled_mean, box_mean = means.unbind(2)
-    centred = responses - means.unsqueeze(3)
-    ripple = (centred * centred[:, :, 2:]).mean(dim=3)  # (runs, filters, 3)
-    powers = torch.bmm(filters, second_moments.expand(runs, -1, -1)) * filters
-    variance = (
-        powers.sum(dim=2) / signal.numel()
-        - centred_mean.square()
-        + (ripple * _ripple_share(overall, level_square)).sum(dim=2)
-        + box_mean * (2 * levelled_mean + level_square * box_mean)
-    )
-    return centred_mean + overall * box_mean, variance.clamp(min=0)
-
-
 def _signal_moments(signal: Tensor, kernel: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return what the statistics of any filter's output need to know of the signal.
 
