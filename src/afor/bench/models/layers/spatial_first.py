@@ -18,13 +18,17 @@ _SLAB = 64
 
 
 def spatial_first_block(
-    signal: Tensor, temporal: Tensor, norm: nn.BatchNorm2d, spatial: Tensor
+    signal: Tensor,
+    temporal: Tensor,
+    norm: nn.BatchNorm2d,
+    affine: tuple[Tensor, Tensor],
+    spatial: Tensor,
 ) -> Tensor:
     """Return temporal filter → batch norm → depthwise spatial filter as (maps, batch, time).
 
     ``signal`` is (batch, channels, time), ``temporal`` (filters, kernel) and ``spatial``
-    (maps, channels), where filter f feeds maps f·D … f·D + D − 1. ``norm`` is read, and in training
-    mode its running statistics are updated as its own forward would.
+    (maps, channels), where filter f feeds maps f·D … f·D + D − 1. ``affine`` is scale and shift of
+    ``norm``, whose running statistics are updated in training mode as its own forward would.
     """
     depth = spatial.shape[0] // temporal.shape[0]
     # Statistics of thousands of products: never in half precision, whatever autocast says.
@@ -36,8 +40,8 @@ def spatial_first_block(
             update_running(norm, mean, variance, signal.numel())
         else:
             mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
-        scale = norm.weight * torch.rsqrt(variance + norm.eps)
-        shift = norm.bias - scale * mean
+        scale = affine[0] * torch.rsqrt(variance + norm.eps)
+        shift = affine[1] - scale * mean
         filters = filters * scale[:, None]
         shift = shift.repeat_interleave(depth) * spatial.sum(dim=1)
     # z = W·x: D·F1 virtual channels instead of F1·C maps
