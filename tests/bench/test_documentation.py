@@ -76,7 +76,7 @@ def assert_printed_results(page: Path) -> int:
     content = page.read_text("utf-8")
     compared, units = 0, set()
     for command, printed in re.findall(
-        r"^\$ afor ((?:table main|stats) \S+)\n(.*?)^Next:", content, re.MULTILINE | re.DOTALL
+        r"^\$ afor ((?:table main|judge) \S+)\n(.*?)^Next:", content, re.MULTILINE | re.DOTALL
     ):
         if not Path(command.split()[-1]).exists() or "Incomplete" in printed:
             continue

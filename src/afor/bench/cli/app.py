@@ -12,7 +12,7 @@ from afor.bench.common.errors import AforError
 
 # Each command with its module below `cli` and the first line of its help.
 COMMANDS = {
-    "demo": ("studies.demo", "Compare seven optimizers on ten people, in minutes."),
+    "demo": ("studies.demo", "Compare seven optimizers on ten synthetic subjects, in minutes."),
     "study": ("studies.study", "List the presets, or print a study as TOML to edit."),
     "plan": ("studies.study", "Show the runs of a study, which are done, and the time left."),
     "run": ("studies.run", "Train the missing runs of a study; safe to stop at any time."),
@@ -21,10 +21,15 @@ COMMANDS = {
     "table": ("results.tables", "Print one table for the terminal, a README, LaTeX or a program."),
     "figure": ("results.tables", "Draw one figure, one column (88 mm) wide."),
     "report": ("results.report", "Write an offline HTML report: tables, figures, downloads."),
+    "calibrate": (
+        "results.planning",
+        "Measure how often the verdicts err on copies of one method.",
+    ),
+    "variance": ("results.planning", "Show where the variance of a difference comes from."),
     "power": ("results.planning", "Tell what a study can decide, and how many subjects it takes."),
     "export": ("results.files", "Write one row per run as CSV, JSON or Parquet."),
     "store": ("app", "Look into a store: runs, failures, repetition, merging, repair."),
-    "data": ("catalog.data", "Find, check and prepare data sets."),
+    "data": ("catalog.data", "Find, fetch, check and prepare data sets."),
     "models": ("catalog.models", "List the backbones with their sizes on every data set."),
     "optimizers": ("catalog.optimizers", "List the optimizers and their settings."),
     "doctor": ("catalog.doctor", "Check this machine: what works, and how to fix the rest."),
@@ -32,7 +37,17 @@ COMMANDS = {
 }
 PANELS = {
     "Run": ("demo", "study", "plan", "run", "status"),
-    "Results": ("judge", "table", "figure", "report", "power", "export", "store"),
+    "Results": (
+        "judge",
+        "table",
+        "figure",
+        "report",
+        "calibrate",
+        "variance",
+        "power",
+        "export",
+        "store",
+    ),
     "Catalog": ("data", "models", "optimizers", "doctor"),
     "Analyses": ("analyse",),
 }
