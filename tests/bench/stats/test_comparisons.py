@@ -211,6 +211,15 @@ def test_means_that_are_equal_but_for_rounding_are_ties():
     assert found.decision is Decision.EQUIVALENT
 
 
+def test_the_effect_size_is_mean_over_sd_and_undefined_without_spread(simulated):
+    found = compare(collect_conditions(*simulated), "bci2a", "eegnet", "accuracy")[0]
+    gains = np.array([pair.gain for pair in found.pairs])
+    assert found.effect == pytest.approx(gains.mean() / gains.std(ddof=1))
+    equal = [replace(pair, gain=0.1) for pair in found.pairs]
+    flat = replace(found.evidence, mean=0.1, sd=1e-17)
+    assert math.isnan(replace(found, pairs=tuple(equal), evidence=flat).effect)
+
+
 def test_a_value_that_cannot_be_squared_counts_as_not_finite():
     results, expected = simulate_results({"adam": 0, "afor": 0.05}, datasets=["bci2a"], draws=2)
     huge = [replace(r, metrics={**r.metrics, "nll": 1e200}) for r in results]

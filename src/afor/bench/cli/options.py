@@ -33,9 +33,6 @@ ResultsList = Annotated[
         "files of results."
     ),
 ]
-OldStore = Annotated[  # from before RESULTS could be a store file itself
-    Path | None, option("The store file to read.", hidden=True)
-]
 OnlyStudies = Annotated[list[str] | None, option("Use only the runs of this study of the store.")]
 AllowDifferent = Annotated[
     list[str] | None,
@@ -60,9 +57,6 @@ Roots = Annotated[
         show_default="NAME in $AFOR_DATA or ./data",
     ),
 ]
-OldTarget = Annotated[  # the spelling of --output in earlier versions
-    Path | None, option("The old spelling of --output.", "--to", hidden=True)
-]
 
 # How a command works and what it prints.
 Json = Annotated[bool, option("Print JSON to standard output.", "--json")]
@@ -81,16 +75,6 @@ Device = Annotated[
     option(
         "Train on this kind of device instead of the study's: auto, cpu, cuda (all GPUs), "
         "cuda:1 (one of them) or mps.",
-        show_default="the study's",
-    ),
-]
-Bundled = Annotated[
-    str,
-    option(
-        "Train runs of a fold and draw as one network. exact: up to 8, where it is faster and "
-        "each has the bits of the run by itself (EEGNets in compiled code). auto: also where it is "
-        "faster and equal to rounding. A number: as many, for every network that can. Runs of the "
-        "last two have keys of their own. 1: none.",
         show_default="the study's",
     ),
 ]
@@ -193,4 +177,3 @@ class StudyOptions(ChangeOptions):
     trust: Trust = False
     available: Available = False
     device: Device = ""
-    bundle: Bundled = ""

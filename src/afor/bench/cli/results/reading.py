@@ -13,6 +13,9 @@ from afor.bench.cli.options import AllowDifferent, OnlyStudies, ResultsList, opt
 from afor.bench.common.errors import ConfigError
 from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.results import Results, incomplete_notes
+from afor.bench.store.database import stored_difference
+from afor.bench.store.locations import find_store
+from afor.bench.study.schema import load_study
 
 Margins = Annotated[
     list[str] | None,
@@ -53,7 +56,7 @@ class ResultOptions:
     def open(self) -> Results:
         """Open the results; say on standard error how many runs are missing."""
         results = Results.open(
-            self.results or (),
+            [find_results(name) for name in self.results or ()],
             studies=self.study or (),
             baseline=self.baseline,
             methods=self.optimizer or (),
@@ -74,6 +77,23 @@ class ResultOptions:
             for value in getattr(options, name) or ():
                 words += [f"--{name.replace('_', '-')}", value]
         return shlex.join(words)
+
+
+def find_results(name: str) -> Path:
+    """Return the store or file of a name; say if a TOML file is not the study that ran."""
+    path = find_store(name)
+    if not name.endswith(".toml"):
+        return path
+    study = load_study(name)
+    if difference := stored_difference(study, path):
+        ours, theirs = difference.values
+        typer.echo(
+            f"{name} is not the study that ran last as {study.name}: {difference.key} is {ours} "
+            f"in the file and {theirs} in {path}, whose runs are shown. `afor run {name}` trains "
+            f"those of the file.",
+            err=True,
+        )
+    return path
 
 
 def read_json(path: Path) -> Any:
