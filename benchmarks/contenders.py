@@ -41,6 +41,7 @@ class Contender:
     label: str
     build: StepOf
     passes: int | None = None  # streams of float32 over memory per step, where it is known
+    profiled: bool = False  # whether its steps are taken under torch.profiler
 
 
 def _plain(cls: Callable[..., Optimizer], **options: Any) -> StepOf:
@@ -96,6 +97,46 @@ def _afor(**options: Any) -> StepOf:
     return build
 
 
+def _with_frozen(model: nn.Module, _: Tensor | None) -> Stepper:
+    """One tensor is frozen, another has had a gradient and has none any more."""
+    frozen, *_others = model.parameters()
+    frozen.requires_grad_(requires_grad=False)
+    unused = nn.Parameter(torch.zeros(8))
+    unused.grad = torch.zeros(8)
+    stepper = _afor_on([*model.parameters(), unused])
+    stepper.step()
+    unused.grad = None
+    return stepper
+
+
+def _with_bfloat16(model: nn.Module, _: Tensor | None) -> Stepper:
+    half = nn.Parameter(torch.zeros(8, dtype=torch.bfloat16))
+    half.grad = torch.ones_like(half)
+    return _afor_on([*model.parameters(), half])
+
+
+def _from_checkpoint(model: nn.Module, _: Tensor | None) -> Stepper:
+    """Train a network in channels_last from the checkpoint of a contiguous one."""
+    contiguous = [nn.Parameter(p.detach().clone()) for p in model.parameters()]
+    for p in contiguous:
+        p.grad = torch.ones_like(p)
+    source = _afor_on(contiguous)
+    source.step()
+    for p in model.parameters():
+        if p.ndim == 4:
+            p.data = p.data.to(memory_format=torch.channels_last)
+    stepper = _afor_on(list(model.parameters()))
+    stepper.optimizer.load_state_dict(source.optimizer.state_dict())
+    return stepper
+
+
+def _afor_on(params: list[nn.Parameter]) -> Stepper:
+    from afor import AFOR
+
+    optimizer = AFOR(params, lr=LR, weight_decay=WEIGHT_DECAY)
+    return Stepper(optimizer, optimizer.step)
+
+
 def _compiled(model: nn.Module, _: Tensor | None) -> Stepper:
     optimizer = _afor(foreach=True)(model, None).optimizer
     compiled = torch.compile(optimizer.step)
@@ -128,6 +169,11 @@ CONTENDERS = {
         Contender("afor-foreach", "AFOR foreach", _afor(foreach=True)),
         Contender("afor-compiled", "AFOR compiled", _compiled),
         Contender("afor-fused", "AFOR fused", _afor(fused=True), 9),
+        Contender("afor-constant", "AFOR, constant β₂", _afor(fused=True, beta2_min=0.999), 7),
+        Contender("afor-frozen", "AFOR, frozen and unused tensors", _with_frozen),
+        Contender("afor-bfloat16", "AFOR, one tensor in bfloat16", _with_bfloat16),
+        Contender("afor-checkpoint", "AFOR, channels_last from a checkpoint", _from_checkpoint),
+        Contender("afor-profiled", "AFOR under torch.profiler", _afor(fused=True), profiled=True),
     )
 }
 

@@ -43,7 +43,8 @@ def measure_set(
         model = nn.ParameterList(workload.make(WEIGHT_SEED))
         stepper = contender.build(model, None)
         before = _attach(list(model), shared)
-        return Racer(contender.name, before, stepper.step, stepper.period, clock), stepper
+        racer = ProfiledRacer if contender.profiled else Racer
+        return racer(contender.name, before, stepper.step, stepper.period, clock), stepper
 
     def record(contender: Contender, missing: str = "") -> Record:
         return Record(
@@ -124,9 +125,26 @@ def _fill(filled: Record, racer: Racer, rival: Racer, stepper: Stepper, session:
     return filled
 
 
+class ProfiledRacer(Racer):
+    """A contender whose steps a profiler watches."""
+
+    def run(self, steps: int) -> tuple[float, float]:
+        """Do the same under torch.profiler."""
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            return super().run(steps)
+
+
 def _attach(params: Sequence[Tensor], shared: Sequence[Sequence[Tensor]]) -> Callable[[], None]:
-    for param, grad in zip(params, shared[0], strict=True):
-        param.grad = grad
+    shared = [
+        [
+            g if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
+            for p, g in zip(params, gs, strict=True)
+        ]
+        for gs in shared
+    ]
+    trained = [i for i, param in enumerate(params) if param.requires_grad]
+    for i in trained:
+        params[i].grad = shared[0][i].detach()
     if len(shared) == 1:
         return lambda: None
     turn = 0
@@ -134,8 +152,8 @@ def _attach(params: Sequence[Tensor], shared: Sequence[Sequence[Tensor]]) -> Cal
     def attach() -> None:
         nonlocal turn
         turn = 1 - turn
-        for param, grad in zip(params, shared[turn], strict=True):
-            param.grad = grad.detach()
+        for i in trained:
+            params[i].grad = shared[turn][i].detach()
 
     return attach
 

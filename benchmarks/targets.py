@@ -25,6 +25,16 @@ TARGETS = (
     Target("train-deap", "in a training step, 32×128", (1, 2), "afor-fused", "adam", 0.2),
     Target("train-bci2a", "in a training step, 22×250", (1, 2), "afor-fused", "adam", 0.2),
     Target("eegnet", "EEGNet", (1, 2), "afor-foreach", "adam", 1.1),
+    # Ordinary uses take about the time of a step on the same tensors, all trained.
+    Target("eegnet", "EEGNet", (1, 2), "afor-frozen", "afor-fused", 1.1),
+    Target("hslt", "HSLT", (1, 2), "afor-frozen", "afor-fused", 1.1),
+    Target("eegnet", "EEGNet", (1, 2), "afor-bfloat16", "afor-fused", 1.2),
+    Target("hslt", "HSLT", (1, 2), "afor-bfloat16", "afor-fused", 1.2),
+    Target("eegnet", "EEGNet", (1, 2), "afor-checkpoint", "afor-fused", 1.1),
+    Target("eegnet", "EEGNet", (1, 2), "afor-profiled", "afor-fused", 2.0),
+    Target("hslt", "HSLT", (1, 2), "afor-profiled", "afor-fused", 2.0),
+    Target("eegnet", "EEGNet", (1, 2), "afor-constant", "adamw-fused", 0.4),
+    Target("resnet50", "ResNet-50", (1, 2), "afor-constant", "adamw-fused", 1.1),
 )
 # Large tensors wait for memory, and how long depends on the processor.
 LARGE_TARGETS = {

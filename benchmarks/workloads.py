@@ -14,6 +14,7 @@ Shapes = tuple[tuple[int, ...], ...]
 
 COMPILING = "compiling that many tensors takes minutes"
 TWIN = "does the same work as its AdamW twin; left out to save time"
+SMALL_SETS = "costs a fixed time, which shows on small sets"
 FOREACH_COPIES = "on CPU its float64 copies need several times the memory of the parameters"
 
 
@@ -108,6 +109,9 @@ def gpt2_shapes() -> Shapes:
 
 
 _TWINS = {"adam-foreach": TWIN, "adam-fused": TWIN}
+_USES = dict.fromkeys(
+    ("afor-frozen", "afor-bfloat16", "afor-checkpoint", "afor-profiled"), SMALL_SETS
+)
 WORKLOADS = {
     w.name: w
     for w in (
@@ -117,19 +121,19 @@ WORKLOADS = {
             "resnet50",
             "ResNet-50, 161 tensors, 25 M",
             resnet50_shapes(),
-            {"afor-compiled": COMPILING},
+            {"afor-compiled": COMPILING, **_USES},
         ),
         Workload(
             "gpt2",
             "GPT-2, 148 tensors, 124 M",
             gpt2_shapes(),
-            {"afor-compiled": COMPILING, "afor-foreach": FOREACH_COPIES, **_TWINS},
+            {"afor-compiled": COMPILING, "afor-foreach": FOREACH_COPIES, **_TWINS, **_USES},
         ),
         Workload(
             "single",
             "one tensor of 100 M",
             ((100_000_000,),),
-            {"afor-compiled": TWIN, "afor-foreach": FOREACH_COPIES, **_TWINS},
+            {"afor-compiled": TWIN, "afor-foreach": FOREACH_COPIES, **_TWINS, **_USES},
         ),
     )
 }

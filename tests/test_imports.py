@@ -65,8 +65,11 @@ WITHOUT_TRITON = "the module itself works without triton: it is optional"
 INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor", WITHOUT_TORCH, ["afor.optimizer"]),
     ("afor.bench.cli.entry", WITHOUT_TYPER, ["afor.bench.cli.app"]),
-    ("afor.bench.cli.catalog.doctor", WITHOUT_TORCH, ["afor.bench.execution.gpu_check"]),
-    ("afor.bench.common.doctor", WITHOUT_TORCH, ["afor.native.binding"]),
+    (
+        "afor.bench.common.doctor",
+        WITHOUT_TORCH,
+        ["afor.native.binding", "afor.triton.launch"],
+    ),
     (
         "afor.bench.execution.timing.step_timing",
         WITHOUT_TORCH,

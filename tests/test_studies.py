@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from afor.bench.cli.app import app
 from afor.bench.stats.comparisons import adjusted_chance
 from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.inference.decisions import decide
 from afor.bench.store.files import load_results
 from afor.bench.study.schema import load_study
 
@@ -244,4 +245,27 @@ def test_the_page_on_beta2_shows_every_table_and_figure_of_its_folder() -> None:
 def test_the_pilot_on_beta2_is_judged_as_the_page_says(pilot, differences, verdict) -> None:
     script = load_script(BETA2_SCRIPT)
     claim = script.Claim(script.CLEAN, script.BEST, "nll", *pilot)
-    assert script.verdict(claim, differences, margin=3e-3) == verdict
+    assert script.verdict(claim, decide(differences, margin=3e-3)) == verdict
+
+
+@needs_beta2_runs
+def test_a_difference_in_two_tables_on_beta2_has_one_decision() -> None:
+    # Where both halves choose one rate, the headroom compares the runs of the table at that rate.
+    script = load_script(BETA2_SCRIPT)
+    seen = 0
+    for regime in script.present_regimes((script.CLEAN, script.STREAM, script.NEW_PERSON), BETA2):
+        runs = script.runs_by_method(BETA2 / f"{regime.study}.csv")
+        methods = {method.label: method for method, _ in runs}
+        for headroom in script.measure(regime, BETA2):
+            scored = {method.method: method for method in (*headroom.constants, *headroom.rules)}
+            rates = scored.pop(f"β₂ = {script.REFERENCE:g}").choices
+            for label, method in scored.items():
+                if len(rates) > 1 or method.choices != rates:
+                    continue
+                at_rate = dict.fromkeys(methods.values(), float(rates[0]))
+                decisions = script.decisions_at(runs, regime.study, headroom.metric, at_rate)
+                ours = decisions[methods[label]]
+                assert method.gain == pytest.approx(ours.mean)
+                assert method.over_reference.decision == ours.decision, (regime.title, label)
+                seen += 1
+    assert seen > 20

@@ -19,7 +19,7 @@ from afor.state_check import MOMENTS, find_bad_value, find_misfit, parameter_nam
 if TYPE_CHECKING:
     from afor.optimizer import AFOR
 
-_IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
+_IMPLEMENTATION = ("foreach", "fused", "check_fused", "capturable", "differentiable")
 # Entries of an afor-optimizer state, by the field of the control vector that they become.
 _RELEASED_FIELDS = {
     "noise_fast": "noise_fast", "noise_slow": "noise_slow", "agreement": "dir_ema",
@@ -256,5 +256,9 @@ def _restore(optimizer: "AFOR", translated: dict[str, Any]) -> None:
             value = cut_like(p, saved[name]) if name in MOMENTS else gathered(saved[name])
             if name == "step":
                 value = value.reshape(())
-            # A copy, so that two optimizers loaded from one dict do not share memory.
-            state[name] = value.detach().to(device=p.device, dtype=dtype, copy=True)
+            # A copy, so that two optimizers loaded from one dict do not share memory; moments in
+            # the memory order of the parameter, which the kernel needs.
+            if name in MOMENTS:
+                state[name] = torch.empty_like(p, dtype=dtype).copy_(value).detach()
+            else:
+                state[name] = value.detach().to(device=p.device, dtype=dtype, copy=True)

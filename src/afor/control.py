@@ -48,6 +48,11 @@ class ControlSettings(NamedTuple):
     correction: str = "cumulative"
     statistics: str = "paper"
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether beta2 has no range to adapt in: the update is AdamW's."""
+        return self.beta2_min == self.beta2
+
 
 _OPTIONS = ControlSettings._fields[2:]  # these have the same name in a parameter group
 
@@ -213,8 +218,9 @@ def _advance(
 
     # A non-finite gradient spoils the moments, as in AdamW, but never the control state.
     new = (noise_fast, noise_slow, agreement, score_mean, score_var, score, zscore)
+    # Neither does a decay without a range to adapt in, so that nobody needs the sums.
     finite = residual + cosine < math.inf  # neither is negative; NaN compares false
-    held = _choose(finite, new, control[:_HELD])
+    held = control[:_HELD] if s.is_constant else _choose(finite, new, control[:_HELD])
 
     # Eqs. (beta2_raw), (gate), (cumprod), with q = 1 - beta2 built directly
     span = s.beta2 - s.beta2_min

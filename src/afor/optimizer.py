@@ -6,6 +6,7 @@ from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
+from torch.autograd.profiler import record_function
 from torch.compiler import is_dynamo_compiling
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
@@ -22,7 +23,6 @@ from afor.sharded.step import (
     is_sharded,
     sharded_afor,
     sharded_members,
-    sharding_in_use,
     split_sharded,
 )
 from afor.state_check import find_misfit, find_misplaced, fits, parameter_name
@@ -57,7 +57,9 @@ _CONFLICTS = (
     ("fused", "differentiable", "`fused` does not support `differentiable`"),
     ("foreach", "differentiable", "`foreach` does not support `differentiable`"),
 )
-SWITCHES = ("fast_channel", "maximize", "foreach", "fused", "capturable", "differentiable")
+SWITCHES = (
+    "fast_channel", "maximize", "foreach", "fused", "check_fused", "capturable", "differentiable",
+)  # fmt: skip
 
 
 class AFOR(Optimizer):
@@ -99,6 +101,8 @@ class AFOR(Optimizer):
         maximize: ascend instead of descend.
         foreach: use the multi-tensor implementation; ``None`` picks the fastest that is valid.
         fused: use the native kernel; ``None`` uses it on CPU when it was built.
+        check_fused: compare the kernels with the equations, on small tensors, before the first
+            ``fused`` step of this process on a CUDA device, and raise RuntimeError if they differ.
         capturable: allow capture in a CUDA graph. The state lives on the device in any case.
         differentiable: let autograd run through ``step``.
 
@@ -145,6 +149,7 @@ class AFOR(Optimizer):
         maximize: bool = False,
         foreach: bool | None = None,
         fused: bool | None = None,
+        check_fused: bool = True,
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
@@ -156,7 +161,8 @@ class AFOR(Optimizer):
             "fixed_mean": fixed_mean, "fixed_scale": fixed_scale, "zscore_clip": zscore_clip,
             "correction": correction, "statistics": statistics, "variant": variant,
             "half_moments": half_moments, "maximize": maximize, "foreach": foreach,
-            "fused": fused, "capturable": capturable, "differentiable": differentiable,
+            "fused": fused, "check_fused": check_fused, "capturable": capturable,
+            "differentiable": differentiable,
         }  # fmt: skip
         _check_options(defaults)
         self._plans: dict[int, GroupPlan] = {}
@@ -263,23 +269,25 @@ class AFOR(Optimizer):
         if is_dynamo_compiling():
             return self._step(closure, use_plans=False)
         # torch wraps `step` for hooks and profilers, which costs as much as the kernel on a small
-        # network. We do so only if there is a hook or a profiler.
+        # network. We do so only if there is a hook; to a profiler we name the step as torch does.
         if (
             self._optimizer_step_pre_hooks
             or self._optimizer_step_post_hooks
             or global_pre_hooks
             or global_post_hooks
-            or is_profiling()
         ):
             return self._hooked_step(closure)
+        if is_profiling():
+            with record_function(f"Optimizer.step#{type(self).__name__}.step"):
+                return self._step(closure)
         return self._step(closure)
 
     step.hooked = True  # type: ignore[attr-defined]
 
     @Optimizer.profile_hook_step
     def _hooked_step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take a step with hooks; under a profiler the kernel is called as an operator."""
-        return self._step(closure, use_plans=not is_profiling())
+        """Take a step with hooks."""
+        return self._step(closure)
 
     def _step(
         self, closure: Callable[[], float] | None = None, *, use_plans: bool = True
@@ -288,25 +296,30 @@ class AFOR(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if sharding_in_use():
-            self._step_sharded()
+        plans = self._plans if use_plans else {}
+        without_plan = [group for group in self.param_groups if id(group) not in plans]
+        if without_plan:
+            self._step_sharded(without_plan)
         for group in self.param_groups:
-            plan = self._plans.get(id(group)) if use_plans else None
+            plan = plans.get(id(group))
             if plan is not None:
                 if plan.group is group and plan.run(self):
                     continue
                 del self._plans[id(group)]
+                self._step_sharded([group])
             with torch.set_grad_enabled(group["differentiable"]):
                 self._step_group(group, use_plans=use_plans)
         return loss
 
-    def _step_sharded(self) -> None:
-        """Take a step on the sharded parameters of all groups, with one all-reduce for all of them.
+    def _step_sharded(self, groups: list[dict[str, Any]]) -> None:
+        """Take a step on the sharded parameters of groups, with one all-reduce for all of them.
 
         They come first: if the ranks disagree or a process group is gone, nothing has changed.
         """
         steps: list[ShardedStep] = []
-        for index, group in enumerate(self.param_groups):
+        numbers = {id(group): number for number, group in enumerate(self.param_groups)}
+        for group in groups:
+            index = numbers[id(group)]
             members = sharded_members(group, index)
             if members:
                 check_sharded(group)
@@ -342,6 +355,7 @@ class AFOR(Optimizer):
             "differentiable": group["differentiable"],
             "grad_scale": getattr(self, "grad_scale", None),  # both set by GradScaler
             "found_inf": getattr(self, "found_inf", None),
+            "check_fused": group["check_fused"],
         }
 
     # --------------------------------------------------------------------------- state dict

@@ -24,12 +24,13 @@ class _RequiredOptions(TypedDict):
 
 
 class StepOptions(_RequiredOptions, total=False):
-    """The options of a step, those of `afor.update.afor`; the last four may be left out."""
+    """The options of a step, those of `afor.update.afor`; the last five may be left out."""
 
     maximize: bool
     differentiable: bool
     grad_scale: Tensor | None
     found_inf: Tensor | None
+    check_fused: bool
 
 
 def gradient_factor(options: StepOptions) -> float:

@@ -39,6 +39,7 @@ def afor(
     differentiable: bool = False,
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
+    check_fused: bool = True,
 ) -> None:
     """Take one AFOR step on lists of tensors, in place.
 
@@ -59,6 +60,7 @@ def afor(
         differentiable: Let autograd run through the step.
         grad_scale: Scale of GradScaler, for ``fused``.
         found_inf: Flag of GradScaler, for ``fused``: nothing changes if it is not zero.
+        check_fused: Check the kernels before the first ``fused`` step on a CUDA device.
     """
     if not params:
         return
@@ -70,6 +72,7 @@ def afor(
     options: StepOptions = {
         "settings": settings, "lr": lr, "weight_decay": weight_decay, "maximize": maximize,
         "differentiable": differentiable, "grad_scale": grad_scale, "found_inf": found_inf,
+        "check_fused": check_fused,
     }  # fmt: skip
     if fused and params[0].device.type == "cuda" and torch.compiler.is_compiling():
         foreach = True  # inductor generates its own kernels

@@ -21,8 +21,8 @@ import numpy as np
 from methods import REFERENCE, Method, runs_by_method, study_of
 from rates import chosen_rates, rate_table
 
-from afor.bench.analyses.headroom.compute import Candidate, Gap, Headroom, headroom_of
-from afor.bench.analyses.headroom.table import headroom_table
+from afor.bench.analyses.headroom.compute import Candidate, Headroom, headroom_of
+from afor.bench.analyses.headroom.table import headroom_tables
 from afor.bench.report.figures.style import (
     BLACK,
     CYCLE,
@@ -35,7 +35,6 @@ from afor.bench.report.figures.style import (
 from afor.bench.report.tables.formats import to_markdown
 from afor.bench.stats.inference.decisions import Decision, PairedDecision, decide_family
 from afor.bench.stats.inference.margins import margin_of
-from afor.bench.stats.inference.paired_tests import equivalence_p, exact_interval, two_sided_p
 from afor.bench.stats.labels import better_sign, gain_scale, metric_style, optimizer_label, signed
 from afor.bench.store.database import open_store
 from afor.bench.store.files import export_rows, load_records, to_csv
@@ -46,7 +45,7 @@ CHOOSING = tuple(
 )
 JUDGING = (
     "clean", "bursts", "original", "amplitude", "stream", "adaptation", "awake", "variants",
-    "bursts-confirm", "clean-confirm", "adaptation-confirm", "awake-confirm",
+    "step-size", "bursts-confirm", "clean-confirm", "adaptation-confirm", "awake-confirm",
 )  # fmt: skip
 CHOSEN_IN = {"original": "bursts-choose"}  # the rates of the other studies are in NAME-choose
 LEFT_OUT = ("reason", "epochs", "best_epoch", "best_validation_accuracy", "copy_of", "seed")
@@ -177,6 +176,7 @@ def write_runs(store: Path, target: Path, least: int) -> None:
 def measure(regime: Regime, folder: Path) -> list[Headroom]:
     """Measure the headroom of one regime in its two metrics."""
     runs = runs_by_method(folder / f"{regime.study}.csv")
+    methods = {method for method, _ in runs}  # of the study: all but 0.999, and the best constant
     measured = []
     for metric in regime.metrics:
         candidates = []
@@ -186,13 +186,16 @@ def measure(regime: Regime, folder: Path) -> list[Headroom]:
                 label = method.label if constant is None else f"β₂ = {constant:g}"
                 values = {(run.fold, run.draw): run.metrics[metric] for run in group}
                 candidates.append(Candidate(label, constant, rate, values))
-        headroom = headroom_of(candidates, metric, units="folds")
-        backbone = study_of(regime.study).backbones[0].name
+        study = study_of(regime.study)
+        headroom = headroom_of(
+            candidates, metric, units="folds", margins=study.margins, family=len(methods)
+        )
+        backbone = study.backbones[0].name
         measured.append(replace(headroom, study=regime.title, dataset="eyes", backbone=backbone))
     return measured
 
 
-def our_gap(claim: Claim, headroom: Headroom) -> Gap | None:
+def our_decision(claim: Claim, headroom: Headroom) -> PairedDecision | None:
     """Return our difference for a claim of the pilot; None if its method was not run."""
     if claim.difference == BEST:
         return headroom.best_constant.over_reference
@@ -204,66 +207,22 @@ def our_gap(claim: Claim, headroom: Headroom) -> Gap | None:
     return rule.over_best_constant if rule else None
 
 
-def verdict(claim: Claim, differences: Sequence[float], margin: float) -> str:
+def verdict(claim: Claim, ours: PairedDecision) -> str:
     """Say whether our differences confirm the pilot, refute it, or leave it undecided.
 
     The pilot claims an effect if its interval excludes zero, else that there is none. An effect is
     confirmed by a difference of its sign (exact, two-sided, 5 %), and refuted by one of the other
     sign or by equivalence within the margin. No effect is confirmed by equivalence, and refuted by
-    a difference.
+    a difference. The tests are not corrected for the number of claims.
     """
     claims_effect = claim.low > 0 or claim.high < 0
-    mean = sum(differences) / len(differences)
-    differs = two_sided_p(differences) <= 0.05
-    equal = equivalence_p(differences, margin) <= 0.05
+    differs = ours.p_two_sided < ours.level
+    equal = ours.p_equivalent < ours.level
     if claims_effect and differs:
-        return "confirmed" if (mean > 0) == (claim.value > 0) else "refuted"
+        return "confirmed" if (ours.mean > 0) == (claim.value > 0) else "refuted"
     if equal:
         return "refuted" if claims_effect else "confirmed"
     return "refuted" if differs else "undecided"
-
-
-def rule_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
-    """Return what every method has over the best constant of its regime, with decisions.
-
-    Holm's correction covers the methods of a regime, in each metric.
-    """
-    rows = []
-    studies = {regime.title: study_of(regime.study) for regime in MEASURED}
-    for title, pair in headrooms.items():
-        for headroom in pair:
-            differences = [rule.over_best_constant.differences for rule in headroom.rules]
-            margin = margin_of(headroom.metric, studies[title].margins)
-            decisions = decide_family(differences, margin=margin)
-            scale = gain_scale(headroom.metric)
-            rows += [
-                {
-                    "regime": title,
-                    "metric": headroom.metric,
-                    "method": rule.method,
-                    "folds": decision.folds,
-                    "over_best_constant": [scale * decision.mean]
-                    + [scale * end for end in decision.interval],
-                    "decision": str(decision.decision),
-                }
-                for rule, decision in zip(headroom.rules, decisions, strict=True)
-            ]
-    return rows
-
-
-def rule_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the rules beside the best constant as Markdown, NLL and accuracy side by side."""
-    lines = [
-        "| regime | method | NLL, 10⁻³ nats | | accuracy, points | |",
-        "|---|---|---:|---|---:|---|",
-    ]
-    cells: dict[tuple[str, str], list[str]] = {}
-    for row in rows:  # of a regime first those of NLL, then those of accuracy
-        cells.setdefault((row["regime"], row["method"]), []).extend(
-            [_interval_text(*row["over_best_constant"]), row["decision"]]
-        )
-    lines += [f"| {' | '.join([*key, *texts])} |" for key, texts in cells.items()]
-    return "\n".join(lines).replace("_", "\\_") + "\n"
 
 
 Runs = Mapping[tuple[Method, float], Sequence[RunResult]]
@@ -381,6 +340,43 @@ def interaction_table(bursts: Runs, clean: Runs) -> str:
     return "\n".join(lines)
 
 
+def step_size_table(runs: Runs) -> str:
+    """Return what AFOR loses without its correction, and with steps that are as small."""
+    afor, no_correction, smaller = (
+        Method(name, None) for name in ("afor", "afor_no_ec", "smaller_steps:SmallerSteps")
+    )
+    pairs = {
+        "w/o EC − AFOR": (no_correction, afor),
+        "AFOR with smaller steps − AFOR": (smaller, afor),
+        "w/o EC − AFOR with smaller steps": (no_correction, smaller),
+    }
+    grid = rate_grid(runs)
+    lines = []
+    for metric in FINAL:
+        style = metric_style(metric)
+        lines += [
+            f"| {style.label} ({style.gain_unit}) at | "
+            + " | ".join(f"{rate:g}" for rate in grid)
+            + " |",
+            "|---|" + "---:|" * len(grid),
+        ]
+        columns = [
+            decide_family(
+                [fold_differences(runs, metric, (a, rate), (b, rate)) for a, b in pairs.values()],
+                margin=margin_of(metric, study_of("step-size").margins),
+            )
+            for rate in grid
+        ]
+        lines += [
+            f"| {name} | "
+            + " | ".join(decision_text(column[row], metric) for column in columns)
+            + " |"
+            for row, name in enumerate(pairs)
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
 def chosen_table(regimes: Sequence[Regime], folder: Path) -> str:
     """Return what every method gains over 0.999, each at the rate chosen on other people."""
     lines = [
@@ -414,23 +410,18 @@ def pilot_rows(headrooms: dict[str, list[Headroom]]) -> list[dict[str, Any]]:
     rows = []
     for claim in claims:
         measured = [h for h in headrooms.get(claim.regime.title, []) if h.metric == claim.metric]
-        gap = our_gap(claim, measured[0]) if measured else None
-        if gap is None:
+        ours = our_decision(claim, measured[0]) if measured else None
+        if ours is None:
             continue
         scale = gain_scale(claim.metric)
-        margin = margin_of(claim.metric, study_of(claim.regime.study).margins)
-        differences = gap.differences
-        low, high = exact_interval(differences)
         rows.append(
             {
                 "regime": claim.regime.title,
                 "difference": claim.difference,
                 "metric": claim.metric,
                 "pilot": [claim.value, claim.low, claim.high],
-                "ours": [scale * sum(differences) / len(differences), scale * low, scale * high],
-                "folds": len(differences),
-                "chosen": list(measured[0].best_constant.choices),
-                "verdict": verdict(claim, differences, margin or 0.0),
+                "ours": [scale * value for value in (ours.mean, *ours.interval)],
+                "verdict": verdict(claim, ours),
             }
         )
     return rows
@@ -475,13 +466,12 @@ def beta2_figure(headrooms: dict[str, list[Headroom]]) -> Any:
 
 def _beta2_panel(axis: Any, headroom: Headroom, ticks: Mapping[float, int]) -> None:
     scale = gain_scale(headroom.metric)
-    gaps = {method.beta2 or REFERENCE: method.over_reference for method in headroom.constants}
-    places = [ticks[beta2] for beta2 in gaps]
-    gains = [scale * gap.gain for gap in gaps.values()]
+    places = [ticks[method.beta2 or REFERENCE] for method in headroom.constants]
+    gains = [scale * method.gain for method in headroom.constants]
     axis.axhline(0, color=BLACK, linewidth=0.7)
     axis.plot(places, gains, color=CYCLE[0], marker=SHAPES[0], markersize=3, linewidth=0.7)
-    for place, gap in zip(places, gaps.values(), strict=True):
-        ends = [scale * end for end in exact_interval(gap.differences)]
+    for place, method in zip(places, headroom.constants, strict=True):
+        ends = [scale * end for end in method.interval]
         axis.plot([place] * 2, ends, color=CYCLE[0], linewidth=0.9)
 
 
@@ -590,7 +580,6 @@ def tables(folder: Path, headrooms: dict[str, list[Headroom]]) -> dict[str, str]
     studies = present_regimes(STUDIES, folder)
     texts = {
         "pilot.md": pilot_table(rows),
-        "rules.md": rule_table(rule_rows(headrooms)),
         "chosen.md": chosen_table(studies, folder),
     }
     for name, pair in INTERACTIONS.items():
@@ -598,13 +587,16 @@ def tables(folder: Path, headrooms: dict[str, list[Headroom]]) -> dict[str, str]
         if all(file.is_file() for file in files):
             texts[f"{name}.md"] = interaction_table(*map(runs_by_method, files))
     for regime in present_regimes(MEASURED, folder):
-        texts[f"headroom-{regime.file}.md"] = to_markdown(headroom_table(headrooms[regime.title]))
+        (table,) = headroom_tables(headrooms[regime.title])
+        texts[f"headroom-{regime.file}.md"] = to_markdown(table)
     for regime in (*studies, *present_regimes(tuple(AGAIN.values()), folder)):
         runs = runs_by_method(folder / f"{regime.study}.csv")
         texts[f"{regime.study}.md"] = same_rate_table(regime, runs)
     for name in CHOOSING:
         if (folder / f"{name}.csv").is_file():
             texts[f"{name}.md"] = rate_table(folder / f"{name}.csv")
+    if (folder / "step-size.csv").is_file():
+        texts["step-size.md"] = step_size_table(runs_by_method(folder / "step-size.csv"))
     return texts
 
 

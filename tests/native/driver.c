@@ -21,7 +21,9 @@ static int run(const int64_t *sizes, int64_t tensors, int dtype, int threads, do
   static const size_t width[] = {4, 8, 2, 2};
   const size_t size = width[dtype], wide = dtype == FLOAT64 ? 8 : 4;
   const int moments = dtype == FLOAT64 ? FLOAT64 : FLOAT32;
-  struct plan *p = afor_plan_new(tensors, sizes, dtype, NULL);
+  int64_t dtypes[8] = {0};
+  for (int64_t t = 0; t < tensors; t++) dtypes[t] = dtype;
+  struct plan *p = afor_plan_new(tensors, sizes, dtypes, NULL);
   void *owned[6][8];
   for (int64_t t = 0; t < tensors; t++) {
     const int64_t n = sizes[t];

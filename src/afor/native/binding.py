@@ -26,19 +26,19 @@ from afor.tensor_lists import (
     Columns,
     Finish,
     StepOptions,
-    by_device_and_dtype,
     gradient_factor,
     multiply_grads,
     select,
 )
 from afor.torch_private import constant_for_compiler
 
-ABI = 4
+ABI = 5
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _SETTINGS = 18  # numbers in `struct settings`
 STATE = ("exp_avg", "exp_avg_sq", "control", "step")
 ARRAYS = ("param", "grad", *STATE)  # the arrays of addresses, in the order of the kernel
 ISA_VARIABLE = "AFOR_KERNEL_ISA"
+NO_GRAD = 2**64 - 1  # in place of the address of a gradient: the kernel leaves the tensor alone
 
 
 # ------------------------------------------------------------------------- loading the kernel
@@ -50,8 +50,8 @@ class _PlanStruct(ctypes.Structure):
     _fields_ = (
         ("tensors", ctypes.c_int64),
         ("chunks", ctypes.c_int64),
-        ("dtype", ctypes.c_int64),
         ("numel", ctypes.c_void_p),
+        ("dtype", ctypes.c_void_p),
         *((name, ctypes.c_void_p) for name in ARRAYS),
         ("storage", ctypes.c_void_p),
         ("storage_bytes", ctypes.c_void_p),
@@ -61,7 +61,7 @@ class _PlanStruct(ctypes.Structure):
 
 _PLAN, _SUMS = ctypes.c_void_p, ctypes.c_void_p
 FUNCTIONS: dict[str, Signature] = {
-    "afor_plan_new": (_PLAN, [ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]),
+    "afor_plan_new": (_PLAN, [ctypes.c_int64, *3 * [ctypes.c_void_p]]),
     "afor_plan_free": (None, [_PLAN]),
     "afor_step": (ctypes.c_int64, [_PLAN]),
     "afor_sums": (ctypes.c_int64, [_PLAN, _SUMS]),
@@ -169,7 +169,7 @@ def openmp_team() -> int | None:
 
 
 class KernelPlan:
-    """Addresses and storages of the tensors of one call, all of one dtype, in kernel memory.
+    """Addresses and storages of the tensors of one call, in kernel memory.
 
     The plan keeps the storages of parameters and state alive, so that their memory is not reused
     while the kernel holds its address.
@@ -179,7 +179,8 @@ class KernelPlan:
         library = require(_library())
         n = len(params)
         elements = (ctypes.c_int64 * n)(*(p.numel() for p in params))
-        handle = library.afor_plan_new(n, elements, DTYPES[params[0].dtype], openmp_team())
+        dtypes = (ctypes.c_int64 * n)(*(DTYPES[p.dtype] for p in params))
+        handle = library.afor_plan_new(n, elements, dtypes, openmp_team())
         if not handle:
             raise MemoryError(f"no memory for the plan of {n} tensors")
         self._finalizer = weakref.finalize(self, library.afor_plan_free, handle)
@@ -344,8 +345,8 @@ def fused_afor(*lists: list[Tensor], **options: Unpack[StepOptions]) -> Columns 
     native, others = split_native(lists, factor)
     settings = kernel_settings(options["settings"], 0.0, options["weight_decay"], factor)
     rate = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=torch.float64)
-    for part in by_device_and_dtype(native):
-        torch.ops.afor.step(*part, rate, [float(number) for number in settings])
+    if native[0]:
+        torch.ops.afor.step(*native, rate, [float(number) for number in settings])
     return others if others[0] else None
 
 
@@ -378,7 +379,7 @@ def _step_operator(
     lr: Tensor,
     numbers: list[float],
 ) -> None:
-    """Take one step on tensors of one dtype, as an operator for `torch.compile` and profilers."""
+    """Take one step, as an operator for `torch.compile`."""
     plan, _kept = _filled_plan(params, grads, (exp_avgs, exp_avg_sqs, controls, state_steps))
     plan.write_settings((lr.item(), *numbers[1:]), torch.get_num_threads())
     plan.step()
@@ -414,7 +415,7 @@ def begin_native(
     weight_decay: float,
     grad_factor: float,
 ) -> tuple[Sums, Finish]:
-    """Begin a step with the native kernel on tensors of one dtype that it supports.
+    """Begin a step with the native kernel on tensors that it supports.
 
     The arguments are those of `afor.update.afor`; gradients are multiplied by ``grad_factor``.
 

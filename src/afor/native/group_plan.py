@@ -5,11 +5,14 @@ resized: parameters and state are the same objects at the same addresses, in sto
 plan keeps alive) of the same size; parameters and gradients have the same dtypes, shapes and
 strides. The kernel checks that all tensors lie inside their storages. On a small network the checks
 take longer than the kernel, so they use `map` over lists instead of Python loops.
+
+The plan holds every parameter that has had a gradient; the kernel leaves those alone that have none
+in a step. Frozen parameters are not in it.
 """
 
 from collections.abc import Callable
-from itertools import chain
-from operator import attrgetter, is_
+from itertools import chain, repeat
+from operator import attrgetter, is_, is_not
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +21,7 @@ from torch.autograd.graph import increment_version
 
 from afor.control import control_settings
 from afor.native.binding import (
+    NO_GRAD,
     STATE,
     KernelPlan,
     is_native,
@@ -36,11 +40,16 @@ class GroupPlan:
 
     def __init__(self, optimizer: "AFOR", group: dict[str, Any]) -> None:
         self.group = group
-        self.params = list(group["params"])
+        self.listed = list(group["params"])
+        self.params = [p for p in self.listed if optimizer.state.get(p)]
+        self.untrained = [p for p in self.listed if not optimizer.state.get(p)]
         self.states = [optimizer.state[p] for p in self.params]
         self.all_states = list(optimizer.state.values())
         self.state_tensors = list(_values(self.states))
         self.addresses = list(map(_address, chain(self.params, self.state_tensors)))
+        # In lists of gradients, tensors of the same layout stand for those that are missing.
+        self.stand_ins = [p.detach() for p in self.params]
+        self._read_pattern([p.grad is None for p in self.params])
         self.layouts = [list(map(get, self.params)) for get in _LAYOUT]
         self.contiguous = all(map(_is_contiguous, self.params))
         self.plan = KernelPlan(self.params, [[s[name] for s in self.states] for name in STATE])
@@ -50,16 +59,16 @@ class GroupPlan:
 
     @classmethod
     def build(cls, optimizer: "AFOR", group: dict[str, Any]) -> "GroupPlan | None":
-        """Return a plan, or None if the kernel cannot update every parameter of the group."""
-        params = group["params"]
-        if unavailable_reason() is not None or len({p.dtype for p in params}) != 1:
+        """Return a plan, or None if the kernel cannot update every parameter that has a state."""
+        if unavailable_reason() is not None:
             return None
-        if any(p.grad is None for p in params):
-            return None
-        for p in params:
-            state = optimizer.state[p]
+        for p in group["params"]:
+            state = optimizer.state.get(p)
+            if not state:
+                continue
             plain = type(p) in (Tensor, torch.nn.Parameter) and state.keys() == set(STATE)
-            if not plain or not is_native(p, p.grad, [state[name] for name in STATE]):
+            grad = p.detach() if p.grad is None else p.grad
+            if not plain or not is_native(p, grad, [state[name] for name in STATE]):
                 return None
         return cls(optimizer, group)
 
@@ -84,8 +93,8 @@ class GroupPlan:
         listed, states = group["params"], optimizer.state
         current = list(_values(self.states))
         if not (
-            len(listed) == len(params)
-            and all(map(is_, listed, params))
+            len(listed) == len(self.listed)
+            and all(map(is_, listed, self.listed))
             and len(states) == len(self.all_states)
             and all(map(is_, states.values(), self.all_states))
             and len(current) == len(self.state_tensors)
@@ -93,7 +102,14 @@ class GroupPlan:
         ):
             return False
 
+        if self.untrained and any(map(is_not, map(_grad, self.untrained), repeat(None))):
+            return False
         grads = list(map(_grad, params))
+        pattern = list(map(is_, grads, repeat(None)))
+        if pattern != self.pattern:
+            self._read_pattern(pattern)
+        for i in self.missing:
+            grads[i] = self.stand_ins[i]
         try:
             addresses = list(map(_address, chain(params, self.state_tensors, grads)))
             storages = list(map(_storage, grads))
@@ -101,7 +117,7 @@ class GroupPlan:
                 if not self._has_layouts(grads):
                     return False
                 self.guard = layout_guard([*params, *grads])
-        except (TypeError, RuntimeError):  # no gradient, or not a dense one
+        except (TypeError, RuntimeError):  # not a dense gradient
             return False
         plan, count = self.plan, len(self.addresses)
         if addresses[:count] != self.addresses:
@@ -118,12 +134,20 @@ class GroupPlan:
             if grad_scale is not None:  # None after `unscale_`
                 settings = self._settings(1.0 / grad_scale.item())
         threads = torch.get_num_threads()
+        for i in self.missing:
+            addresses[count + i] = NO_GRAD
         plan.write_grads(addresses[count:], storages)
         if plan.written[0] is not settings or plan.written[1] != threads:
             plan.write_settings(settings, threads)
         plan.step()
-        increment_version(params)  # as any in-place operator does
+        increment_version(self.present)  # as any in-place operator does
         return True
+
+    def _read_pattern(self, pattern: list[bool]) -> None:
+        """Remember which parameters have no gradient."""
+        self.pattern = pattern
+        self.missing = [i for i, missing in enumerate(pattern) if missing]
+        self.present = [p for p, missing in zip(self.params, pattern, strict=True) if not missing]
 
     def _has_layouts(self, grads: list[Tensor]) -> bool:
         """Return True if params and grads have the dtypes, shapes and strides of the plan."""

@@ -1,6 +1,7 @@
 /* AFOR on CPU: two passes over each tensor. The first reduces gradient and first moment to five
  * sums, the controller turns them into the decay coefficient, the second updates moments and
- * parameter. Plain C11, no headers of Python or torch; bound by native/binding.py through ctypes.
+ * parameter. With a constant decay (beta2_min = beta2) there is only the second. Plain C11, no
+ * headers of Python or torch; bound by native/binding.py through ctypes.
  *
  * The result does not depend on the number of threads, nor on the instruction set: sums run over
  * fixed chunks in sixteen fixed lanes, and chunk sums are added in order.
@@ -19,12 +20,13 @@
 #include <pthread.h>
 #endif
 
-#define ABI 4                 /* raised whenever struct plan, settings or an export changes */
+#define ABI 5                 /* raised whenever struct plan, settings or an export changes */
 #define CHUNK 8192            /* elements reduced to one row of partial sums */
 #define BLOCK 1024            /* elements added in float before the lanes are emptied into double */
 #define UNIT (1 << 15)        /* elements whose second pass finds them in a core's own cache */
 #define THREADED (1 << 16)    /* up to this many elements one thread is faster */
 #define MAX_THREADS 64
+#define NO_GRAD UINT64_MAX    /* in place of the address of a gradient: leave this tensor alone */
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -59,8 +61,7 @@ typedef void (*launcher)(task, void *, unsigned, unsigned); /* GOMP_parallel */
 
 struct plan {
   int64_t tensors, chunks;
-  int64_t dtype;
-  int64_t *numel;
+  int64_t *numel, *dtype;
   uint64_t *param, *grad, *exp_avg, *exp_avg_sq, *control, *step; /* addresses, one per tensor */
   /* Start and size in bytes of the storage that each address must lie in: all tensors for the
    * first array, then all for the second, in the order of the six arrays above. */
@@ -316,9 +317,12 @@ struct bias {
   double step, first;
 };
 
-/* One step of AFC, see `advance` in control.py: same words, one tensor. */
-static struct coefficients advance(double *c, double step, const double *sums, int64_t numel,
-                                   const struct settings *s, struct bias *bias) {
+/* Whether the decay has no range to adapt in; then nobody needs the sums. */
+static int is_constant(const struct settings *s) { return s->beta2_min == s->beta2; }
+
+/* RASS and the standardised score, see `_advance` in control.py. */
+static void score_tensor(double *c, double step, const double *sums, int64_t numel,
+                         const struct settings *s) {
   const double tiny = 1e-300, slow = 1.0 - s->beta2, n = numel > 0 ? (double)numel : 1.0;
   const double residual = sums[RESIDUAL] / n;
   const double noise_fast = lerp(c[NOISE_FAST], residual, 1.0 - s->beta1);
@@ -349,9 +353,18 @@ static struct coefficients advance(double *c, double step, const double *sums, i
     c[SCORE] = score;
     c[ZSCORE] = zscore;
   }
-  double openness = (s->beta2 - s->beta2_min) / (1.0 + exp(c[ZSCORE]));
-  if (s->warmup_steps > 0.0) openness *= fmin(step / s->warmup_steps, 1.0);
-  const double forgetting = openness + slow;
+}
+
+/* One step of AFC, see `_advance` in control.py, for one tensor. */
+static struct coefficients advance(double *c, double step, const double *sums, int64_t numel,
+                                   const struct settings *s, struct bias *bias) {
+  double forgetting = 1.0 - s->beta2;
+  if (!is_constant(s)) {
+    score_tensor(c, step, sums, numel, s);
+    double adapted = (s->beta2 - s->beta2_min) / (1.0 + exp(c[ZSCORE]));
+    if (s->warmup_steps > 0.0) adapted *= fmin(step / s->warmup_steps, 1.0);
+    forgetting += adapted;
+  }
   c[FORGETTING] = forgetting;
   c[CORRECTION] += forgetting * (1.0 - c[CORRECTION]);
   const double used = s->cumulative != 0.0 ? c[CORRECTION] : one_minus_power(s->beta2, step);
@@ -368,13 +381,16 @@ static void add_chunks(const struct plan *p, int64_t place, double *sums) {
     for (int k = 0; k < SUMS; k++) sums[k] += p->partial[i][k];
 }
 
+static int has_grad(const struct plan *p, int64_t t) { return p->grad[t] != NO_GRAD; }
+
 /* Count the step of a tensor and advance its control state; `numel` divides its first two sums. */
 static void control_tensor(struct plan *p, int64_t t, const double *sums, int64_t numel,
                            struct bias *bias) {
+  if (!has_grad(p, t)) return;
   double c[FIELDS];
   float *step = (float *)(uintptr_t)p->step[t];
   *step += 1.0f;
-  if (p->dtype == FLOAT64) {
+  if (p->dtype[t] == FLOAT64) {
     double *control = (double *)(uintptr_t)p->control[t];
     memcpy(c, control, sizeof c);
     p->coefficients[t] = advance(c, *step, sums, numel, p->settings, bias);
@@ -404,19 +420,19 @@ enum { ARRAYS = 6 }; /* param, grad, exp_avg, exp_avg_sq, control, step */
 static int64_t check_bounds(const struct plan *p) {
   static const uint64_t widths[] = {sizeof(float), sizeof(double), sizeof(uint16_t),
                                     sizeof(uint16_t)};
-  const uint64_t width = widths[p->dtype];
-  const uint64_t wide = p->dtype == FLOAT64 ? sizeof(double) : sizeof(float);
-  const uint64_t item[ARRAYS] = {width, width, wide, wide, wide, sizeof(float)};
   const uint64_t *const address[ARRAYS] = {p->param,      p->grad,    p->exp_avg,
                                            p->exp_avg_sq, p->control, p->step};
   for (int64_t a = 0; a < ARRAYS; a++)
     for (int64_t t = 0; t < p->tensors; t++) {
+      const uint64_t width = widths[p->dtype[t]];
+      const uint64_t wide = p->dtype[t] == FLOAT64 ? sizeof(double) : sizeof(float);
+      const uint64_t item = a == 5 ? sizeof(float) : a < 2 ? width : wide;
       const uint64_t count = a == 5 ? 1 : a == 4 ? FIELDS : (uint64_t)p->numel[t];
       const uint64_t begin = address[a][t], storage = p->storage[a * p->tensors + t];
       const uint64_t bytes = p->storage_bytes[a * p->tensors + t], offset = begin - storage;
-      if (count == 0) continue;
-      if (begin == 0 || begin % item[a] != 0 || begin < storage || offset > bytes ||
-          (bytes - offset) / item[a] < count)
+      if (count == 0 || !has_grad(p, t)) continue;
+      if (begin == 0 || begin % item != 0 || begin < storage || offset > bytes ||
+          (bytes - offset) / item < count)
         return 1 + a + ARRAYS * t;
     }
   return 0;
@@ -429,9 +445,10 @@ static int64_t check_bounds(const struct plan *p) {
 /* Where chunk `i` lies, -1: nowhere. Half precision is not fetched ahead. */
 static struct next find_next(const struct plan *p, int64_t i, const uint64_t *first,
                              const uint64_t *second) {
-  if (i < 0 || p->dtype > FLOAT64) return (struct next){0};
-  const struct chunk *ch = p->chunk + i;
-  const uint64_t at = (uint64_t)ch->start * (p->dtype == FLOAT64 ? sizeof(double) : sizeof(float));
+  const struct chunk *ch = p->chunk + (i < 0 ? 0 : i);
+  const int64_t dtype = p->dtype[ch->tensor];
+  if (i < 0 || dtype > FLOAT64 || !has_grad(p, ch->tensor)) return (struct next){0};
+  const uint64_t at = (uint64_t)ch->start * (dtype == FLOAT64 ? sizeof(double) : sizeof(float));
   struct next next = {.first = (const void *)(uintptr_t)(first[ch->tensor] + at),
                       .second = (const void *)(uintptr_t)(second[ch->tensor] + at),
                       .length = ch->length};
@@ -449,12 +466,13 @@ static void sum_chunk(struct plan *p, int64_t i, int64_t then) {
   const struct next next = find_next(p, then, p->grad, p->exp_avg);
   const struct loops *loops = loops_in_use;
   double *out = p->partial[i];
-  const int64_t n = ch->length;
-  switch (p->dtype) {
+  const int64_t n = ch->length, dtype = p->dtype[ch->tensor];
+  if (!has_grad(p, ch->tensor)) return;
+  switch (dtype) {
   case FLOAT32: loops->sum_f32(AT(float, grad), AT(float, exp_avg), n, s, &next, out); break;
   case FLOAT64: loops->sum_f64(AT(double, grad), AT(double, exp_avg), n, s, &next, out); break;
   default:
-    sum_half(p->dtype == BFLOAT16 ? loops->widen_bfloat16 : loops->widen_float16,
+    sum_half(dtype == BFLOAT16 ? loops->widen_bfloat16 : loops->widen_float16,
              AT(uint16_t, grad), AT(float, exp_avg), n, s, out);
   }
 }
@@ -463,10 +481,11 @@ static void update_chunk(struct plan *p, int64_t i, int64_t then) {
   const struct chunk *ch = p->chunk + i;
   const struct settings *s = p->settings;
   const struct coefficients *c = p->coefficients + ch->tensor;
-  const int64_t n = ch->length;
+  const int64_t n = ch->length, dtype = p->dtype[ch->tensor];
   const struct next next = find_next(p, then, p->exp_avg_sq, p->param);
   const struct loops *loops = loops_in_use;
-  switch (p->dtype) {
+  if (!has_grad(p, ch->tensor)) return;
+  switch (dtype) {
   case FLOAT32:
     loops->update_f32(AT(float, param), AT(float, grad), AT(float, exp_avg),
                       AT(float, exp_avg_sq), n, s, c, &next);
@@ -476,8 +495,8 @@ static void update_chunk(struct plan *p, int64_t i, int64_t then) {
                       AT(double, exp_avg_sq), n, s, c, &next);
     break;
   default:
-    update_half(p->dtype == BFLOAT16 ? loops->widen_bfloat16 : loops->widen_float16,
-                p->dtype == BFLOAT16 ? loops->narrow_bfloat16 : loops->narrow_float16,
+    update_half(dtype == BFLOAT16 ? loops->widen_bfloat16 : loops->widen_float16,
+                dtype == BFLOAT16 ? loops->narrow_bfloat16 : loops->narrow_float16,
                 AT(uint16_t, param), AT(uint16_t, grad), AT(float, exp_avg),
                 AT(float, exp_avg_sq), n, s, c);
   }
@@ -579,6 +598,7 @@ static void run_pass(struct plan *p, void (*work)(struct plan *, int64_t, int64_
 static void step_large(struct plan *p, int64_t place, int threads) {
   const int64_t begin = p->first[place], end = p->first[place + 1];
   struct bias bias = {0.0, 0.0};
+  if (!has_grad(p, p->order[place])) return;
   run_pass(p, sum_chunk, begin, end, 0, threads);
   control_place(p, place, &bias);
   run_pass(p, update_chunk, begin, end, loops_in_use->fetch, threads);
@@ -613,7 +633,7 @@ EXPORT const char *afor_set(int index) {
 
 EXPORT void afor_plan_free(struct plan *p) {
   if (!p) return;
-  void *owned[] = {p->numel, p->param,   p->grad,  p->exp_avg, p->exp_avg_sq, p->control,
+  void *owned[] = {p->numel, p->dtype, p->param,   p->grad,  p->exp_avg, p->exp_avg_sq, p->control,
                    p->step,  p->settings, p->chunk, p->first,   p->partial,    p->coefficients,
                    p->order, p->unit,     p->storage, p->storage_bytes};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
@@ -638,21 +658,23 @@ static void put_in_order(struct plan *p) {
     if (p->numel[t] > THREADED) p->order[place++] = t;
 }
 
-/* Make a plan for tensors of these sizes; the caller fills in addresses, storages and settings.
- * Return NULL when there is no memory, or for sizes or a dtype that no tensor has. */
-EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, int dtype,
+/* Make a plan for tensors of these sizes and dtypes; the caller fills in addresses, storages and
+ * settings. Return NULL when there is no memory, or for a size or a dtype that no tensor has. */
+EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, const int64_t *dtype,
                                   launcher parallel) {
-  if (tensors < 0 || tensors > INT32_MAX || dtype < FLOAT32 || dtype > FLOAT16) return NULL;
+  if (tensors < 0 || tensors > INT32_MAX) return NULL;
   for (int64_t t = 0; t < tensors; t++)
-    if (numel[t] < 0 || numel[t] > INT64_MAX / (int64_t)sizeof(double)) return NULL;
+    if (numel[t] < 0 || numel[t] > INT64_MAX / (int64_t)sizeof(double) || dtype[t] < FLOAT32 ||
+        dtype[t] > FLOAT16)
+      return NULL;
   struct plan *p = calloc(1, sizeof *p);
   if (!p) return NULL;
   p->tensors = tensors;
-  p->dtype = dtype;
   p->parallel = parallel;
   for (int64_t t = 0; t < tensors; t++) p->chunks += (numel[t] + CHUNK - 1) / CHUNK;
   const size_t n = (size_t)tensors + 1, chunks = (size_t)p->chunks + 1;
   p->numel = calloc(n, sizeof *p->numel);
+  p->dtype = calloc(n, sizeof *p->dtype);
   p->param = calloc(n, sizeof *p->param);
   p->grad = calloc(n, sizeof *p->grad);
   p->exp_avg = calloc(n, sizeof *p->exp_avg);
@@ -668,13 +690,14 @@ EXPORT struct plan *afor_plan_new(int64_t tensors, const int64_t *numel, int dty
   p->coefficients = calloc(n, sizeof *p->coefficients);
   p->order = calloc(n, sizeof *p->order);
   p->unit = calloc(n, sizeof *p->unit);
-  if (!p->numel || !p->param || !p->grad || !p->exp_avg || !p->exp_avg_sq || !p->control ||
+  if (!p->numel || !p->dtype || !p->param || !p->grad || !p->exp_avg || !p->exp_avg_sq || !p->control ||
       !p->step || !p->settings || !p->chunk || !p->first || !p->partial || !p->coefficients ||
       !p->order || !p->unit || !p->storage || !p->storage_bytes) {
     afor_plan_free(p);
     return NULL;
   }
   memcpy(p->numel, numel, (size_t)tensors * sizeof *numel);
+  memcpy(p->dtype, dtype, (size_t)tensors * sizeof *dtype);
   put_in_order(p);
   int64_t next = 0;
   for (int64_t k = 0; k < tensors; k++) {
@@ -694,11 +717,26 @@ static int threads_of(const struct plan *p) {
   return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
 }
 
+static int threads_for_chunks(const struct plan *p) {
+  return p->chunks * CHUNK > THREADED ? threads_of(p) : 1;
+}
+
+/* Advance all control states with the sums of the tensors, the first two as means, and update. */
+static void finish(struct plan *p, const double (*sums)[SUMS], int backwards) {
+  struct bias bias = {0.0, 0.0};
+  for (int64_t t = 0; t < p->tensors; t++) control_tensor(p, t, sums ? sums[t] : NULL, 1, &bias);
+  run_pass(p, update_chunk, 0, p->chunks, backwards, threads_for_chunks(p));
+}
+
 /* Take one step on all tensors of a plan. Return 0; or, having done nothing, which tensor leaves
  * its storage (see check_bounds). */
 EXPORT int64_t afor_step(struct plan *p) {
   const int64_t misfit = check_bounds(p);
   if (misfit) return misfit;
+  if (is_constant(p->settings)) {
+    finish(p, NULL, 0);
+    return 0;
+  }
   const int threads = threads_of(p);
   run_pass(p, step_unit, 0, p->units, 0, p->small > THREADED ? threads : 1);
   for (int64_t k = p->unit[p->units]; k < p->tensors; k++) step_large(p, k, threads);
@@ -707,17 +745,16 @@ EXPORT int64_t afor_step(struct plan *p) {
 
 /* A step in two halves, for tensors of which this process holds a part. */
 
-static int threads_for_chunks(const struct plan *p) {
-  return p->chunks * CHUNK > THREADED ? threads_of(p) : 1;
-}
-
-/* The first half: write the five sums of each tensor, one tensor after the other. Change nothing.
- * Return what afor_step returns. */
+/* The first half: write the five sums of each tensor, one tensor after the other; zeros with a
+ * constant decay and without a gradient. Change nothing. Return what afor_step returns. */
 EXPORT int64_t afor_sums(struct plan *p, double (*sums)[SUMS]) {
   const int64_t misfit = check_bounds(p);
   if (misfit) return misfit;
+  memset(sums, 0, (size_t)p->tensors * sizeof *sums);
+  if (is_constant(p->settings)) return 0;
   run_pass(p, sum_chunk, 0, p->chunks, 0, threads_for_chunks(p));
-  for (int64_t k = 0; k < p->tensors; k++) add_chunks(p, k, sums[p->order[k]]);
+  for (int64_t k = 0; k < p->tensors; k++)
+    if (has_grad(p, p->order[k])) add_chunks(p, k, sums[p->order[k]]);
   return 0;
 }
 
@@ -726,8 +763,6 @@ EXPORT int64_t afor_sums(struct plan *p, double (*sums)[SUMS]) {
 EXPORT int64_t afor_finish(struct plan *p, const double (*sums)[SUMS]) {
   const int64_t misfit = check_bounds(p);
   if (misfit) return misfit;
-  struct bias bias = {0.0, 0.0};
-  for (int64_t t = 0; t < p->tensors; t++) control_tensor(p, t, sums[t], 1, &bias);
-  run_pass(p, update_chunk, 0, p->chunks, loops_in_use->fetch, threads_for_chunks(p));
+  finish(p, sums, !is_constant(p->settings) && loops_in_use->fetch);
   return 0;
 }

@@ -160,6 +160,8 @@ LOCAL void NAME(sum_chunk)(const REAL *g, const REAL *m, int64_t n, const struct
   }
   memcpy(out, sums, sizeof sums);
 }
+
+/* Update moments and parameter of a range of elements. */
 INLINE void NAME(update_range)(REAL *restrict p, const REAL *restrict g_, REAL *restrict m_,
                                REAL *restrict v_, int64_t n, REAL factor, struct average first,
                                const struct coefficients *c) {
@@ -170,7 +172,7 @@ INLINE void NAME(update_range)(REAL *restrict p, const REAL *restrict g_, REAL *
   const int first_from = first.from_value, second_from = second.from_value;
   for (int64_t i = 0; i < n; i++) {
     const REAL g = g_[i] * factor, square = g * g, m = m_[i];
-    const REAL v = v_[i] > LARGEST ? LARGEST : v_[i]; /* see _largest in update.py */
+    const REAL v = v_[i] > LARGEST ? LARGEST : v_[i]; /* see _largest_finite in update.py */
     const REAL moved = (first_from ? g : m) + first_weight * (g - m);
     const REAL moved_sq = (second_from ? square : v) + second_weight * (square - v);
     m_[i] = moved;

@@ -56,11 +56,6 @@ class ShardedStep(NamedTuple):
     fused: bool | None
 
 
-def sharding_in_use() -> bool:
-    """Return True if a DTensor can exist, without the slow import of torch.distributed.tensor."""
-    return "torch.distributed.tensor" in sys.modules
-
-
 def is_sharded(x: Any) -> bool:
     """Return True if a tensor is a DTensor."""
     if type(x) in _PLAIN:

@@ -1,6 +1,7 @@
 """Take the step of a whole parameter group in two Triton kernels, on CUDA.
 
 `launch` prepares the address tables and launches the kernels; `kernels` needs triton and is
-imported at the first step. Imports torch, `afor.control`, `afor.state_check` and
-`afor.tensor_lists`. Start reading at `launch.triton_afor`.
+imported at the first step; `self_check` compares the first step on a device with the equations.
+Imports torch, `afor.control`, `afor.reference`, `afor.state_check` and `afor.tensor_lists`. Start
+reading at `launch.triton_afor`.
 """

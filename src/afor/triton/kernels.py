@@ -231,7 +231,8 @@ def update_kernel(
     noise_slow = _lerp(tl.load(old + 1), residual, slow)
     norms = tl.sqrt(tl.maximum(grad_sq * momentum_sq, tiny))
     cosine = product / (norms + eps)
-    finite = tl.abs(residual + cosine) <= tl.load(settings + _LARGEST)
+    beta2_range = tl.load(settings + _BETA2_RANGE)  # zero: the score is not needed
+    finite = (tl.abs(residual + cosine) <= tl.load(settings + _LARGEST)) & (beta2_range > 0.0)
     cosine = tl.maximum(cosine, 0.0)
     agreement = _lerp(tl.load(old + 2), cosine, tl.load(settings + _AGREEMENT_WEIGHT))
     noise = noise_slow
@@ -268,8 +269,7 @@ def update_kernel(
     warmup_steps = tl.load(settings + _WARMUP_STEPS)
     gate = tl.minimum(step / tl.maximum(warmup_steps, 1.0), 1.0)
     gate = tl.where(warmup_steps > 0.0, gate, 1.0)
-    openness = tl.load(settings + _BETA2_RANGE) / (1.0 + tl.exp(zscore))
-    forgetting = openness * gate + slow
+    forgetting = beta2_range / (1.0 + tl.exp(zscore)) * gate + slow
     correction = tl.load(old + 8)
     correction += forgetting * (1.0 - correction)
     if CUMULATIVE:

@@ -21,6 +21,7 @@ from torch import Tensor
 from afor.control import ControlSettings, Sums
 from afor.state_check import find_misfit, is_inside_storage
 from afor.tensor_lists import Finish, StepOptions
+from afor.triton.self_check import check_once
 
 MIN_PIECE = 8192  # minimum number of elements of one program
 MAX_PIECES = 512  # maximum number of programs of a tensor: each reads the partial sums of all
@@ -46,11 +47,12 @@ def triton_afor(*lists: Sequence[Tensor], **options: Unpack[StepOptions]) -> Non
 
     ``grad_scale`` and ``found_inf`` are read on the
     device: gradients are divided by the first, and nothing changes (not even the step count) if the
-    second is not zero. Tensors that are not dense, or whose strides differ, are copied.
+    second is not zero. Tensors that are not dense, or whose strides differ, are copied. The first
+    step on a device checks the kernels, unless ``check_fused`` is False; see `self_check`.
     """
     copies: list[tuple[Tensor, Tensor]] = []
     for entries in _buckets(lists, copies):
-        launch = _Launch(list(entries.values()), options)
+        launch = _checked_launch(list(entries.values()), options)
         launch.sum_pieces()
         launch.update()
     _copy_back(lists[0], copies)
@@ -66,7 +68,7 @@ def begin_triton(*lists: Sequence[Tensor], **options: Unpack[StepOptions]) -> tu
     begun: list[tuple[list[int], _Launch]] = []
     sums: dict[int, Tensor] = {}
     for entries in _buckets(lists, copies):
-        launch = _Launch(list(entries.values()), options)
+        launch = _checked_launch(list(entries.values()), options)
         launch.sum_pieces()
         sums.update(zip(entries, launch.sums().unbind(dim=1), strict=True))
         begun.append((list(entries), launch))
@@ -254,6 +256,24 @@ class _Launch:
             self.kernels.update_kernel[(self.programs,)](
                 *memory, **self.shared, **self.update_only, COMPLETED=completed is not None
             )
+
+
+def _checked_launch(entries: list[_Entry], options: StepOptions) -> _Launch:
+    """Return the launches of a step; before the first on a device, check the kernels there."""
+    device = entries[0].param.device
+    if options.get("check_fused", True) and _can_check(device):
+        check_kernels(device)
+    return _Launch(entries, options)
+
+
+def _can_check(device: torch.device) -> bool:
+    """Return True on a GPU, but not during graph capture, which `_upload` refuses."""
+    return device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
+
+
+def check_kernels(device: torch.device) -> None:
+    """Check the kernels on a CUDA device, once per process; see `self_check.check_once`."""
+    check_once(functools.partial(triton_afor, check_fused=False), device)
 
 
 def _addresses(entries: list[_Entry]) -> tuple[int, ...]:

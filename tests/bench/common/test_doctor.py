@@ -10,18 +10,36 @@ def findings(tmp_path):
     return {finding.subject: finding for finding in doctor.examine(tmp_path)}
 
 
-def test_it_says_what_is_here_and_that_cuda_was_never_tried(tmp_path):
+def test_it_says_what_is_here(tmp_path):
     found = findings(tmp_path)
-    assert found["torch"].verdict == "ok"
-    assert "not yet run on a GPU" in found["cuda fused"].text
-    assert found["disk"].verdict in ("ok", "note")
+    assert found["torch"].status == "ok"
+    assert found["disk"].status in ("ok", "note")
     assert {"native kernel", "cores", "extra bench", "afor-optimizer"} <= found.keys()
+
+
+def test_without_a_gpu_there_is_nothing_to_check(monkeypatch):
+    monkeypatch.setattr("afor.triton.launch.triton_unavailable_reason", lambda: "no CUDA device")
+    (finding,) = doctor.examine_gpus()
+    assert (finding.status, finding.text) == ("note", "nothing to check: no CUDA device")
+
+
+def test_each_gpu_is_checked_and_one_that_fails_is_broken(monkeypatch):
+    def check(device):
+        if device.index == 1:
+            raise RuntimeError("`fused=True` gives wrong steps on cuda:1")
+
+    monkeypatch.setattr("afor.triton.launch.triton_unavailable_reason", lambda: None)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("afor.triton.launch.check_kernels", check)
+    first, second = doctor.examine_gpus()
+    assert first.status == "ok"
+    assert (second.status, second.text) == ("broken", "`fused=True` gives wrong steps on cuda:1")
 
 
 def test_a_kernel_that_cannot_be_used_is_told_with_its_reason(tmp_path, monkeypatch):
     monkeypatch.setattr("afor.native.binding.unavailable_reason", lambda: "no compiler.")
     finding = findings(tmp_path)["native kernel"]
-    assert finding.verdict == "missing"
+    assert finding.status == "missing"
     assert "no compiler" in finding.text
     for fast, slow in doctor.STEPS_OF_ADAM.values():
         assert f"{slow:.2f} instead of {fast:.2f}" in finding.text
@@ -49,10 +67,10 @@ def test_the_module_of_afor_optimizer_is_a_clash_only_where_case_is_ignored(tmp_
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(doctor, "_ignores_case", lambda _: True)
     clash = doctor._name_clash()
-    assert clash.verdict == "broken"
+    assert clash.status == "broken"
     assert "pip uninstall afor-optimizer" in clash.text
     monkeypatch.setattr(doctor, "_ignores_case", lambda _: False)
-    assert doctor._name_clash().verdict == "note"
+    assert doctor._name_clash().status == "note"
 
 
 def test_a_missing_extra_names_the_command_that_installs_it(tmp_path, monkeypatch):

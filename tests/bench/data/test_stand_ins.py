@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from afor.bench.common.errors import ConfigError
+from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.datasets.bci2a import Bci2aSettings
 from afor.bench.data.datasets.bci2a import load_subject as load_bci2a
 from afor.bench.data.formats.edf import read_edf
 from afor.bench.data.formats.gdf import read_gdf
+from afor.bench.data.loading import open_windows
 from afor.bench.data.stand_ins import write_stand_in
 
 
@@ -46,3 +47,15 @@ def test_an_unknown_set_or_subject_is_refused(tmp_path):
         write_stand_in("physionet_mi", tmp_path)
     with pytest.raises(ConfigError, match="deap has no subject s99"):
         write_stand_in("deap", tmp_path, ["s99"])
+
+
+def test_a_stand_in_for_deap_has_as_many_trials_as_asked(tmp_path, cache_dir):
+    for subject in ("s01", "s02"):
+        write_stand_in("deap", tmp_path, [subject], trials=3)
+    source = open_windows("deap", tmp_path, cache_dir=cache_dir)
+    assert [subject.shape for subject in source.prepared] == [(3, 32, 7680)] * 2
+    (tmp_path / "SYNTHETIC.txt").unlink()
+    with pytest.raises(DataError, match="expected data of shape"):
+        open_windows(
+            "deap", tmp_path, cache_dir=cache_dir, verify=True, options={"baseline": "mean"}
+        )

@@ -17,6 +17,7 @@ def records():
             run,
             SimpleNamespace(
                 history=[SimpleNamespace(train_loss=loss) for loss in (1.0, 0.5 + run.fold)],
+                steps=400,
                 traces=trace if run.optimizer == "afor" else {},
             ),
         )
@@ -34,9 +35,10 @@ def test_losses_are_grouped_by_network_and_optimizer_in_the_papers_order(records
 
 
 def test_traces_come_with_the_loss_of_the_first_run(records):
-    traces, losses, title = run_traces(records)
+    traces, losses, title, warmup = run_traces(records)
     assert (len(traces), losses, title) == (9, [1.0, 0.5], "BCI IV 2a, EEGNet, fold 0, draw 0")
-    assert len(forgetting_figure(traces, losses, title).axes) == 4
+    assert warmup == 0.5  # 100 of 400 steps in two epochs
+    assert len(forgetting_figure(traces, losses, title, warmup).axes) == 4
 
 
 def test_an_optimizer_without_traces_is_answered_with_those_that_have_them(records):

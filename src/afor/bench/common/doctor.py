@@ -12,7 +12,7 @@ from typing import Literal
 
 from afor.bench.common.devices import cores
 
-Verdict = Literal["ok", "note", "missing", "broken"]
+Status = Literal["ok", "note", "missing", "broken"]
 
 EXTRAS = {
     "bench": ("numpy", "scipy", "matplotlib", "mne", "pydantic", "tomlkit"),
@@ -38,7 +38,7 @@ class Finding:
     """One line of the output of `afor doctor`."""
 
     subject: str
-    verdict: Verdict
+    status: Status
     text: str
 
 
@@ -94,9 +94,28 @@ def _accelerators() -> Iterator[Finding]:
         yield Finding("cuda", "ok", names)
     else:
         yield Finding("cuda", "note", "no device")
-    yield Finding("cuda fused", "note", "CUDA fused path not yet run on a GPU")
     if torch.backends.mps.is_available():
         yield Finding("mps", "ok", "available")
+
+
+def examine_gpus() -> Iterator[Finding]:
+    """Yield, for each CUDA device, whether AFOR's fused step is right there."""
+    import torch
+
+    from afor.triton.launch import check_kernels, triton_unavailable_reason
+
+    reason = triton_unavailable_reason()
+    if reason is not None:
+        yield Finding("fused step", "note", f"nothing to check: {reason}")
+        return
+    for index in range(torch.cuda.device_count()):
+        device = torch.device("cuda", index)
+        try:
+            check_kernels(device)
+        except RuntimeError as error:
+            yield Finding(f"fused, {device}", "broken", str(error))
+        else:
+            yield Finding(f"fused, {device}", "ok", "the steps are those of the equations")
 
 
 def _name_clash() -> Finding:

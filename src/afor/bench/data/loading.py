@@ -23,12 +23,12 @@ from afor.bench.data.prepared.cache import (
     subject_key,
     write_subject,
 )
-from afor.bench.data.prepared.source_files import Ledger
+from afor.bench.data.prepared.source_files import Checksums
 from afor.bench.data.recording import check_recording
 from afor.bench.data.settings import DataSettings
 from afor.bench.data.window_source import WindowSource
 
-Progress = Callable[[int, int, str], None]
+OnSubject = Callable[[int, int, str], None]  # subjects done, total, name of the next
 MAX_LISTED_SUBJECTS = 20  # more are abbreviated in messages to "first to last"
 
 
@@ -40,9 +40,8 @@ def open_windows(
     subjects: Sequence[str] | Literal["all"] | None = None,
     exclude: Sequence[str] = (),
     cache_dir: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: OnSubject | None = None,
     verify: bool = False,
-    accept_changed: bool = False,
 ) -> WindowSource:
     """Read, check and cache a data set, and return its windows.
 
@@ -56,14 +55,13 @@ def open_windows(
         cache_dir: Folder of the prepared data; None uses ``$AFOR_CACHE`` or the user's cache.
         progress: Called with (number of subjects done, total, subject).
         verify: Check the SHA-256 of cached samples.
-        accept_changed: Accept source files that changed since they were first read.
 
     Returns:
         The windows with their labels and subjects.
 
     Raises:
         ConfigError: The name, an option or a subject is not valid.
-        DataError: A file is missing, damaged or changed.
+        DataError: A file is missing or damaged.
         LeakageError: Two subjects share a trial.
 
     Example:
@@ -74,15 +72,15 @@ def open_windows(
         (('sub-01', 'sub-02'), (2, 12, 128))
     """
     selection = select_subjects(name, root, options, subjects, exclude, cache_dir)
-    prepared = prepare_all(selection, progress, verify=verify, accept_changed=accept_changed)
+    prepared = prepare_all(selection, progress, verify=verify)
     dataset = selection.dataset
     check_together(dataset.info.name, prepared)
     return WindowSource(
         dataset.info.name,
-        selection.folder,
+        selection.prepared_dir,
         prepared,
         selection.settings,
-        kind=dataset.kind(selection.root),
+        kind=dataset.kind(selection.source_dir),
         fingerprint_samples=dataset.hashes_data,
     )
 
@@ -92,11 +90,11 @@ class Selection:
     """The subjects of a data set that are read, and where their files and the cache are."""
 
     dataset: Dataset
-    root: Path
     settings: DataSettings
     subjects: tuple[str, ...]
-    cache: Path
-    folder: Path  # of the data set's prepared trials in the cache
+    source_dir: Path
+    cache_dir: Path
+    prepared_dir: Path  # in the cache, of this data set
 
 
 def select_subjects(
@@ -113,37 +111,38 @@ def select_subjects(
     source = resolve_root(dataset, root)
     cache = open_cache(cache_dir)
     selected = choose_subjects(dataset, source, settings, subjects, exclude)
-    folder = cache / dataset.info.name.replace(":", "-")
-    return Selection(dataset, source, settings, selected, cache, folder)
+    return Selection(
+        dataset=dataset,
+        settings=settings,
+        subjects=selected,
+        source_dir=source,
+        cache_dir=cache,
+        prepared_dir=cache / dataset.info.name.replace(":", "-"),
+    )
 
 
 def prepare_all(
     selection: Selection,
-    progress: Progress | None = None,
+    progress: OnSubject | None = None,
     *,
     verify: bool = False,
-    accept_changed: bool = False,
     faults: list[str] | None = None,
 ) -> list[PreparedSubject]:
     """Prepare the selected subjects; errors are added to `faults`, or raised if that is None."""
-    ledger = Ledger(selection.cache, selection.root)
+    checksums = Checksums(selection.cache_dir, selection.source_dir)
     prepared, total = [], len(selection.subjects)
     try:
         for done, subject in enumerate(selection.subjects):
             if progress:
                 progress(done, total, subject)
             try:
-                prepared.append(
-                    prepare_subject(
-                        selection, subject, ledger, verify=verify, accept_changed=accept_changed
-                    )
-                )
+                prepared.append(prepare_subject(selection, subject, checksums, verify=verify))
             except DataError as error:
                 if faults is None:
                     raise
                 faults.append(str(error))
     finally:
-        ledger.save()
+        checksums.save()
     if progress:
         progress(total, total, "")
     return prepared
@@ -235,27 +234,25 @@ def _check_excluded(
 
 
 def prepare_subject(
-    selection: Selection, subject: str, ledger: Ledger, *, verify: bool, accept_changed: bool
+    selection: Selection, subject: str, checksums: Checksums, *, verify: bool
 ) -> PreparedSubject:
     """Return a subject from the cache, or read, check and store it.
 
     Raises:
-        DataError: A file is missing, damaged, or changed since its first use and not accepted.
+        DataError: A file is missing or damaged.
     """
-    dataset, root, settings = selection.dataset, selection.root, selection.settings
-    sources = ledger.check(
-        dataset.files(root, subject, settings), accept_changed=accept_changed, rehash=verify
-    )
+    dataset, root, settings = selection.dataset, selection.source_dir, selection.settings
+    sources = checksums.of(dataset.files(root, subject, settings), rehash=verify)
     key = subject_key(
         dataset.info.name, dataset.version, subject, settings.trial_settings(), sources
     )
-    if (cached := read_subject(selection.folder, key, verify=verify)) is not None:
+    if (cached := read_subject(selection.prepared_dir, key, verify=verify)) is not None:
         return cached
     recording = dataset.load(root, subject, settings)
     if dataset.kind(root) == "stand-in":
         recording = replace(recording, notes=(*recording.notes, STAND_IN_NOTE))
     recording = check_recording(recording, check_unit=dataset.check_unit)
-    return write_subject(selection.folder, key, recording, sources)
+    return write_subject(selection.prepared_dir, key, recording, sources)
 
 
 def check_together(dataset: str, prepared: Sequence[PreparedSubject]) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 from afor.bench.common.errors import ConfigError, LeakageError
 from afor.bench.common.seeding import derive_seed
@@ -168,31 +167,31 @@ def prove_disjoint(manifest: Manifest) -> None:
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """Return the manifest as JSON to read, with one line per draw."""
-    lines = []
-    for fold in range(manifest.blocks):
-        draws = [split for split in manifest.splits if split.fold == fold]
-        rows = ",\n".join(
-            f'        {{"draw": {s.draw}, "validation": {_names(s.validation)}, '
-            f'"train": {_names(s.train)}}}'
-            for s in draws
-        )
-        lines.append(
-            f'    {{"fold": {fold}, "test": {_names(draws[0].test)}, "draws": [\n{rows}\n    ]}}'
-        )
+    """Return the manifest as JSON."""
     first = manifest.splits[0]
-    head = {
+    folds = [
+        {
+            "fold": fold,
+            "test": manifest.split(fold, 0).test,
+            "draws": [
+                {"draw": split.draw, "validation": split.validation, "train": split.train}
+                for split in manifest.splits
+                if split.fold == fold
+            ],
+        }
+        for fold in range(manifest.blocks)
+    ]
+    content = {
         "format": FORMAT,
         "dataset": manifest.dataset,
         "study_seed": manifest.study_seed,
         "subjects_of_the_first_fold": {
             side: len(getattr(first, side)) for side in ("train", "validation", "test")
         },
-        "subjects": list(manifest.subjects),
+        "subjects": manifest.subjects,
+        "folds": folds,
     }
-    opening = ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in head.items())
-    folds = ",\n".join(lines)
-    return f'{{\n{opening},\n  "folds": [\n{folds}\n  ]\n}}\n'
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _checked_subjects(dataset: str, subjects: Sequence[str]) -> list[str]:
@@ -224,7 +223,3 @@ def _test_blocks(
 def _shuffled(names: Sequence[str], seed: int) -> list[str]:
     # Ordered by hash, which does not depend on the version of a random generator.
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())
-
-
-def _names(names: Sequence[Any]) -> str:
-    return json.dumps(list(names), ensure_ascii=False)

@@ -7,6 +7,7 @@ from afor.bench.stats.labels import block_label, order_optimizers
 from afor.bench.store.results import RunResult
 from afor.bench.training.record import RunRecord
 
+WARMUP_STEPS = 100  # Sec. IV-C
 Records = Sequence[tuple[RunResult, RunRecord]]
 
 
@@ -28,8 +29,11 @@ def loss_curves(
 
 def run_traces(
     records: Records, optimizer: str = "afor"
-) -> tuple[list[Mapping[str, Mapping[str, list[float]]]], list[float], str]:
-    """Return the traces of one optimizer on one network, the first run's losses and a title."""
+) -> tuple[list[Mapping[str, Mapping[str, list[float]]]], list[float], str, float]:
+    """Return traces of one optimizer on one network; losses, title, warm-up of the first run.
+
+    The warm-up is in epochs, of AFOR's default of 100 steps.
+    """
     traced = [(run, record) for run, record in records if record.traces]
     networks = dict.fromkeys((run.dataset, run.backbone) for run, _ in traced)
     selected = [(run, record) for run, record in traced if run.optimizer == optimizer]
@@ -45,4 +49,5 @@ def run_traces(
     run, first = selected[0]
     title = f"{block_label(run.dataset, run.backbone)}, fold {run.fold}, draw {run.draw}"
     losses = [epoch.train_loss for epoch in first.history]
-    return [record.traces for _, record in selected], losses, title
+    warmup_epochs = WARMUP_STEPS * len(losses) / max(first.steps, 1)
+    return [record.traces for _, record in selected], losses, title, warmup_epochs

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from afor.bench.analyses.adaptation.memory import Memory, wake_step
-from afor.bench.analyses.adaptation.memory_figures import log_means, policy_figure, wake_figure
+from afor.bench.analyses.adaptation.memory_figures import log_means, wake_figure
 from afor.bench.analyses.step_log import Steps
 from afor.bench.report.figures.style import save_figure
 
@@ -51,19 +51,3 @@ def test_the_wake_up_shows_both_forms_and_the_distance(memory, tmp_path) -> None
     assert np.isnan(distance.get_lines()[0].get_ydata()[0]), "no distance has no logarithm"
     save_figure(figure, tmp_path / "wake.pdf")
     assert (tmp_path / "wake.pdf").stat().st_size > 1000
-
-
-def test_the_policy_has_the_three_panels_of_the_paper(memory, tmp_path) -> None:
-    figure = policy_figure(memory.printed, "made")
-    over, against, steady, loss = figure.axes
-    first, second = over.get_lines()
-    assert len(first.get_xdata()) == 10
-    by_epoch = memory.printed["beta2"][:, 0].reshape(10, 40).mean(axis=1)
-    np.testing.assert_allclose(first.get_ydata(), by_epoch)
-    assert second.get_ydata()[-1] > 0.997
-    assert [label.get_text() for label in steady.get_yticklabels()] == ["first", "second"]
-    assert len(against.collections) == 2
-    np.testing.assert_allclose(
-        loss.get_lines()[0].get_ydata()[-1], memory.printed.loss[-40:].mean()
-    )
-    save_figure(figure, tmp_path / "policy.png", dpi=60)

@@ -8,11 +8,12 @@ from typer.testing import CliRunner
 
 from afor.bench.analyses.headroom.compute import Candidate, headroom_of, measure_headroom
 from afor.bench.analyses.headroom.figure import headroom_figure
-from afor.bench.analyses.headroom.table import headroom_table
+from afor.bench.analyses.headroom.table import headroom_tables
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.runner import run_study
 from afor.bench.report.tables.formats import to_markdown
+from afor.bench.stats.inference.decisions import decide_family
 from afor.bench.store.database import open_store
 from afor.bench.study.schema import load_study, parse_study
 
@@ -48,21 +49,52 @@ def test_every_method_has_its_best_rate_and_rules_stand_between() -> None:
     result = headroom_of(candidates(LEVELS), "accuracy")
     best, constants, (rule,) = result.best_constant, result.constants, result.rules
     assert (result.units, result.count) == ("folds", 10)
-    assert best.over_reference.gain == pytest.approx(0.05)
-    assert best.choices == ("β₂ = 0.9, lr 0.001",)
+    assert best.gain == pytest.approx(0.05)
+    assert best.choices == ("0.9 at 0.001",)
     assert [constant.beta2 for constant in constants] == [0.9, 0.999]
-    assert constants[1].over_reference.gain == 0
-    assert constants[1].choices == ("lr 0.01",)
-    assert rule.over_reference.gain == pytest.approx(0.03)
-    assert rule.over_best_constant.gain == pytest.approx(-0.02)
-    assert result.recovered(rule) == pytest.approx(0.6)
+    assert constants[1].over_reference is None
+    assert constants[1].choices == ("0.01",)
+    assert rule.gain == pytest.approx(0.03)
+    assert rule.over_best_constant.mean == pytest.approx(-0.02)
+
+
+def test_decisions_are_those_of_one_corrected_family_of_exact_tests() -> None:
+    # A bootstrap over folds would exclude zero here; the exact test with its correction does not.
+    levels = {(f"rule {i}", None, 1e-3): 0.0 for i in range(6)}
+    levels |= {("β₂ = 0.9", 0.9, 1e-3): 0.0, ("β₂ = 0.999", 0.999, 1e-3): 0.0}
+    marked = 0
+    for seed in range(20):
+        noisy = candidates(levels, draws=1, noise=1.0, seed=seed)
+        result = headroom_of(noisy, "accuracy")
+        compared = (result.constants[0], result.best_constant, *result.rules)
+        by_method = {c.method: np.array(list(c.values.values())) for c in noisy}
+        reference = by_method.pop("β₂ = 0.999")
+        family = decide_family(
+            [by_method[m.method] - reference for m in compared if m.method in by_method],
+            margin=0.01,
+            family=len(compared),
+        )
+        named = [m.over_reference for m in compared if m.method in by_method]
+        assert [made.interval for made in named] == [made.interval for made in family]
+        marked += any(m.over_reference.decision in ("better", "worse") for m in compared)
+    assert marked <= 3  # 5 % of 20 studies, not of 160 cells
+
+
+def test_more_comparisons_of_the_study_make_a_decision_stricter() -> None:
+    few, many = (
+        headroom_of(candidates(LEVELS, noise=0.02), "accuracy", family=family).rules[0]
+        for family in (None, 300)
+    )
+    assert few.over_reference.interval == many.over_reference.interval
+    assert few.over_reference.decision == "better"
+    assert many.over_reference.decision == "undecided"
 
 
 def test_less_is_better_for_the_likelihood() -> None:
     mirrored = {key: -level for key, level in LEVELS.items()}
     result = headroom_of(candidates(mirrored), "nll")
-    assert result.best_constant.over_reference.gain == pytest.approx(0.05)
-    assert result.rules[0].over_best_constant.gain == pytest.approx(-0.02)
+    assert result.best_constant.gain == pytest.approx(0.05)
+    assert result.rules[0].over_best_constant.mean == pytest.approx(-0.02)
 
 
 def test_the_best_of_many_equal_settings_gains_nothing_on_the_other_half() -> None:
@@ -71,8 +103,7 @@ def test_the_best_of_many_equal_settings_gains_nothing_on_the_other_half() -> No
     gains = []
     for seed in range(20):
         noisy = candidates(levels, folds=8, noise=1.0, seed=seed)
-        best = headroom_of(noisy, "accuracy").best_constant
-        gains.append(best.over_reference.gain)
+        gains.append(headroom_of(noisy, "accuracy").best_constant.gain)
     assert abs(np.mean(gains)) < 3 * np.std(gains) / np.sqrt(len(gains))
 
 
@@ -122,8 +153,10 @@ def test_a_finished_study_gives_table_and_figure(grid_store) -> None:
         assert first.count == 4
         with pytest.raises(ConfigError, match="no metric 'f9'"):
             measure_headroom(store, ["f9"])
-    table = to_markdown(headroom_table(results))
+    (shown,) = headroom_tables(results)
+    table = to_markdown(shown)
     assert "best constant" in table
+    assert "(unbounded), undecided" in table  # four folds
     assert "10⁻³ nats" in table
     assert len(headroom_figure(results).axes) == 2
 
@@ -132,13 +165,16 @@ def test_the_command_prints_a_table_json_and_a_figure(grid_store, tmp_path) -> N
     picture = tmp_path / "headroom.png"
     shown = CliRunner().invoke(app, ["headroom", str(grid_store), "-o", str(picture)])
     assert shown.exit_code == 0, shown.output
-    assert "over best" in shown.output
+    assert "over best constant" in shown.output
     assert picture.stat().st_size > 1000
     printed = CliRunner().invoke(app, ["headroom", str(grid_store), "--json", "-m", "nll"])
     records = json.loads(printed.stdout)["rows"]
     assert {record["kind"] for record in records} == {"constant", "best constant", "rule"}
     reference = next(record for record in records if record["beta2"] == 0.999)
-    assert reference["gain_over_reference"] == 0
+    assert reference["gain_over_reference"] is None
+    assert {record["decision_over_reference"] for record in records} <= {
+        None, "better", "worse", "equivalent", "undecided",
+    }  # fmt: skip
 
 
 def test_the_preset_is_a_grid_with_the_reference() -> None:

@@ -16,12 +16,11 @@ def study(study_file, small_study):
     )
 
 
-def test_both_figures_come_from_one_command(study, tmp_path) -> None:
-    arguments = ["memory", study, "--steps", "5", "-o", "out/wake.png", "--forgetting", "f.png"]
+def test_the_figure_and_the_numbers_come_from_one_command(study, tmp_path) -> None:
+    arguments = ["memory", study, "--steps", "5", "-o", "out/wake.png"]
     done = runner.invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out" / "wake.png").is_file()
-    assert (tmp_path / "f.png").is_file()
     assert "synthetic, eegnet, afor, fold 0, draw 0: 5 steps" in done.stdout
     assert "half of the tensors awake: never" in done.stdout
     assert "Distance from AdamW at 0.9945" in done.stdout
@@ -34,14 +33,13 @@ def test_a_program_reads_the_numbers(study) -> None:
     found = json.loads(done.stdout)
     assert found["steps"] == 3
     assert list(found["apart"]["printed"]["by_step"]) == ["1", "2", "3"]
-    assert found["figures"] == ["wake.svg"]
+    assert found["figure"] == "wake.svg"
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["-o", "wake.txt"], "this command writes .pdf, .svg, .png files"),
-        (["--forgetting", "f.doc"], "this command writes .pdf, .svg, .png files"),
         (["--optimizer", "afro"], "Did you mean"),
         (["--optimizer", "adamw"], "AdamW has no controller"),
         (["--fold", "7"], "Folds: 0 to 3"),

@@ -25,8 +25,8 @@ def test_list_says_what_where_and_whether_found(call, tmp_path):
     listed = {entry["name"]: entry for entry in json.loads(call("list", "--json").stdout)}
     assert listed["isruc"]["found"] == str(tmp_path / "data" / "isruc")
     assert listed["deap"]["found"] == ""
-    assert listed["synthetic"]["found"] == "embedded"
-    assert listed["physionet_small"]["found"] == "embedded"
+    assert listed["synthetic"]["found"] == "computed"
+    assert listed["physionet_small"]["found"] == "computed"
     assert "Next: afor data check" in answer.stderr
 
 
@@ -89,13 +89,18 @@ def test_a_truncated_recording_needs_the_users_word(call, tmp_path):
     assert call("prepare", "isruc", "--root", root, "--allow-truncated").exit_code == 0
 
 
-def test_changed_files_need_the_users_word(call, tmp_path):
+def test_a_file_that_was_fetched_again_is_read(call, tmp_path):
     root = tmp_path / "isruc"
-    write_stand_in("isruc", root, ["1"], trials=12)
-    assert call("prepare", "isruc", "--root", root).exit_code == 0
+    path = write_stand_in("isruc", root, ["1"], trials=12)[0]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-50_000])
+    assert "Fetch the file again" in str(call("prepare", "isruc", "--root", root).exception)
+    path.write_bytes(whole)
+    first = call("prepare", "isruc", "--root", root, "--json")
     write_stand_in("isruc", root, ["1"], trials=12, seed=1)
-    assert "--accept-changed" in str(call("prepare", "isruc", "--root", root).exception)
-    assert call("prepare", "isruc", "--root", root, "--accept-changed").exit_code == 0
+    other = call("prepare", "isruc", "--root", root, "--json")
+    prints = [json.loads(answer.stdout)["fingerprint"] for answer in (first, other)]
+    assert prints[0] != prints[1]
 
 
 def test_what_no_program_may_download_is_said(call):

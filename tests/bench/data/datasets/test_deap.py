@@ -119,7 +119,7 @@ def test_a_flat_channel_and_a_doubled_trial_are_refused(small, cache_dir):
     data[3] = data[1]
     small(data=data)
     with pytest.raises(DataError, match="trial 3 is a copy of trial 1"):
-        open_windows("deap", small.root, cache_dir=cache_dir, accept_changed=True)
+        open_windows("deap", small.root, cache_dir=cache_dir)
 
 
 def test_the_folder_of_the_download_is_found_and_missing_subjects_are_named(small, cache_dir):

@@ -17,7 +17,7 @@ from afor.bench.data.datasets.physionet_mi import (
 from afor.bench.data.formats.edf import read_edf
 from afor.bench.data.inspection.check import check_dataset
 from afor.bench.data.loading import open_windows
-from afor.bench.data.prepared.source_files import Ledger
+from afor.bench.data.prepared.source_files import Checksums
 from afor.bench.data.stand_ins import write_edf
 
 # The 64 names as the files spell them.
@@ -250,10 +250,10 @@ def test_the_same_file_under_two_subjects_is_refused(root, cache_dir):
 
 def test_all_real_files_have_their_published_checksums(physionet_root, cache_dir):
     files = sorted(physionet_root.glob("S*/*.edf"))
-    ledger = Ledger(cache_dir, physionet_root)
-    sources = ledger.check(files)
-    assert len(sources) == len(ledger.published) == 71
-    assert {source.name: source.sha256 for source in sources} == ledger.published
+    checksums = Checksums(cache_dir, physionet_root)
+    sources = checksums.of(files)
+    assert len(sources) == len(checksums.published) == 71
+    assert {source.name: source.sha256 for source in sources} == checksums.published
 
 
 @pytest.mark.parametrize("name", ["S001/S001R02.edf", "S003/S003R06.edf", "S100/S100R04.edf"])

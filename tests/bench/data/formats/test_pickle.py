@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.formats.pickle import MAX_INSTRUCTIONS, read_arrays
+from afor.bench.data.formats.pickle import MAX_READS, read_arrays
 from afor.bench.data.stand_ins import write_python2_pickle
 
 RECONSTRUCT = b"cnumpy.core.multiarray\n_reconstruct\n"
@@ -69,7 +69,7 @@ def attacks(marker):
         "memo text bomb": b"Np268435456\n.",
         "a million lists": nested(1_000_000, b"]", b"a"),
         "a million tuples": nested(1_000_000, b"(", b"t"),
-        "deep tuples": b"\x80\x02}U\x01a" + b")" + b"\x85" * (MAX_INSTRUCTIONS - 100) + b"s.",
+        "deep tuples": b"\x80\x02}U\x01a" + b")" + b"\x85" * (MAX_READS // 2) + b"s.",
         "deep tuples as a shape": b"\x80\x02" + RECONSTRUCT + b"cnumpy\nndarray\n)"
         + b"\x85" * 9000 + b"U\x01b\x87R.",
         "32 GiB array": b"\x80\x02" + RECONSTRUCT

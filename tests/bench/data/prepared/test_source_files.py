@@ -5,7 +5,8 @@ import pytest
 
 from afor.bench.common.errors import DataError
 from afor.bench.common.files import sha256_of, write_atomically
-from afor.bench.data.prepared.source_files import Ledger, published_checksums
+from afor.bench.data.prepared import source_files
+from afor.bench.data.prepared.source_files import Checksums, published_checksums
 
 
 @pytest.fixture
@@ -17,11 +18,11 @@ def root(tmp_path):
 
 
 def use(root, cache_dir, **options):
-    ledger = Ledger(cache_dir, root)
+    checksums = Checksums(cache_dir, root)
     try:
-        return ledger.check([root / "S001" / "a.edf"], **options)[0]
+        return checksums.of([root / "S001" / "a.edf"], **options)[0]
     finally:
-        ledger.save()
+        checksums.save()
 
 
 def test_the_checksum_is_sha256_and_the_name_is_relative_to_the_root(root, cache_dir):
@@ -30,15 +31,10 @@ def test_the_checksum_is_sha256_and_the_name_is_relative_to_the_root(root, cache
     assert source.sha256 == hashlib.sha256(b"first").hexdigest()
 
 
-def test_a_file_changed_after_its_first_use_is_refused_until_accepted(root, cache_dir):
+def test_a_changed_file_has_another_checksum(root, cache_dir):
     use(root, cache_dir)
-    (root / "S001" / "a.edf").write_bytes(b"other")
-    for _ in range(2):
-        with pytest.raises(DataError, match=r"a\.edf: the file has changed since its first use"):
-            use(root, cache_dir)
-    accepted = use(root, cache_dir, accept_changed=True)
-    assert accepted.sha256 == hashlib.sha256(b"other").hexdigest()
-    assert use(root, cache_dir) == accepted
+    (root / "S001" / "a.edf").write_bytes(b"others")
+    assert use(root, cache_dir).sha256 == hashlib.sha256(b"others").hexdigest()
 
 
 def test_a_touched_file_with_the_same_bytes_is_accepted(root, cache_dir):
@@ -49,10 +45,10 @@ def test_a_touched_file_with_the_same_bytes_is_accepted(root, cache_dir):
 
 def test_an_unchanged_file_is_not_hashed_again(root, cache_dir, monkeypatch):
     first = use(root, cache_dir)
-    monkeypatch.setattr(
-        "afor.bench.common.files.sha256_of", lambda _path: pytest.fail("hashed again")
-    )
+    monkeypatch.setattr(source_files, "sha256_of", lambda _path: pytest.fail("hashed again"))
     assert use(root, cache_dir) == first
+    with pytest.raises(pytest.fail.Exception, match="hashed again"):
+        use(root, cache_dir, rehash=True)
 
 
 def test_a_change_that_keeps_size_and_time_is_found_by_hashing_again(root, cache_dir):
@@ -61,8 +57,8 @@ def test_a_change_that_keeps_size_and_time_is_found_by_hashing_again(root, cache
     stat = path.stat()
     path.write_bytes(b"First")
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    with pytest.raises(DataError, match="has changed since its first use"):
-        use(root, cache_dir, rehash=True)
+    assert use(root, cache_dir).sha256 == hashlib.sha256(b"first").hexdigest()
+    assert use(root, cache_dir, rehash=True).sha256 == hashlib.sha256(b"First").hexdigest()
 
 
 def test_a_file_that_is_not_the_published_one_is_refused(root, cache_dir):
@@ -87,9 +83,9 @@ def test_a_missing_file_is_a_data_error(root, cache_dir):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe"])
-def test_a_broken_ledger_starts_anew(root, cache_dir, content):
+def test_a_broken_list_of_checksums_starts_anew(root, cache_dir, content):
     use(root, cache_dir)
-    path = Ledger(cache_dir, root).path
+    path = Checksums(cache_dir, root).path
     path.write_bytes(content)
     assert use(root, cache_dir).name == "S001/a.edf"
 

@@ -77,7 +77,23 @@ def test_one_or_three_data_sets_share_an_axis():
         assert len(sensitivity_figure([Sensitivity("w", 1.0, points)]).axes) == 1
 
 
-def test_the_steady_state_is_the_last_quarter():
+def test_forgetting_spans_the_whole_range_and_calls_no_warm_up_an_end():
+    beta2 = [0.9945, 0.99451, 0.99449, 0.9945]  # a movement of 0.2 % of the range
+    trace = {"conv": {"beta2": beta2, "beta2_sd": [0.0] * 4, "score": [1.0] * 4}}
+    figure = forgetting_figure([trace], warmup_epochs=2.0)
+    for axis in figure.axes:
+        low, high = axis.get_ylim()
+        assert low < 0.99
+        assert high > 0.999
+    assert figure.axes[2].get_title(loc="left") == "c  the last quarter of the epochs"
+    assert len(figure.axes[2].patches) == 1
+    within = forgetting_figure([trace], warmup_epochs=4.0).axes[2]
+    assert "lies within the warm-up" in within.get_title(loc="left")
+    wide = {"conv": {"beta2": [0.92], "beta2_sd": [0.0], "score": [1.0]}}
+    assert forgetting_figure([wide]).axes[0].get_ylim()[0] < 0.92
+
+
+def test_the_boxes_show_the_last_quarter():
     trace = {
         "conv": {"beta2": [0.999] * 6 + [0.99, 0.991], "beta2_sd": [0.0] * 8, "score": range(8)}
     }

@@ -1,23 +1,22 @@
-"""Figures of AFOR's memory in one run: when it wakes up, and what each layer forgets."""
+"""The figure of AFOR's memory in one run: when its controller becomes active."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator
 from numpy.typing import NDArray
 
 from afor.bench.analyses.adaptation.memory import COMPARED, PARTED, Memory, awake_share, wake_step
 from afor.bench.analyses.step_log import FloatArray, Steps
 from afor.bench.report.figures import style
-from afor.bench.report.figures.curves import DASHES, STEADY, draw_boxes, draw_loss
+from afor.bench.report.figures.curves import DASHES
 from afor.monitor import AWAKE
 
 BINS = 48  # bins of steps to average in, evenly on a logarithmic scale
 LEAST_SHOWN = 1e-3  # percent: smaller distances are rounding errors
 LEAST_SIGMA = 1e-3
-POINTS = 150  # steps in the scatter of score against beta2
 STYLES = {
     "printed": {"color": style.VERMILION, "linewidth": 1.5},
     "calibrated": {"color": style.CYCLE[0], "linewidth": 1.2, "linestyle": DASHES[1]},
@@ -83,8 +82,8 @@ def _wake_column(axes: Sequence[Any], steps: Steps) -> None:
         axis.axvspan(1, max(steps.warmup_steps, 1), color="#F2F2F2", zorder=-1, linewidth=0)
     for axis, level in ((zscore, AWAKE), (beta2, (low + high) / 2)):
         axis.annotate(
-            f"{level:g}", (0.995, level), xycoords=("axes fraction", "data"), ha="right",
-            va="bottom", fontsize=5.5, color="#555555",
+            f"{level:g}", (1.01, level), xycoords=("axes fraction", "data"), ha="left",
+            va="center", fontsize=5.5, color="#555555", annotation_clip=False,
         )  # fmt: skip
     if steps.warmup_steps > 1:
         zscore.text(1.15, 0.97, "warm-up", transform=zscore.get_xaxis_transform(), va="top",
@@ -114,55 +113,6 @@ def _distances(axis: Any, memory: Memory, last: int) -> None:
     axis.set(xlim=(1, last), ylim=(LEAST_SHOWN, None))
     axis.legend(loc="lower right", ncols=2, handlelength=2.6)
     axis.grid(axis="y")
-
-
-@style.house_style()
-def policy_figure(steps: Steps, title: str = "") -> Any:
-    """Draw the paper's figure of forgetting by layer, from every step of one run."""
-    groups = steps.groups
-    figure = style.empty_figure(76)
-    over, against, steady = figure.subplots(1, 3, width_ratios=[1.15, 1, 1])
-    epochs = np.unique(steps.epochs)
-    starts = np.searchsorted(steps.epochs, epochs)
-    epoch_steps = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(steps)], strict=True)]
-    after_warmup = np.arange(min(steps.warmup_steps, len(steps) - 1), len(steps))
-    plotted = after_warmup[:: max(1, len(after_warmup) // POINTS)]
-    tail = steps["beta2"][-max(1, round(STEADY * len(steps))) :]
-    for number, (group, members) in enumerate(groups.items()):
-        color, dash = style.color_at(number), DASHES[number % len(DASHES)]
-        beta2 = steps["beta2"][:, members]
-        mean = np.array([beta2[span].mean() for span in epoch_steps])
-        sd = np.array([beta2[span].std() for span in epoch_steps])
-        over.plot(epochs + 1, mean, color=color, linestyle=dash, label=style.plain(group))
-        over.fill_between(
-            epochs + 1, mean - sd, mean + sd, color=color, alpha=0.5 / len(groups), linewidth=0
-        )
-        against.scatter(
-            steps["score"][plotted][:, members], beta2[plotted], s=3, color=color,
-            marker=style.shape_at(number), linewidth=0, alpha=0.5, rasterized=True,
-        )  # fmt: skip
-    draw_loss(over, epochs + 1, [steps.loss[span].mean() for span in epoch_steps])
-    last = [tail[:, members].ravel() for members in groups.values()]
-    options = {"orientation": "horizontal", "showfliers": False, "whis": (2.5, 97.5)}
-    draw_boxes(steady, last, **options)
-    steady.set_yticks(range(1, len(groups) + 1), [style.plain(group) for group in groups])
-    steady.invert_yaxis()
-    _label_policy(over, against, steady, steps.beta2_range)
-    style.legend_below(figure, over, min(4, len(groups)), handlelength=2.6)
-    figure.suptitle(style.plain(title), fontsize=7, x=0.01, ha="left")
-    return figure
-
-
-def _label_policy(over: Any, against: Any, steady: Any, bounds: tuple[float, float]) -> None:
-    over.set(title="a  over epochs", xlabel="epoch", ylabel="β₂ ± SD within the epoch")
-    over.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    against.set(title="b  score against β₂", xlabel="score", ylabel="β₂")
-    steady.set(title="c  steady state", xlabel="β₂, last quarter of the steps", xlim=bounds)
-    for axis in (over, against):
-        axis.set_ylim(*bounds)
-        axis.grid(axis="y")
-    steady.grid(axis="x")
-    steady.xaxis.set_major_locator(MaxNLocator(4))
 
 
 def log_means(values: FloatArray, bins: int = BINS) -> tuple[NDArray[np.float64], FloatArray]:

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.build import full_settings
-from afor.bench.stats.inference.paired_tests import bootstrap_interval
+from afor.bench.stats.inference.decisions import PairedDecision, decide_family
+from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.labels import better_sign, optimizer_label
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.schema import OptimizerEntry, parse_study
 
 REFERENCE = 0.999
+BEST = "best constant"
 MIN_UNITS = 4  # two to choose on and two to score on
 Unit = tuple[int, int]  # fold, draw
 
@@ -37,57 +39,46 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Gap:
-    """The mean difference between two methods over the units, and its 95 % interval.
-
-    Positive is better, in the unit of the metric.
-    """
-
-    gain: float
-    low: float
-    high: float
-    differences: tuple[float, ...] = ()  # of the units
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether the interval excludes zero."""
-        return self.low > 0 or self.high < 0
-
-
-@dataclass(frozen=True)
-class MethodGap:
-    """One method beside the reference and beside the best constant."""
+class MethodScore:
+    """One method beside the reference and beside the best constant; positive is better."""
 
     method: str
     beta2: float | None
     score: float  # mean over the units, each scored with the settings of the other half
-    over_reference: Gap
-    over_best_constant: Gap
+    over_reference: PairedDecision | None  # None for the reference
+    over_best_constant: PairedDecision | None  # None for constants
     choices: tuple[str, ...]  # of each half
+
+    @property
+    def gain(self) -> float:
+        """Mean difference from the reference."""
+        return self.over_reference.mean if self.over_reference else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Exact 95 % interval of the gain."""
+        return self.over_reference.interval if self.over_reference else (0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Headroom:
-    """The headroom of one data set and backbone in one metric."""
+    """The headroom of one data set and backbone in one metric.
+
+    Holm's correction covers all methods that are compared with the reference, and all rules that
+    are compared with the best constant.
+    """
 
     metric: str
     reference: float
     units: str  # "folds" or "draws"
     count: int  # of the units
-    best_constant: MethodGap
-    constants: tuple[MethodGap, ...]  # by beta2
-    rules: tuple[MethodGap, ...]
+    best_constant: MethodScore
+    constants: tuple[MethodScore, ...]  # by beta2
+    rules: tuple[MethodScore, ...]
     study: str = ""
     dataset: str = ""
     backbone: str = ""
     left_out: tuple[str, ...] = ()  # candidates with runs that diverged or failed
-
-    def recovered(self, rule: MethodGap) -> float:
-        """Return the share of the headroom that a rule recovers; NaN if there is none."""
-        headroom = self.best_constant.over_reference
-        if not headroom.low > 0:
-            return math.nan
-        return rule.over_reference.gain / headroom.gain
 
 
 # The score of each unit, and the candidates that the two halves chose.
@@ -119,7 +110,8 @@ def measure_headroom(
     for name in [study] if study else store.studies():
         runs = store.runs(name)
         blocks = dict.fromkeys((run.dataset, run.backbone) for run in runs)
-        entries = {entry.name: entry for entry in parse_study(store.studies()[name]).optimizers}
+        parsed = parse_study(store.studies()[name])
+        entries = {entry.name: entry for entry in parsed.optimizers}
         for dataset, backbone in blocks:
             block = [run for run in runs if (run.dataset, run.backbone) == (dataset, backbone)]
             where = f"{name}, {dataset} × {backbone}"
@@ -134,7 +126,7 @@ def measure_headroom(
                 candidates = _candidates(block, entries, values, metric, left_out)
                 results.append(
                     replace(
-                        headroom_of(candidates, metric, reference, units, where),
+                        headroom_of(candidates, metric, reference, units, where, parsed.margins),
                         study=name,
                         dataset=dataset,
                         backbone=backbone,
@@ -150,8 +142,21 @@ def headroom_of(
     reference: float = REFERENCE,
     units: str | None = None,
     where: str = "the study",
+    margins: Mapping[str, float] | None = None,
+    family: int | None = None,
 ) -> Headroom:
-    """Compare the candidates of one data set and backbone."""
+    """Compare the candidates of one data set and backbone.
+
+    Args:
+        candidates: Methods at their learning rates.
+        metric: Name of the metric.
+        reference: The constant beta2 that the others are compared with.
+        units: What is halved: ``"folds"`` or ``"draws"``; None takes folds if there are enough.
+        where: Name of the study, for messages.
+        margins: Margins of equivalence that the study states, by metric.
+        family: Number of comparisons with the reference to correct for, where the study makes more
+            of them than these candidates do.
+    """
     constants = sorted({c.beta2 for c in candidates if c.beta2 is not None})
     if reference not in constants or len(constants) < 2:
         raise ConfigError(
@@ -174,42 +179,51 @@ def headroom_of(
             choices.append(candidates[best])
         return out, choices
 
-    base, _ = outcome(lambda c: c.beta2 == reference)
-    best, best_choices = outcome(lambda c: c.beta2 is not None)
+    methods = dict.fromkeys(c.method for c in sorted(candidates, key=_place))
+    outcomes = {BEST: outcome(lambda c: c.beta2 is not None)}
+    outcomes |= {name: outcome(lambda c, m=name: c.method == m) for name in methods}  # type: ignore[misc]
+    beta2 = {c.method: c.beta2 for c in candidates}
+    base = next(name for name in methods if beta2[name] == reference)
+    rules = [name for name in methods if beta2[name] is None]
+    margin = margin_of(metric, margins)
 
-    def gap_of(
-        method: str, beta2: float | None, out: NDArray[np.float64], choices: list[Candidate]
-    ) -> MethodGap:
-        texts = tuple(
-            dict.fromkeys(
-                f"lr {c.lr:g}" if c.method == method else f"{c.method}, lr {c.lr:g}"
-                for c in choices
-            )
+    def decide(names: Sequence[str], other: str, family: int | None) -> dict[str, PairedDecision]:
+        differences = [outcomes[name][0] - outcomes[other][0] for name in names]
+        decisions = decide_family(differences, margin=margin, family=family)
+        return dict(zip(names, decisions, strict=True))
+
+    over_reference = decide([name for name in outcomes if name != base], base, family)
+    over_best = decide(rules, BEST, None)
+    scored = {
+        name: MethodScore(
+            name,
+            beta2.get(name),
+            better_sign(metric) * float(out.mean()),
+            over_reference.get(name),
+            over_best.get(name),
+            _choice_texts(name, choices),
         )
-        score = better_sign(metric) * float(out.mean())
-        return MethodGap(method, beta2, score, _gap(out - base), _gap(out - best), texts)
-
-    rules = dict.fromkeys(c.method for c in candidates if c.beta2 is None)
+        for name, (out, choices) in outcomes.items()
+    }
     return Headroom(
         metric,
         reference,
         units,
         count,
-        gap_of("best constant", None, best, best_choices),
-        tuple(
-            gap_of(f"β₂ = {beta2:g}", beta2, *outcome(lambda c, b=beta2: c.beta2 == b))  # type: ignore[misc]
-            for beta2 in constants
-        ),
-        tuple(
-            gap_of(rule, None, *outcome(lambda c, r=rule: c.method == r))  # type: ignore[misc]
-            for rule in rules
-        ),
+        scored[BEST],
+        tuple(scored[name] for name in methods if beta2[name] is not None),
+        tuple(scored[name] for name in rules),
     )
 
 
-def _gap(differences: NDArray[np.float64]) -> Gap:
-    low, high = bootstrap_interval(differences)
-    return Gap(float(differences.mean()), low, high, tuple(differences.tolist()))
+def _place(candidate: Candidate) -> float:
+    """Order constants by beta2 before rules, which keep their order."""
+    return math.inf if candidate.beta2 is None else candidate.beta2
+
+
+def _choice_texts(method: str, choices: Sequence[Candidate]) -> tuple[str, ...]:
+    texts = [f"{c.lr:g}" if c.method == method else f"{c.beta2:g} at {c.lr:g}" for c in choices]
+    return tuple(dict.fromkeys(texts))
 
 
 def _default_metrics(shared_metrics: set[str]) -> list[str]:

@@ -1,16 +1,18 @@
 """The command ``afor headroom``: what any constant beta2 could gain over 0.999."""
 
+import json
 from typing import Annotated
 
 import typer
 
 from afor.bench.analyses.headroom.compute import REFERENCE, measure_headroom
 from afor.bench.analyses.headroom.figure import headroom_figure
-from afor.bench.analyses.headroom.table import headroom_table
+from afor.bench.analyses.headroom.table import headroom_tables
 from afor.bench.cli.options import FigureFile, Json, Results, option
 from afor.bench.cli.printing import render
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.files import check_output
+from afor.bench.common.text import without_nan
 from afor.bench.report.figures.style import save_figure
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store
@@ -45,8 +47,8 @@ def headroom(
 
     Works on any finished study that has AdamW with several beta2 and, for a fair comparison,
     several learning rates. Constant and learning rate are chosen on one half of the folds or
-    draws and scored on the other, both ways. Every other optimizer is a rule: the table says what
-    it gains, and what it leaves of the best constant's gain.
+    draws and scored on the other, both ways. Every other optimizer is a rule: the table compares
+    it with beta2 = 0.999 and with the best constant.
 
     Example:
         afor headroom headroom --output headroom.png
@@ -55,11 +57,14 @@ def headroom(
         check_output(output)
     with open_store(find_store(results)) as store:
         measured = measure_headroom(store, metric, study=study, reference=reference, units=halves)
-    table = headroom_table(measured)
+    tables = headroom_tables(measured)
     if output is not None:
         save_figure(headroom_figure(measured), output)
-    typer.echo(render(table, "json" if as_json else "terminal"))
-    if not as_json:
-        if output is not None:
-            typer.echo(str(output))
-        print_next(f"afor stats {results} --baseline adamw --metric nll")
+    if as_json:
+        records = [record for table in tables for record in table.records]
+        typer.echo(json.dumps(without_nan({"table": "headroom", "rows": records}), indent=1))
+        return
+    typer.echo("\n".join(render(table, "terminal") for table in tables))
+    if output is not None:
+        typer.echo(str(output))
+    print_next(f"afor stats {results} --baseline adamw --metric nll")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.analyses.adaptation.memory import COMPARED, Memory, describe, watch_memory
-from afor.bench.analyses.adaptation.memory_figures import policy_figure, wake_figure
+from afor.bench.analyses.adaptation.memory_figures import wake_figure
 from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import AforVariant, Json, RunOptions, StudyName, option
 from afor.bench.cli.printing import check_figures
@@ -26,9 +26,6 @@ def memory(
         Path,
         option("Figure of beta2 and z-scores over steps: .pdf, .svg or .png.", "--output", "-o"),
     ] = Path("memory.pdf"),
-    forgetting: Annotated[
-        Path | None, option("Also write the paper's figure of forgetting by layer to this file.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show beta2 and z-scores of one run step by step.
@@ -38,19 +35,15 @@ def memory(
     Example:
         afor memory demo --output memory.pdf
     """
-    check_figures([output, forgetting])
+    check_figures([output])
     run = select_run(load_study(name), options, optimizer)
     watched = watch_memory(run, steps, lambda words: typer.echo(f"training: {words}", err=True))
     save_figure(wake_figure(watched), output)
-    if forgetting is not None:
-        save_figure(policy_figure(watched.printed, watched.label), forgetting)
-    written = [str(path) for path in (output, forgetting) if path]
     if as_json:
-        print_json({**describe(watched), "figures": written}, indent=None)
+        print_json({**describe(watched), "figure": str(output)}, indent=None)
     else:
         _print(watched)
-        for path in written:
-            typer.echo(path)
+        typer.echo(str(output))
     print_next(f"afor shift {name}")
 
 

@@ -60,7 +60,7 @@ def list_datasets(as_json: Json = False) -> None:
         root, dataset = default_root(name), get_dataset(name)
         here = str(root) if root.is_dir() else ""
         entries.append(
-            {**asdict(dataset.info), "found": here if dataset.needs_root else "embedded"}
+            {**asdict(dataset.info), "found": here if dataset.needs_root else "computed"}
         )
     if as_json:
         print_json(entries)
@@ -127,10 +127,6 @@ def prepare(
     cache_dir: CacheDir = None,
     allow_truncated: Truncated = False,
     download: Annotated[bool, option("Download missing files first.", "--download")] = False,
-    accept_changed: Annotated[
-        bool,
-        option("Accept source files that changed since they were prepared.", "--accept-changed"),
-    ] = False,
     verify: Annotated[
         bool, option("Read every byte of the source files again, also if cached.", "--verify")
     ] = False,
@@ -157,7 +153,6 @@ def prepare(
             cache_dir=cache_dir,
             progress=progress,
             verify=verify,
-            accept_changed=accept_changed,
         )
     summary = {
         "dataset": name,

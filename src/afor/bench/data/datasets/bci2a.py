@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
@@ -52,6 +52,12 @@ class Bci2aSettings(DataSettings):
     drop_rejected: bool = False
     window_samples: Samples = 250  # Sec. IV-A: "overlapping 250-point windows"
     stride_samples: Samples = 125  # "with a 125-point stride"
+
+    @model_validator(mode="after")
+    def _check_times(self) -> "Bci2aSettings":
+        if round(self.stop_s * RATE_HZ) <= round(self.start_s * RATE_HZ):
+            raise ValueError(f"start_s = {self.start_s} is not before stop_s = {self.stop_s}.")
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +100,6 @@ def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording
     trials, labels, ids, notes = [], [], [], []
     first = round(settings.start_s * RATE_HZ)
     samples = round(settings.stop_s * RATE_HZ) - first
-    if samples < 1:
-        raise DataError(f"bci2a: start_s = {settings.start_s} is not before {settings.stop_s}.")
     band = band_of(settings.band_hz)
     for number, name in enumerate(settings.sessions):
         path = _signal_path(root, subject, name)
@@ -129,7 +133,11 @@ def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording
         if count == TRIALS and rejected != published:
             notes.append(f"session {name}: {published} marked trials are published")
     return Recording.of_trials(
-        *(subject, np.concatenate(trials), np.concatenate(labels), CHANNELS, RATE_HZ),
+        subject=subject,
+        trials=np.concatenate(trials),
+        labels=np.concatenate(labels),
+        channel_names=CHANNELS,
+        rate_hz=RATE_HZ,
         class_names=CLASS_NAMES,
         trial_ids=np.concatenate(ids),
         dataset="bci2a",

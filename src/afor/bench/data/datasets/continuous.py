@@ -195,7 +195,11 @@ def recording_of(
             "Put a table of events beside the recording, or name its classes with classes."
         )
     return Recording.of_trials(
-        *(subject, np.stack(trials), words, *first),
+        subject=subject,
+        trials=np.stack(trials),
+        labels=words,
+        channel_names=first[0],
+        rate_hz=first[1],
         class_names=settings.classes,
         dataset=dataset,
         notes=notes,

@@ -87,7 +87,11 @@ def load_subject(root: Path, subject: str, settings: DeapSettings) -> Recording:
     signal = filter_signal(signal, RATE_HZ, band_of(settings.band_hz))
     labels = (ratings > settings.threshold).astype(np.int64)
     return Recording.of_trials(
-        *(subject, signal, labels, CHANNELS, RATE_HZ),
+        subject=subject,
+        trials=signal,
+        labels=labels,
+        channel_names=CHANNELS,
+        rate_hz=RATE_HZ,
         class_names=_class_names(settings),
         dataset="deap",
     )

@@ -96,7 +96,11 @@ def load_subject(root: Path, subject: str, settings: IsrucSettings) -> Recording
     if not is_extracted and missing:
         notes.append(f"{len(epochs)} epochs and {len(labels)} scores: cut to the shorter")
     return Recording.of_trials(
-        *(subject, epochs[:n], labels[:n], CHANNELS, RATE_HZ),
+        subject=subject,
+        trials=epochs[:n],
+        labels=labels[:n],
+        channel_names=CHANNELS,
+        rate_hz=RATE_HZ,
         class_names=CLASS_NAMES,
         dataset="isruc",
         notes=notes,

@@ -69,7 +69,11 @@ def load_subject(name: str, subject: str, settings: MoabbSettings) -> Recording:
         ) from error
     words = [str(label) for label in classes]
     return Recording.of_trials(
-        *(subject, signal, words, epochs.ch_names, epochs.info["sfreq"]),
+        subject=subject,
+        trials=signal,
+        labels=words,
+        channel_names=epochs.ch_names,
+        rate_hz=epochs.info["sfreq"],
         class_names=sorted(paradigm.used_events(dataset)),
         dataset=f"moabb:{name}",
     )

@@ -142,7 +142,11 @@ def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recor
     if not labels:
         raise DataError(f"PhysioNet subject {subject}: no event of task {settings.task!r} found.")
     return Recording.of_trials(
-        *(subject, np.concatenate(trials), labels, names, RATE_HZ),
+        subject=subject,
+        trials=np.concatenate(trials),
+        labels=labels,
+        channel_names=names,
+        rate_hz=RATE_HZ,
         class_names=CLASS_NAMES[settings.task],
         trial_ids=ids,
         dataset="physionet_mi",

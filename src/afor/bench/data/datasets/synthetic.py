@@ -172,7 +172,11 @@ def load_subject(settings: SyntheticSettings, subject: str) -> Recording:
     drawn = rng.integers(len(recipe.class_names), size=true_labels.size)
     labels = np.where(wrong, drawn, true_labels)
     return Recording.of_trials(
-        *(subject, trials, labels, recipe.channel_names, recipe.rate_hz),
+        subject=subject,
+        trials=trials,
+        labels=labels,
+        channel_names=recipe.channel_names,
+        rate_hz=recipe.rate_hz,
         class_names=recipe.class_names,
         dataset="synthetic",
         notes=[f"{int((labels != true_labels).sum())} labels are wrong on purpose"],

@@ -1,9 +1,10 @@
 """Read EDF and EDF+ files; check every field.
 
 MNE and edfio accept several damaged headers silently and fail on others with errors that do not
-name the file. This reader checks every field against the size of the file before it allocates
-memory, so a damaged file raises DataError and never gives wrong samples, an endless loop or a
-memory error.
+name the file. This reader checks every field against its range and the size of the file before it
+allocates memory: a file that is cut short, too long or has an impossible header raises DataError,
+never an endless loop or a memory error. What no check can see is a possible but wrong value: other
+samples, or another physical or digital range of a signal. Checksums find these.
 """
 
 import io
@@ -109,6 +110,14 @@ class EdfFile:
         return matches[0]
 
 
+@dataclass(frozen=True)
+class _Fault:
+    """A length that does not fit the header: the error, or the note if it is accepted."""
+
+    error: str
+    note: str
+
+
 def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
     """Open an EDF or EDF+C file; raise DataError if it is not valid.
 
@@ -129,32 +138,42 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
     per_record = sum(signal.samples for signal in signals)
     header_bytes = FIXED_BYTES + SIGNAL_BYTES * n_signals
     present, left_over = divmod(size - header_bytes, 2 * per_record)
-    faults: dict[str, str] = {}  # by the note that replaces each if it is accepted
+    faults: list[_Fault] = []
     if n_records == -1:
-        faults[f"not closed: {present} records"] = (
-            "the number of records was never written: the recording was not closed. Accept what is "
-            "there with --allow-truncated."
+        faults.append(
+            _Fault(
+                error="the number of records was never written: the recording was not closed. "
+                "Accept what is there with --allow-truncated.",
+                note=f"not closed: {present} records",
+            )
         )
         n_records = present
     if present < n_records:
-        faults[f"truncated: {present} of {n_records} records"] = (
-            f"truncated, {present} of {n_records} records are there. Fetch the file again, or "
-            "accept the part with --allow-truncated."
+        faults.append(
+            _Fault(
+                error=f"truncated, {present} of {n_records} records are there. Fetch the file "
+                "again, or accept the part with --allow-truncated.",
+                note=f"truncated: {present} of {n_records} records",
+            )
         )
     elif present > n_records or left_over:
         # More data than the header says: the count may be damaged, and data would be lost.
         extra = size - header_bytes - n_records * 2 * per_record
-        faults[f"{extra} bytes after the last record left out"] = (
-            f"{extra} bytes more than its header announces ({n_records} records). Header or file "
-            "is damaged; fetch the file again, or accept the announced part with --allow-truncated."
+        faults.append(
+            _Fault(
+                error=f"{extra} bytes more than its header announces ({n_records} records). Header "
+                "or file is damaged; fetch the file again, or accept the announced part with "
+                "--allow-truncated.",
+                note=f"{extra} bytes after the last record left out",
+            )
         )
     if faults and (not allow_truncated or present == 0):
-        raise DataError(f"{path}: {next(iter(faults.values()))}")
+        raise DataError(f"{path}: {faults[0].error}")
     if variant.startswith("EDF+D"):
         raise DataError(f"{path}: EDF+D (with gaps) is not supported; convert it to EDF+C.")
     count = min(present, n_records)
     samples = np.memmap(path, dtype="<i2", mode="r", offset=header_bytes, shape=(count, per_record))
-    return EdfFile(path, signals, record_s, np.asarray(samples), tuple(faults))
+    return EdfFile(path, signals, record_s, np.asarray(samples), tuple(f.note for f in faults))
 
 
 def _parse_fixed(fixed: bytes, path: Path) -> tuple[int, float, int, str]:

@@ -19,7 +19,7 @@ from afor.bench.data.inspection.quality import (
     signal_warnings,
 )
 from afor.bench.data.loading import (
-    Progress,
+    OnSubject,
     check_together,
     prepare_all,
     select_subjects,
@@ -68,7 +68,7 @@ def check_dataset(
     subjects: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     cache_dir: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: OnSubject | None = None,
 ) -> CheckReport:
     """Read every byte of every subject again and collect all faults.
 
@@ -87,7 +87,7 @@ def check_dataset(
     lines, spreads = [], []
     for subject in prepared:
         totals.update(_named_counts(subject))
-        spread, line = _inspect(subject, selection.folder)
+        spread, line = _inspect(subject, selection.prepared_dir)
         spreads.append(spread)
         lines.append(line)
     is_alike = len({subject.channel_names for subject in prepared}) == 1
@@ -95,7 +95,7 @@ def check_dataset(
     amplitudes = np.median(spreads, axis=0).tolist() if is_alike else ()
     notes = [warning] if (warning := names_warning(names)) else []
     left_out = {**dataset.excluded(settings), **dict.fromkeys(exclude, "excluded by name")}
-    present = dataset.find(selection.root, settings)
+    present = dataset.find(selection.source_dir, settings)
     notes += [
         f"{subject} is left out: {left_out[subject]}"
         for subject in present
@@ -106,7 +106,7 @@ def check_dataset(
     published: dict[str, int] = {}
     is_stand_in = any(STAND_IN_NOTE in subject.notes for subject in prepared)
     if is_stand_in:
-        notes.append(f"{selection.root} holds {STAND_IN_NOTE}")
+        notes.append(f"{selection.source_dir} holds {STAND_IN_NOTE}")
     if missing and subjects is None:
         here = f"{len(expected) - len(missing)} of {len(expected)} subjects are here"
         unknown = "; published totals are for a complete copy" if dataset.published else ""
@@ -120,7 +120,7 @@ def check_dataset(
         ]
     return CheckReport(
         dataset=name,
-        root=str(selection.root) if dataset.needs_root else "",
+        root=str(selection.source_dir) if dataset.needs_root else "",
         subjects=tuple(lines),
         totals=dict(totals),
         published=published,

@@ -1,12 +1,11 @@
-"""Verify source files by SHA-256: against the publisher's list and against their first use.
+"""The SHA-256 of source files, which are part of the key of prepared trials.
 
-A file whose bytes changed since its first use is refused. It is hashed again only if its size or
-modification time changed, so later uses cost one ``stat`` per file.
+A file is hashed again only if its size or modification time changed, so later uses cost one
+``stat`` per file. Files that a publisher's list names must have its checksums.
 """
 
 import hashlib
 import json
-import time
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -38,14 +37,14 @@ def published_checksums(root: Path) -> dict[str, str]:
     return checksums
 
 
-class Ledger:
-    """The checksums of all source files of one root at their first use, kept in the cache."""
+class Checksums:
+    """The checksums of the source files of one root, kept in the cache by size and time."""
 
     def __init__(self, cache_dir: Path, root: Path) -> None:
         self.root = root
         digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]
         self.path = cache_dir / "checksums" / f"{digest}.json"
-        self.seen: dict[str, dict[str, Any]] = self._read()
+        self.known: dict[str, list[Any]] = self._read()  # name → [size, mtime_ns, SHA-256]
         self._changed = False
 
     @cached_property
@@ -53,50 +52,37 @@ class Ledger:
         """The publisher's checksums, read when they are first needed."""
         return published_checksums(self.root)
 
-    def _read(self) -> dict[str, dict[str, Any]]:
+    def _read(self) -> dict[str, list[Any]]:
         try:
-            seen = json.loads(self.path.read_text("utf-8"))
+            known = json.loads(self.path.read_text("utf-8"))
         except (OSError, ValueError):
-            return {}  # missing or damaged: every file counts as new
-        return seen if isinstance(seen, dict) else {}
+            return {}  # missing or damaged: every file is hashed
+        return known if isinstance(known, dict) else {}
 
-    def check(
-        self, paths: Iterable[Path], *, accept_changed: bool = False, rehash: bool = False
-    ) -> list[SourceFile]:
+    def of(self, paths: Iterable[Path], *, rehash: bool = False) -> list[SourceFile]:
         """Return each file under the root with its checksum.
 
-        ``rehash`` hashes files whose size and modification time are unchanged, too.
+        Args:
+            paths: The files.
+            rehash: Hash files whose size and modification time are unchanged, too.
 
         Raises:
-            DataError: A file cannot be read, has changed or is not the published one.
+            DataError: A file cannot be read or is not the published one.
         """
-        return [self._check_one(path, accept_changed, rehash) for path in paths]
+        return [self._of_one(path, rehash) for path in paths]
 
-    def _check_one(self, path: Path, accept_changed: bool, rehash: bool) -> SourceFile:
+    def _of_one(self, path: Path, rehash: bool) -> SourceFile:
         name = path.relative_to(self.root).as_posix()
         try:
             stat = path.stat()
+            entry = self.known.get(name)
+            if rehash or not entry or entry[:2] != [stat.st_size, stat.st_mtime_ns]:
+                entry = [stat.st_size, stat.st_mtime_ns, sha256_of(path)]
+                self.known[name] = entry
+                self._changed = True
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
-        entry = self.seen.get(name)
-        stamp = (stat.st_size, stat.st_mtime_ns)
-        if entry and not rehash and (entry.get("size"), entry.get("mtime_ns")) == stamp:
-            digest = str(entry["sha256"])
-        else:
-            digest = sha256_of(path)
-            if entry and entry["sha256"] != digest and not accept_changed:
-                raise DataError(
-                    f"{path}: the file has changed since its first use on {entry.get('first_use')} "
-                    f"(SHA-256 was {entry['sha256'][:12]}…, is {digest[:12]}…). Restore it, or "
-                    "accept the change: `afor data prepare … --accept-changed`."
-                )
-            self.seen[name] = {
-                "sha256": digest,
-                "size": stat.st_size,
-                "mtime_ns": stat.st_mtime_ns,
-                "first_use": time.strftime("%Y-%m-%d"),
-            }
-            self._changed = True
+        digest = str(entry[2])
         expected = self.published.get(name)
         if expected and expected != digest:
             raise DataError(
@@ -109,6 +95,6 @@ class Ledger:
         """Write new checksums to the cache, if there are any."""
         if self._changed:
             # If two processes save at once, lost entries are hashed again at the next use.
-            merged = {**self._read(), **self.seen}
+            merged = {**self._read(), **self.known}
             write_atomically(self.path, json.dumps(merged, indent=1, sort_keys=True).encode())
             self._changed = False

@@ -1,5 +1,6 @@
 """Draw training: convergence, sensitivity to settings, forgetting coefficients."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,8 @@ Floats = NDArray[np.float64]
 Curves = Mapping[str, Sequence[Sequence[float]]]  # optimizer: one curve per run
 Trace = Mapping[str, Mapping[str, Sequence[float]]]  # layer group: quantity: one value per epoch
 LOG_FROM = 4.0  # losses that span more than this factor stand on a logarithmic axis
-STEADY = 0.25  # the last quarter of the epochs counts as steady state
+LAST = 0.25  # share of the epochs that count as the end of a training
+BETA2_RANGE = (0.99, 0.999)  # of AFOR; wider where a variant goes beyond it
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 2)))
 
 
@@ -152,17 +154,26 @@ def _sensitivity_panel(axis: Any, setting: Sensitivity, ylabel: str) -> list[Any
 
 @style.house_style()
 def forgetting_figure(
-    runs: Sequence[Trace], train_loss: Sequence[float] | None = None, title: str = ""
+    runs: Sequence[Trace],
+    train_loss: Sequence[float] | None = None,
+    title: str = "",
+    warmup_epochs: float = 0.0,
 ) -> Any:
-    """Draw beta2 per layer group over epochs, score against beta2, and the steady state.
+    """Draw beta2 per layer group over epochs, score against beta2, and beta2 at the end.
 
-    `runs` are the traces of runs of one backbone; the first panel shows the first of them.
+    All axes of beta2 span its whole range, so that a small movement looks small.
+
+    Args:
+        runs: Traces of runs of one backbone; the first panel shows the first of them.
+        train_loss: Training loss of the first run, by epoch.
+        title: Name of the first run.
+        warmup_epochs: Length of the warm-up, shown in grey; epochs within it are not in the boxes.
     """
     _need(runs, "runs with traces")
     groups = list(runs[0])
     shade = min(0.15, 0.5 / len(groups))  # many overlapping bands stay readable
     figure, axes = style.new_figure(150, rows=3)
-    over, against, steady = axes[:, 0]
+    over, against, end = axes[:, 0]
     for i, group in enumerate(groups):
         trace = runs[0][group]
         beta2, sd = np.array(trace["beta2"]), np.array(trace["beta2_sd"])
@@ -177,50 +188,54 @@ def forgetting_figure(
         marker = style.shape_at(i)
         against.scatter(scores, values, s=5, color=color, marker=marker, linewidth=0, alpha=0.6)
     if train_loss is not None:
-        draw_loss(over, np.arange(1, len(train_loss) + 1), train_loss)
+        side = over.twinx()
+        side.plot(np.arange(1, len(train_loss) + 1), train_loss, color=style.GREY, linewidth=0.9)
+        side.set_ylabel("training loss (grey)", color="#555555")
+        side.spines["right"].set_visible(True)
+    if warmup_epochs:
+        over.axvspan(0.5, 0.5 + warmup_epochs, color="#F2F2F2", linewidth=0, zorder=-1)
     _whole_epochs(over)
     over.set(title=style.plain(f"a  {title}".rstrip()), ylabel="β₂ ± SD within the epoch")
     against.set(title="b  score against β₂, one point per epoch", xlabel="score", ylabel="β₂")
-    last = [_steady_values(runs, group) for group in groups]
-    draw_boxes(steady, last, flierprops={"marker": ".", "markersize": 2})
-    steady.set_xticks(
+    last = [_last_values(runs, group, warmup_epochs) for group in groups]
+    name = "c  the last quarter of the epochs"
+    end.set(title=name if any(last) else f"{name} lies within the warm-up", ylabel="β₂")
+    _draw_boxes(end, last)
+    end.set_xticks(
         range(1, len(groups) + 1), [style.plain(group) for group in groups],
         rotation=25 if len(groups) > 4 else 0, ha="right" if len(groups) > 4 else "center",
     )  # fmt: skip
-    steady.set(title="c  steady state: the last quarter of the epochs", ylabel="β₂")
+    seen = [value for run in runs for trace in run.values() for value in trace["beta2"]]
+    low, high = min(BETA2_RANGE[0], *seen), max(BETA2_RANGE[1], *seen)
+    gap = 0.02 * (high - low)  # a value at a bound is not drawn on the frame
     for axis in axes[:, 0]:
         axis.grid(axis="y")
         axis.ticklabel_format(axis="y", useOffset=False)
+        axis.set_ylim(low - gap, high + gap)
     _legend(figure, over)
     return figure
 
 
-def draw_boxes(axis: Any, values: Sequence[Any], **options: Any) -> None:
+def _draw_boxes(axis: Any, values: Sequence[Any]) -> None:
     """Draw a box for the values of each layer group, in the colour of the group."""
     thin = {"linewidth": 0.6}
     boxes = axis.boxplot(
         values, widths=0.55, patch_artist=True, medianprops={"color": "black"}, boxprops=thin,
-        whiskerprops=thin, capprops=thin, **options,
+        whiskerprops=thin, capprops=thin, flierprops={"marker": ".", "markersize": 2},
     )  # fmt: skip
     for number, box in enumerate(boxes["boxes"]):
         box.set_facecolor(style.color_at(number))
         box.set_alpha(0.6)
 
 
-def draw_loss(axis: Any, epochs: Any, losses: Sequence[float]) -> None:
-    """Draw the training loss over epochs in grey, on an axis at the right."""
-    side = axis.twinx()
-    side.plot(epochs, losses, color=style.GREY, linewidth=0.9)
-    side.set_ylabel("training loss (grey)", color="#555555")
-    side.spines["right"].set_visible(True)
-
-
-def _steady_values(runs: Sequence[Trace], group: str) -> list[float]:
+def _last_values(runs: Sequence[Trace], group: str, warmup_epochs: float) -> list[float]:
+    """Return beta2 in the last quarter of the epochs, without epochs of the warm-up."""
     values: list[float] = []
     for run in runs:
         if group in run:
             beta2 = list(run[group]["beta2"])
-            values += beta2[-max(1, round(STEADY * len(beta2))) :]
+            first = len(beta2) - max(1, round(LAST * len(beta2)))
+            values += beta2[max(first, math.ceil(warmup_epochs)) :]
     return values
 
 

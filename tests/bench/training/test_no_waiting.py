@@ -1,38 +1,31 @@
-"""The checks of `afor doctor --gpu`, on the CPU: the logic is the same."""
+"""Within an epoch the host never waits for the device, shown on a device without values."""
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from afor.bench.common.errors import ConfigError
-from afor.bench.execution import gpu_check
+from afor.bench.data.splits import Split
+from afor.bench.data.window_source import ArrayWindows
+from afor.bench.models.input_shape import InputShape
+from afor.bench.models.registry import build_backbone
 from afor.bench.training import placement
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch):
-    monkeypatch.setattr(gpu_check, "TIMED_STEPS", 1)
-    monkeypatch.setattr(gpu_check, "BATCH", 4)
-    monkeypatch.setattr(gpu_check, "STEPS", 20)
+from afor.bench.training.loop import Fit, make_fit
+from afor.bench.training.run_spec import RunSettings
 
 
-def test_every_check_passes_or_says_why_it_is_not_possible():
-    findings = {finding.subject: finding for finding in gpu_check.check_gpu("cpu")}
-    assert findings.pop("graph capture").verdict == "note"
-    assert findings.pop("no waiting").verdict == "note"
-    assert findings.pop("device").verdict == "note"
-    assert {subject: f.text for subject, f in findings.items() if f.verdict != "ok"} == {}
-    assert "steps/s" in findings["throughput"].text
-
-
-def test_a_check_that_fails_is_reported_and_the_others_run(monkeypatch):
-    monkeypatch.setattr(gpu_check, "LIMIT", 0.0)
-    findings = list(gpu_check.check_gpu("cpu"))
-    assert [f.subject for f in findings if f.verdict == "broken"] == ["foreach step", "fused step"]
-    assert "away from the equations" in findings[1].text
-    assert findings[-1].verdict == "ok"
+def small_fit(optimizer: str = "afor") -> Fit:
+    """Return a training of EEGNet on random windows, on the meta device, that has not begun."""
+    meta, shape = torch.device("meta"), InputShape.unnamed(8, 128, 128.0, 2)
+    signals = np.random.default_rng(0).standard_normal((96, 8, 128)).astype(np.float32)
+    subjects = [f"subject {index // 24}" for index in range(96)]
+    names = tuple(dict.fromkeys(subjects))
+    settings = RunSettings(
+        dataset="random", split=Split(0, 0, train=names[:2], validation=names[2:3], test=names[3:]),
+        optimizer=optimizer, lr=1e-3, batch_size=4, max_epochs=2, device="meta",
+    )  # fmt: skip
+    windows = ArrayWindows(signals, np.arange(96) % 2, subjects)
+    return make_fit(settings, build_backbone("eegnet", shape).to(meta), windows, meta)
 
 
 class NoBlockingCopies(TorchDispatchMode):
@@ -53,7 +46,7 @@ def test_within_an_epoch_the_host_never_asks_the_device(monkeypatch, optimizer, 
     monkeypatch.setattr(placement, "_kept", {})
     monkeypatch.setattr(placement, "free_bytes", lambda _: 1 << 40 if in_memory else 0)
     monkeypatch.setattr("afor.torch_private.foreach_devices", lambda: ["meta"])  # as on CUDA
-    fit = gpu_check.small_fit(torch.device("meta"), 4, optimizer)
+    fit = small_fit(optimizer)
     assert fit.training._loader.reads_ahead is not in_memory
     order = [fit.training.indices[start : start + 4] for start in range(0, 48, 4)]
     with NoBlockingCopies(), pytest.raises(RuntimeError, match=r"item\(\)|meta tensors"):
@@ -64,13 +57,8 @@ def test_within_an_epoch_the_host_never_asks_the_device(monkeypatch, optimizer, 
 def test_a_host_that_asks_the_device_is_found(monkeypatch):
     monkeypatch.setattr(placement, "_kept", {})
     monkeypatch.setattr(placement, "free_bytes", lambda _: 1 << 40)
-    fit = gpu_check.small_fit(torch.device("meta"), 4)
+    fit = small_fit()
     fit.watch_step = lambda _fit, _batch, loss: loss.item()
     with pytest.raises(RuntimeError, match=r"item\(\)|meta tensors"):
         fit.train_batches([fit.training.indices[:4]] * 3, 0)
     assert fit.steps == 0
-
-
-def test_a_device_that_is_not_there_is_refused():
-    with pytest.raises(ConfigError, match="not available"):
-        list(gpu_check.check_gpu("cuda:9"))
