@@ -166,7 +166,7 @@ def burst_fact(steps: int = 20_000, scale: float = 10.0, share: float = 0.01) ->
 
 
 def no_fast_channel_fact(steps: int = 16_000) -> Fact:
-    """Compare the first scores and the step of becoming active with and without the fast channel."""
+    """Compare first scores and steps of becoming active with and without the fast channel."""
     whole, without = trace(steps), trace(steps, fast_channel=False)
     since, since_without = whole.active_step(), without.active_step()
     first, first_without = float(whole.score[0]), float(without.score[0])
@@ -186,7 +186,7 @@ def no_fast_channel_fact(steps: int = 16_000) -> Fact:
             "active from step w/o FC": since_without,
         },
         limits=(
-            "Shown for white gradient noise, where AFOR as printed becomes active late too. A start of "
+            "Shown for white gradient noise, where AFOR as printed is active late too. A start of "
             "the slow channel at its first residual would remove the difference."
         ),
     )

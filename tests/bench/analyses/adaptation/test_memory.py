@@ -5,11 +5,11 @@ from afor.bench.analyses.adaptation.memory import (
     INACTIVE,
     Memory,
     active_share,
+    active_step,
     describe,
     extend,
     initial_parameters,
     part_step,
-    active_step,
     watch_memory,
     with_optimizer,
 )

@@ -9,7 +9,7 @@ from afor.bench.report.figures.style import save_figure
 
 @pytest.fixture
 def memory():
-    """Return a made run of 400 steps whose second layer has two tensors and becomes active at 200."""
+    """Return a made run of 400 steps whose second layer, of two tensors, is active from 200."""
     rng = np.random.default_rng(0)
     zscore = 0.1 * rng.standard_normal((400, 3))
     zscore[200:, 1:] += 2.0

@@ -34,7 +34,7 @@ STYLES = {
 
 @style.house_style()
 def memory_figure(memory: Memory) -> Any:
-    """Draw |z|, beta2, sigma and the share of active tensors over steps, and the distance from AdamW."""
+    """Draw |z|, beta2, sigma and the active share over steps, and the distance from AdamW."""
     figure = style.empty_figure(172)
     grid = figure.add_gridspec(5, 2, height_ratios=[1, 1, 0.8, 0.8, 1.15])
     last = max(len(memory.printed), 2)

@@ -1,4 +1,4 @@
-"""The command ``afor memory``: one AFOR run step by step, and when its controller becomes active."""
+"""The command ``afor memory``: one AFOR run step by step, and when its controller is active."""
 
 from pathlib import Path
 from typing import Annotated, Any
