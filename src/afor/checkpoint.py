@@ -122,7 +122,7 @@ def _translate(
                 converted += "control" not in state
             number += 1
     if converted:
-        messages.append(_conversion_warning(origin, converted, saved_groups))
+        messages.append(_conversion_warning(origin, converted, saved_groups, state_dict["state"]))
     return {**state_dict, "state": states, "param_groups": groups}
 
 
@@ -200,9 +200,7 @@ def _converted_state(state: dict[str, Any], group: dict[str, Any], origin: str) 
         for field, entry in _RELEASED_FIELDS.items():
             control[field] = _number(state[entry], entry)
         control["forgetting"] = 1.0 - _number(state["beta2_t"], "beta2_t")
-        product = _number(state["beta2_cumprod"], "beta2_cumprod")
-        # The released variant stores the product itself, bit for bit.
-        control["correction"] = product if group["variant"] == "released" else 1.0 - product
+        control["correction"] = 1.0 - _number(state["beta2_cumprod"], "beta2_cumprod")
     else:
         beta2 = group["betas"][1]
         control["correction"] = -math.expm1(step * math.log(beta2)) if beta2 > 0.0 else 1.0
@@ -222,7 +220,9 @@ def _number(value: Any, name: str) -> float:
         raise ValueError(f"{name} is not a number") from None
 
 
-def _conversion_warning(origin: str, tensors: int, groups: list[dict[str, Any]]) -> str:
+def _conversion_warning(
+    origin: str, tensors: int, groups: list[dict[str, Any]], states: dict[Any, dict[str, Any]]
+) -> str:
     if origin == "afor-optimizer":
         return (
             f"AFOR took over {tensors} tensors from an afor-optimizer state dict, control included"
@@ -234,6 +234,8 @@ def _conversion_warning(origin: str, tensors: int, groups: list[dict[str, Any]])
     )
     if origin == "Adam" and any(group.get("weight_decay") for group in groups):
         text += "; weight decay was coupled in Adam and is decoupled from now on"
+    if any("max_exp_avg_sq" in state for state in states.values()):
+        text += "; max_exp_avg_sq is dropped: AFOR has no amsgrad"
     return text
 
 

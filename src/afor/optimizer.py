@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import Any, Literal, overload
 
 import torch
@@ -15,7 +16,6 @@ from afor import checkpoint
 from afor.control import control_settings, initial_control
 from afor.native.binding import ARRAYS, STATE, log_missing_kernel, unavailable_reason
 from afor.native.group_plan import GroupPlan
-from afor.released import released_afor
 from afor.sharded.completion import Attendance
 from afor.sharded.step import (
     ShardedStep,
@@ -41,7 +41,6 @@ CHOICES = {
     "normalization": ("self", "fixed"),
     "correction": ("cumulative", "fixed"),
     "statistics": ("paper", "calibrated"),
-    "variant": ("paper", "released"),
     "half_moments": ("float32", "parameter"),
 }
 
@@ -94,8 +93,6 @@ class AFOR(Optimizer):
             ``"fixed"`` by that of ``betas[1]`` alone (*w/o EC*).
         statistics: ``"paper"``, or ``"calibrated"`` (ours): running mean and variance of the score
             are corrected for their initial values, so that adaptation is awake after the warm-up.
-        variant: ``"paper"``, or ``"released"`` to reproduce the package afor-optimizer 0.1.0 step
-            by step.
         half_moments: moments of float16 and bfloat16 parameters in ``"float32"`` or in the dtype of
             the ``"parameter"``.
         maximize: ascend instead of descend.
@@ -144,7 +141,6 @@ class AFOR(Optimizer):
         zscore_clip: float = 5.0,
         correction: Literal["cumulative", "fixed"] = "cumulative",
         statistics: Literal["paper", "calibrated"] = "paper",
-        variant: Literal["paper", "released"] = "paper",
         half_moments: Literal["float32", "parameter"] = "float32",
         maximize: bool = False,
         foreach: bool | None = None,
@@ -159,7 +155,7 @@ class AFOR(Optimizer):
             "warmup_steps": warmup_steps, "direction_decay": direction_decay,
             "fast_channel": fast_channel, "normalization": normalization,
             "fixed_mean": fixed_mean, "fixed_scale": fixed_scale, "zscore_clip": zscore_clip,
-            "correction": correction, "statistics": statistics, "variant": variant,
+            "correction": correction, "statistics": statistics,
             "half_moments": half_moments, "maximize": maximize, "foreach": foreach,
             "fused": fused, "check_fused": check_fused, "capturable": capturable,
             "differentiable": differentiable,
@@ -188,11 +184,15 @@ class AFOR(Optimizer):
             _check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
         group = self.param_groups[-1]
-        if any(map(is_sharded, group["params"])):
-            check_sharded(group)
-        if group["fused"]:
-            _check_fused(group["params"])
-        elif _uses_cpu_default(group):
+        try:
+            if any(map(is_sharded, group["params"])):
+                check_sharded(group)
+            if group["fused"]:
+                _check_fused(group["params"])
+        except RuntimeError:
+            del self.param_groups[-1]
+            raise
+        if _uses_cpu_default(group):
             log_missing_kernel()
 
     # -------------------------------------------------------------------------------- state
@@ -335,9 +335,6 @@ class AFOR(Optimizer):
         """Take a step on the parameters of a group that are not sharded."""
         check_graph_capture(self)
         lists, _ = split_sharded(self._lists(group))
-        if group["variant"] == "released":
-            released_afor(*lists, group=group)
-            return
         if use_plans and GroupPlan.serves(group):
             plan = GroupPlan.build(self, group)
             if plan is not None and plan.run(self):
@@ -347,9 +344,10 @@ class AFOR(Optimizer):
         afor(*lists, foreach=group["foreach"], fused=group["fused"], **options)
 
     def _step_options(self, group: dict[str, Any]) -> StepOptions:
+        lr = group["lr"]
         return {
             "settings": control_settings(group),
-            "lr": group["lr"],
+            "lr": lr if isinstance(lr, Tensor) else float(lr),
             "weight_decay": group["weight_decay"],
             "maximize": group["maximize"],
             "differentiable": group["differentiable"],
@@ -381,11 +379,10 @@ class AFOR(Optimizer):
 def _check_options(options: dict[str, Any]) -> None:
     """Raise ValueError for the first option that is not valid."""
     lr = options["lr"]
-    if isinstance(lr, Tensor):
-        if lr.numel() != 1:
-            raise ValueError(f"lr as a tensor must have one element, got shape {tuple(lr.shape)}")
-    else:
-        _check_number("lr", lr, "at least 0", lambda x: x >= 0)
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(f"lr as a tensor must have one element, got shape {tuple(lr.shape)}")
+    rate = lr.item() if isinstance(lr, Tensor) else lr
+    _check_number("lr", rate, "at least 0", lambda x: x >= 0)
     betas = options["betas"]
     if not isinstance(betas, Iterable) or len(tuple(betas)) != 2:
         raise ValueError(f"betas must be a pair (beta1, beta2), got {betas!r}")
@@ -411,7 +408,7 @@ def _check_options(options: dict[str, Any]) -> None:
 
 
 def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], bool]) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, Real):  # numbers of NumPy included
         raise ValueError(f"{name} must be a number {rule}, got {value!r}")
     if not math.isfinite(value) or not accepts(value):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
@@ -420,7 +417,7 @@ def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], b
 def _uses_cpu_default(group: dict[str, Any]) -> bool:
     """Return True if a group on the CPU takes the native kernel wherever it was built."""
     is_chosen = group["fused"] is not None or group["foreach"] is not None
-    if is_chosen or group["differentiable"] or group["variant"] != "paper":
+    if is_chosen or group["differentiable"]:
         return False
     return {p.device.type for p in group["params"]} == {"cpu"}
 
@@ -447,5 +444,3 @@ def _check_implementation(options: dict[str, Any]) -> None:
     for first, second, problem in _CONFLICTS:
         if options[first] and options[second]:
             raise RuntimeError(problem)
-    if options["variant"] == "released" and (options["foreach"] or options["fused"]):
-        raise RuntimeError('variant="released" has a for-loop only: leave foreach and fused unset')

@@ -75,7 +75,7 @@ class GroupPlan:
     @staticmethod
     def serves(group: dict[str, Any]) -> bool:
         """Return True if the options of a group select the kernel."""
-        if group["variant"] != "paper" or group["differentiable"]:
+        if group["differentiable"]:
             return False
         return bool(group["fused"]) or (group["fused"] is None and group["foreach"] is None)
 

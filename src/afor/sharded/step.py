@@ -85,12 +85,11 @@ def split_sharded(lists: Columns) -> tuple[Columns, Columns]:
 
 def check_sharded(group: dict[str, Any]) -> None:
     """Raise RuntimeError if an option of a group does not support sharded parameters."""
-    for name, refused in (("differentiable", True), ("variant", "released")):
-        if group[name] == refused:
-            raise RuntimeError(
-                f"{name}={refused!r} cannot be used with sharded parameters (DTensor), whose sums "
-                f"are completed across ranks within the step; leave {name} unset"
-            )
+    if group["differentiable"]:
+        raise RuntimeError(
+            "differentiable=True cannot be used with sharded parameters (DTensor), whose sums are "
+            "completed across ranks within the step; leave differentiable unset"
+        )
 
 
 def gathered(x: Any) -> Tensor:

@@ -101,7 +101,7 @@ class _Observer:
         """Keep the largest gradient and every tensor's beta2."""
         if self.fit is None:
             self.fit, self.group = fit, fit.optimizer.param_groups[0]
-            if not isinstance(fit.optimizer, AFOR) or self.group["variant"] != "paper":
+            if not isinstance(fit.optimizer, AFOR):
                 raise ConfigError(
                     f"{self.label}: Sec. VI is about AFOR in the paper's form. Choose a run of it, "
                     f"for example --optimizer afor."
