@@ -126,8 +126,7 @@ bursts-study: $(VENV)/.ready-bench
 	@$(RUN) studies/beta2/clean-confirm.toml
 	@$(RUN) studies/beta2/original.toml
 	@for study in clean bursts; do for rate in 1e-3 3e-3; do \
-		$(BIN)/afor hypergradient studies/beta2/$$study.toml --optimizer adamw_lr_$$rate --horizon 50 \
-			--root eyes=$(EYES) || exit 1; \
+		$(BIN)/python studies/beta2/hypergradient.py studies/beta2/$$study.toml $(EYES) $$rate || exit 1; \
 	done; done > $(BETA2)/hypergradient.txt
 	@$(RESULTS)
 

@@ -1,7 +1,7 @@
 """Time runs that are trained by themselves against the same runs as one bundle, on one core.
 
     python benchmarks/bundles.py [--runs 8] [--rounds 3] [--batches 16 64 256] [--optimizer adamw]
-        [--network eegnet eegnet_authors nsal_dgat nsal_dgat_authors]
+        [--network eegnet eegnet_authors]
 
 Both take the same training steps: reading the batch, forward and backward pass, and the step of
 every run's own optimizer; then both evaluate the validation windows. They take turns in one
@@ -24,7 +24,7 @@ from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.training.batches import epoch_batches
 from afor.bench.training.loop import Fit, make_fit
-from afor.bench.training.run_spec import BY_TORCH_FUNC, RunSettings
+from afor.bench.training.run_spec import RunSettings
 from afor.bench.training.serving import (
     PredictRequest,
     Request,
@@ -60,9 +60,6 @@ CASES = (
     Case("eegnet", 32, 128, 128),
     Case("eegnet", 22, 250, 250),
     Case("eegnet_authors", 6, 600, 200),
-    Case("nsal_dgat", 32, 128, 128),
-    Case("nsal_dgat", 6, 600, 200),
-    Case("nsal_dgat_authors", 22, 250, 250),
 )
 NETWORKS = tuple(dict.fromkeys(case.network for case in CASES))
 
@@ -74,8 +71,7 @@ def make_fits(case: Case, batch: int, runs: int, optimizer: str) -> list[Fit]:
     data = rng.standard_normal((len(names), case.channels, case.samples), dtype=np.float32)
     source = ArrayWindows(data, rng.integers(2, size=len(names)), list(names))
     split = make_splits("benchmark", source.subjects).split(0, 0)
-    bundled = True if case.network.startswith("eegnet") else BY_TORCH_FUNC
-    settings = RunSettings("benchmark", split, optimizer, 1e-3, batch_size=batch, bundled=bundled)
+    settings = RunSettings("benchmark", split, optimizer, 1e-3, batch_size=batch)
     rates = [1e-4 * 2**number for number in range(runs)]
     return [make_fit(replace(settings, lr=lr), case.build(), source, CPU) for lr in rates]
 

@@ -56,7 +56,7 @@ NUMBERS = (
     # Signals and analyses.
     "bench/data/datasets/test_synthetic.py", "bench/data/test_signal.py",
     "bench/analyses/adaptation", "bench/analyses/landscape", "bench/analyses/test_replay.py",
-    "bench/analyses/test_step_log.py", "bench/analyses/theory",
+    "bench/analyses/test_step_log.py", "test_theory.py",
     # Results that are printed in the documentation.
     "test_doctests.py", "bench/test_documentation.py",
 )  # fmt: skip

@@ -91,7 +91,6 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
         "afor.bench.study.bundling",
         WITHOUT_TORCH,
         [
-            "afor.bench.models.functional_stack",
             "afor.bench.models.registry",
             "afor.bench.models.stacked_eegnet",
         ],

@@ -259,3 +259,145 @@ def test_the_hugging_face_trainer_resumes_with_the_control_state(tmp_path) -> No
     hugging_face_fit(tmp_path, save_strategy="steps", save_steps=6)
     trainer = hugging_face_fit(tmp_path, str(tmp_path / "checkpoint-6"), save_strategy="no")
     assert_same(trainer.model.model, trained_by_hand(3, 32, beta2_min=0.95, warmup_steps=2))
+
+
+# ---------------------------------------------------------------------------- pytorch_optimizer
+
+
+def trained_with(optimizer_of: Any, epochs: int) -> tuple[nn.Sequential, Any]:
+    """Train in the order of the samples; return the model and its optimizer."""
+    x, y = samples()
+    model = network()
+    optimizer = optimizer_of(AFOR(model.parameters(), lr=1e-2, warmup_steps=2))
+    for _ in range(epochs):
+        for begin in range(0, len(x), 32):
+            optimizer.zero_grad()
+            part = slice(begin, begin + 32)
+            nn.functional.cross_entropy(model(x[part]), y[part]).backward()
+            optimizer.step()
+    return model, optimizer
+
+
+def test_lookahead_pulls_afor_back_to_the_slow_weights() -> None:
+    wrappers = pytest.importorskip("pytorch_optimizer")
+
+    class ByHand:
+        def __init__(self, optimizer: AFOR) -> None:
+            self.optimizer, self.steps = optimizer, 0
+            self.zero_grad = optimizer.zero_grad
+            self.slow = [p.detach().clone() for p in optimizer.param_groups[0]["params"]]
+
+        @torch.no_grad()
+        def step(self) -> None:
+            self.optimizer.step()
+            self.steps += 1
+            if self.steps % 5 == 0:
+                for slow, p in zip(
+                    self.slow, self.optimizer.param_groups[0]["params"], strict=True
+                ):
+                    slow += 0.5 * (p - slow)
+                    p.copy_(slow)
+
+    model, _ = trained_with(lambda afor: wrappers.Lookahead(afor, k=5, alpha=0.5), 4)
+    by_hand, _ = trained_with(ByHand, 4)
+    assert_same(model, by_hand)
+
+
+def schedule_free(afor: AFOR) -> Any:
+    optimizer = pytest.importorskip("pytorch_optimizer").ScheduleFreeWrapper(afor, momentum=0.9)
+    optimizer.train()
+    return optimizer
+
+
+def test_schedule_free_averages_the_steps_of_afor() -> None:
+    class ByHand:  # gradients at y = 0.1 z + 0.9 x, steps of z, x the mean of all z
+        def __init__(self, optimizer: AFOR) -> None:
+            self.optimizer, self.steps = optimizer, 0
+            self.zero_grad = optimizer.zero_grad
+            self.params = optimizer.param_groups[0]["params"]
+            self.z = [p.detach().clone() for p in self.params]
+            self.x = [p.detach().clone() for p in self.params]
+
+        @torch.no_grad()
+        def step(self) -> None:
+            self.steps += 1
+            for p, z in zip(self.params, self.z, strict=True):
+                p.copy_(z)
+            self.optimizer.step()
+            for p, z, x in zip(self.params, self.z, self.x, strict=True):
+                z.copy_(p)
+                x += (z - x) / self.steps
+                p.copy_(0.1 * z + 0.9 * x)
+
+    model, optimizer = trained_with(schedule_free, 4)
+    by_hand, averages = trained_with(ByHand, 4)
+    assert_same(model, by_hand)
+    optimizer.eval()
+    for p, x in zip(model.parameters(), averages.x, strict=True):
+        torch.testing.assert_close(p, x)
+
+
+@pytest.mark.parametrize("wrapper", ["Lookahead", "ScheduleFreeWrapper"])
+def test_a_wrapper_saves_and_loads_the_control_state(wrapper: str, tmp_path: Path) -> None:
+    make = getattr(pytest.importorskip("pytorch_optimizer"), wrapper)
+
+    def wrapped(optimizer: AFOR) -> Any:
+        made = make(optimizer)
+        if wrapper == "ScheduleFreeWrapper":
+            made.train()
+        return made
+
+    def one_more_step(model: nn.Module, optimizer: Any) -> None:
+        x, y = samples()
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    first, optimizer = trained_with(wrapped, 2)
+    second = network()
+    second.load_state_dict(first.state_dict())
+    resumed = wrapped(AFOR(second.parameters(), lr=1e-2, warmup_steps=2))
+    torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
+    resumed.load_state_dict(torch.load(tmp_path / "optimizer.pt"))
+    one_more_step(first, optimizer)
+    one_more_step(second, resumed)
+    assert_same(first, second)
+
+
+# ------------------------------------------------------------------------------ torch's own hooks
+
+
+def test_a_step_within_the_backward_pass_is_that_of_the_whole_optimizer() -> None:
+    x, y = samples()
+    model = network()
+    optimizers = {p: AFOR([p], lr=1e-2) for p in model.parameters()}
+
+    def step_and_free(p: torch.Tensor) -> None:
+        optimizers[p].step()  # type: ignore[index]
+        optimizers[p].zero_grad()  # type: ignore[index]
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(step_and_free)
+    for _ in range(3):
+        for begin in range(0, len(x), 32):
+            part = slice(begin, begin + 32)
+            nn.functional.cross_entropy(model(x[part]), y[part]).backward()
+            assert all(p.grad is None for p in model.parameters())
+    assert_same(model, trained_by_hand(3, 32))
+
+
+def test_a_flat_piece_of_all_parameters_has_one_beta2() -> None:
+    # This is why DeepSpeed's ZeRO is not supported.
+    torch.manual_seed(0)
+    tensors = [nn.Parameter(torch.zeros(50)) for _ in range(2)]
+    flat = nn.Parameter(torch.zeros(100))
+    optimizers = [AFOR(p, lr=1e-2, warmup_steps=2) for p in (tensors, [flat])]
+    for step in range(20):
+        for scale, p in zip((1.0, (-1.0) ** step), tensors, strict=True):  # steady, and noisy
+            p.grad = scale * torch.ones(50) + 0.1 * torch.randn(50)
+        flat.grad = torch.cat([p.grad for p in tensors])
+        for optimizer in optimizers:
+            optimizer.step()
+    apart = [reading.beta2 for reading in read(optimizers[0]).values()]
+    (together,) = (reading.beta2 for reading in read(optimizers[1]).values())
+    assert min(abs(beta2 - together) for beta2 in apart) > 1e-5

@@ -54,7 +54,8 @@ def runs_by_method(runs: Path) -> dict[tuple[Method, float], list[RunResult]]:
     entries = {entry.name: entry for entry in study.optimizers}
     grouped: dict[tuple[Method, float], list[RunResult]] = {}
     for result in load_results([runs])[0]:
-        entry = entries[result.optimizer]
-        rate = entry.lr or study.training.lr
-        grouped.setdefault((method_of(entry), rate), []).append(result)
+        name, _, rate = result.optimizer.partition(" lr=")  # of a grid of rates
+        entry = entries[name]
+        key = (method_of(entry), float(rate or entry.lr or study.training.lr))
+        grouped.setdefault(key, []).append(result)
     return grouped

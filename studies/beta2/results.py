@@ -45,7 +45,7 @@ CHOOSING = tuple(
 )
 JUDGING = (
     "clean", "bursts", "original", "amplitude", "stream", "adaptation", "awake", "variants",
-    "bursts-confirm", "clean-confirm", "adaptation-confirm", "awake-confirm",
+    "step-size", "bursts-confirm", "clean-confirm", "adaptation-confirm", "awake-confirm",
 )  # fmt: skip
 CHOSEN_IN = {"original": "bursts-choose"}  # the rates of the other studies are in NAME-choose
 LEFT_OUT = ("reason", "epochs", "best_epoch", "best_validation_accuracy", "copy_of", "seed")
@@ -340,6 +340,43 @@ def interaction_table(bursts: Runs, clean: Runs) -> str:
     return "\n".join(lines)
 
 
+def step_size_table(runs: Runs) -> str:
+    """Return what AFOR loses without its correction, and with steps that are as small."""
+    afor, no_correction, smaller = (
+        Method(name, None) for name in ("afor", "afor_no_ec", "smaller_steps:SmallerSteps")
+    )
+    pairs = {
+        "w/o EC − AFOR": (no_correction, afor),
+        "AFOR with smaller steps − AFOR": (smaller, afor),
+        "w/o EC − AFOR with smaller steps": (no_correction, smaller),
+    }
+    grid = rate_grid(runs)
+    lines = []
+    for metric in FINAL:
+        style = metric_style(metric)
+        lines += [
+            f"| {style.label} ({style.gain_unit}) at | "
+            + " | ".join(f"{rate:g}" for rate in grid)
+            + " |",
+            "|---|" + "---:|" * len(grid),
+        ]
+        columns = [
+            decide_family(
+                [fold_differences(runs, metric, (a, rate), (b, rate)) for a, b in pairs.values()],
+                margin=margin_of(metric, study_of("step-size").margins),
+            )
+            for rate in grid
+        ]
+        lines += [
+            f"| {name} | "
+            + " | ".join(decision_text(column[row], metric) for column in columns)
+            + " |"
+            for row, name in enumerate(pairs)
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
 def chosen_table(regimes: Sequence[Regime], folder: Path) -> str:
     """Return what every method gains over 0.999, each at the rate chosen on other people."""
     lines = [
@@ -558,6 +595,8 @@ def tables(folder: Path, headrooms: dict[str, list[Headroom]]) -> dict[str, str]
     for name in CHOOSING:
         if (folder / f"{name}.csv").is_file():
             texts[f"{name}.md"] = rate_table(folder / f"{name}.csv")
+    if (folder / "step-size.csv").is_file():
+        texts["step-size.md"] = step_size_table(runs_by_method(folder / "step-size.csv"))
     return texts
 
 

@@ -8,7 +8,7 @@ from afor.bench.execution.sources import open_sources
 from afor.bench.execution.verify import _compare, sample_runs, verify_runs
 from afor.bench.store.database import open_store
 from afor.bench.study.schema import load_study
-from afor.bench.training.execute import environment, failed_run
+from afor.bench.training.execute import failed_run
 from afor.bench.training.record import decode, encode
 
 
@@ -123,15 +123,3 @@ def test_other_data_than_then_is_refused_before_anything_is_trained(
     with pytest.raises(DataError, match=r"synthetic: the data here is not the data run"):
         next(verify_runs(store, cells, other, tmp_path, workers=1, trust=True))
     assert decode(next(iter(store.contents()))).spec["data"]["dataset"] == "synthetic"
-
-
-def test_other_bits_of_a_bundle_by_torch_func_are_explained(store):
-    stored = sample_runs(store, None, 1, seed=0)[0]
-    run = store.run(stored.key)
-    run = replace(run, environment={**run.environment, "torch": environment()["torch"]})
-    again = replace(run, record=replace(run.record, steps=run.record.steps + 1))
-    assert _compare(stored, run, again).note == ""
-    spec = {**run.spec, "training": {**run.spec["training"], "bundled": "torch.func"}}
-    verdict = _compare(stored, replace(run, spec=spec), again)
-    assert verdict.differs_in == ("steps",)
-    assert "depend on its companions" in verdict.note

@@ -24,7 +24,13 @@ SETTINGS = {"hslt": {"tokenizer": "de"}}
 
 # With one time step the recurrent weights multiply a state that is zero.
 _RECURRENT = {"lstm.weight_hh_l0", "lstm.weight_hh_l1"}
-ZERO_GRADIENT = {"acrnn": _RECURRENT, "acrnn_authors": _RECURRENT}
+_SHIFT = {"temporal_norm.bias"}  # which the next norm removes
+ZERO_GRADIENT = {
+    "eegnet": _SHIFT,
+    "eegnet_authors": _SHIFT,
+    "acrnn": _RECURRENT,
+    "acrnn_authors": _RECURRENT,
+}
 
 FORMS = [(name, form) for name in BACKBONES for form in ("plain", "fast")]
 

@@ -1,4 +1,4 @@
-"""Look inside trainings: loss landscape, cost, theory, adaptation, headroom of beta2.
+"""Look inside trainings: loss landscape, cost, adaptation, headroom of beta2.
 
 `replay` trains one run of a study again under observation, `step_log` records every step of
 AFOR's controllers. Imports `execution`, `report` and what they import. Start reading at

@@ -84,16 +84,6 @@ Device = Annotated[
         show_default="the study's",
     ),
 ]
-Bundled = Annotated[
-    str,
-    option(
-        "Train runs of a fold and draw as one network. exact: up to 8, where it is faster and "
-        "each has the bits of the run by itself (EEGNets in compiled code). auto: also where it is "
-        "faster and equal to rounding. A number: as many, for every network that can. Runs of the "
-        "last two have keys of their own. 1: none.",
-        show_default="the study's",
-    ),
-]
 JobsPerDevice = Annotated[
     int,
     option("Number of parallel processes on each GPU, if the device is cuda.", min=1, max=MAX_JOBS),
@@ -193,4 +183,3 @@ class StudyOptions(ChangeOptions):
     trust: Trust = False
     available: Available = False
     device: Device = ""
-    bundle: Bundled = ""

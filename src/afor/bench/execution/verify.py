@@ -15,7 +15,6 @@ from afor.bench.study.named_code import list_names, names_in_spec
 from afor.bench.study.planned_runs import run_key
 from afor.bench.training.execute import environment
 from afor.bench.training.record import FinishedRun, decode
-from afor.bench.training.run_spec import BY_TORCH_FUNC
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
@@ -151,12 +150,9 @@ def _compare(stored: StoredRun, before: FinishedRun, after: FinishedRun) -> Verd
         for name, value in here.items()
         if name != "host" and before.environment.get(name) != value
     ]
-    if differing and not changed:
-        if before.spec.get("device") == "cuda":
-            changed.append(
-                "the same GPU and versions: on CUDA torch gives the same bits only where it has "
-                "deterministic algorithms"
-            )
-        if before.spec.get("training", {}).get("bundled") == BY_TORCH_FUNC:
-            changed.append("bundled by torch.func: its last bits depend on its companions")
+    if differing and not changed and before.spec.get("device") == "cuda":
+        changed.append(
+            "the same GPU and versions: on CUDA torch gives the same bits only where it has "
+            "deterministic algorithms"
+        )
     return Verdict(stored, not differing, differing, "; ".join(changed))

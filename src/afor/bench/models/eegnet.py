@@ -7,9 +7,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 
 from afor.bench.models.input_shape import InputShape
+from afor.bench.models.layers.cancelled_norm import held_affine, next_scale
 from afor.bench.models.layers.spatial_first import spatial_first_block
 from afor.bench.models.layers.toeplitz import same_filter, same_padding
 from afor.bench.models.native.binding import DTYPES, Sizes, unavailable_reason
@@ -108,10 +110,10 @@ class EEGNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
         pooled = shape.samples // _FIRST_POOL // _SECOND_POOL
         self.classifier = nn.Linear(separable_filters * pooled, shape.classes)
-        # Several runs can be one network, except in the plain form; see `stacked_eegnet`. Maps fill
-        # whole vectors: the rest of a vector loop would have other bits in the last run.
+        # Several runs can be one network, see `stacked_eegnet`. Maps fill whole vectors: the rest
+        # of a vector loop would have other bits in the last run.
         whole = maps % _VECTOR == 0 and separable_filters % _VECTOR == 0
-        self.can_stack = form != "plain" and kernel <= shape.samples and whole
+        self.can_stack = form in ("auto", "native") and kernel <= shape.samples and whole
         for layer in (self.temporal, self.spatial, self.depthwise, self.pointwise, self.classifier):
             nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(self.classifier.bias)
@@ -194,8 +196,14 @@ class EEGNet(nn.Module):
     def _plain(self, signal: Tensor) -> Tensor:
         maps = signal.unsqueeze(1)  # (batch, 1, channels, samples)
         maps = self.temporal(F.pad(maps, same_padding(self.temporal.kernel_size[1])))
-        maps = self.spatial(self.temporal_norm(maps))  # (batch, D·F1, 1, samples)
-        maps = F.avg_pool2d(F.elu(self.spatial_norm(maps)), (1, _FIRST_POOL))
+        if self._is_first_affine_cancelled():
+            scale, shift = held_affine(self.temporal_norm.weight, self.temporal_norm.bias)
+            held = {"weight": scale, "bias": shift}
+            maps = functional_call(self.temporal_norm, held, (maps,))
+        else:
+            maps = self.temporal_norm(maps)
+        maps = self._second_norm(self.spatial(maps))  # (batch, D·F1, 1, samples)
+        maps = F.avg_pool2d(F.elu(maps), (1, _FIRST_POOL))
         maps = self.dropout(maps)
         maps = self.depthwise(F.pad(maps, same_padding(_SEPARABLE_KERNEL)))
         maps = self.separable_norm(self.pointwise(maps))
@@ -204,13 +212,15 @@ class EEGNet(nn.Module):
         return logits
 
     def _fast(self, signal: Tensor) -> Tensor:
+        affine = self.temporal_norm.weight, self.temporal_norm.bias
         maps = spatial_first_block(
             signal,
             self.temporal.weight.flatten(1),
             self.temporal_norm,
+            held_affine(*affine) if self._is_first_affine_cancelled() else affine,
             self.spatial.weight.flatten(1),
         )  # (D·F1, batch, samples): maps first, so that every filter is one matrix product
-        maps = F.elu(self.spatial_norm(maps.unsqueeze(0)).squeeze(0))
+        maps = F.elu(self._second_norm(maps.unsqueeze(0)).squeeze(0))
         # Batch first again before dropout, so that both forms draw the same masks.
         maps = self.dropout(mean_pool(maps, _FIRST_POOL).transpose(0, 1).contiguous())
         maps = same_filter(maps.transpose(0, 1), self.depthwise.weight.flatten(1))
@@ -218,6 +228,20 @@ class EEGNet(nn.Module):
         maps = F.elu(self.separable_norm(maps.unsqueeze(2)).squeeze(2))
         logits: Tensor = self.classifier(self.dropout(mean_pool(maps, _SECOND_POOL)).flatten(1))
         return logits
+
+    def _is_first_affine_cancelled(self) -> bool:
+        """Return True if the second norm uses the batch's statistics and both are torch's own."""
+        first, second = self.temporal_norm, self.spatial_norm
+        both = all(type(norm) is nn.BatchNorm2d and norm.affine for norm in (first, second))
+        return both and (second.training or second.running_mean is None)
+
+    def _second_norm(self, maps: Tensor) -> Tensor:
+        """Apply the second norm; the first one's scale and shift get exact gradients."""
+        first, second = self.temporal_norm, self.spatial_norm
+        if not self._is_first_affine_cancelled():
+            return second(maps)  # type: ignore[no-any-return]
+        scale = next_scale(second.weight, first.weight, first.bias, maps, second.eps)
+        return functional_call(second, {"weight": scale}, (maps,))  # type: ignore[no-any-return]
 
     def native_blocks(self, signal: Tensor, networks: int = 1) -> Blocks:
         """Return what the native form computes for a signal, with one or more such networks."""

@@ -2,9 +2,8 @@
 
 A run's key is the SHA-256 of the canonical JSON of its *spec*: data fingerprint, preprocessing,
 subjects of the split, backbone and optimizer with all settings, seed, threads, dtype, device,
-the arithmetic of bundles where it is another one, and the version of the numeric code. Paths,
-workers, engines and the names of the study and its entries are not part of it: a run that two
-studies share is trained once.
+and the version of the numeric code. Paths, workers, engines, bundles and the names of the study and
+its entries are not part of it: a run that two studies share is trained once.
 """
 
 import hashlib
@@ -40,8 +39,9 @@ if TYPE_CHECKING:
     from afor.bench.study.planned_runs import Source
 
 # Increase it when the training code gives other numbers for the same spec. For a change in one
-# network alone there is NETWORK_NUMERICS in models/registry.py.
-NUMERICS = 1
+# network alone there is NETWORK_NUMERICS in models/registry.py. 2: windows that a test subject is
+# adapted with are not contaminated.
+NUMERICS = 2
 
 # Training settings of every spec; others are part of it only where they differ from the default.
 ALWAYS_IN_SPEC = {
@@ -123,8 +123,6 @@ def make_plan(
             for label, rate, rate_source in _rates(study, dataset, backbone, optimizer, find_rate):
                 spec = _spec(study, dataset, split, optimizer, rate)
                 spec |= {"data": data, "backbone": backbones[backbone.name], "device": device}
-                if bundles.arithmetic:
-                    spec["training"]["bundled"] = bundles.arithmetic
                 spec |= {"trainer": trainer} if trainer else {}
                 spec = json.loads(canonical(spec))  # exactly as the store returns it
                 runs.append(

@@ -49,7 +49,6 @@ MAX_FILE_BYTES = 10_000_000
 MAX_NESTING = 20
 MAX_THREADS = 1024
 MAX_DRAWS = 1000
-MAX_BUNDLE = 64
 MAX_COUNT = 1_000_000  # of epochs, windows in a batch, subjects, folds
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$", max_length=80)]
@@ -201,7 +200,7 @@ class Study(_Table):
     # gives the bits of runs by themselves, so that keys do not tell. "auto": also where it is
     # faster and equal to rounding. A number: as many, wherever it is possible. Runs of the last
     # two have keys of their own. 1: none.
-    bundle: Literal["exact", "auto"] | Annotated[int, Field(ge=1, le=MAX_BUNDLE)] = "exact"
+    bundle: bool = True
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.

@@ -106,9 +106,9 @@ def train_bundle(
 ) -> None:
     """Train several runs that differ in optimizer, clipping or kept state, as one network.
 
-    Each run has its own weights, optimizer, early stopping and record. The numbers of a run are
-    those of the run alone: to the bit, or to rounding if its settings are `bundled`. A run that
-    cannot be trained with the others ends with CannotBundleError: train it by itself.
+    Each run has its own weights, optimizer, early stopping and record, and the bits that it has
+    alone. A run that cannot be trained with the others ends with CannotBundleError: train it by
+    itself.
 
     Args:
         bundle: Settings of the runs, from the same split and seeds.
@@ -124,7 +124,7 @@ def train_bundle(
     """
     _check_bundle(bundle)
     first, device = bundle[0], pick_device(bundle[0].device)
-    server = StackServer() if first.bundled or len(bundle) > 1 else None
+    server = StackServer() if len(bundle) > 1 else None
     started = _clocks()
     with repeatable(first.threads, first.precision), isolated(first.seed("weights"), device):
         sides = _Sides(first, source, device)
@@ -225,8 +225,8 @@ def _clocks() -> NDArray[np.float64]:
 def _check_bundle(bundle: Sequence[RunSettings]) -> None:
     """Raise ConfigError unless the runs may share their batches and their network."""
     first = bundle[0]
-    if (first.bundled or len(bundle) > 1) and first.precision in AUTOCAST:
-        raise ConfigError(f'precision = "{first.precision}" cannot be bundled. Set bundle = 1.')
+    if len(bundle) > 1 and first.precision in AUTOCAST:
+        raise ConfigError(f'precision = "{first.precision}" cannot be bundled. Set bundle = false.')
     for settings in bundle:
         if shared_settings(settings) != shared_settings(first):
             raise ConfigError(
@@ -247,7 +247,8 @@ def _program(
     """Train and test one run; the program yields what it needs and gets the answer."""
     seed_torch(settings.seed("weights"))
     model = make_model().to(sides.device)
-    check_stackable(model, settings, runs)
+    if runs > 1:
+        check_stackable(model)
     fit = _make_fit(settings, model, sides)
     fit.seconds, fit.watch, fit.watch_step = seconds, watch, watch_step
     reason = yield from (fit.run_stream() if settings.order == "stream" else fit.run())

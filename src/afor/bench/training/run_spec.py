@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Literal
 
 from afor.bench.common.devices import Precision
 from afor.bench.common.errors import ConfigError
@@ -18,10 +18,6 @@ Order = Literal["shuffled", "blocks", "stream"]
 ContaminationKind = Literal["label_burst", "amplitude_burst", "label_noise", "amplitude"]
 StateAfterTraining = Literal["kept", "reset"]
 TestedWeights = Literal["best", "last"]
-BY_TORCH_FUNC: Final = "torch.func"
-# Of a run that may be one of several in a network: False is that of a run by itself, True that of
-# the network's own stacked form.
-Arithmetic = bool | Literal["torch.func"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,6 @@ class RunSettings:
     device: str = "cpu"
     threads: int = 1
     precision: Precision = "float32"
-    bundled: Arithmetic = False  # in an arithmetic in which several runs are one network
 
     def __post_init__(self) -> None:
         checks = {

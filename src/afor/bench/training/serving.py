@@ -19,11 +19,8 @@ from torch.nn.functional import cross_entropy
 from afor.bench.common.errors import CannotBundleError, TrainingError
 from afor.bench.common.seeding import seed_torch
 from afor.bench.models.eegnet import EEGNet
-from afor.bench.models.functional_stack import FunctionalStack
-from afor.bench.models.layers.run_stack import RunStack
-from afor.bench.models.stacked_eegnet import StackedEEGNet, can_stack, stacks_exactly
+from afor.bench.models.stacked_eegnet import StackedEEGNet, stacks_here
 from afor.bench.training.batches import Batch, Side
-from afor.bench.training.run_spec import BY_TORCH_FUNC, RunSettings
 
 if TYPE_CHECKING:
     from afor.bench.training.loop import Fit
@@ -97,7 +94,7 @@ class StackServer:
     """Does the same work of several runs at once, in one stacked network."""
 
     def __init__(self) -> None:
-        self._stacks: dict[nn.Module, RunStack] = {}  # the stack that a network belongs to
+        self._stacks: dict[nn.Module, StackedEEGNet] = {}  # the stack that a network belongs to
 
     def serve(self, requests: Sequence[Request]) -> list[Any]:
         """Do the work that all of these requests ask for.
@@ -135,7 +132,7 @@ class StackServer:
         logits = stack(batch.inputs, training=True)
         losses = torch.stack([cross_entropy(of_run, batch.labels) for of_run in logits])
         stack.backward(losses)
-        return losses.detach()[: len(fits)]
+        return losses.detach()
 
     def _predict(self, fits: "Sequence[Fit]", side: Side) -> list[Any]:
         for fit in fits:
@@ -146,17 +143,14 @@ class StackServer:
                 [stack(batch.inputs, training=False) for batch in side.in_order(EVALUATION_BATCH)],
                 dim=1,
             )
-        return list(logits.cpu().numpy()[: len(fits)])
+        return list(logits.numpy())
 
-    def _stack(self, fits: "Sequence[Fit]") -> RunStack:
+    def _stack(self, fits: "Sequence[Fit]") -> StackedEEGNet:
         """Return the stack of exactly these networks, a new one if the runs have changed."""
         models = tuple(fit.model for fit in fits)
         stack = self._stacks.get(models[0])
         if stack is None or stack.models != models:
-            if fits[0].settings.bundled == BY_TORCH_FUNC:
-                stack = FunctionalStack(models)
-            else:  # see `check_stackable`
-                stack = StackedEEGNet(cast("Sequence[EEGNet]", models))
+            stack = StackedEEGNet(cast("Sequence[EEGNet]", models))  # see `check_stackable`
             self._stacks.update(dict.fromkeys(models, stack))
         return stack
 
@@ -209,20 +203,9 @@ class _Team:
         return [self._answers[fit] for fit in self._fits]
 
 
-def check_stackable(model: nn.Module, settings: RunSettings, runs: int) -> None:
-    """Raise CannotBundleError for a network whose runs cannot be one network.
-
-    Args:
-        model: The network.
-        settings: Settings of one of the runs.
-        runs: Number of runs of the bundle.
-    """
-    if settings.bundled is True and not can_stack(model):
-        raise CannotBundleError(
-            f"{type(model).__name__} cannot be trained in a bundle: only EEGNets can, in another "
-            "form than plain and with numbers of filters that are multiples of 16. Set bundle = 1."
-        )
-    if not settings.bundled and runs > 1 and not stacks_exactly(model):
+def check_stackable(model: nn.Module) -> None:
+    """Raise CannotBundleError for a network whose runs cannot be one network on this machine."""
+    if not stacks_here(model):
         raise CannotBundleError(
             f"{type(model).__name__} has other bits in a bundle than by itself on this machine: it "
             "does not run in compiled code."

@@ -27,7 +27,7 @@ def here(tiny, monkeypatch):
     made = []
 
     class Inline:
-        def __init__(self, workers, threads, limits=None, gpus=(), bundle=1):  # noqa: ARG002
+        def __init__(self, workers, threads, limits=None, gpus=()):  # noqa: ARG002
             made.append((workers, threads))
 
         def run(self, jobs, sources, spool):  # noqa: ARG002

@@ -50,7 +50,7 @@ def test_a_bundled_run_is_timed_in_a_bundle(planned, tmp_path):
     adam, _ = specs(plan)
     timer = StepTimer(tmp_path)
     timer.times(adam, shape)
-    share = timer.times({**adam, "training": {**adam["training"], "bundled": True}}, shape, 3)
+    share = timer.times(adam, shape, 3)
     assert min(share.gradient_s, share.window_s) > 0
     stored = step_timing._read(tmp_path / step_timing.FILE)
     assert sorted("together" in json.loads(key) for key in stored) == [False, True]

@@ -80,7 +80,8 @@ def test_the_block_is_convolution_norm_and_spatial_filter(training):
     padded = F.pad(signal[:, None], same_padding(7))
     maps = norms[0](F.conv2d(padded, temporal[:, None, None]))
     expected = F.conv2d(maps, spatial[:, None, :, None], groups=4)[:, :, 0]
-    ours = spatial_first_block(signal, temporal, norms[1], spatial).transpose(0, 1)
+    affine = norms[1].weight, norms[1].bias
+    ours = spatial_first_block(signal, temporal, norms[1], affine, spatial).transpose(0, 1)
     torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
     for name, value in norms[0].state_dict().items():
         torch.testing.assert_close(norms[1].state_dict()[name], value, rtol=1e-12, atol=1e-12)

@@ -85,7 +85,7 @@ def cost(
         return growth_figure(costs["growth"])
 
     show_result(cost_table(costs), costs, draw, targets, form, as_json=as_json)
-    print_next("afor cost --lines afor, afor theory")
+    print_next("afor cost --lines afor")
 
 
 def _print_lines(name: str) -> None:

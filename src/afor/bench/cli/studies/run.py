@@ -26,7 +26,6 @@ from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import SearchedRates, best_rates, search_study
 from afor.bench.store.locations import parse_part, store_path
-from afor.bench.study.bundling import AUTO_BUNDLE, bundle_size
 from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import Study
 from afor.bench.training.run_spec import DEFAULT_TRAINER
@@ -81,9 +80,8 @@ def run(
     if selected.words:
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
     with stopped_in_run(f"afor run {shlex.join([name, *selected.words])}", path):
-        bundle = bundle_size(study)
         workers_engine = make_engine(
-            engine, scheduler, workers, study.threads, time_limit, gpus, cache_dir, bundle
+            engine, scheduler, workers, study.threads, time_limit, gpus, cache_dir
         )
         find_rate = (
             _search_rates(study, toml, path, workers_engine, workers, cache_dir)
@@ -138,13 +136,11 @@ def make_engine(
     time_limit: float | None = None,
     gpus: Sequence[str] = (),
     cache_dir: Path | None = None,
-    bundle: int = AUTO_BUNDLE,
 ) -> Engine:
     """Return the engine that the options of a command name; raise ConfigError if they do not fit.
 
     `workers`, `threads` of each, `time_limit` in minutes and `gpus` are for the local engine;
-    `scheduler`, an address, and `cache_dir`, where the times of steps are kept, for dask. `bundle`
-    is the maximum number of runs that a worker trains as one network.
+    `scheduler`, an address, and `cache_dir`, where the times of steps are kept, for dask.
     """
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
@@ -155,14 +151,14 @@ def make_engine(
                 "gives up a worker it has not heard from for distributed.scheduler.worker-ttl."
             )
         timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
-        return DaskEngine(scheduler, timer, bundle)
+        return DaskEngine(scheduler, timer)
     if engine != "local" or scheduler:
         raise ConfigError(
             f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "
             f"Accepted: --engine local, or --engine dask --scheduler tcp://HOST:PORT."
         )
     limits = TimeLimits(None if time_limit is None else 60.0 * time_limit)
-    return LocalEngine(workers, threads, limits, gpus, bundle)
+    return LocalEngine(workers, threads, limits, gpus)
 
 
 def describe_summary(name: str, path: Path, summary: Summary) -> str:

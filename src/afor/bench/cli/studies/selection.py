@@ -75,19 +75,13 @@ def changed_text(
 
 
 def _on_this_machine(toml: str, where: str, options: StudyOptions) -> str:
-    """Set the device and the bundle that the options name; the study keeps its name.
+    """Set the device that the options name; the study keeps its name.
 
     The kind of device is part of the keys of its runs.
     """
-    changes: dict[str, object] = {"device": options.device} if options.device else {}
-    bundle = options.bundle
-    if bundle and bundle not in ("exact", "auto") and not bundle.isdecimal():
-        raise ConfigError(
-            f"--bundle {bundle}: expected exact, auto or a number of runs, such as 8."
-        )
-    if bundle:
-        changes["bundle"] = int(bundle) if bundle.isdecimal() else bundle
-    return updated_toml(toml, {**read_toml(toml, where), **changes}) if changes else toml
+    if not options.device:
+        return toml
+    return updated_toml(toml, {**read_toml(toml, where), "device": options.device})
 
 
 def with_roots(study: Study, roots: list[str] | None) -> Study:

@@ -31,7 +31,6 @@ from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.groups import ConditionKey
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store, store_path
-from afor.bench.study.bundling import bundle_size
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import StudyPlan
 from afor.bench.study.schema import Study, load_study, parse_study, preset_names, read_toml
@@ -177,7 +176,7 @@ def plan(
             "absent": sorted(absent),
             "needs": _forecast_content(needs) if needs else None,
             "bundles": [
-                {"dataset": dataset, "backbone": backbone, **asdict(bundling)}
+                {"dataset": dataset, "backbone": backbone, "reason": bundling.reason}
                 for (dataset, backbone), bundling in study_plan.bundling.items()
             ],
             "runs": rows,
@@ -262,7 +261,7 @@ def _print_plan(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> 
             f"{_count(row.draws, study.protocol.draws, 'draw')}, lr {rates[condition]:g}{time}"
         )
     for (dataset, backbone), bundling in study_plan.bundling.items():
-        typer.echo(f"  {dataset} × {backbone}: {bundling.describe(bundle_size(study))}")
+        typer.echo(f"  {dataset} × {backbone}: {bundling.describe()}")
 
 
 def _count(selected: int, total: int, noun: str) -> str:

@@ -27,7 +27,7 @@ from afor.bench.execution.jobs import MAX_DEATHS, Ended, Job, Started
 from afor.bench.execution.timing.order import longest_first
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.spool import SUFFIX, read_spool, write_spool
-from afor.bench.study.bundling import AUTO_BUNDLE
+from afor.bench.study.bundling import MAX_BUNDLE
 from afor.bench.training.execute import execute_bundle, failed_run
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class DaskEngine:
     trains_elsewhere = True  # the driver need not have the device of the study
 
     def __init__(
-        self, scheduler: str, timer: StepTimer | None = None, bundle: int = AUTO_BUNDLE
+        self, scheduler: str, timer: StepTimer | None = None, bundle: int = MAX_BUNDLE
     ) -> None:
         if not scheduler:
             raise ConfigError("--engine dask needs --scheduler tcp://HOST:PORT.")

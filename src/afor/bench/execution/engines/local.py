@@ -25,7 +25,7 @@ from afor.bench.execution.jobs import MAX_DEATHS, Died, Ended, Job, Started
 from afor.bench.execution.timing.limits import SimilarityKey, TimeLimits, similarity_key
 from afor.bench.execution.timing.pace import clock
 from afor.bench.store.spool import SUFFIX, read_spool
-from afor.bench.study.bundling import AUTO_BUNDLE
+from afor.bench.study.bundling import MAX_BUNDLE
 from afor.bench.training.execute import failed_run
 from afor.bench.training.record import decode
 
@@ -70,7 +70,7 @@ class LocalEngine:
         threads: int = 1,
         limits: TimeLimits | None = None,
         gpus: Sequence[str] = (),
-        bundle: int = AUTO_BUNDLE,
+        bundle: int = MAX_BUNDLE,
     ) -> None:
         if workers < 1:
             raise ConfigError(f"-j {workers}: at least one worker is needed.")

@@ -13,7 +13,7 @@ from afor.bench.data.expected_windows import ExpectedWindows
 from afor.bench.data.window_source import WindowSource
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import Store
-from afor.bench.study.bundling import AUTO_BUNDLE
+from afor.bench.study.bundling import MAX_BUNDLE
 from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.training.execute import input_shape
 
@@ -78,7 +78,7 @@ def forecast(
     for run in runs:
         epochs = _epochs(run.spec["training"], known_epochs.get((run.dataset, run.backbone)))
         epochs_of_runs += epochs.middle
-        together = min(companions[run.companions], AUTO_BUNDLE) if run.companions else 1
+        together = min(companions[run.companions], MAX_BUNDLE) if run.companions else 1
         span = _run_span(run.spec, sources[run.dataset], timer, epochs, together)
         spans[run.condition] = spans.get(run.condition, Span(0.0, 0.0, 0.0)) + span
     return Forecast(

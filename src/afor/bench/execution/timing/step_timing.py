@@ -137,7 +137,7 @@ def _measure(
     import torch
 
     from afor.bench.models.registry import build_backbone
-    from afor.bench.models.stacked_eegnet import stacks_exactly
+    from afor.bench.models.stacked_eegnet import stacks_here
     from afor.bench.optimizers.build import AfterStep, BeforeStep, build_optimizer
 
     device = pick_device(spec["device"])
@@ -156,7 +156,7 @@ def _measure(
                 **optimizer_spec["settings"],
             )
 
-        if not settings.bundled and not stacks_exactly(model):
+        if not stacks_here(model):
             together = 1  # as a worker trains them on this machine
         models = [model, *(deepcopy(model) for _ in range(together - 1))]
         optimizer = make_optimizer(model)
@@ -214,7 +214,7 @@ def _time_network(
     server = StackServer()
 
     def serve(requests: Sequence[Request]) -> None:
-        if not settings.bundled and len(requests) == 1:
+        if len(requests) == 1:
             serve_alone(requests[0])
             return
         for answer in server.serve(requests):

@@ -18,13 +18,17 @@ _SLAB = 64
 
 
 def spatial_first_block(
-    signal: Tensor, temporal: Tensor, norm: nn.BatchNorm2d, spatial: Tensor
+    signal: Tensor,
+    temporal: Tensor,
+    norm: nn.BatchNorm2d,
+    affine: tuple[Tensor, Tensor],
+    spatial: Tensor,
 ) -> Tensor:
     """Return temporal filter → batch norm → depthwise spatial filter as (maps, batch, time).
 
     ``signal`` is (batch, channels, time), ``temporal`` (filters, kernel) and ``spatial``
-    (maps, channels), where filter f feeds maps f·D … f·D + D − 1. ``norm`` is read, and in training
-    mode its running statistics are updated as its own forward would.
+    (maps, channels), where filter f feeds maps f·D … f·D + D − 1. ``affine`` is scale and shift of
+    ``norm``, whose running statistics are updated in training mode as its own forward would.
     """
     depth = spatial.shape[0] // temporal.shape[0]
     # Statistics of thousands of products: never in half precision, whatever autocast says.
@@ -36,8 +40,8 @@ def spatial_first_block(
             update_running(norm, mean, variance, signal.numel())
         else:
             mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
-        scale = norm.weight * torch.rsqrt(variance + norm.eps)
-        shift = norm.bias - scale * mean
+        scale = affine[0] * torch.rsqrt(variance + norm.eps)
+        shift = affine[1] - scale * mean
         filters = filters * scale[:, None]
         shift = shift.repeat_interleave(depth) * spatial.sum(dim=1)
     # z = W·x: D·F1 virtual channels instead of F1·C maps
@@ -62,29 +66,6 @@ def filtered_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
         ((filters @ second_moments) * filters).sum(dim=1) / signal.numel()
         - centred_mean.square()
         + _ripple_share(overall, level_square) @ ripple
-        + box_mean * (2 * levelled_mean + level_square * box_mean)
-    )
-    return centred_mean + overall * box_mean, variance.clamp(min=0)
-
-
-def stacked_moments(signal: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what :func:`filtered_moments` does for filters (runs, filters, kernel) of many runs.
-
-    Every product is one of a run by itself, so that its bits do not depend on the other runs.
-    """
-    windows, second_moments, overall, level_square = _signal_moments(signal, filters.shape[-1])
-    runs, count, kernel = filters.shape
-    columns = windows.reshape(-1, kernel).t().expand(runs, -1, -1)
-    responses = torch.bmm(filters, columns).view(runs, count, 3, -1)
-    means = responses.mean(dim=3)
-    centred_mean, levelled_mean, box_mean = means.unbind(2)
-    centred = responses - means.unsqueeze(3)
-    ripple = (centred * centred[:, :, 2:]).mean(dim=3)  # (runs, filters, 3)
-    powers = torch.bmm(filters, second_moments.expand(runs, -1, -1)) * filters
-    variance = (
-        powers.sum(dim=2) / signal.numel()
-        - centred_mean.square()
-        + (ripple * _ripple_share(overall, level_square)).sum(dim=2)
         + box_mean * (2 * levelled_mean + level_square * box_mean)
     )
     return centred_mean + overall * box_mean, variance.clamp(min=0)

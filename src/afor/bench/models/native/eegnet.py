@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 from torch.nn import functional as F
 
+from afor.bench.models.layers.cancelled_norm import held_affine, next_scale
 from afor.bench.models.layers.spatial_first import filtered_moments
 from afor.bench.models.layers.toeplitz import same_filter
 from afor.bench.models.native.binding import PARAMETERS, Sizes, Task, run
@@ -142,14 +143,16 @@ def plain_features(
 ) -> Tensor:
     """Return what `native_features` does, computed by torch: for derivatives of any order."""
     sizes = blocks.sizes
-    first, second, third = parameters[1:3], parameters[4:6], parameters[8:10]
+    (scale, shift), second, third = parameters[1:3], parameters[4:6], parameters[8:10]
     temporal, spatial, depthwise, pointwise = (parameters[i].flatten(1) for i in (0, 3, 6, 7))
     mean, variance = filtered_moments(signal, temporal)
-    factor = first[0] * torch.rsqrt(variance + blocks.eps[0])
-    shift = (first[1] - factor * mean).repeat_interleave(sizes.depth) * spatial.sum(dim=1)
+    held_scale, held_shift = held_affine(scale, shift)
+    factor = held_scale * torch.rsqrt(variance + blocks.eps[0])
+    constant = (held_shift - factor * mean).repeat_interleave(sizes.depth) * spatial.sum(dim=1)
     mixed = torch.einsum("mc,bct->mbt", spatial, signal)
-    maps = same_filter(mixed, temporal * factor[:, None]) + shift[:, None, None]
-    maps = _batch_norm(maps.transpose(0, 1), second, blocks.eps[1])
+    maps = same_filter(mixed, temporal * factor[:, None]) + constant[:, None, None]
+    second_scale = next_scale(second[0], scale, shift, maps.unsqueeze(0), blocks.eps[1])
+    maps = _batch_norm(maps.transpose(0, 1), (second_scale, second[1]), blocks.eps[1])
     maps = mean_pool(F.elu(maps), sizes.pool)
     if masks[0] is not None:
         maps = maps * masks[0] * blocks.keep_factor

@@ -430,15 +430,9 @@ static void NAME(set_gradient)(const struct call *call, const struct sizes *z, s
   }
 }
 
-LOCAL VEC NAME(norm_backward)(VEC *out, const VEC *grad, const VEC *in, int64_t n, REAL factor,
-                              REAL shift, REAL slope, REAL mean) {
-  VEC sum = {0};
-  for (int64_t t = 0; t < n; t++) {
-    const VEC g = (grad[t] - shift - (in[t] - mean) * slope) * factor;
-    out[t] = g;
-    sum += g;
-  }
-  return sum;
+LOCAL void NAME(norm_backward)(VEC *out, const VEC *grad, const VEC *in, int64_t n, REAL factor,
+                               REAL shift, REAL slope, REAL mean) {
+  for (int64_t t = 0; t < n; t++) out[t] = (grad[t] - shift - (in[t] - mean) * slope) * factor;
 }
 
 /* ---------------------------------------------------------------------------- signal moments */
@@ -753,7 +747,6 @@ LOCAL void NAME(evaluate)(const struct call *given, const struct sizes *z) {
 struct NAME(sums) {
   double *norm, *second_norm;     /* (maps, 2), (outputs, 2): Σ g, Σ g·(input - mean) */
   double *temporal, *spatial;     /* (filters, kernel) with the norm's factor, (maps, channels) */
-  double *shift;                  /* (maps) */
   double *depthwise, *pointwise;  /* (maps, second kernel), (outputs, maps / groups) */
 };
 
@@ -772,7 +765,7 @@ struct NAME(backward_job) {
 };
 
 static int64_t NAME(sums_count)(const struct sizes *z) {
-  return 2 * (z->maps + z->outputs) + z->filters * z->kernel + z->maps * z->channels + z->maps +
+  return 2 * (z->maps + z->outputs) + z->filters * z->kernel + z->maps * z->channels +
          z->maps * z->second_kernel + z->outputs * z->group_maps;
 }
 
@@ -782,8 +775,7 @@ static struct NAME(sums) NAME(sums_at)(const struct sizes *z, double *at) {
   s.second_norm = s.norm + 2 * z->maps;
   s.temporal = s.second_norm + 2 * z->outputs;
   s.spatial = s.temporal + z->filters * z->kernel;
-  s.shift = s.spatial + z->maps * z->channels;
-  s.depthwise = s.shift + z->maps;
+  s.depthwise = s.spatial + z->maps * z->channels;
   s.pointwise = s.depthwise + z->maps * z->second_kernel;
   return s;
 }
@@ -900,10 +892,9 @@ LOCAL void NAME(filter_backward_slot)(const void *data, int64_t slot) {
     for (int64_t m = 0; m < z->maps; m++) {
       const int64_t f = m / z->depth;
       if (m % z->depth == 0) NAME(clear)(taps, TAPS(z->kernel));
-      const VEC sum = NAME(norm_backward)(row, job->grad_y + (index * z->maps + m) * z->samples,
-                                          b.y + m * z->samples, z->samples, norm.factor[m],
-                                          norm.shift[m], norm.slope[m], norm.mean[m]);
-      sums.shift[m] += NAME(lane_sum)(sum, b.valid);
+      NAME(norm_backward)(row, job->grad_y + (index * z->maps + m) * z->samples,
+                          b.y + m * z->samples, z->samples, norm.factor[m], norm.shift[m],
+                          norm.slope[m], norm.mean[m]);
       NAME(correlate)(taps, row, b.z + MARGIN + m * z->row, z->kernel, z->left, z->samples);
       if (m % z->depth == z->depth - 1)
         for (int64_t k = 0; k < z->kernel; k++)
@@ -924,40 +915,45 @@ static void NAME(add_slots)(const struct NAME(backward_job) *job, const double *
     for (int64_t i = at; i < at + count; i++) job->memory[0][i] += job->memory[s][i];
 }
 
-/* Through the first norm, whose statistics are functions of the temporal filters. */
+/* Through the first norm, whose statistics are functions of the temporal filters.
+ *
+ * The second norm removes its shift, and its scale up to epsilon (layers/cancelled_norm.py): the
+ * gradient of whatever is constant over a map is 0, and that of the scale follows from the second
+ * norm's sums. Computed through the maps it would be a difference of large numbers. */
 static void NAME(write_gradients)(const struct NAME(backward_job) *job) {
   const struct call *call = job->call;
   const struct sizes *z = job->z;
   const struct NAME(sums) sums = job->sums[0];
   const struct statistics s = statistics_at(z, call->array[STATISTICS].address, 0);
-  const double *moments = call->array[MOMENTS].address;
   REAL *grads[10];
   for (int i = 0; i < 10; i++) grads[i] = call->array[GRADS + i].address;
   for (int64_t f = 0; f < z->filters; f++) {
     const double inverse = 1.0 / sqrt(s.variance[0][f] + call->eps[0]);
     const double scale = NAME(number)(call, SCALE_1, f), factor = scale * inverse;
-    const double constant = NAME(number)(call, SHIFT_1, f) - factor * s.mean[0][f];
-    double grad_constant = 0.0, grad_factor = 0.0;
-    for (int64_t m = f * z->depth; m < (f + 1) * z->depth; m++) {
-      double sum = 0.0;
-      for (int64_t c = m * z->channels; c < (m + 1) * z->channels; c++) {
-        sum += NAME(number)(call, SPATIAL, c);
-        grads[SPATIAL - TEMPORAL][c] = (REAL)(sums.spatial[c] + sums.shift[m] * constant);
-      }
-      grad_constant += sums.shift[m] * sum;
-    }
     const double *taps = sums.temporal + f * z->kernel;
+    double grad_scale = 0.0;
+    for (int64_t m = f * z->depth; m < (f + 1) * z->depth; m++) {
+      const double whole = s.variance[1][m] + call->eps[1];
+      grad_scale += NAME(number)(call, SCALE_2, m) * sums.norm[2 * m + 1] / sqrt(whole) *
+                    (call->eps[1] / whole);
+    }
+    grads[SHIFT_1 - TEMPORAL][f] = (REAL)(0.0 * grad_scale); /* keeps NaN */
+    if (scale != 0.0) {
+      grad_scale /= scale;
+    } else { /* the maps are constant: no sum of theirs knows the gradient, nor does it cancel */
+      grad_scale = 0.0;
+      for (int64_t k = 0; k < z->kernel; k++)
+        grad_scale += taps[k] * NAME(number)(call, TEMPORAL, f * z->kernel + k);
+      grad_scale *= inverse;
+    }
+    const double grad_variance = -0.5 * grad_scale * scale * inverse * inverse;
     for (int64_t k = 0; k < z->kernel; k++)
-      grad_factor += taps[k] * NAME(number)(call, TEMPORAL, f * z->kernel + k);
-    grad_factor -= s.mean[0][f] * grad_constant;
-    const double grad_mean = -factor * grad_constant;
-    const double grad_variance = -0.5 * grad_factor * scale * inverse * inverse * inverse;
-    for (int64_t k = 0; k < z->kernel; k++)
-      grads[0][f * z->kernel + k] = (REAL)(taps[k] * factor + grad_mean * moments[k] +
-                                           2.0 * grad_variance * s.product[f * z->kernel + k]);
-    grads[SCALE_1 - TEMPORAL][f] = (REAL)(grad_factor * inverse);
-    grads[SHIFT_1 - TEMPORAL][f] = (REAL)grad_constant;
+      grads[0][f * z->kernel + k] =
+          (REAL)(taps[k] * factor + 2.0 * grad_variance * s.product[f * z->kernel + k]);
+    grads[SCALE_1 - TEMPORAL][f] = (REAL)grad_scale;
   }
+  for (int64_t i = 0; i < z->maps * z->channels; i++)
+    grads[SPATIAL - TEMPORAL][i] = (REAL)sums.spatial[i];
   for (int64_t i = 0; i < z->maps * z->second_kernel; i++)
     grads[DEPTHWISE - TEMPORAL][i] = (REAL)sums.depthwise[i];
   for (int64_t i = 0; i < z->outputs * z->group_maps; i++)

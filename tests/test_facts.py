@@ -1,4 +1,4 @@
-"""Each property that `afor facts` states, checked on its own numbers."""
+"""Each property that docs/figures/facts.py states, checked on its own numbers."""
 
 import math
 
@@ -6,22 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from afor.bench.analyses.facts import (
-    Trace,
-    burst_fact,
-    mean_beta2_fact,
-    mean_beta2_range,
-    no_fast_channel_fact,
-    nsal_dgat_fact,
-    steady_mean_beta2,
-    trace,
-)
 from afor.reference import ReferenceState, reference_step
 
 
-def test_the_released_nsal_dgat_is_nan_at_six_channels_for_every_seed():
+@pytest.fixture(scope="module")
+def facts(load_script):
+    return load_script("docs/figures/facts.py")
+
+
+def test_the_released_nsal_dgat_is_nan_at_six_channels_for_every_seed(facts):
     before = torch.get_rng_state()
-    values = nsal_dgat_fact(seeds=200).values
+    values = facts.nsal_dgat_fact(seeds=200).values
     assert torch.equal(torch.get_rng_state(), before)
     shares = values["share of NaN by channels"]
     assert (shares[6], shares[11]) == (1.0, 1.0)
@@ -30,15 +25,15 @@ def test_the_released_nsal_dgat_is_nan_at_six_channels_for_every_seed():
     assert 0.04 < values["share of NaN with one unit at 6 channels"] < 0.16
 
 
-def test_mean_beta2_lies_in_a_narrow_range_whatever_the_scores():
-    low, high = mean_beta2_range()
+def test_mean_beta2_lies_in_a_narrow_range_whatever_the_scores(facts):
+    low, high = facts.mean_beta2_range()
     assert low == pytest.approx(0.99423, abs=5e-6)
     assert high == pytest.approx(0.99477, abs=5e-6)
     assert low + high == pytest.approx(2 * 0.9945, abs=1e-7)  # the sigmoid is odd about 1/2
 
 
-def test_series_of_scores_made_to_reach_the_ends_of_the_range_stay_in_it():
-    fact = mean_beta2_fact(steps=8000)
+def test_series_of_scores_made_to_reach_the_ends_of_the_range_stay_in_it(facts):
+    fact = facts.mean_beta2_fact(steps=8000)
     low, high = fact.values["range"]
     means = fact.values["mean beta2 of score series"]
     assert all(low - 2e-5 < mean < high + 2e-5 for mean in means.values())
@@ -48,14 +43,14 @@ def test_series_of_scores_made_to_reach_the_ends_of_the_range_stay_in_it():
 
 
 @pytest.mark.parametrize("spread", [0.5, 1.0, 2.0, 4.0])
-def test_scores_with_heavy_tails_stay_in_the_range_too(spread):
+def test_scores_with_heavy_tails_stay_in_the_range_too(facts, spread):
     scores = np.exp(spread * np.random.default_rng(1).standard_normal(20_000))
-    low, high = mean_beta2_range()
-    assert low - 5e-5 < steady_mean_beta2(scores) < high + 5e-5
+    low, high = facts.mean_beta2_range()
+    assert low - 5e-5 < facts.steady_mean_beta2(scores) < high + 5e-5
 
 
-def test_a_burst_of_the_gradient_raises_beta2():
-    values = burst_fact(steps=14_000).values
+def test_a_burst_of_the_gradient_raises_beta2(facts):
+    values = facts.burst_fact(steps=14_000).values
     assert values["beta2 in bursts"] == pytest.approx(0.9976, abs=4e-4)
     assert values["beta2 elsewhere"] == pytest.approx(0.9944, abs=2e-4)
 
@@ -68,8 +63,8 @@ def test_without_the_fast_channel_the_first_score_is_ninety():
         assert seen.score == pytest.approx(expected, rel=1e-4)
 
 
-def test_without_the_fast_channel_the_controller_sleeps_thousands_of_steps_longer():
-    fact = no_fast_channel_fact(steps=16_000)
+def test_without_the_fast_channel_the_controller_sleeps_thousands_of_steps_longer(facts):
+    fact = facts.no_fast_channel_fact(steps=16_000)
     values = fact.values
     assert values["first score w/o FC"] == pytest.approx(90, rel=1e-3)
     later = values["awake from step w/o FC"] - values["awake from step"]
@@ -77,15 +72,15 @@ def test_without_the_fast_channel_the_controller_sleeps_thousands_of_steps_longe
     assert f"about {later:,} steps longer" in fact.statement
 
 
-def test_a_controller_that_never_moves_has_no_step_of_waking_up():
+def test_a_controller_that_never_moves_has_no_step_of_waking_up(facts):
     still = np.zeros(3000)
-    assert Trace(still, still, still, still.astype(bool)).wake_step() is None
+    assert facts.Trace(still, still, still, still.astype(bool)).wake_step() is None
     moving = np.where(np.arange(3000) < 2000, 0.0, 1.0)
-    assert Trace(still, still, moving, still.astype(bool)).wake_step() == 2000
+    assert facts.Trace(still, still, moving, still.astype(bool)).wake_step() == 2000
 
 
-def test_a_trace_repeats_and_counts_its_bursts():
-    first, second = (trace(300, burst_share=0.1, burst_scale=5.0) for _ in range(2))
+def test_a_trace_repeats_and_counts_its_bursts(facts):
+    first, second = (facts.trace(300, burst_share=0.1, burst_scale=5.0) for _ in range(2))
     assert np.array_equal(first.beta2, second.beta2)
     assert 10 < first.burst.sum() < 60
     assert all(math.isfinite(value) for value in first.zscore)

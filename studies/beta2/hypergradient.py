@@ -5,9 +5,15 @@ run's own weights and moments, and the validation loss after them is differentia
 u = ln(1 - beta2). A negative derivative says that a shorter memory would have been better. If it
 cannot be told from zero, no rule that changes beta2 gains within this horizon, to first order.
 Running statistics of batch norms are updated as in training and count as constants.
+
+    python studies/beta2/hypergradient.py studies/beta2/bursts.toml FOLDER 1e-3
+
+FOLDER holds the recordings of the data set `eyes`. The starts lie on one run and depend on each
+other, so their range is printed, and no interval.
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,14 +23,16 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from afor.bench.analyses.replay import ChosenRun
+from afor.bench.analyses.replay import ChosenRun, find_run
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import seed_torch
-from afor.bench.stats.inference.paired_tests import bootstrap_interval
+from afor.bench.study.schema import Search, load_study
 from afor.bench.training.batches import Batch, epoch_batches
 from afor.bench.training.loop import Fit, train
 
 Tensors = dict[str, torch.Tensor]
+HORIZON = 50  # unrolled steps
+STARTS = tuple(range(25, 201, 25))  # steps of the run
 VALIDATION_WINDOWS = 1024  # at most, evenly spread over the validation side
 
 
@@ -53,11 +61,6 @@ class Hypergradient:
         """Mean derivative."""
         return math.fsum(self.derivatives) / len(self.derivatives)
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval of the mean over the starts."""
-        return bootstrap_interval(np.array(self.derivatives))
-
 
 def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -> Hypergradient:
     """Train a run of AdamW and take the hypergradient at some of its steps.
@@ -69,7 +72,7 @@ def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -
         raise ConfigError(
             f"The hypergradient needs a run of AdamW, at least one start and a horizon of at least "
             f"1; got {run.planned.optimizer}, {len(starts)} starts and a horizon of {horizon}. "
-            f"Choose an AdamW entry of the study with --optimizer."
+            f"Choose an AdamW entry of the study."
         )
     measured: dict[int, tuple[float, float]] = {}
     settings = run.settings
@@ -85,8 +88,7 @@ def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -
     train(longer, run.source, run.make_model, watch_step=watch)
     if any(start not in measured for start in starts):
         raise ConfigError(
-            f"{run.label} has fewer than {max(starts)} steps. Lower --last, or train longer with "
-            f"another study."
+            f"{run.label} has fewer than {max(starts)} steps. Train longer with another study."
         )
     beta2 = settings.optimizer_settings["betas"][1]  # type: ignore[index]
     losses, derivatives = zip(*(measured[start] for start in starts), strict=True)
@@ -165,3 +167,37 @@ def _unroll(fit: Fit, horizon: int) -> tuple[float, float]:
         )
         (derivative,) = torch.autograd.grad(loss, [logarithm])
     return loss.item(), derivative.item()
+
+
+def text(measured: Hypergradient) -> str:
+    """Return the derivatives, their mean and their range."""
+    lines = [f"{measured.label}: beta2 = {measured.beta2:g}, {measured.horizon} steps unrolled"]
+    for start, loss, derivative in zip(
+        measured.starts, measured.losses, measured.derivatives, strict=True
+    ):
+        lines.append(
+            f"  from step {start:>6}: validation loss {loss:.4f}, derivative "
+            f"{1000 * derivative:+.3f}·10⁻³ nats per unit of ln(1 − beta2)"
+        )
+    low, high = min(measured.derivatives), max(measured.derivatives)
+    lines.append(
+        f"  mean {1000 * measured.mean:+.3f}·10⁻³ nats; between {1000 * low:+.3f} and "
+        f"{1000 * high:+.3f} at these {len(measured.starts)} steps of one run"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def main(study: str, folder: str, rate: str) -> None:
+    """Print the hypergradient of AdamW at one learning rate of a study, in its first run."""
+    content = load_study(study)
+    (data,) = content.datasets
+    changes = {
+        "datasets": [data.model_copy(update={"root": folder})],
+        "search": Search(grid=[float(rate)]),
+    }
+    run = find_run(content.model_copy(update=changes), optimizer="adamw")
+    sys.stdout.write(text(measure_hypergradient(run, STARTS, HORIZON)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
