@@ -410,7 +410,7 @@ def _check_options(options: dict[str, Any]) -> None:
 def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], bool]) -> None:
     if isinstance(value, bool) or not isinstance(value, Real):  # numbers of NumPy included
         raise ValueError(f"{name} must be a number {rule}, got {value!r}")
-    if not math.isfinite(value) or not accepts(value):
+    if not math.isfinite(value) or not accepts(float(value)):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
 
 
