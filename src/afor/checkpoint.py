@@ -14,7 +14,13 @@ from torch import Tensor
 
 from afor.control import FIELDS, control_settings, initial_control
 from afor.sharded.step import cut_like, gathered
-from afor.state_check import MOMENTS, find_bad_value, find_misfit, parameter_name
+from afor.state_check import (
+    MOMENTS,
+    find_problem,
+    is_inside_storage,
+    parameter_name,
+    tensors_in,
+)
 
 if TYPE_CHECKING:
     from afor.optimizer import AFOR
@@ -154,6 +160,11 @@ def _checked_groups(state_dict: Any) -> list[dict[str, Any]]:
             "parameter) and 'param_groups' (a list of dicts with 'params'), as "
             "optimizer.state_dict() returns it"
         )
+    if not all(map(is_inside_storage, tensors_in(state_dict))):  # torch is about to copy them
+        raise ValueError(
+            "cannot load this state dict: one of its tensors is larger than its storage, which was "
+            "freed or cut; load the checkpoint anew"
+        )
     groups: list[dict[str, Any]] = state_dict["param_groups"]
     return groups
 
@@ -166,7 +177,7 @@ def _checked_state(
         state = _converted_state(state, group, origin)
     if isinstance(state.get("step"), (int, float)):
         state = {**state, "step": torch.tensor(float(state["step"]))}
-    problem = find_misfit(p, state) or find_bad_value(state)
+    problem = find_problem(p, state, live=False)
     if problem is not None:
         raise ValueError(problem)
     return state

@@ -14,7 +14,7 @@ from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
 from afor.control import control_settings, initial_control
-from afor.native.binding import ARRAYS, STATE, log_missing_kernel, unavailable_reason
+from afor.native.binding import ARRAYS, log_missing_kernel, unavailable_reason
 from afor.native.group_plan import GroupPlan
 from afor.sharded.completion import Attendance
 from afor.sharded.step import (
@@ -25,7 +25,15 @@ from afor.sharded.step import (
     sharded_members,
     split_sharded,
 )
-from afor.state_check import find_misfit, find_misplaced, fits, parameter_name
+from afor.state_check import (
+    STATE,
+    KnownStorages,
+    checked_rate,
+    find_problem,
+    fits,
+    is_inside_storage,
+    parameter_name,
+)
 from afor.tensor_lists import Columns, StepOptions
 from afor.torch_private import (
     UNKNOWN_HOOKS,
@@ -162,12 +170,13 @@ class AFOR(Optimizer):
         }  # fmt: skip
         _check_options(defaults)
         self._plans: dict[int, GroupPlan] = {}
+        self._storages: dict[int, KnownStorages] = {}
         self._attendance = Attendance()
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._plans = {}
+        self._plans, self._storages = {}, {}
         self._attendance = Attendance()
         for group in self.param_groups:
             for name, value in self.defaults.items():
@@ -201,7 +210,27 @@ class AFOR(Optimizer):
         """Return the lists of the tensors of a group that have a gradient."""
         lists: Columns = [[] for _ in ARRAYS]
         self._init_group(group, *lists)
+        if not torch.compiler.is_compiling():
+            self._check_storages(group, lists)
         return lists
+
+    def _check_storages(self, group: dict[str, Any], lists: Columns) -> None:
+        """Raise RuntimeError if a tensor is larger than its storage, which was freed or cut."""
+        params, grads, *state = lists
+        if not all(map(is_inside_storage, grads)):
+            self._check_group(group)
+        if any(map(is_sharded, params)):
+            return  # each rank checks its shards
+        tensors = [*params, *(tensor for column in state for tensor in column)]
+        known = self._storages.get(id(group))
+        if known is None or not known.are_those_of(tensors):
+            self._check_group(group)
+            self._storages[id(group)] = KnownStorages(tensors)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        for position, p in enumerate(group["params"]):
+            if p.grad is not None:
+                self._check_state(group, position, p, self.state[p])
 
     def _init_group(self, group: dict[str, Any], *lists: list[Tensor]) -> bool:
         """Fill the lists, initialise missing state; return whether a parameter is complex.
@@ -246,7 +275,7 @@ class AFOR(Optimizer):
             state["step"] = torch.tensor(float(step), device=p.device)
         elif isinstance(step, Tensor) and step.dtype != torch.float32 and not step.is_complex():
             state["step"] = step.to(torch.float32)
-        misfit = find_misfit(p, state, p.grad) or find_misplaced(p, state)
+        misfit = find_problem(p, state, p.grad)
         if misfit is not None:
             before = self.param_groups[: [id(g) for g in self.param_groups].index(id(group))]
             number = sum(len(g["params"]) for g in before) + position
@@ -347,7 +376,7 @@ class AFOR(Optimizer):
         lr = group["lr"]
         return {
             "settings": control_settings(group),
-            "lr": lr if isinstance(lr, Tensor) else float(lr),
+            "lr": checked_rate(lr) if isinstance(lr, Tensor) else float(lr),
             "weight_decay": group["weight_decay"],
             "maximize": group["maximize"],
             "differentiable": group["differentiable"],
@@ -373,7 +402,7 @@ class AFOR(Optimizer):
                 optimizer), or an option is not valid. The optimizer is unchanged.
         """
         checkpoint.load(self, state_dict, super().load_state_dict, _check_options)
-        self._plans = {}
+        self._plans, self._storages = {}, {}
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -381,6 +410,8 @@ def _check_options(options: dict[str, Any]) -> None:
     lr = options["lr"]
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError(f"lr as a tensor must have one element, got shape {tuple(lr.shape)}")
+    if isinstance(lr, Tensor) and not is_inside_storage(lr):
+        raise ValueError("lr is larger than its storage, which was freed or cut")
     rate = lr.item() if isinstance(lr, Tensor) else lr
     _check_number("lr", rate, "at least 0", lambda x: x >= 0)
     betas = options["betas"]

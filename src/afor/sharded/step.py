@@ -8,6 +8,7 @@ runs on the completed sums on every rank. So a tensor has the same beta2 however
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +25,7 @@ from afor.sharded.completion import (
     ranks_sharing,
     reductions,
 )
+from afor.state_check import is_inside_storage
 from afor.sums import on_device, sum_dtype
 from afor.tensor_lists import (
     Columns,
@@ -244,7 +246,7 @@ def _check_agreement(
 def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
     """Return the lists with this rank's shards instead of DTensors."""
     params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
-    return [
+    local = [
         list(map(_local, params)),
         list(map(_local_grad, params, grads)),
         list(map(_local, exp_avgs)),
@@ -252,6 +254,12 @@ def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
         controls,
         state_steps,
     ]
+    if not torch.compiler.is_compiling() and not all(map(is_inside_storage, chain(*local))):
+        raise RuntimeError(
+            "AFOR cannot step: a shard, its gradient or its state is larger than its storage, "
+            "which was freed or cut"
+        )
+    return local
 
 
 def _local(x: Any) -> Tensor:
