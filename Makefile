@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 	awake-study bursts-study amplitude-study stream-study adaptation-study variants-study clean
 
 help:
-	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
+	@echo "make demo       the main job on synthetic subjects: sets up, runs, shows the result"
 	@echo "make test       the test suite"
 	@echo "make check      lint, format and types"
 	@echo "make bench      speed against the alternatives, as ratios"
