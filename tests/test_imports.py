@@ -78,8 +78,7 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
             "afor.bench.models.stacked_eegnet",
             "afor.bench.optimizers.build",
             "afor.bench.training.batches",
-            "afor.bench.training.loop",
-            "afor.bench.training.serving",
+            "afor.bench.training.fit",
         ],
     ),
     (
