@@ -23,7 +23,7 @@ from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import isolated
 from afor.bench.training.batches import Batch
-from afor.bench.training.loop import Fit, WatchStep
+from afor.bench.training.fit import Fit, WatchStep
 from afor.bench.training.record import RunRecord
 from afor.monitor import AWAKE
 

@@ -19,7 +19,8 @@ from afor.bench.analyses.replay import ChosenRun
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.files import write_output
 from afor.bench.training.batches import Batch
-from afor.bench.training.loop import Fit, train
+from afor.bench.training.fit import Fit
+from afor.bench.training.loop import train
 from afor.bench.training.record import Epoch
 
 FIELDS = ("weights", "buffers", "steps", "solution", "epochs")
