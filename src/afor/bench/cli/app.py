@@ -19,13 +19,8 @@ COMMANDS = {
     "status": ("studies.status", "Show the progress of a study, also while it runs."),
     "judge": ("results.tables", "Compare all optimizers with a baseline: verdicts, tests, ranks."),
     "table": ("results.tables", "Print one table for the terminal, a README, LaTeX or a program."),
-    "figure": ("results.tables", "Draw one figure, one column (88 mm) wide."),
-    "report": ("results.report", "Write an offline HTML report: tables, figures, downloads."),
-    "calibrate": (
-        "results.planning",
-        "Measure how often the verdicts err on copies of one method.",
-    ),
-    "variance": ("results.planning", "Show where the variance of a difference comes from."),
+    "figure": ("results.tables", "Draw one figure, one column (88 mm) wide, by the first metric."),
+    "report": ("results.tables", "Write an offline HTML report: tables, figures, downloads."),
     "power": ("results.planning", "Tell what a study can decide, and how many subjects it takes."),
     "export": ("results.files", "Write one row per run as CSV, JSON or Parquet."),
     "store": ("app", "Look into a store: runs, failures, repetition, merging, repair."),
@@ -37,17 +32,7 @@ COMMANDS = {
 }
 PANELS = {
     "Run": ("demo", "study", "plan", "run", "status"),
-    "Results": (
-        "judge",
-        "table",
-        "figure",
-        "report",
-        "calibrate",
-        "variance",
-        "power",
-        "export",
-        "store",
-    ),
+    "Results": ("judge", "table", "figure", "report", "power", "export", "store"),
     "Catalog": ("data", "models", "optimizers", "doctor"),
     "Analyses": ("analyse",),
 }

@@ -4,7 +4,10 @@ import sys
 
 # The distributions of the extra `bench`, by the names of their packages.
 BENCH_PACKAGES = frozenset(
-    {"numpy", "scipy", "matplotlib", "mne", "typer", "rich", "pydantic", "jinja2", "tomlkit"}
+    {
+        *("numpy", "scipy", "matplotlib", "mne", "typer", "rich", "pydantic", "jinja2", "tomlkit"),
+        *("pooch", "requests"),
+    }
 )
 
 
