@@ -72,7 +72,7 @@ def test_show_verify_and_export_work_on_the_same_store(tiny):
     assert (
         json.loads(tiny.call("--json", command="store show", study=good["key"]))["status"] == "done"
     )
-    bad = next(row["key"] for row in rows if row["status"] == "failed")
+    bad = next(row for row in rows if row["status"] == "failed")["key"]
     assert "Traceback" in tiny.call(command="store show", study=bad[:12])
     assert "No run with the key" in tiny.call(command="store show", study="zzz", code=4)
     assert "fits" in tiny.call(command="store show", study="", code=2)
