@@ -23,15 +23,9 @@ from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.training.batches import epoch_batches
-from afor.bench.training.loop import Fit, make_fit
+from afor.bench.training.fit import Fit, Team
+from afor.bench.training.loop import make_fit
 from afor.bench.training.run_spec import RunSettings
-from afor.bench.training.serving import (
-    PredictRequest,
-    Request,
-    StackServer,
-    TrainRequest,
-    serve_alone,
-)
 
 CPU = torch.device("cpu")
 STEPS = 4
@@ -79,19 +73,16 @@ def make_fits(case: Case, batch: int, runs: int, optimizer: str) -> list[Fit]:
 def measure(case: Case, batch: int, runs: int, rounds: int, optimizer: str) -> dict[str, str]:
     """Return a row of the table."""
 
-    by_one = make_fits(case, batch, runs, optimizer)
-    in_bundle = make_fits(case, batch, runs, optimizer)
-    order = epoch_batches(by_one[0].training, batch, seed=0)[:STEPS]
-    server = StackServer()
+    by_one = [Team([fit]) for fit in make_fits(case, batch, runs, optimizer)]
+    in_bundle = Team(make_fits(case, batch, runs, optimizer))
+    first = by_one[0].active[0]
+    order = epoch_batches(first.training, batch, seed=0)[:STEPS]
 
-    def contenders(ask: Callable[[Fit], Request]) -> dict[str, Callable[[], object]]:
-        return {
-            "alone": lambda: [serve_alone(ask(fit)) for fit in by_one],
-            "bundled": lambda: server.serve([ask(fit) for fit in in_bundle]),
-        }
+    def contenders(do: Callable[[Team], object]) -> dict[str, Callable[[], object]]:
+        return {"alone": lambda: [do(team) for team in by_one], "bundled": lambda: do(in_bundle)}
 
-    trained = medians_ms(contenders(lambda fit: TrainRequest(fit, order, 0)), rounds)
-    evaluated = medians_ms(contenders(lambda fit: PredictRequest(fit, fit.validation)), rounds)
+    trained = medians_ms(contenders(lambda team: team.take_steps(first.training, order, 0)), rounds)
+    evaluated = medians_ms(contenders(lambda team: team.predict(first.validation)), rounds)
     alone, together = (trained[name] / STEPS / runs for name in ("alone", "bundled"))
     return {
         "network": case.network,

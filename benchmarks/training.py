@@ -25,9 +25,9 @@ from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.optimizers.build import build_optimizer
 from afor.bench.training.batches import Side, epoch_batches, make_normalize
-from afor.bench.training.loop import Fit
+from afor.bench.training.fit import EVALUATION_BATCH, Fit, Team
+from afor.bench.training.loop import score
 from afor.bench.training.run_spec import RunSettings
-from afor.bench.training.serving import EVALUATION_BATCH, answered_alone
 
 CPU = torch.device("cpu")
 
@@ -77,11 +77,15 @@ def sides(settings: RunSettings, source: ArrayWindows) -> tuple[Side, Side]:
 
 def our_epoch(settings: RunSettings, source: ArrayWindows, case: Case) -> float:
     training, validation = sides(settings, source)
-    model = network(case, "auto")
-    optimizer = build_optimizer(settings.optimizer, model, settings.lr, settings.weight_decay)
-    fit = Fit(settings, model, optimizer, training, validation, case.classes)
+    fit = Fit(settings, network(case, "auto"), training, validation, case.classes)
+    team = Team([fit])
     started = time.process_time()
-    answered_alone(fit.run())
+    seed = derive_substep(settings.seed("batches"), 0)
+    team.take_steps(training, epoch_batches(training, settings.batch_size, seed), dropout_seed=0)
+    fit.mean_loss()
+    fit.traces.end_epoch()
+    score(team.predict(validation)[0], validation.labels)
+    fit.keep_state(0)
     return time.process_time() - started
 
 

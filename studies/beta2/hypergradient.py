@@ -28,7 +28,8 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import seed_torch
 from afor.bench.study.schema import Search, load_study
 from afor.bench.training.batches import Batch, epoch_batches
-from afor.bench.training.loop import Fit, train
+from afor.bench.training.fit import Fit
+from afor.bench.training.loop import train
 
 Tensors = dict[str, torch.Tensor]
 HORIZON = 50  # unrolled steps

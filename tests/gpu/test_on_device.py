@@ -16,9 +16,10 @@ from afor.bench.data.splits import Split
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
-from afor.bench.training.loop import Fit, make_fit, train
+from afor.bench.training.batches import epoch_batches
+from afor.bench.training.fit import Fit, Team
+from afor.bench.training.loop import make_fit, train
 from afor.bench.training.run_spec import RunSettings
-from afor.bench.training.serving import serve_alone
 from afor.reference import ReferenceState, reference_step
 from afor.triton.launch import triton_unavailable_reason
 
@@ -121,7 +122,8 @@ def test_within_an_epoch_the_host_never_waits_for_the_device() -> None:
     device = torch.device("cuda")
     settings, windows = small_training(device, batch_size=4)
     fit = make_fit(settings, build_backbone("eegnet", SMALL).to(device), windows, device)
-    serve_alone(fit.epoch(0))  # the first compiles and allocates
+    team, order = Team([fit]), epoch_batches(fit.training, 4, seed=0)
+    team.take_steps(fit.training, order, 0)  # the first compiles and allocates
     reporting = torch.cuda.set_sync_debug_mode  # raises an error in the line that waits
     last = fit.steps * 2
 
@@ -130,9 +132,10 @@ def test_within_an_epoch_the_host_never_waits_for_the_device() -> None:
 
     fit.watch_step = watch
     try:
-        serve_alone(fit.epoch(1))
+        team.take_steps(fit.training, order, 1)
     finally:
         reporting("default")
+    assert fit.error is None
 
 
 def test_a_training_repeats_its_numbers(device: torch.device) -> None:

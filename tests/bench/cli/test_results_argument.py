@@ -57,7 +57,7 @@ def test_a_command_accepts_a_name_a_toml_file_and_a_store_file(finished, words):
 def test_show_looks_in_the_results_that_are_named(finished):
     with open_store(finished.store) as store:
         key = store.runs()[0].key
-    said = {call("show", key, way) for way in WAYS} | {call("show", key)}
+    said = {call("show", way, key) for way in WAYS} | {call("show", key)}
     assert len(said) == 1
     assert f"key        {key}" in said.pop()
 
@@ -91,17 +91,6 @@ def test_a_name_without_results_gives_a_sentence_with_those_that_are_here(finish
     ):
         refused = runner.invoke(app, [*command, "paper"])
         assert "Results here: tiny." in str(refused.exception), command
-
-
-def test_the_spellings_of_earlier_versions_still_work(finished):
-    finished.store.rename("mine.db")
-    assert json.loads(call("status", "tiny", "--store", "mine.db", "--json"))["store"] == "mine.db"
-    assert call("export", "tiny", "--store", "mine.db", "--to", "a.csv") == "a.csv: 6 runs\n"
-    assert call("repair", "mine.db", "--to", "b.db").startswith("b.db: 6 runs")
-    for command in ("status", "export", "repair"):
-        text = call(command, "--help")
-        assert "--to" not in text
-        assert "--store" not in text
 
 
 def test_repair_needs_the_name_of_the_new_store(finished):

@@ -38,13 +38,13 @@ def test_no_command_sends_control_characters_of_a_store_to_a_terminal(tiny):
         store.add(failed_run(run.key, {**run.spec, "device": HOSTILE}, HOSTILE))
     for command, study in (
         ("failures", tiny.store),
-        ("show", run.key[:12]),
+        ("show", tiny.store),
         ("status", tiny.store),
         ("export", tiny.store),
         ("status", f"absent{HOSTILE}.db"),
     ):
         driver, terminal = os.openpty()
-        words = ["--store", str(tiny.store)] if command == "show" else []
+        words = [run.key[:12]] if command == "show" else []
         process = tiny.start(*words, command=command, study=study, on=terminal)
         os.close(terminal)
         shown = b""

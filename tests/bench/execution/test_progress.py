@@ -39,6 +39,7 @@ def test_without_a_terminal_it_writes_plain_lines(cells, capsys):
     assert out == ""
     assert "\x1b" not in err
     lines = err.splitlines()
+    assert lines.pop(0) == "synthetic: synthetic subjects"
     assert lines[0].startswith("tiny: 0 of 12 runs · starting 2 workers")
     assert re.match(r"failed: synthetic × tiny × b, fold 0, draw 0 \(\w{12}\): no luck", lines[1])
     assert "2 of 12 runs · 1 failed" in lines[2]

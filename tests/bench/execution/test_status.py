@@ -16,7 +16,7 @@ def test_counts_are_those_of_the_grid_and_time_is_told_from_measured_runs(tiny):
         (found,) = status_of(store)["studies"]
         assert (found["planned"], found["open"]) == (9, 4)
         assert sum(found[word] for word in ("done", "diverged", "failed")) == 5
-        by_name = {cell["optimizer"]: cell for cell in found["cells"]}
+        by_name = {cell["optimizer"]: cell for cell in found["conditions"]}
         assert by_name["raiser"]["failed"] + by_name["raiser"]["open"] == 3
         left = remaining_s(store, plan.runs)
         assert left is not None

@@ -1,10 +1,12 @@
 """No file is executed because it lies in the current folder, beside a study or in a store."""
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 from contextlib import nullcontext
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from afor.bench.common.errors import AforError, ConfigError, StoreError
 from afor.bench.common.module_search import add_folders, import_named, safe_start
 from afor.bench.execution.verify import runs_with_code, sample_runs, verify_runs
 from afor.bench.store.database import open_store
-from afor.bench.study.named_code import list_names, names_in_spec, names_in_study
+from afor.bench.study.named_code import code_of, list_names, names_in_spec, names_in_study
 from afor.bench.study.schema import load_study, parse_study
 from afor.bench.training.execute import resolve_trainer
 from afor.bench.training.record import encode
@@ -364,3 +366,45 @@ def test_matched_writes_no_study_that_names_the_code_of_a_store(tmp_path, monkey
     assert isinstance(refused.exception, AforError)
     assert "stranger:train" in str(refused.exception)
     assert not target.exists()
+
+
+def test_the_key_of_a_run_knows_the_helpers_of_its_code(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = tmp_path / "my_lab_pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "nets.py").write_text(
+        "from .parts import scale\nimport my_lab_helper\nNet = object\n"
+    )
+    (package / "parts.py").write_text("from my_lab_far import far as scale\n")
+    (tmp_path / "my_lab_helper.py").write_text("SCALE = 1\n")
+    (tmp_path / "my_lab_far.py").write_text("far = 1\n")
+    (tmp_path / "my_lab_other.py").write_text("")
+    before = code_of("my_lab_pkg.nets:Net", "backbone")
+    seen = {before["source_sha256"]}
+    for name in (
+        "my_lab_helper.py",
+        "my_lab_far.py",
+        "my_lab_pkg/parts.py",
+        "my_lab_pkg/__init__.py",
+    ):
+        (tmp_path / name).write_text((tmp_path / name).read_text() + "# changed\n")
+        seen.add(code_of("my_lab_pkg.nets:Net", "backbone")["source_sha256"])
+    assert len(seen) == 5
+    (tmp_path / "my_lab_other.py").write_text("# not imported\n")
+    assert code_of("my_lab_pkg.nets:Net", "backbone")["source_sha256"] in seen
+
+
+def test_code_without_helpers_is_known_by_its_file(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "my_lab_alone.py"
+    file.write_text("import json\nNet = object\n")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert code_of("my_lab_alone:Net", "backbone")["source_sha256"] == digest
+
+
+def test_installed_code_is_known_by_its_version():
+    found = code_of("numpy.linalg:norm", "optimizer")
+    assert found == {"source": "numpy.linalg:norm", "distribution": f"numpy {version('numpy')}"}
+    assert code_of("torch.optim:RAdam", "optimizer") == {"source": "torch.optim:RAdam"}
+    assert code_of("afor", "optimizer") == {}

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.common.errors import ConfigError
+from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.data.loading import open_windows
 from afor.bench.execution.runner import run_study
 from afor.bench.stats.groups import collect_conditions, comparability_notes
@@ -178,3 +178,62 @@ def test_replicates_are_compared_as_controls(planned):
     assert list(differences([runs[0].protocol, runs[1].protocol])) == []
     (other, *_) = planned(seed=1)
     assert next(differences([runs[0].protocol, other.protocol])).key == "seed"
+
+
+def test_studies_of_one_name_are_not_merged(tmp_path, monkeypatch, small_study, inline_engine):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
+    for file, optimizers, epochs in (("a", ["adam", "afor"], 1), ("b", ["afor", "adamw"], 3)):
+        text = small_study(
+            name="small", optimizers=optimizers, training={"max_epochs": epochs}, options=OPTIONS
+        )
+        run_study(parse_study(text), text, tmp_path / f"{file}.db", inline_engine)
+    result = invoke("merge", "m.db", "a.db", "b.db")
+    assert isinstance(result.exception, StoreError)
+    assert str(result.exception).startswith(
+        "a.db and b.db hold different studies of the name small: training.max_epochs is 1 in the "
+        "first and 3 in the second."
+    )
+    assert not (tmp_path / "m.db").exists()
+    assert invoke("merge", "m.db", "a.db").exit_code == 0
+    assert isinstance(invoke("merge", "m.db", "b.db").exception, StoreError)
+    with open_store(tmp_path / "m.db") as store:
+        assert len(store.runs()) == 6
+
+
+def test_a_changed_file_is_not_taken_for_the_study_that_ran(tmp_path, monkeypatch, small_study):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "mine.toml"
+    texts = [small_study(optimizers=["adam", "afor"], training={"max_epochs": n}, options=OPTIONS)
+             for n in (1, 2)]  # fmt: skip
+    file.write_text(texts[0])
+    assert invoke("run", "mine.toml", "--jobs", "1").exit_code == 0
+    assert "is not the study" not in invoke("stats", "mine.toml").stderr
+    file.write_text(texts[1])
+    for words in (["stats"], ["table", "main"], ["export"]):
+        result = invoke(*words, "mine.toml")
+        assert result.exit_code == 0
+        assert (
+            "mine.toml is not the study that ran last as tiny: training.max_epochs is 2 in the "
+            "file and 1 in results/tiny.db, whose runs are shown."
+        ) in result.stderr
+
+
+def test_what_the_data_are_is_said_by_status_and_show_and_while_it_runs(stores):
+    assert "synthetic: synthetic subjects" in invoke("status", "d.db").stdout
+    shown = json.loads(invoke("status", "d.db", "--json").stdout)
+    assert shown["studies"][0]["data"] == {"synthetic": "synthetic"}
+    with open_store(stores / "d.db") as store:
+        key = store.runs()[0].key
+    assert "data       synthetic" in invoke("show", "d.db", key[:12]).stdout
+
+
+def test_a_search_is_stored_with_its_own_study(tiny):
+    tiny.write(optimizers=("a", "b"), subjects=3, draws=1)
+    tiny.call("--lr-per-optimizer")
+    with open_store(tiny.store) as store:
+        search = parse_study(store.studies()["tiny-lr-search"])
+    assert search.name == "tiny-lr-search"
+    assert search.search is not None
+    assert search.protocol.only_folds == [0]

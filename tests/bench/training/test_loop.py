@@ -291,7 +291,7 @@ def test_an_optimizer_with_two_modes_is_judged_in_its_second(
             return super().forward(inputs)
 
     monkeypatch.setattr(
-        "afor.bench.training.loop.build_optimizer",
+        "afor.bench.training.fit.build_optimizer",
         lambda _name, model, lr, _decay, **_: TwoModesSGD(model.parameters(), lr=lr),
     )
     train(dataclasses.replace(settings, max_epochs=2), source, Watching)

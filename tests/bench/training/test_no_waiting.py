@@ -10,7 +10,8 @@ from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
 from afor.bench.training import placement
-from afor.bench.training.loop import Fit, make_fit
+from afor.bench.training.fit import Fit, Team
+from afor.bench.training.loop import make_fit
 from afor.bench.training.run_spec import RunSettings
 
 
@@ -49,9 +50,11 @@ def test_within_an_epoch_the_host_never_asks_the_device(monkeypatch, optimizer, 
     fit = small_fit(optimizer)
     assert fit.training._loader.reads_ahead is not in_memory
     order = [fit.training.indices[start : start + 4] for start in range(0, 48, 4)]
-    with NoBlockingCopies(), pytest.raises(RuntimeError, match=r"item\(\)|meta tensors"):
-        fit.train_batches(order, 0)  # its mean loss, once at the end
-    assert fit.steps == len(order)
+    with NoBlockingCopies():
+        Team([fit]).take_steps(fit.training, order, 0)
+        assert fit.steps == len(order)
+        with pytest.raises(RuntimeError, match=r"item\(\)|meta tensors"):
+            fit.mean_loss()  # once at the end
 
 
 def test_a_host_that_asks_the_device_is_found(monkeypatch):
@@ -59,6 +62,7 @@ def test_a_host_that_asks_the_device_is_found(monkeypatch):
     monkeypatch.setattr(placement, "free_bytes", lambda _: 1 << 40)
     fit = small_fit()
     fit.watch_step = lambda _fit, _batch, loss: loss.item()
-    with pytest.raises(RuntimeError, match=r"item\(\)|meta tensors"):
-        fit.train_batches([fit.training.indices[:4]] * 3, 0)
+    Team([fit]).take_steps(fit.training, [fit.training.indices[:4]] * 3, 0)
     assert fit.steps == 0
+    with pytest.raises(RuntimeError, match=r"item\(\)|meta tensors"):
+        raise fit.error

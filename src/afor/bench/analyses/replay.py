@@ -24,7 +24,8 @@ from afor.bench.study.planned_runs import PlannedRun
 from afor.bench.study.schema import Study
 from afor.bench.training.batches import Side, make_normalize
 from afor.bench.training.execute import input_shape, run_settings
-from afor.bench.training.loop import Watch, WatchStep, train
+from afor.bench.training.fit import Watch, WatchStep
+from afor.bench.training.loop import train
 from afor.bench.training.record import RunRecord
 from afor.bench.training.run_spec import RunSettings
 

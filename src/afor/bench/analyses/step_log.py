@@ -18,7 +18,7 @@ from afor import AFOR
 from afor.bench.common.errors import ConfigError
 from afor.bench.training.batches import Batch
 from afor.bench.training.controller_trace import layer_group
-from afor.bench.training.loop import Fit
+from afor.bench.training.fit import Fit
 from afor.control import FIELDS, ControlSettings, control_settings
 
 FloatArray = NDArray[np.float64]

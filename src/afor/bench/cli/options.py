@@ -33,9 +33,6 @@ ResultsList = Annotated[
         "files of results."
     ),
 ]
-OldStore = Annotated[  # from before RESULTS could be a store file itself
-    Path | None, option("The store file to read.", hidden=True)
-]
 OnlyStudies = Annotated[list[str] | None, option("Use only the runs of this study of the store.")]
 AllowDifferent = Annotated[
     list[str] | None,
@@ -59,9 +56,6 @@ Roots = Annotated[
         "NAME=FOLDER: the folder of a data set's files.",
         show_default="NAME in $AFOR_DATA or ./data",
     ),
-]
-OldTarget = Annotated[  # the spelling of --output in earlier versions
-    Path | None, option("The old spelling of --output.", "--to", hidden=True)
 ]
 
 # How a command works and what it prints.

@@ -15,6 +15,8 @@ def describe_run(key: str, run: FinishedRun | None, stored_runs: Sequence[Stored
     """Return the studies, the specification and the results of a run as text."""
     lines = [f"key        {key}"]
     lines += [f"study      {stored.study}: {describe(stored)}" for stored in stored_runs]
+    kinds = dict.fromkeys(stored.data_kind for stored in stored_runs)
+    lines += [f"data       {kind}" for kind in kinds]
     if run is None:
         return _text([*lines, "status     open: not trained yet"])
     status = f"{run.status}: {run.reason}" if run.reason else run.status

@@ -15,6 +15,7 @@ from rich.text import Text
 from afor.bench.common.text import printable
 from afor.bench.execution.timing.pace import Pace, clock
 from afor.bench.study.planned_runs import PlannedRun, describe
+from afor.bench.study.protocol import DATA_KIND, KIND_NOTES, setting
 from afor.bench.training.record import FinishedRun
 
 PLAIN_EVERY_S = 10.0
@@ -73,6 +74,10 @@ class Progress:
         for planned_run in runs:
             self._planned.setdefault(planned_run.key, []).append(planned_run)
         self._status = {key: statuses[key] for key in self._planned if key in statuses}
+        kinds = {run.dataset: setting(run.protocol, DATA_KIND) for run in runs}
+        for dataset, kind in kinds.items():
+            if kind in KIND_NOTES:
+                self._print(f"{dataset}: {KIND_NOTES[kind]}")
         if not self.is_live:
             self._print(self.line())
             threading.Thread(target=self._print_until_first_end, daemon=True).start()

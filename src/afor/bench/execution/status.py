@@ -18,6 +18,7 @@ from afor.bench.store.database import Store, StoredRun
 from afor.bench.store.lock import driver_of
 from afor.bench.store.spool import spool_folder
 from afor.bench.study.planned_runs import PlannedRun, describe
+from afor.bench.study.protocol import KIND_NOTES
 
 STATUSES = ("done", "diverged", "failed", "open")
 
@@ -40,8 +41,9 @@ def status_of(store: Store) -> dict[str, Any]:
                 "planned": len(of_study),
                 **{word: counts[word] for word in STATUSES},
                 "seconds_of_work_left": _left(of_study),
+                "data": {run.dataset: run.data_kind for run in of_study},
                 "last_finished_at": max((run.finished_at for run in of_study), default=""),
-                "cells": [
+                "conditions": [
                     {
                         "dataset": condition[0],
                         "backbone": condition[1],
@@ -103,13 +105,16 @@ def print_status(status: dict[str, Any]) -> None:
         hint = f"; {clock(left)} of training left" if left else ""
         name = printable(study["study"])
         console.print(f"{name}: {study['planned']} runs: {counts}{hint}", markup=False)
+        for dataset, kind in study["data"].items():
+            if kind in KIND_NOTES:
+                console.print(f"{printable(dataset)}: {KIND_NOTES[kind]}", markup=False)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0))
         for heading in ("dataset", "backbone", "optimizer"):
             table.add_column(heading)
         columns = [word for word in STATUSES if study[word]]
         for word in columns:
             table.add_column(word, justify="right")
-        for condition in study["cells"]:
+        for condition in study["conditions"]:
             numbers = [str(condition[word]) for word in columns]
             names = (condition["dataset"], condition["backbone"], condition["optimizer"])
             table.add_row(*(Text(printable(name)) for name in names), *numbers)

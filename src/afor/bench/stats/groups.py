@@ -23,17 +23,12 @@ from afor.bench.stats.labels import (
 )
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
-from afor.bench.study.protocol import UNKNOWN, differences, setting
+from afor.bench.study.protocol import KIND_NOTES, UNKNOWN, differences, setting
 from afor.bench.study.roles import Role, role_from_name
 
 ConditionKey = tuple[str, str, str]  # dataset, backbone, optimizer
 FoldDraw = tuple[int, int]
 LARGEST = 1e100  # the squares of larger values overflow; such a value counts as not finite
-KIND_NOTES = {
-    "stand-in": "synthetic stand-ins, not the recordings",
-    "synthetic": "synthetic subjects",
-    "simulated": "simulated results, no network was trained",
-}
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ against a digest before it is returned.
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from afor.bench.common.errors import ConfigError
+from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.store.results import RunResult
 from afor.bench.store.rows import (
     PLAN_COLUMNS,
@@ -34,9 +34,17 @@ from afor.bench.store.rows import (
 )
 from afor.bench.store.schema import connect, create, damaged, explain
 from afor.bench.study.planned_runs import ExpectedRuns, StudyPlan, count_expected
-from afor.bench.study.protocol import protocol_text, read_protocol
+from afor.bench.study.protocol import (
+    DATA_KIND,
+    Difference,
+    differences,
+    protocol_text,
+    read_protocol,
+    setting,
+    study_difference,
+)
 from afor.bench.study.roles import Role, roles_of, run_role
-from afor.bench.study.schema import parse_study
+from afor.bench.study.schema import Study, parse_study
 from afor.bench.training.record import FinishedRun, decode
 
 
@@ -60,6 +68,11 @@ class StoredRun:
     elapsed_s: float
     finished_at: str
     role: Role | None  # of its optimizer entry; None if the study file cannot be read
+
+    @property
+    def data_kind(self) -> str:
+        """Whether its data are recorded, a stand-in or synthetic."""
+        return setting(read_protocol(self.protocol), DATA_KIND)
 
 
 class Store:
@@ -236,10 +249,13 @@ class Store:
     def merge(self, other: "Store") -> tuple[int, int, int]:
         """Copy runs and plans of another store into this one.
 
+        Nothing is copied if the two hold different studies under one name.
+
         A run that is done in one store and failed in the other is stored as done. If both have a
         run with different numbers, this store keeps its version. Returns the numbers of new runs,
         of runs that were here already, and of those that differ.
         """
+        check_mergeable([self, other])
         new = present = differing = 0
         for content in other.contents():
             if self.add(content, replace_failed=True):
@@ -340,6 +356,52 @@ def open_or_create(path: Path) -> Store:
     if not path.exists():
         create(path)
     return open_store(path, write=True)
+
+
+def check_mergeable(stores: Sequence[Store]) -> None:
+    """Raise StoreError if two stores plan different runs for one condition, fold and draw."""
+    planned: dict[tuple[object, ...], tuple[Store, PlanRow]] = {}
+    for store in stores:
+        for study in store.studies():
+            for row in store.plan_rows(study):
+                condition = (row.study, *row[2:7])
+                first, known = planned.setdefault(condition, (store, row))
+                if known.key != row.key:
+                    raise StoreError(_conflict(first, known, store, row))
+
+
+def _conflict(first: Store, known: PlanRow, store: Store, row: PlanRow) -> str:
+    """Say in what two studies of one name differ."""
+    difference = None
+    with suppress(ConfigError):  # a study of another version
+        one, other = (parse_study(s.studies()[row.study]) for s in (first, store))
+        difference = study_difference(one, other)
+    protocols = [read_protocol(known.protocol), read_protocol(row.protocol)]
+    difference = difference or next(differences(protocols), None)
+    values = difference.values if difference else (known.key[:12], row.key[:12])
+    return (
+        f"{first.path} and {store.path} hold different studies of the name {row.study}: "
+        f"{difference.key if difference else 'the key of a run'} is {values[0]} in the first and "
+        f"{values[1]} in the second. Give one of them another name and run it again, or merge the "
+        f"stores of each study by themselves."
+    )
+
+
+def stored_difference(study: Study, path: Path) -> Difference | None:
+    """Return the first setting in which a study differs from the one of its name in a store.
+
+    Returns None also if the store does not exist or does not hold a study of this name.
+    """
+    if not path.is_file():
+        return None
+    with open_store(path) as store:
+        toml = store.studies().get(study.name)
+    if toml is None:
+        return None
+    try:
+        return study_difference(study, parse_study(toml))
+    except ConfigError:  # a study of another version
+        return None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

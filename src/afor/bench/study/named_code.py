@@ -1,9 +1,20 @@
-"""Find custom code that a study or run refers to, which a store must not start by itself."""
+"""Find and identify custom code that a study or run refers to.
 
-from collections.abc import Collection, Iterable, Mapping
+A store must not start it by itself, and a run's key tells which code it was.
+"""
+
+import ast
+import hashlib
+import json
+import sysconfig
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.module_search import import_named
 from afor.bench.data.catalog import is_own_code
 from afor.bench.study.schema import Study
 from afor.bench.training.run_spec import DEFAULT_TRAINER
@@ -65,3 +76,106 @@ def _untrusted(where: str, what: str, names: Iterable[str]) -> ConfigError:
         f"{where}: {what}: {list_names(names)}. Nothing was imported. Add --trust if you know "
         f"where the store and these modules come from."
     )
+
+
+def code_of(target: str, role: str) -> dict[str, str]:
+    """Return what identifies the code of a `module:name` in the spec of a run.
+
+    An installed package is known by its version. Other code is known by the SHA-256 of its file
+    and of all files beside it that it imports, directly or through others.
+
+    Args:
+        target: The name in the study; a name without a module is part of this package.
+        role: The role of the object in messages, such as "optimizer".
+
+    Raises:
+        ConfigError: The module cannot be imported.
+    """
+    module, separator, _ = target.partition(":")
+    if not separator:
+        return {}
+    if module == "braindecode":  # imported when a network is built
+        return {"source": target, **_installed("braindecode")}
+    file = import_named(target, role).__file__
+    if file is None:
+        return {"source": target, "source_sha256": ""}
+    path = Path(file).resolve()
+    top = module.partition(".")[0]
+    if any(path.is_relative_to(folder) for folder in _site_folders()):
+        return {"source": target, **_installed(top)}
+    root = next((parent for parent in path.parents if _is_in(parent, top)), path.parent)
+    files = sorted(_imported_files(path, root))
+    hashes = {f.relative_to(root).as_posix(): _sha256(f.read_bytes()) for f in files}
+    alone = len(hashes) == 1
+    digest = hashes[path.relative_to(root).as_posix()] if alone else _sha256(json.dumps(hashes))
+    return {"source": target, "source_sha256": digest}
+
+
+@cache
+def _installed(package: str) -> dict[str, str]:
+    """Return the distribution of an installed package and its version.
+
+    That of torch is recorded with every run and changes no key: machines can share a study.
+    """
+    if package == "torch":
+        return {}
+    names = metadata.packages_distributions().get(package, [package])
+    try:
+        version = metadata.version(names[0])
+    except metadata.PackageNotFoundError:
+        return {}
+    return {"distribution": f"{names[0]} {version}"}
+
+
+def _site_folders() -> list[Path]:
+    paths = sysconfig.get_paths()
+    return [Path(paths[name]).resolve() for name in ("purelib", "platlib", "stdlib")]
+
+
+def _is_in(folder: Path, module: str) -> bool:
+    return (folder / f"{module}.py").is_file() or (folder / module / "__init__.py").is_file()
+
+
+def _imported_files(start: Path, root: Path) -> set[Path]:
+    """Return a file and all files under a folder that it imports, directly or through others."""
+    found: set[Path] = set()
+    waiting = [start]
+    while waiting:
+        file = waiting.pop()
+        if file in found:
+            continue
+        found.add(file)
+        package = file.parent.relative_to(root).parts
+        names = [*_imported_names(file, package), ".".join((*package, "__init__"))]
+        waiting += [path for name in names for path in _files_of(name, root)]
+    return found
+
+
+def _imported_names(file: Path, package: tuple[str, ...]) -> Iterator[str]:
+    """Yield the full names that a file imports; a name may be a module or something in one."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            parts = [*base, *((node.module or "").split(".") if node.module else [])]
+            yield ".".join(parts)
+            yield from (".".join([*parts, alias.name]) for alias in node.names)
+
+
+def _files_of(name: str, root: Path) -> Iterator[Path]:
+    """Yield the files of a module under a folder, with those of the packages around it."""
+    parts = [part for part in name.split(".") if part]
+    for end in range(1, len(parts) + 1):
+        path = root.joinpath(*parts[:end])
+        for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
+            if file.is_file():
+                yield file
+
+
+def _sha256(content: bytes | str) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()

@@ -6,21 +6,19 @@ and the version of the numeric code. Paths, workers, engines, bundles and the na
 its entries are not part of it: a run that two studies share is trained once.
 """
 
-import hashlib
 import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
-from afor.bench.common.module_search import import_named
 from afor.bench.data.splits import Manifest, Split, make_splits
 from afor.bench.optimizers.build import check_optimizer, full_settings, load_class
 from afor.bench.study.bundling import Bundling, companion_key, plan_bundling
+from afor.bench.study.named_code import code_of
 from afor.bench.study.planned_runs import FindRate, PlannedRun, Spec, StudyPlan, canonical, run_key
 from afor.bench.study.protocol import OWN, SEARCHED, protocol_of
 from afor.bench.study.roles import roles_of, run_role
@@ -84,7 +82,7 @@ def make_plan(
         ('adam', 0)
     """
     _check_parts(study, sources)
-    trainer = _user_code(study.trainer, "trainer", DEFAULT_TRAINER)
+    trainer = {} if study.trainer == DEFAULT_TRAINER else code_of(study.trainer, "trainer")
     device = _device(study)
     backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
     roles = roles_of(study)
@@ -172,7 +170,7 @@ def _spec(
             "settings": full_settings(optimizer.use, optimizer.settings)
             if study.trainer == DEFAULT_TRAINER
             else dict(optimizer.settings),
-            **_user_code(optimizer.use, "optimizer"),
+            **code_of(optimizer.use, "optimizer"),
         },
         "seed": study.seed if optimizer.seed is None else optimizer.seed,
         "split": asdict(split),
@@ -254,7 +252,7 @@ def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
 def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
     """Return the backbone with all its settings, defaults included."""
     spec: Spec = {"name": entry.use, "settings": dict(entry.settings)}
-    spec |= _user_code(entry.use, "backbone")
+    spec |= code_of(entry.use, "backbone")
     if trainer != DEFAULT_TRAINER:
         return spec
     from afor.bench.models.registry import ADDED_SETTINGS, BACKBONES, NETWORK_NUMERICS
@@ -271,16 +269,6 @@ def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
     if entry.use in NETWORK_NUMERICS:
         spec["code"] = NETWORK_NUMERICS[entry.use]
     return spec
-
-
-def _user_code(target: str, what: str, ours: str = "") -> Spec:
-    """Return the SHA-256 of the file of a `module:name` that is not part of this package."""
-    module, separator, _ = target.partition(":")
-    if not separator or target == ours or module == "braindecode":
-        return {}
-    file = import_named(target, what).__file__
-    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
-    return {"source": target, "source_sha256": digest}
 
 
 def _device(study: Study) -> str:

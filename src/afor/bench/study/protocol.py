@@ -22,6 +22,11 @@ OWN = "own"  # the value of a setting that belongs to the method
 SEARCHED = "searched"  # each optimizer has the learning rate that a search found for it
 UNKNOWN = "protocol"  # the only key of runs from a file that does not record their protocol
 DATA_KIND = "data_kind"  # stand-in, synthetic or simulated; left out for recorded data
+KIND_NOTES = {  # what is said of data that are not recorded
+    "stand-in": "synthetic stand-ins, not the recordings",
+    "synthetic": "synthetic subjects",
+    "simulated": "simulated results, no network was trained",
+}
 DIGESTS = ("data.fingerprint", "split")  # named last: a setting that differs says more
 DEFAULTS = {
     "seed": "0",
@@ -31,6 +36,7 @@ DEFAULTS = {
     DATA_KIND: "recorded",
     UNKNOWN: "recorded",
 }
+MAX_SHOWN = 60  # characters of a value in a message
 _PLAIN = re.compile(r"[\w.:+/,\[\]()-]{1,60}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -143,6 +149,38 @@ def differences(protocols: Iterable[RunProtocol]) -> Iterator[Difference]:
         values.pop(OWN, None)
         if len(values) > 1:
             yield Difference(key, tuple(values))
+
+
+def study_difference(one: Study, other: Study) -> Difference | None:
+    """Return the first setting in which two studies differ, or None if their runs are the same.
+
+    Names, descriptions and folders change no run.
+
+    >>> from afor.bench.study.schema import load_study
+    >>> demo = load_study("demo")
+    >>> study_difference(demo, demo.model_copy(update={"seed": 3}))
+    Difference(key='seed', values=('0', '3'))
+    """
+    ours, theirs = (dict(_flat(_by_name(study))) for study in (one, other))
+    for key in dict.fromkeys([*ours, *theirs]):
+        values = [_shown(flat.get(key)) for flat in (ours, theirs)]
+        if values[0] != values[1]:
+            return Difference(key, (values[0], values[1]))
+    return None
+
+
+def _by_name(study: Study) -> dict[str, Any]:
+    """Return the content of a study, with the entries of its lists by their names."""
+    content = study.model_dump(mode="json", exclude={"name", "description"})
+    for section in ("datasets", "backbones", "optimizers"):
+        entries = content[section]
+        content[section] = {entry["name"]: {**entry, "root": None} for entry in entries}
+    return content
+
+
+def _shown(value: Any) -> str:
+    text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 
 def setting(protocol: RunProtocol, key: str) -> str:

@@ -60,10 +60,10 @@ def test_show_finds_a_run_in_any_store_here_or_in_the_one_that_is_named(ended):
     ended.write(optimizers=("b",), subjects=3, draws=1)
     ended.run_inline(other)
     assert f"key        {key}" in runner.invoke(app, ["show", key[:12]]).stdout
-    for words in (["tiny", key[:12]], ["results/tiny.db", key[:12]], [key[:12], "tiny"]):
+    for words in (["tiny", key[:12]], ["results/tiny.db", key[:12]]):
         assert f"key        {key}" in runner.invoke(app, ["show", *words]).stdout
     assert isinstance(runner.invoke(app, ["show", "nowhere", key[:12]]).exception, StoreError)
-    missing = runner.invoke(app, ["show", key[:12], "--store", str(other)])
+    missing = runner.invoke(app, ["show", str(other), key[:12]])
     assert isinstance(missing.exception, StoreError)
     assert "elsewhere.db" in str(missing.exception)
 

@@ -22,7 +22,7 @@ from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import derive_substep, isolated
 from afor.bench.training.batches import Batch
-from afor.bench.training.serving import EVALUATION_BATCH
+from afor.bench.training.fit import EVALUATION_BATCH
 
 WINDOWS = 512  # a grid of 51 x 51 then takes EEGNet a minute or two
 

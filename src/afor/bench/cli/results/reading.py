@@ -12,8 +12,10 @@ from afor.bench.cli.options import option
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.parts import incomplete_sentence
 from afor.bench.stats.groups import Conditions, collect_conditions
+from afor.bench.store.database import stored_difference
 from afor.bench.store.files import load_margins, load_results
 from afor.bench.store.locations import find_store
+from afor.bench.study.schema import load_study
 
 Margins = Annotated[
     list[str] | None,
@@ -26,7 +28,24 @@ Margins = Annotated[
 
 def find_all(results: Sequence[str] | None) -> list[Path]:
     """Return the store or file of each name."""
-    return [find_store(name) for name in results or ()]
+    return [find_results(name) for name in results or ()]
+
+
+def find_results(name: str) -> Path:
+    """Return the store or file of a name; say if a TOML file is not the study that ran."""
+    path = find_store(name)
+    if not name.endswith(".toml"):
+        return path
+    study = load_study(name)
+    if difference := stored_difference(study, path):
+        ours, theirs = difference.values
+        typer.echo(
+            f"{name} is not the study that ran last as {study.name}: {difference.key} is {ours} "
+            f"in the file and {theirs} in {path}, whose runs are shown. `afor run {name}` trains "
+            f"those of the file.",
+            err=True,
+        )
+    return path
 
 
 def read_json(path: Path) -> Any:

@@ -14,7 +14,6 @@ from afor.bench.cli.options import (
     CacheDir,
     Jobs,
     Json,
-    OldStore,
     Results,
     Roots,
     Trust,
@@ -39,7 +38,6 @@ from afor.bench.study.schema import parse_study
 
 def failures(
     results: Results,
-    store: OldStore = None,
     retry: Annotated[
         bool, option("Let the next `afor run` train failed runs again.", "--retry")
     ] = False,
@@ -50,7 +48,7 @@ def failures(
     Example:
         afor failures demo --retry
     """
-    path = find_store(results, store)
+    path = find_store(results)
     if retry:
         with locked(path), open_store(path, write=True) as opened:
             count = opened.forget_failed()
@@ -85,7 +83,6 @@ def show(
     key: Annotated[
         str | None, argument("The first digits of a run's key.", show_default=False)
     ] = None,
-    store: OldStore = None,
     as_json: Json = False,
 ) -> None:
     """Show one run in full, and the command that repeats it.
@@ -93,7 +90,8 @@ def show(
     Example:
         afor show demo 813b1b76feba
     """
-    named, key = _results_and_key(results, key, store)
+    named = None if key is None else find_store(results)
+    key = results if key is None else key
     for path in [named] if named else sorted(FOLDER.glob("*.db")):
         with open_store(path) as opened:
             matches = opened.keys_like(key)
@@ -119,21 +117,8 @@ def show(
     raise StoreError(f"No run with the key {key} in {where}. `afor export` lists the keys of runs.")
 
 
-def _results_and_key(results: str, key: str | None, store: Path | None) -> tuple[Path | None, str]:
-    """Return the store and the key; earlier versions took them as KEY RESULTS."""
-    if key is None:
-        return store, results
-    if all(letter in "0123456789abcdef" for letter in results) and store is None:
-        try:
-            return find_store(results), key
-        except StoreError:
-            return find_store(key), results
-    return find_store(results, store), key
-
-
 def verify(
     results: Results,
-    store: OldStore = None,
     count: Annotated[int, option("Number of runs to repeat; 0 repeats all.")] = 3,
     key: Annotated[str, option("Repeat the run whose key starts with these digits.")] = "",
     seed: Annotated[int, option("Seed of the sample of runs.")] = 0,
@@ -152,7 +137,7 @@ def verify(
     """
     if count < 0:
         raise ConfigError(f"--count {count}: expected the number of runs to repeat, or 0 for all.")
-    path = find_store(results, store)
+    path = find_store(results)
     verdicts: list[Verdict] = []
     stopped = stopped_by_signals(f"{path} was only read.", f"afor verify {results}")
     with stopped, open_store(path) as opened, tempfile.TemporaryDirectory() as spool:

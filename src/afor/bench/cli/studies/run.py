@@ -28,6 +28,7 @@ from afor.bench.store.learning_rates import SearchedRates, best_rates, search_st
 from afor.bench.store.locations import parse_part, store_path
 from afor.bench.study.planned_runs import FindRate
 from afor.bench.study.schema import Study
+from afor.bench.study.toml_io import study_toml
 from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 
@@ -84,7 +85,7 @@ def run(
             engine, scheduler, workers, study.threads, time_limit, gpus, cache_dir
         )
         find_rate = (
-            _search_rates(study, toml, path, workers_engine, workers, cache_dir)
+            _search_rates(study, path, workers_engine, workers, cache_dir)
             if lr_per_optimizer
             else rates_for(study, options.lr_from)
         )
@@ -192,12 +193,12 @@ def stopped_in_run(command: str, path: Path) -> AbstractContextManager[None]:
 
 
 def _search_rates(
-    study: Study, toml: str, path: Path, engine: Engine, workers: int, cache_dir: Path | None
+    study: Study, path: Path, engine: Engine, workers: int, cache_dir: Path | None
 ) -> FindRate:
     """Run the search for every optimizer's learning rate and return the rates it finds."""
     search = search_study(study)
     with Progress(search.name, workers) as watch:
-        run_study(search, toml, path, engine, cache_dir=cache_dir, watch=watch)
+        run_study(search, study_toml(search), path, engine, cache_dir=cache_dir, watch=watch)
     return SearchedRates(_print_rates(path, search.name, err=True))
 
 

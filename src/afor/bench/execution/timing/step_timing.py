@@ -174,16 +174,14 @@ def _measure(
 
         step()
         optimizer_s = sum(_seconds(step, device) for _ in range(OPTIMIZER_STEPS)) / OPTIMIZER_STEPS
-        gradient_s, window_s = network or _time_network(
-            settings, shape, [(copy, make_optimizer(copy)) for copy in models], device
-        )
+        gradient_s, window_s = network or _time_network(settings, shape, models, device)
     return StepTimes(gradient_s, optimizer_s, window_s)
 
 
 def _time_network(
     settings: RunSettings,
     shape: InputShape,
-    runs: "Sequence[tuple[torch.nn.Module, torch.optim.Optimizer]]",
+    models: "Sequence[torch.nn.Module]",
     device: "torch.device",
 ) -> tuple[float, float]:
     """Return the seconds of a step without its optimizer's, and of the evaluation of a window.
@@ -192,14 +190,7 @@ def _time_network(
     the share of one in their bundle.
     """
     from afor.bench.training.batches import Side, make_normalize
-    from afor.bench.training.loop import Fit
-    from afor.bench.training.serving import (
-        PredictRequest,
-        Request,
-        StackServer,
-        TrainRequest,
-        serve_alone,
-    )
+    from afor.bench.training.fit import Fit, Team
 
     rng = np.random.default_rng(0)
     count = max((STEPS + 1) * settings.batch_size, EVALUATION_WINDOWS)
@@ -207,31 +198,24 @@ def _time_network(
     windows = ArrayWindows(signals, rng.integers(shape.classes, size=count), ["person"] * count)
     normalize = make_normalize(settings.normalization, windows, ["person"], device)
     side = Side("training", windows, ["person"], normalize, device)
-    fits = [Fit(settings, *run, side, side, shape.classes) for run in runs]
+    fits = [Fit(settings, model, side, side, shape.classes) for model in models]
     size = settings.batch_size
     first, *order = [side.indices[at : at + size] for at in range(0, (STEPS + 1) * size, size)]
     held_out = side.part(side.indices[:EVALUATION_WINDOWS])
-    server = StackServer()
-
-    def serve(requests: Sequence[Request]) -> None:
-        if len(requests) == 1:
-            serve_alone(requests[0])
-            return
-        for answer in server.serve(requests):
-            if isinstance(answer, Exception):
-                raise answer
+    team = Team(fits)
 
     def train(batches: "Sequence[NDArray[np.int64]]") -> None:
-        serve([TrainRequest(fit, batches, dropout_seed=0) for fit in fits])
-
-    def evaluate() -> None:
-        serve([PredictRequest(fit, held_out) for fit in fits])
+        team.take_steps(side, batches, dropout_seed=0)
+        for fit in fits:
+            if fit.error is not None:
+                raise fit.error
+            fit.mean_loss()
 
     train([first])
     whole_s = _seconds(lambda: train(order), device) / STEPS / len(fits)
     step_s = statistics.median(_seconds(fits[0].optimizer.step, device) for _ in range(STEPS))
-    evaluate()
-    evaluated_s = _seconds(evaluate, device) / len(fits)
+    team.predict(held_out)
+    evaluated_s = _seconds(lambda: team.predict(held_out), device) / len(fits)
     return max(whole_s - step_s, 0.0), evaluated_s / EVALUATION_WINDOWS
 
 
