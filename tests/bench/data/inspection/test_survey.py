@@ -234,7 +234,7 @@ def test_the_cache_is_listed_and_cleared(tmp_path):
 
 
 def test_a_module_in_the_current_folder_is_found_by_check(tmp_path, cache_dir, monkeypatch):
-    (tmp_path / "lab_reader.py").write_text(
+    (tmp_path / "reader_beside_check.py").write_text(
         "import numpy as np\nfrom afor.bench import Recording\n"
         "def read(root, subject) -> Recording:\n"
         "    rng = np.random.default_rng(len(subject))\n"
@@ -244,5 +244,13 @@ def test_a_module_in_the_current_folder_is_found_by_check(tmp_path, cache_dir, m
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "anna.bin").write_bytes(b"x")
     monkeypatch.chdir(tmp_path)
-    words = ["data", "check", "lab_reader:read", "--root", "data", "--cache-dir", str(cache_dir)]
+    words = [
+        "data",
+        "check",
+        "reader_beside_check:read",
+        "--root",
+        "data",
+        "--cache-dir",
+        str(cache_dir),
+    ]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
