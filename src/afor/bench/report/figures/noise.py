@@ -50,8 +50,8 @@ def noise_figure(
             labels.append(f"{optimizer_label(name)} (SD {scale * sd:.2f})")
         style.name_rows(axis, labels)
         axis.spines["left"].set_visible(False)
-        axis.set_title(style.plain(block_label(noise.dataset, noise.backbone)))
-        style.set_right_title(axis, f"n = {noise.folds} folds")
+        block = style.plain(block_label(noise.dataset, noise.backbone))
+        axis.set_title(f"{block}\nn = {noise.folds} folds")
     axes[-1, 0].set_xlabel(style.plain(gain_label(metric, baseline)))
     figure.supxlabel(
         "small: one fold; large: mean over folds\n"
