@@ -94,9 +94,7 @@ physionet: $(VENV)/.ready-bench
 # What the study can decide, from the runs in the repository (docs/howto/power.md).
 PILOT = docs/results/physionet
 physionet-power: $(VENV)/.ready-bench
-	@$(BIN)/afor variance $(PILOT)/runs.csv --study physionet -m accuracy -f markdown > $(PILOT)/variance.md
-	@$(BIN)/afor calibrate $(PILOT)/runs.csv --study physionet -m accuracy -f markdown \
-		--output $(PILOT)/p-values.png > $(PILOT)/calibration.md
+	@$(BIN)/python docs/figures/calibration.py $(PILOT)/runs.csv physionet > $(PILOT)/calibration.md
 	@$(BIN)/afor power $(PILOT)/runs.csv --study physionet --family 1 -f markdown \
 		--output $(PILOT)/power.png > $(PILOT)/power.md
 

@@ -92,7 +92,8 @@ def test_the_page_on_physionet_quotes_its_verdicts() -> None:
         f"{100 * afor['gain']:.2f} points of accuracy, exact 95 % interval {low:.2f} to {high:+.2f}"
     )
     assert quoted.replace("-", "−") in page
-    assert f"{afor['folds_to_decide']} subjects, or {afor['draws_to_decide']} draws" in page
+    (needed,) = re.findall(r"About (\d+ to \d+ subjects)", afor["sentence"])
+    assert f"about {needed}" in page
     assert afor["verdict"] == "undecided"
 
 

@@ -34,8 +34,14 @@ from afor.bench.report.figures.style import (
 )
 from afor.bench.report.tables.formats import to_markdown
 from afor.bench.stats.inference.decisions import Decision, PairedDecision, decide_family
-from afor.bench.stats.inference.margins import margin_of
-from afor.bench.stats.labels import better_sign, gain_scale, metric_style, optimizer_label, signed
+from afor.bench.stats.labels import (
+    better_sign,
+    gain_scale,
+    margin_of,
+    metric_style,
+    optimizer_label,
+    signed,
+)
 from afor.bench.store.database import open_store
 from afor.bench.store.files import export_rows, load_records, to_csv
 from afor.bench.store.results import RunResult

@@ -204,7 +204,7 @@ class Study(_Table):
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
-    # Metrics that are not named have the default of `afor.bench.stats.inference.margins`.
+    # Metrics that are not named have the default of `afor.bench.stats.labels`.
     margins: dict[str, Rate] = Field(default_factory=dict)
     training: Training = Training()
     protocol: Protocol = Protocol()

@@ -16,7 +16,7 @@ from afor.bench.cli.options import (
     argument,
     option,
 )
-from afor.bench.cli.results.pilot import pilot_sentences
+from afor.bench.cli.results.planning import pilot_sentences
 from afor.bench.cli.studies.selection import changed_text, cores, overrides, rates_for, select_study
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import is_available
