@@ -10,10 +10,11 @@ from afor.bench.analyses.adaptation.shift_figure import shift_figure
 from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import AforVariant, Json, RunOptions, StudyName, option
 from afor.bench.cli.printing import check_figures, choose
+from afor.bench.cli.studies.selection import resolve_study
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import save_figure
-from afor.bench.study.schema import Study, load_study
+from afor.bench.study.schema import Study
 
 STATISTICS = ("paper", "calibrated")
 
@@ -49,7 +50,7 @@ def shift(
     check_figures([output])
     if statistics:
         choose(statistics, STATISTICS, "--statistics")
-    study = load_study(name)
+    study = resolve_study(name)
     if subject_shift is not None:
         study = _with_subject_shift(study, options.dataset, subject_shift)
     run = select_run(study, options, optimizer)
