@@ -19,7 +19,7 @@ from afor.bench.cli.results.reading import Baseline, Margins, ResultOptions
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import without_nan
-from afor.bench.execution.timing.pace import clock
+from afor.bench.execution.timing.run_times import clock
 from afor.bench.report.figures.planning import power_figure
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
