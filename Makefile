@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 	awake-study bursts-study amplitude-study stream-study adaptation-study variants-study clean
 
 help:
-	@echo "make demo       the main job on embedded data: sets up, runs, shows the result"
+	@echo "make demo       the main job on synthetic subjects: sets up, runs, shows the result"
 	@echo "make test       the test suite"
 	@echo "make check      lint, format and types"
 	@echo "make bench      speed against the alternatives, as ratios"
@@ -126,7 +126,7 @@ bursts-study: $(VENV)/.ready-bench
 	@$(RUN) studies/beta2/clean-confirm.toml
 	@$(RUN) studies/beta2/original.toml
 	@for study in clean bursts; do for rate in 1e-3 3e-3; do \
-		$(BIN)/python studies/beta2/hypergradient.py studies/beta2/$$study.toml $(EYES) adamw_lr_$$rate || exit 1; \
+		$(BIN)/python studies/beta2/hypergradient.py studies/beta2/$$study.toml $(EYES) $$rate || exit 1; \
 	done; done > $(BETA2)/hypergradient.txt
 	@$(RESULTS)
 

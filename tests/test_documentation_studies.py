@@ -40,11 +40,10 @@ def test_the_plan_in_the_tutorial_is_what_the_command_prints(tmp_path, monkeypat
 
 
 def test_the_demo_has_as_many_runs_as_the_pages_say() -> None:
-    from afor.bench.data.datasets import physionet_small
     from afor.bench.study.schema import load_study
 
     demo = load_study("demo")
-    subjects = len(physionet_small.SUBJECTS)
+    subjects = demo.datasets[0].options["n_subjects"]
     runs = len(demo.optimizers) * len(demo.backbones) * subjects * demo.protocol.draws
     assert f"0 of {runs} runs" in (DOCS / "tutorial" / "first-study.md").read_text("utf-8")
     assert re.search(rf"{runs}\s+trainings", (DOCS / "howto" / "studies.md").read_text("utf-8"))

@@ -34,7 +34,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
 DATA = [
     ["signal", "montage", "splits"],
     ["recording", "settings"],
-    ["formats"],
+    ["fetching", "formats"],
     ["dataset"],
     ["datasets"],
     ["catalog", "stand_ins"],

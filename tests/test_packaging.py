@@ -54,10 +54,9 @@ for options in ({{}}, {{"foreach": False, "fused": False}}):
 folder = Path(afor.__file__).parent
 for name in ("native/kernel.c", "native/kernel_body.h", "native/kernel_set.h", "py.typed"):
     assert (folder / name).exists(), name
-embedded = ("data/embedded/physionet_small.npz", "data/embedded/README.md")
 eegnet = ("eegnet.c", "eegnet_set.h", "eegnet_body.h")
 eegnet = ("models/native/" + name for name in eegnet)
-for name in ("study/presets/smoke.toml", *embedded, *eegnet):
+for name in ("study/presets/smoke.toml", *eegnet):
     assert (folder / "bench" / name).exists(), name
 print(afor.__version__)
 """

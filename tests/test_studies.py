@@ -1,6 +1,8 @@
 """The studies of this repository, and that the tables of their pages follow from their runs."""
 
+import csv
 import importlib.util
+import itertools
 import json
 import math
 import re
@@ -199,6 +201,24 @@ def test_a_study_on_beta2_names_the_target_that_runs_it(path) -> None:
     )
     assert recipe is not None, target[1]
     assert f"$(RUN) {path.relative_to(ROOT)}\n" in recipe[1]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in BETA2.glob("*.csv")))
+def test_the_runs_of_a_page_are_those_of_its_study(name) -> None:
+    study = load_study(str(BETA2_SCRIPT.with_name(f"{name}.toml")))
+    (data,) = study.datasets
+    if study.search is None:
+        rates = {(entry.name, entry.lr or study.training.lr) for entry in study.optimizers}
+    else:
+        pairs = itertools.product(study.optimizers, study.search.grid)
+        rates = {(f"{entry.name} lr={rate:g}", rate) for entry, rate in pairs}
+    folds = study.protocol.only_folds or range(data.blocks)
+    draws = study.protocol.only_draws or range(study.protocol.draws)
+    with (BETA2 / f"{name}.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    exported = {(r["optimizer"], float(r["lr"]), int(r["fold"]), int(r["draw"])) for r in rows}
+    assert len(rows) == len(exported)
+    assert exported == {(*rate, fold, draw) for rate in rates for fold in folds for draw in draws}
 
 
 def test_the_people_who_choose_are_not_judged() -> None:

@@ -6,7 +6,7 @@ u = ln(1 - beta2). A negative derivative says that a shorter memory would have b
 cannot be told from zero, no rule that changes beta2 gains within this horizon, to first order.
 Running statistics of batch norms are updated as in training and count as constants.
 
-    python studies/beta2/hypergradient.py studies/beta2/bursts.toml FOLDER adamw_lr_1e-3
+    python studies/beta2/hypergradient.py studies/beta2/bursts.toml FOLDER 1e-3
 
 FOLDER holds the recordings of the data set `eyes`. The starts lie on one run and depend on each
 other, so their range is printed, and no interval.
@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 from afor.bench.analyses.replay import ChosenRun, find_run
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import seed_torch
-from afor.bench.study.schema import load_study
+from afor.bench.study.schema import Search, load_study
 from afor.bench.training.batches import Batch, epoch_batches
 from afor.bench.training.fit import Fit
 from afor.bench.training.loop import train
@@ -188,12 +188,15 @@ def text(measured: Hypergradient) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(study: str, folder: str, optimizer: str) -> None:
-    """Print the hypergradient of one entry of a study, fold 0, repetition 0."""
+def main(study: str, folder: str, rate: str) -> None:
+    """Print the hypergradient of AdamW at one learning rate of a study, in its first run."""
     content = load_study(study)
     (data,) = content.datasets
-    content = content.model_copy(update={"datasets": [data.model_copy(update={"root": folder})]})
-    run = find_run(content, optimizer=optimizer)
+    changes = {
+        "datasets": [data.model_copy(update={"root": folder})],
+        "search": Search(grid=[float(rate)]),
+    }
+    run = find_run(content.model_copy(update=changes), optimizer="adamw")
     sys.stdout.write(text(measure_hypergradient(run, STARTS, HORIZON)))
 
 

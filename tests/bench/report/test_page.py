@@ -223,7 +223,7 @@ def test_a_public_data_set_is_cited_with_its_licence_under_any_name():
     results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"])
     toml = """
 name = "x"
-datasets = [{ name = "bci2a", use = "physionet_small" }]
+datasets = [{ name = "bci2a", use = "physionet_mi" }]
 backbones = ["eegnet"]
 optimizers = ["adam"]
 """

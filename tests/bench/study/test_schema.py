@@ -19,7 +19,9 @@ optimizers = ["adam"]
 
 
 def test_the_presets_are_those_the_documentation_names():
-    wanted = "ablation controls convergence demo demo-synthetic headroom lr-search paper "
+    wanted = (
+        "ablation controls convergence demo demo-people demo-synthetic headroom lr-search paper "
+    )
     wanted += "paper-original physionet sensitivity smoke"
     assert preset_names() == wanted.split()
     for name in preset_names():

@@ -9,9 +9,10 @@ from afor.bench.data.datasets.moabb_adapter import moabb_dataset
 from afor.bench.data.datasets.own_code import own_dataset
 
 NAMES = (
-    "synthetic", "physionet_small", "deap", "bci2a", "isruc", "physionet_mi",
+    "synthetic", "deap", "bci2a", "isruc", "physionet_mi", "sleep_edf", "eegmat",
     "folder", "recordings", "bids",
 )  # fmt: skip
+ALIASES = {"eegmmidb": "physionet_mi"}  # the name of its publisher
 OWN = ("folder", "recordings", "bids")  # of these the files are the user's own
 
 
@@ -29,6 +30,7 @@ def get_dataset(name: str) -> Dataset:
         return moabb_dataset(name.removeprefix("moabb:"))
     if is_own_code(name):
         return own_dataset(name)
+    name = ALIASES.get(name, name)
     if name not in NAMES:
         raise ConfigError(
             f"Unknown data set {name!r}.{did_you_mean(name, NAMES)} "

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from afor.bench.data.fetching import Fetch
 from afor.bench.data.recording import Recording
 from afor.bench.data.settings import DataSettings, parse_settings
 
@@ -29,7 +30,7 @@ class DatasetInfo:
     shape: str
     paper_windows: str = "not in the paper; the whole trial unless window_samples is set"
     layout: str
-    download: str = ""  # the program that downloads it; empty if a signed agreement is needed
+    steps: str = ""  # how to get it by hand, if no program may or can fetch it
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Dataset:
     published: Callable[[Any], dict[str, int]] | None = None
     trial_shape: Callable[[Any], TrialShape] | None = None
     excluded: Callable[[Any], Mapping[str, str]] = lambda _settings: {}  # by default: subject → why
-    download: Callable[[Path, Any], None] | None = None
+    fetch: Fetch | None = None  # None: see info.steps
 
     def parse(self, options: Mapping[str, Any]) -> DataSettings:
         """Return the checked options; raise ConfigError for an unknown key or an invalid value."""

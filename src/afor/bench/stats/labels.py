@@ -13,8 +13,9 @@ DATASET_LABELS = {
     "deap": "DEAP",
     "bci2a": "BCI IV 2a",
     "isruc": "ISRUC",
+    "sleep_edf": "Sleep-EDF",
+    "eegmat": "EEGMAT",
     "physionet_mi": "PhysioNet MI",
-    "physionet_small": "PhysioNet small",
     "synthetic": "Synthetic",
 }
 BACKBONE_LABELS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}

@@ -31,7 +31,7 @@ from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 # Presets from which a data set that is new to a study takes its options, rates and batch size.
-CATALOGUE = ("paper", "physionet", "demo", "demo-synthetic")
+CATALOGUE = ("paper", "physionet", "demo-synthetic")
 LISTS = ("datasets", "backbones", "optimizers")
 NAME_LENGTH = 80  # maximum length of a study's name, as in schema.py
 

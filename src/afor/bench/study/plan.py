@@ -76,9 +76,10 @@ def make_plan(
         >>> import tempfile
         >>> from afor.bench.data.loading import open_windows
         >>> from afor.bench.study.schema import load_study
-        >>> study = load_study("demo")
-        >>> windows = open_windows("physionet_small", cache_dir=tempfile.mkdtemp())
-        >>> plan = make_plan(study, {"physionet_small": windows})
+        >>> study = load_study("smoke")
+        >>> options = study.datasets[0].options
+        >>> windows = open_windows("synthetic", options=options, cache_dir=tempfile.mkdtemp())
+        >>> plan = make_plan(study, {"synthetic": windows})
         >>> plan.runs[0].optimizer, plan.runs[0].fold
         ('adam', 0)
     """

@@ -5,7 +5,6 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, DataError
-from afor.bench.data.datasets import physionet_mi
 from afor.bench.data.stand_ins import write_stand_in
 
 
@@ -26,7 +25,6 @@ def test_list_says_what_where_and_whether_found(call, tmp_path):
     assert listed["isruc"]["found"] == str(tmp_path / "data" / "isruc")
     assert listed["deap"]["found"] == ""
     assert listed["synthetic"]["found"] == "computed"
-    assert listed["physionet_small"]["found"] == "computed"
     assert "Next: afor data check" in answer.stderr
 
 
@@ -101,43 +99,6 @@ def test_a_file_that_was_fetched_again_is_read(call, tmp_path):
     other = call("prepare", "isruc", "--root", root, "--json")
     prints = [json.loads(answer.stdout)["fingerprint"] for answer in (first, other)]
     assert prints[0] != prints[1]
-
-
-def test_what_no_program_may_download_is_said(call):
-    answer = call("prepare", "deap", "--download")
-    assert isinstance(answer.exception, ConfigError)
-    assert "cannot be downloaded by a program" in str(answer.exception)
-
-
-def test_download_fetches_only_the_missing_runs_of_regular_subjects(tmp_path, monkeypatch):
-    from mne.datasets import eegbci
-
-    asked = []
-
-    def load_data(subject, runs, path, **_options):
-        asked.append((subject, list(runs)))
-        files = []
-        for run in runs:
-            target = path / f"S{subject:03d}R{run:02d}.edf"
-            target.parent.mkdir(exist_ok=True, parents=True)
-            target.write_bytes(b"x")
-            files.append(str(target))
-        return files
-
-    monkeypatch.setattr(eegbci, "load_data", load_data)
-    (tmp_path / "S001").mkdir()
-    (tmp_path / "S001" / "S001R01.edf").write_bytes(b"x")
-    settings = physionet_mi.PhysionetSettings(task="eyes")
-    physionet_mi.download(tmp_path, settings)
-    assert asked[0] == (1, [2])
-    assert asked[1] == (2, [1, 2])
-    assert len(asked) == 109
-    assert (tmp_path / "S109" / "S109R02.edf").is_file()
-    assert not (tmp_path / "download").exists()
-    asked.clear()
-    physionet_mi.download(tmp_path, physionet_mi.PhysionetSettings(task="left_right"))
-    assert {subject for subject, _ in asked}.isdisjoint({88, 92, 100, 104})
-    assert len(asked) == 105
 
 
 def test_a_stand_in_is_written_and_never_beside_other_files(call, tmp_path):

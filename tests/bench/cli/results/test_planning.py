@@ -125,7 +125,7 @@ def test_titles_of_p_values_stay_inside_the_figure():
     gains = {"adam": 0.0, "adam_seed_1": 0.0, "adam_seed_2": 0.0, "afor": 0.0, "afor_seed_1": 0.0}
     conditions = collect_conditions(*simulate_results(gains, datasets=["bci2a"]))
     made = calibrate(conditions, ["accuracy"], relabellings=100)
-    figure = calibration_figure([replace(one, dataset="physionet_small") for one in made])
+    figure = calibration_figure([replace(one, dataset="physionet_mi") for one in made])
     figure.canvas.draw()
     for axes in figure.axes:
         box = axes.title.get_window_extent()

@@ -16,9 +16,9 @@ def test_the_demo_is_a_study_of_seven_optimizers_with_real_folds_and_draws(tiny)
     assert "adam_seed_1" in names  # the A/A control that gives the noise floor
     assert {(e.folds, e.draws) for e in plan.expected()} == {(10, 1)}
     assert len(plan.runs) == 8 * 10
-    synthetic = load_study("demo-synthetic")
-    assert [o.name for o in synthetic.optimizers] == names
-    assert synthetic.datasets[0].use == "synthetic"
+    for other, use in (("demo-synthetic", "synthetic"), ("demo-people", "physionet_mi")):
+        assert [o.name for o in load_study(other).optimizers] == names
+        assert load_study(other).datasets[0].use == use
 
 
 def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
@@ -29,7 +29,7 @@ def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
     monkeypatch.setattr(config, "preset_text", lambda _name: text)
     first = tiny.call(command="demo", study="--jobs=2")
     assert "6 done (6 trained now)" in first
-    assert "Data: Synthetic" in first  # with licence and citation
+    assert "Data: synthetic subjects" in first
     assert "Acc" in first
     assert "AFOR's beta2 by layer group" in first
     assert (tiny.folder / "results" / "demo.html").exists()

@@ -5,8 +5,9 @@ import pytest
 
 from afor.bench.common.errors import DataError
 from afor.bench.common.files import sha256_of, write_atomically
+from afor.bench.data.fetching import published_checksums
 from afor.bench.data.prepared import source_files
-from afor.bench.data.prepared.source_files import Checksums, published_checksums
+from afor.bench.data.prepared.source_files import Checksums
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The commands ``afor data list | check | import | prepare | stand-in``."""
+"""The commands ``afor data list | get | check | import | prepare | stand-in``."""
 
 import re
 import shlex
@@ -15,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from afor.bench.cli.lazy import add_command
 from afor.bench.cli.options import CacheDir, Json, argument, option
 from afor.bench.cli.terminal import print_json, print_next
-from afor.bench.common.errors import ConfigError
+from afor.bench.common.errors import AbsentError, ConfigError
 from afor.bench.data.catalog import NAMES, get_dataset
 from afor.bench.data.dataset import STAND_IN_MARK
+from afor.bench.data.fetching import fetch_files, named_subjects
 from afor.bench.data.inspection.check import CheckReport, check_dataset
 from afor.bench.data.inspection.survey import Survey, survey_folder
 from afor.bench.data.loading import default_root, open_windows
@@ -69,7 +70,7 @@ def list_datasets(as_json: Json = False) -> None:
         typer.echo(f"{entry['name']}  {entry['title']}")
         for key, label in (
             ("task", "task"), ("shape", "shape"), ("paper_windows", "windows"),
-            ("licence", "licence"), ("where", "get it"), ("download", "--download"),
+            ("licence", "licence"), ("where", "get it"), ("steps", "how"),
             ("layout", "layout"), ("citation", "cite"),
         ):  # fmt: skip
             if entry[key]:
@@ -79,6 +80,69 @@ def list_datasets(as_json: Json = False) -> None:
     typer.echo("moabb:<Name>  any data set of MOABB, such as moabb:BNCI2014_001")
     typer.echo("module:function  a function of yours that returns a Recording")
     print_next("afor data check NAME --root FOLDER")
+
+
+def get(
+    name: Name,
+    subject: Annotated[
+        list[str] | None,
+        option("Fetch only this subject, or a range such as 1-10; repeatable."),
+    ] = None,
+    root: Root = None,
+    option: Options = None,
+    dry_run: Annotated[bool, option("Say what would be fetched and stop.", "--dry-run")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch a public data set: size, licence and citation first, then the files that are missing.
+
+    Every file is checked against its published checksum. A transfer that breaks off leaves no file,
+    and the same command goes on. Data sets that need a signed agreement are described.
+
+    Example:
+        afor data get physionet_mi --subject 1-10
+    """
+    dataset = get_dataset(name)
+    info, settings = dataset.info, dataset.parse(_parse_options(option))
+    if dataset.fetch is None:
+        if not dataset.needs_root and not info.steps:
+            raise ConfigError(f"{name} needs no files.")
+        raise AbsentError(
+            f"{info.title} cannot be fetched by a program. Licence: {info.licence}. Page: "
+            f"{info.where}. {info.steps or 'It is your own data'}; expected layout: {info.layout}."
+        )
+    folder = root or default_root(info.name)
+    left_out = dataset.excluded(settings)
+    subjects = [s for s in info.subjects if s not in left_out]
+    if subject:
+        subjects = named_subjects(subject, info.subjects)
+    files = dataset.fetch.files(folder, subjects, settings)
+    missing = [file for file in files if not file.is_whole(folder)]
+    total = sum(file.megabytes for file in missing)
+    summary = {
+        "dataset": info.name,
+        "root": str(folder),
+        "subjects": len(subjects),
+        "files": len(files),
+        "missing": len(missing),
+        "megabytes": round(total, 1),
+        "licence": info.licence,
+        "citation": info.citation,
+    }
+    if not as_json:
+        typer.echo(
+            f"{info.title}: {len(subjects)} subjects, {len(files)} files, {len(missing)} of them "
+            f"to fetch, about {total:.0f} MB, into {folder}\nlicence  {info.licence}\n"
+            f"cite     {info.citation}\nfrom     {info.where}"
+        )
+    if not dry_run and missing:
+        with _progress(f"Fetching {info.name}") as progress:
+            fetched = fetch_files(dataset.fetch, folder, subjects, settings, progress)
+        summary["missing"] = len(files) - sum(file.is_whole(folder) for file in files)
+        if not as_json:
+            typer.echo(f"{len(fetched)} files fetched, all {len(files)} are here")
+    if as_json:
+        print_json(summary)
+    print_next(f"afor data check {info.name}{f' --root {root}' if root else ''}")
 
 
 def check(
@@ -126,7 +190,6 @@ def prepare(
     exclude: Exclude = None,
     cache_dir: CacheDir = None,
     allow_truncated: Truncated = False,
-    download: Annotated[bool, option("Download missing files first.", "--download")] = False,
     verify: Annotated[
         bool, option("Read every byte of the source files again, also if cached.", "--verify")
     ] = False,
@@ -135,15 +198,9 @@ def prepare(
     """Read and check the recordings and cache the trials that runs use.
 
     Example:
-        afor data prepare physionet_mi --download --option task=left_right
+        afor data prepare physionet_mi --option task=left_right
     """
     options = _parse_options(option, allow_truncated)
-    if download:
-        dataset = get_dataset(name)
-        if dataset.download is None:
-            raise ConfigError(f"{name} cannot be downloaded by a program: {dataset.info.where}.")
-        typer.echo(f"Downloading {dataset.info.title} ...", err=True)
-        dataset.download(root or default_root(name), dataset.parse(options))
     with _progress(f"Preparing {name}") as progress:
         source = open_windows(
             name,
@@ -331,9 +388,10 @@ def _progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
 
 
 data = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Find, check and prepare data sets."
+    no_args_is_help=True, add_completion=False, help="Find, fetch, check and prepare data sets."
 )
 add_command(data, "list", list_datasets)
+add_command(data, "get", get)
 add_command(data, "check", check)
 add_command(data, "import", import_folder)
 add_command(data, "prepare", prepare)

@@ -1,5 +1,6 @@
-"""The command ``afor demo``: the whole protocol on ten people, in minutes."""
+"""The command ``afor demo``: the whole protocol on ten synthetic subjects, in minutes."""
 
+import tomllib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,12 +14,15 @@ from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in
 from afor.bench.cli.studies.selection import cores
 from afor.bench.cli.terminal import print_json
 from afor.bench.data.catalog import get_dataset
+from afor.bench.data.fetching import fetch_files
+from afor.bench.data.prepared.cache import open_cache
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import run_study
 from afor.bench.store.files import load_records
 from afor.bench.store.locations import store_path
 from afor.bench.store.lock import locked
-from afor.bench.study.schema import Study, load_study, study_text
+from afor.bench.study.schema import Study, load_study, parse_study, study_text
+from afor.bench.study.toml_io import updated_toml
 
 
 def demo(
@@ -28,16 +32,23 @@ def demo(
     fresh: Annotated[
         bool, option("Set the results of an earlier demo aside first.", "--fresh")
     ] = False,
+    people: Annotated[
+        bool,
+        option("Use recordings of ten people of PhysioNet, fetched once (25 MB).", "--people"),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare seven optimizers on ten people, in minutes.
+    """Compare seven optimizers on ten synthetic subjects, in minutes.
 
     The folds, the draws of validation subjects and early stopping are those of the protocol.
 
     Example:
         afor demo --jobs 4
     """
-    study, (toml, _) = load_study("demo"), study_text("demo")
+    name = "demo-people" if people else "demo"
+    study, (toml, _) = load_study(name), study_text(name)
+    if people:
+        study, toml = _with_people(study, toml, open_cache(cache_dir) / "recordings")
     path = store_path(study.name, store)
     if fresh:
         _archive_previous_store(path)
@@ -47,7 +58,7 @@ def demo(
         f"continues.\n",
         err=True,
     )
-    with stopped_in_run("afor demo", path):
+    with stopped_in_run("afor demo --people" if people else "afor demo", path):
         engine = make_engine("local", "", workers, study.threads)
         with Progress(study.name, workers) as watch:
             summary = run_study(study, toml, path, engine, cache_dir=cache_dir, watch=watch)
@@ -66,10 +77,28 @@ def demo(
         raise typer.Exit(code=1)
 
 
+def _with_people(study: Study, toml: str, folder: Path) -> tuple[Study, str]:
+    """Fetch the people of a study into a folder; return the study and its TOML with that root."""
+    (entry,) = study.datasets
+    dataset = get_dataset(entry.use)
+    assert dataset.fetch is not None and entry.subjects is not None  # noqa: PT018
+    root = folder / entry.use
+    typer.echo(f"Fetching what is missing in {root} ...", err=True)
+    fetch_files(dataset.fetch, root, entry.subjects, dataset.parse(entry.options))
+    content = tomllib.loads(toml)
+    content["datasets"][0]["root"] = str(root)
+    text = updated_toml(toml, content)
+    return parse_study(text), text
+
+
 def _attribution(study: Study) -> str:
     """Return a line per data set with its licence and what to cite."""
-    infos = [get_dataset(entry.use).info for entry in study.datasets]
-    return "".join(f"Data: {i.title}. {i.licence}. Cite {i.citation}.\n" for i in infos)
+    datasets = [get_dataset(entry.use) for entry in study.datasets]
+    if all(dataset.is_synthetic for dataset in datasets):
+        return "Data: synthetic subjects, computed here; `afor demo --people` uses recordings.\n"
+    return "".join(
+        f"Data: {d.info.title}. {d.info.licence}. Cite {d.info.citation}.\n" for d in datasets
+    )
 
 
 def _beta2_lines(path: Path) -> str:

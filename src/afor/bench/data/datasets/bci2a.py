@@ -4,7 +4,7 @@ Two releases are supported: the competition's GDF files (with the classes of the
 in a separate ``A0xE.mat``), and the ``A0xT.mat``/``A0xE.mat`` of BNCI Horizon 2020.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from afor.bench.common.errors import DataError
+from afor.bench.common.errors import AbsentError, ConfigError, DataError
+from afor.bench.common.files import write_atomically
 from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
+from afor.bench.data.fetching import Fetch, RemoteFile
 from afor.bench.data.formats.gdf import read_gdf
 from afor.bench.data.formats.mat import read_mat
 from afor.bench.data.recording import Recording, require_finite
@@ -281,16 +283,29 @@ def _class_path(root: Path, subject: str) -> Path:
     )
 
 
-def download(root: Path, _settings: Bci2aSettings) -> None:
-    """Download the BNCI Horizon 2020 files with MOABB."""
-    from moabb.datasets import BNCI2014_001
+def _remote_files(
+    _root: Path, subjects: Sequence[str], settings: Bci2aSettings
+) -> list[RemoteFile]:
+    names = [f"{subject}{session}.mat" for subject in subjects for session in settings.sessions]
+    return [RemoteFile(name, "BNCI Horizon 2020, through MOABB", megabytes=42.0) for name in names]
 
-    root.mkdir(parents=True, exist_ok=True)
-    for subject in SUBJECTS:
-        for path in BNCI2014_001().data_path(int(subject[1:])):
-            target = root / Path(path).name
-            if not target.exists():
-                target.write_bytes(Path(path).read_bytes())
+
+def _get_through_moabb(root: Path, file: RemoteFile) -> None:
+    """Fetch a file of BNCI Horizon 2020 with MOABB and copy it into the root."""
+    try:
+        from moabb.datasets import BNCI2014_001
+    except ImportError as error:
+        raise ConfigError(
+            f"BCI IV 2a is fetched through MOABB, which is not there ({error}). Install it: pip "
+            f"install 'afor[moabb]'; or get the files by hand from {INFO.where}."
+        ) from None
+    try:
+        paths = [Path(path) for path in BNCI2014_001().data_path(int(file.name[1:3]))]
+        source = next(path for path in paths if path.name == file.name)
+        write_atomically(root / file.name, source.read_bytes())
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"[:300]
+        raise AbsentError(f"{file.name}: MOABB cannot fetch it ({reason}).") from error
 
 
 INFO = DatasetInfo(
@@ -304,7 +319,6 @@ INFO = DatasetInfo(
     shape="22 EEG of 25 channels at 250 Hz; 2 sessions of 288 trials",
     paper_windows="250 samples, stride 125 (Sec. IV-A): 5 a trial",
     layout="A01T.gdf A01E.gdf A01E.mat … (GDF), or A01T.mat A01E.mat … (BNCI Horizon)",
-    download="MOABB (BNCI2014_001)",
 )
 
 
@@ -328,5 +342,5 @@ DATASET = Dataset(
     load=load_subject,
     published=_published,
     trial_shape=trial_shape,
-    download=download,
+    fetch=Fetch(files=_remote_files, get=_get_through_moabb),
 )

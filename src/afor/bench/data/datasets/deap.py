@@ -134,6 +134,8 @@ INFO = DatasetInfo(
     shape="32 EEG of 40 channels at 128 Hz; 40 trials of 60 s after 3 s of baseline",
     paper_windows="128 samples, stride 128 (Sec. IV-A): 60 a trial",
     layout="s01.dat … s32.dat, or the same in data_preprocessed_python/",
+    steps="Print, sign and send the agreement (EULA) on that page; the answer names the download "
+    "of data_preprocessed_python.zip. Unpack it into the folder",
 )
 
 DATASET = Dataset(

@@ -256,6 +256,8 @@ INFO = DatasetInfo(
     shape="6 channels at 200 Hz; 90 187 epochs of 30 s",
     paper_windows="600 samples, stride 300 (Sec. IV-A): 19 an epoch",
     layout="1/1.rec 1/1_1.txt … (or Subgroup_1/1/…), or subject1.mat with 1/1_1.txt",
+    steps="Download the archives of subgroup I from that page, one .rar per subject, and unpack "
+    "them (unrar x 1.rar) into the folder; each makes a folder of its own",
 )
 
 

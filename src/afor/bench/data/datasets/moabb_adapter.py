@@ -44,7 +44,7 @@ def moabb_dataset(name: str) -> Dataset:
             citation="the data set's own, and MOABB: Jayaram and Barachant, J. Neural Eng., 2018",
             shape="as MOABB gives it",
             layout="MOABB's own folder (set by the environment variable MNE_DATA)",
-            download="MOABB",
+            steps="MOABB fetches it when it is first read",
         ),
         settings=MoabbSettings,
         find=lambda _root, settings: tuple(map(str, _make_dataset(name, settings).subject_list)),

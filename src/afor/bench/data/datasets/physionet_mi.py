@@ -6,9 +6,10 @@ open and one with the eyes closed, marked T0; S089 has T1 after 0.1 s of T0 inst
 """
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from pydantic import Field
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
+from afor.bench.data.fetching import Fetch, RemoteFile, download, physionet_url
 from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
 from afor.bench.data.montage import tidy_name
 from afor.bench.data.recording import Recording, channel_rows, require_finite
@@ -109,8 +111,8 @@ def source_files(root: Path, subject: str, settings: PhysionetSettings) -> tuple
     if missing := [path.name for path in paths if not path.is_file()]:
         raise DataError(
             f"PhysioNet subject {subject}: {', '.join(missing)} missing in {root / subject}; task "
-            f"{settings.task!r} needs runs {', '.join(map(str, RUNS[settings.task]))}. Download "
-            f"them from {INFO.where}."
+            f"{settings.task!r} needs runs {', '.join(map(str, RUNS[settings.task]))}. Fetch "
+            f"them: afor data get physionet_mi -o task={settings.task} --subject {subject}."
         )
     return paths
 
@@ -263,18 +265,27 @@ def _run_path(root: Path, subject: str, run: int) -> Path:
     return root / subject / f"{subject}R{run:02d}.edf"
 
 
-def download(root: Path, settings: PhysionetSettings) -> None:
-    """Fetch the task's runs of all subjects that are regular in them with MNE."""
-    from mne.datasets import eegbci
+@cache
+def _checksums() -> dict[str, str]:
+    """Return the SHA-256 of all files, which are installed with MNE."""
+    text = (files("mne") / "data" / "eegbci_checksums.txt").read_text("utf-8")
+    return dict(line.split() for line in text.splitlines() if line.strip())
 
-    for subject in sorted(set(SUBJECTS).difference(irregular_subjects(settings))):
-        runs = [r for r in RUNS[settings.task] if not _run_path(root, subject, r).is_file()]
-        options = {"path": root / "download", "update_path": False, "verbose": "error"}
-        for path in eegbci.load_data(int(subject[1:]), runs, **options) if runs else ():
-            target = root / subject / Path(path).name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            Path(path).replace(target)
-    shutil.rmtree(root / "download", ignore_errors=True)  # only empty folders are left in it
+
+def _remote_files(
+    _root: Path, subjects: Sequence[str], settings: PhysionetSettings
+) -> list[RemoteFile]:
+    names = [f"{s}/{s}R{run:02d}.edf" for s in subjects for run in RUNS[settings.task]]
+    megabytes = 1.3 if settings.task == "eyes" else 2.6
+    return [
+        RemoteFile(
+            name=name,
+            url=physionet_url(f"eegmmidb/1.0.0/{name}"),
+            checksum=f"sha256:{_checksums()[name]}",
+            megabytes=megabytes,
+        )
+        for name in names
+    ]
 
 
 INFO = DatasetInfo(
@@ -288,7 +299,6 @@ INFO = DatasetInfo(
     shape="64 channels at 160 Hz; trials of 4 s",
     paper_windows="not in the paper; here 160 samples, stride 160",
     layout="S001/S001R01.edf … S109/S109R14.edf",
-    download="MNE (mne.datasets.eegbci)",
 )
 
 DATASET = Dataset(
@@ -299,5 +309,5 @@ DATASET = Dataset(
     load=load_subject,
     trial_shape=trial_shape,
     excluded=irregular_subjects,
-    download=download,
+    fetch=Fetch(files=_remote_files, get=download),
 )

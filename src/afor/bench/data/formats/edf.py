@@ -22,6 +22,7 @@ FIXED_BYTES = 256
 SIGNAL_BYTES = 256
 MAX_SIGNALS = 512
 MAX_RATE_HZ = 20_000
+MAX_ANNOTATION_SAMPLES = 1 << 20
 MAX_PHYSICAL = 1e9  # no amplifier's range is larger
 MAX_DIGITAL = 32_768
 ANNOTATIONS = "EDF Annotations"
@@ -193,7 +194,7 @@ def _parse_fixed(fixed: bytes, path: Path) -> tuple[int, float, int, str]:
             f"{needed}."
         )
     record_s = _number(fixed[244:252], "record duration", path)
-    if record_s <= 0:
+    if record_s < 0:
         raise DataError(f"{path}: a record duration of {record_s:g} s is not possible.")
     n_records = _integer(fixed[236:244], "number of records", path)
     if n_records == 0 or n_records < -1:
@@ -213,7 +214,11 @@ def _parse_signals(
         label = columns["label"][i].decode("latin-1").strip()
         where = f"of signal {label!r}"
         samples = _integer(columns["samples"][i], f"samples per record {where}", path)
-        if not 1 <= samples <= max(1, MAX_RATE_HZ * record_s):
+        is_timeless = record_s == 0  # as in a file of annotations alone
+        if is_timeless and label != ANNOTATIONS:
+            raise DataError(f"{path}: a record duration of 0 s is not possible.")
+        limit = MAX_ANNOTATION_SAMPLES if is_timeless else max(1, MAX_RATE_HZ * record_s)
+        if not 1 <= samples <= limit:
             raise DataError(f"{path}: {samples} samples per record {where} are not possible.")
         signal = Signal(
             label=label,

@@ -13,28 +13,8 @@ from typing import Any
 
 from afor.bench.common.errors import DataError
 from afor.bench.common.files import sha256_of, write_atomically
+from afor.bench.data.fetching import PUBLISHED_LIST, published_checksums
 from afor.bench.data.recording import SourceFile
-
-PUBLISHED_LIST = "SHA256SUMS.txt"
-
-
-def published_checksums(root: Path) -> dict[str, str]:
-    """Return the publisher's checksums in ``SHA256SUMS.txt``, by path under the root."""
-    path = root / PUBLISHED_LIST
-    if not path.is_file():
-        return {}
-    checksums = {}
-    for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), start=1):
-        parts = line.split(maxsplit=1)
-        if not parts:
-            continue
-        if len(parts) != 2 or len(parts[0]) != 64:
-            raise DataError(
-                f"{path}, line {number}: expected '<64 hex digits> <path>', found {line[:80]!r}. "
-                "Fetch the list again."
-            )
-        checksums[parts[1].strip().lstrip("*").removeprefix("./")] = parts[0].lower()
-    return checksums
 
 
 class Checksums:
