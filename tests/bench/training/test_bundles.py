@@ -93,8 +93,8 @@ PROTOCOLS = {
     "early stopping": {"weights": "best", "patience": 2, "max_epochs": 8},
     "blocks": {"order": "blocks"},
     "stream": {"order": "stream", "normalization": "window", "passes": 2},
-    "label bursts": {"contamination": Contamination("label_burst", share=0.3, length=2)},
-    "amplitude": {"contamination": Contamination("amplitude", share=0.1, gain=5.0)},
+    "label bursts": {"contamination": Contamination(kind="label_burst", share=0.3, length=2)},
+    "amplitude": {"contamination": Contamination(kind="amplitude", share=0.1, gain=5.0)},
     "adaptation": {"adaptation": Adaptation(passes=2)},
     "no constraints": {"constraints": False},
 }
@@ -106,7 +106,7 @@ def test_every_protocol_is_that_of_the_run_alone(protocol, make_model, source, s
     settings = replace(settings, **PROTOCOLS[protocol])
     runs = [settings, replace(settings, optimizer="afor", lr=3e-2, clip_norm=0.5)]
     if protocol == "adaptation":
-        runs.append(replace(settings, adaptation=Adaptation("reset", passes=2)))
+        runs.append(replace(settings, adaptation=Adaptation(state="reset", passes=2)))
     assert_bits(together(runs, source, make_model), runs, source, make_model)
 
 

@@ -106,7 +106,9 @@ def fill(model):
 
 
 def filled(name, shape, form, **settings):
-    model = build_backbone(name, shape, form=form, **settings).double()
+    if "eegnet" in name or "hslt" in name:
+        settings["form"] = form
+    model = build_backbone(name, shape, **settings).double()
     fill(model)
     signal = 3**0.5 * (2 * hashed(3 * shape.channels * shape.samples, 0.5) - 1)
     return model, signal.view(3, shape.channels, shape.samples)
