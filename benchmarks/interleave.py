@@ -11,19 +11,17 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from afor.bench.analyses.cost.timing import Effort, Racer, race
 from afor.bench.models.input_shape import InputShape
 
 
 def medians_ms(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return each run's median processor time over ``rounds`` rounds, after one to warm up."""
-    durations: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(rounds + 1):
-        for name, run in runs.items():
-            start = time.process_time()
-            run()
-            if turn:
-                durations[name].append(1e3 * (time.process_time() - start))
-    return {name: statistics.median(values) for name, values in durations.items()}
+    """Return each run's median processor time over ``rounds`` rounds, after two to warm up."""
+    racers = [
+        Racer(name, lambda: None, run, clock=time.process_time_ns) for name, run in runs.items()
+    ]
+    race(racers, Effort(block_s=0.0, rounds=rounds, budget_s=0.0, max_rounds=rounds))
+    return {racer.name: statistics.median(racer.samples_us) / 1e3 for racer in racers}
 
 
 def training_step(model: nn.Module, shape: InputShape, batch: int) -> Callable[[], None]:

@@ -132,3 +132,21 @@ def test_lr_as_a_tensor_equals_lr_as_a_float(implementation, dtype):
             lr.mul_(0.9)  # what a scheduler does to a tensor
             b.param_groups[0]["lr"] *= 0.9
         torch.testing.assert_close(p, q, rtol=2e-6, atol=2e-7)
+
+
+def test_float16_moments_that_overflow_take_no_step_as_in_adamw(implementation):
+    """The square of a gradient of 6e4 is infinite in float16; what follows must not jump."""
+    common = {"lr": 0.1, "weight_decay": 0.0}
+    ours = torch.nn.Parameter(torch.ones(4, dtype=torch.float16))
+    theirs = torch.nn.Parameter(ours.detach().clone())
+    a = AFOR([ours], half_moments="parameter", **common, **implementation)
+    b = torch.optim.AdamW([theirs], foreach=False, **common)
+    for gradient in (6e4, 0.1, 0.1, 0.1, 0.1):
+        before = ours.detach().clone()
+        for p in (ours, theirs):
+            p.grad = torch.full_like(p, gradient)
+        a.step()
+        b.step()
+        if gradient == 0.1:
+            torch.testing.assert_close(ours.detach(), before, rtol=0, atol=1e-3)
+    torch.testing.assert_close(ours.detach(), theirs.detach(), rtol=0, atol=0.11)

@@ -63,20 +63,20 @@ def test_without_the_fast_channel_the_first_score_is_ninety():
         assert seen.score == pytest.approx(expected, rel=1e-4)
 
 
-def test_without_the_fast_channel_the_controller_sleeps_thousands_of_steps_longer(facts):
+def test_without_the_fast_channel_the_controller_stays_inactive_thousands_of_steps_longer(facts):
     fact = facts.no_fast_channel_fact(steps=16_000)
     values = fact.values
     assert values["first score w/o FC"] == pytest.approx(90, rel=1e-3)
-    later = values["awake from step w/o FC"] - values["awake from step"]
+    later = values["active from step w/o FC"] - values["active from step"]
     assert 1500 < later < 5000
     assert f"about {later:,} steps longer" in fact.statement
 
 
-def test_a_controller_that_never_moves_has_no_step_of_waking_up(facts):
+def test_a_controller_that_never_moves_has_no_step_of_becoming_active(facts):
     still = np.zeros(3000)
-    assert facts.Trace(still, still, still, still.astype(bool)).wake_step() is None
+    assert facts.Trace(still, still, still, still.astype(bool)).active_step() is None
     moving = np.where(np.arange(3000) < 2000, 0.0, 1.0)
-    assert facts.Trace(still, still, moving, still.astype(bool)).wake_step() == 2000
+    assert facts.Trace(still, still, moving, still.astype(bool)).active_step() == 2000
 
 
 def test_a_trace_repeats_and_counts_its_bursts(facts):

@@ -293,7 +293,7 @@ def test_import_afor_pulls_in_torch_and_the_standard_library_and_nothing_else():
     use = """
 p = torch.nn.Parameter(torch.ones(3))
 p.grad = torch.ones(3)
-for options in ({}, {"foreach": False}, {"foreach": True}, {"variant": "released"}):
+for options in ({}, {"foreach": False}, {"foreach": True}):
     optimizer = afor.AFOR([p], **options)
     optimizer.step()
     optimizer.load_state_dict(optimizer.state_dict())

@@ -3,6 +3,7 @@
 import inspect
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -46,7 +47,6 @@ def test_the_defaults_are_those_of_the_paper():
         "zscore_clip": 5.0,
         "correction": "cumulative",
         "statistics": "paper",
-        "variant": "paper",
     }
     assert {name: defaults[name] for name in expected} == expected
 
@@ -81,7 +81,6 @@ INVALID = [
     ("normalization", "batch", r"one of \('self', 'fixed'\), got 'batch'"),
     ("correction", "none", r"one of \('cumulative', 'fixed'\), got 'none'"),
     ("statistics", "robust", r"one of \('paper', 'calibrated'\), got 'robust'"),
-    ("variant", "official", r"one of \('paper', 'released'\), got 'official'"),
     ("half_moments", "half", r"one of \('float32', 'parameter'\), got 'half'"),
 ]
 
@@ -260,3 +259,34 @@ def test_the_module_offers_afor_and_nothing_unknown():
     assert set(afor.__all__) >= {"AFOR", "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'Afor'"):
         afor.Afor  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("lr", np.float32(1e-2)), ("lr", np.float64(1e-2)), ("warmup_steps", np.int64(3))],
+    ids=repr,
+)
+def test_numbers_of_numpy_are_numbers(name, value, implementation):
+    ours, theirs = parameter(3), parameter(3)
+    a = AFOR([ours], **{name: value}, **implementation)
+    b = AFOR([theirs], **{name: value.item()}, **implementation)
+    for p in (ours, theirs):
+        p.grad = torch.ones(3)
+    for _ in range(2):
+        a.step()
+        b.step()
+        a.load_state_dict(a.state_dict())
+    assert torch.equal(ours, theirs)
+
+
+def test_a_negative_learning_rate_as_a_tensor_is_refused():
+    with pytest.raises(ValueError, match=r"lr must be at least 0, got -1\.0"):
+        AFOR([parameter(3)], lr=torch.tensor(-1.0))
+
+
+def test_a_refused_group_leaves_nothing_behind(monkeypatch):
+    optimizer = AFOR([parameter(3)])
+    monkeypatch.setattr("afor.optimizer.unavailable_reason", lambda: "a test took it")
+    with pytest.raises(RuntimeError, match="a test took it"):
+        optimizer.add_param_group({"params": [parameter(2)], "fused": True})
+    assert len(optimizer.param_groups) == 1

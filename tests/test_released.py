@@ -1,4 +1,4 @@
-"""variant="released" against the package afor-optimizer 0.1.0, bit for bit."""
+"""ReleasedAFOR against the package afor-optimizer 0.1.0, bit for bit."""
 
 import copy
 
@@ -7,19 +7,19 @@ import torch
 
 from afor import AFOR
 from afor.control import FIELDS
+from afor.released import ReleasedAFOR
 
 released = pytest.importorskip("AFOR", reason="the package afor-optimizer is not installed")
 SHAPES = [(), (1,), (2,), (8,), (41, 53)]
 
 
-def twins(options=None, theirs=None):
+def twins(options=None):
     """Return both optimizers on equal parameters."""
     start = [torch.linspace(-1, 1, max(1, torch.Size(s).numel())).reshape(s) for s in SHAPES]
     a = [torch.nn.Parameter(p.clone()) for p in start]
     b = [torch.nn.Parameter(p.clone()) for p in start]
     options = options or {}
-    ours = AFOR(a, lr=3e-3, variant="released", **options)
-    return a, b, ours, released.afor(b, lr=3e-3, **(theirs if theirs is not None else options))
+    return a, b, ReleasedAFOR(a, lr=3e-3, **options), released.afor(b, lr=3e-3, **options)
 
 
 def feed(a, b, step, scale=1.0):
@@ -35,20 +35,20 @@ def assert_same_bits(a, b):
 
 
 @pytest.mark.parametrize(
-    ("options", "theirs"),
+    "options",
     [
-        ({}, None),
-        ({"weight_decay": 0.1}, None),
-        ({"betas": (0.8, 0.99), "beta2_min": 0.9, "eps": 1e-6}, None),
-        ({"direction_weight": 0.0}, {"dir_weight": 0.0}),
-        ({"direction_weight": 2.0}, {"dir_weight": 2.0}),
-        ({"fast_channel": False}, {"fast_ref": False}),
-        ({"beta2_min": 0.999}, None),
+        {},
+        {"weight_decay": 0.1},
+        {"betas": (0.8, 0.99), "beta2_min": 0.9, "eps": 1e-6},
+        {"dir_weight": 0.0},
+        {"dir_weight": 2.0},
+        {"fast_ref": False},
+        {"beta2_min": 0.999},
     ],
     ids=["defaults", "weight decay", "other decays", "w/o DC", "w=2", "w/o FC", "fixed"],
 )
-def test_every_step_equals_the_package(options, theirs):
-    a, b, ours, package = twins(options, theirs)
+def test_every_step_equals_the_package(options):
+    a, b, ours, package = twins(options)
     for step in range(120):  # crosses the warm-up of 100
         feed(a, b, step)
         ours.step()
@@ -66,26 +66,17 @@ def test_zero_tiny_and_huge_gradients_equal_the_package(scale):
         assert_same_bits(a, b)
 
 
-def test_the_controller_of_the_package_is_in_the_control_vector():
+def test_the_state_has_the_names_and_numbers_of_the_package():
     a, b, ours, package = twins()
-    names = {
-        "noise_fast": "noise_fast",
-        "noise_slow": "noise_slow",
-        "agreement": "dir_ema",
-        "score_mean": "snr_ema",
-        "score_var": "snr_var_ema",
-        "score": "snr_t",
-        "zscore": "z_t",
-        "correction": "beta2_cumprod",
-    }
     for step in range(120):
         feed(a, b, step)
         ours.step()
         package.step()
     for p, q in zip(a, b, strict=True):
-        control = dict(zip(FIELDS, ours.state[p]["control"].tolist(), strict=True))
-        for mine, name in names.items():
-            assert control[mine] == package.state[q][name].item(), mine
+        mine, theirs = ours.state[p], package.state[q]
+        assert set(theirs) - set(mine) == {"snr_mag_t"}  # it is shown and never used
+        for name, value in mine.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(theirs[name])), name
 
 
 @pytest.mark.parametrize("taken", [1, 2, 50, 99, 100, 101, 140])
@@ -98,9 +89,8 @@ def test_a_checkpoint_of_the_package_goes_on_to_the_last_bit(taken):
     with torch.no_grad():
         for p, q in zip(a, b, strict=True):
             p.copy_(q)
-    ours = AFOR(a, variant="released")
-    with pytest.warns(UserWarning, match="afor-optimizer"):
-        ours.load_state_dict(saved)
+    ours = ReleasedAFOR(a, lr=1.0)
+    ours.load_state_dict(saved)
     assert ours.param_groups[0]["lr"] == 3e-3
     assert ours.param_groups[0]["weight_decay"] == 0.1
     for step in range(taken, taken + 40):
@@ -132,10 +122,10 @@ def test_a_checkpoint_of_the_package_also_continues_with_the_printed_rule():
 
 
 def test_the_options_of_the_package_are_taken_over_under_our_names():
-    a, b, _, package = twins({"direction_weight": 0.5}, {"dir_weight": 0.5, "fast_ref": False})
+    a, b, _, package = twins({"dir_weight": 0.5, "fast_ref": False})
     feed(a, b, 0)
     package.step()
-    ours = AFOR(a, variant="released")
+    ours = AFOR(a)
     with pytest.warns(UserWarning, match="afor-optimizer"):
         ours.load_state_dict(package.state_dict())
     group = ours.param_groups[0]
@@ -144,20 +134,31 @@ def test_the_options_of_the_package_are_taken_over_under_our_names():
     assert "fast_ref" not in group
 
 
-@pytest.mark.parametrize("choice", ["foreach", "fused"])
-def test_the_variant_has_a_for_loop_only(choice):
-    with pytest.raises(RuntimeError, match="for-loop only"):
-        AFOR([torch.nn.Parameter(torch.ones(1))], variant="released", **{choice: True})
+@pytest.mark.parametrize("kind", ["sparse", "complex"])
+def test_what_the_package_cannot_do_is_refused(kind):
+    p = torch.nn.Parameter(torch.ones(2, 2, dtype=torch.cfloat if kind == "complex" else None))
+    p.grad = torch.ones_like(p) if kind == "complex" else torch.ones(2, 2).to_sparse()
+    with pytest.raises(RuntimeError, match="neither sparse nor complex"):
+        ReleasedAFOR([p], lr=0.1).step()
 
 
-def test_a_run_of_the_variant_resumes_to_the_last_bit():
+def test_a_learning_rate_as_a_tensor_is_taken():
+    a, b, ours, package = twins()
+    ours.param_groups[0]["lr"] = torch.tensor(3e-3, dtype=torch.float64)
+    feed(a, b, 0)
+    ours.step()
+    package.step()
+    assert_same_bits(a, b)
+
+
+def test_a_run_resumes_to_the_last_bit():
     a, b, ours, _ = twins()
     for step in range(5):
         feed(a, b, step)
         ours.step()
     saved = copy.deepcopy(ours.state_dict())
     c = [torch.nn.Parameter(p.detach().clone()) for p in a]
-    resumed = AFOR(c, variant="released")
+    resumed = ReleasedAFOR(c, lr=3e-3)
     resumed.load_state_dict(saved)
     for step in range(5, 25):
         feed(a, c, step)

@@ -24,7 +24,7 @@ from afor.monitor import read
 # Defaults of the method, Sec. III.
 LOW, HIGH = 0.99, 0.999  # the bounds of beta2
 CLIP = 5.0  # of the z-score
-AWAKE_RMS = 0.5  # of z-scores, as in `afor memory`: beta2 is an eighth of its range off the middle
+ACTIVE_RMS = 0.5  # of z-scores, as in `afor memory`: beta2 is an eighth of its range off the middle
 WINDOW = 200  # steps over which the root mean square of z-scores is taken
 
 
@@ -166,27 +166,27 @@ def burst_fact(steps: int = 20_000, scale: float = 10.0, share: float = 0.01) ->
 
 
 def no_fast_channel_fact(steps: int = 16_000) -> Fact:
-    """Compare the first scores and the step of waking up with and without the fast channel."""
+    """Compare first scores and steps of becoming active with and without the fast channel."""
     whole, without = trace(steps), trace(steps, fast_channel=False)
-    woke, woke_without = whole.wake_step(), without.wake_step()
+    since, since_without = whole.active_step(), without.active_step()
     first, first_without = float(whole.score[0]), float(without.score[0])
-    later = None if woke is None or woke_without is None else woke_without - woke
+    later = None if since is None or since_without is None else since_without - since
     return Fact(
         name="no-fast-channel",
         statement=(
             f"The ablation w/o FC changes more than the channel: the slow channel starts at 0, so "
             f"the first score is {first_without:.0f} instead of {first:.1f}, the variance of the "
-            f"scores grows with its square, and the controller sleeps "
+            f"scores grows with its square, and the controller stays inactive "
             f"{'longer' if later is None else f'about {later:,} steps longer'}."
         ),
         values={
             "first score": first,
             "first score w/o FC": first_without,
-            "awake from step": woke,
-            "awake from step w/o FC": woke_without,
+            "active from step": since,
+            "active from step w/o FC": since_without,
         },
         limits=(
-            "Shown for white gradient noise, where AFOR as printed wakes up late too. A start of "
+            "Shown for white gradient noise, where AFOR as printed is active late too. A start of "
             "the slow channel at its first residual would remove the difference."
         ),
     )
@@ -201,11 +201,11 @@ class Trace:
     zscore: NDArray[np.float64]
     burst: NDArray[np.bool_]
 
-    def wake_step(self) -> int | None:
+    def active_step(self) -> int | None:
         """Return where the root mean square of z-scores first exceeds 0.5, from step 1000 on."""
         for start in range(1000, len(self.zscore) - WINDOW, WINDOW):
             window = self.zscore[start : start + WINDOW]
-            if math.sqrt(float(np.mean(window**2))) > AWAKE_RMS:
+            if math.sqrt(float(np.mean(window**2))) > ACTIVE_RMS:
                 return start
         return None
 

@@ -14,7 +14,13 @@ from torch import Tensor
 
 from afor.control import FIELDS, control_settings, initial_control
 from afor.sharded.step import cut_like, gathered
-from afor.state_check import MOMENTS, find_bad_value, find_misfit, parameter_name
+from afor.state_check import (
+    MOMENTS,
+    find_problem,
+    is_inside_storage,
+    parameter_name,
+    tensors_in,
+)
 
 if TYPE_CHECKING:
     from afor.optimizer import AFOR
@@ -122,7 +128,7 @@ def _translate(
                 converted += "control" not in state
             number += 1
     if converted:
-        messages.append(_conversion_warning(origin, converted, saved_groups))
+        messages.append(_conversion_warning(origin, converted, saved_groups, state_dict["state"]))
     return {**state_dict, "state": states, "param_groups": groups}
 
 
@@ -154,6 +160,11 @@ def _checked_groups(state_dict: Any) -> list[dict[str, Any]]:
             "parameter) and 'param_groups' (a list of dicts with 'params'), as "
             "optimizer.state_dict() returns it"
         )
+    if not all(map(is_inside_storage, tensors_in(state_dict))):  # torch is about to copy them
+        raise ValueError(
+            "cannot load this state dict: one of its tensors is larger than its storage, which was "
+            "freed or cut; load the checkpoint anew"
+        )
     groups: list[dict[str, Any]] = state_dict["param_groups"]
     return groups
 
@@ -166,7 +177,7 @@ def _checked_state(
         state = _converted_state(state, group, origin)
     if isinstance(state.get("step"), (int, float)):
         state = {**state, "step": torch.tensor(float(state["step"]))}
-    problem = find_misfit(p, state) or find_bad_value(state)
+    problem = find_problem(p, state, live=False)
     if problem is not None:
         raise ValueError(problem)
     return state
@@ -200,9 +211,7 @@ def _converted_state(state: dict[str, Any], group: dict[str, Any], origin: str) 
         for field, entry in _RELEASED_FIELDS.items():
             control[field] = _number(state[entry], entry)
         control["forgetting"] = 1.0 - _number(state["beta2_t"], "beta2_t")
-        product = _number(state["beta2_cumprod"], "beta2_cumprod")
-        # The released variant stores the product itself, bit for bit.
-        control["correction"] = product if group["variant"] == "released" else 1.0 - product
+        control["correction"] = 1.0 - _number(state["beta2_cumprod"], "beta2_cumprod")
     else:
         beta2 = group["betas"][1]
         control["correction"] = -math.expm1(step * math.log(beta2)) if beta2 > 0.0 else 1.0
@@ -222,7 +231,9 @@ def _number(value: Any, name: str) -> float:
         raise ValueError(f"{name} is not a number") from None
 
 
-def _conversion_warning(origin: str, tensors: int, groups: list[dict[str, Any]]) -> str:
+def _conversion_warning(
+    origin: str, tensors: int, groups: list[dict[str, Any]], states: dict[Any, dict[str, Any]]
+) -> str:
     if origin == "afor-optimizer":
         return (
             f"AFOR took over {tensors} tensors from an afor-optimizer state dict, control included"
@@ -234,6 +245,8 @@ def _conversion_warning(origin: str, tensors: int, groups: list[dict[str, Any]])
     )
     if origin == "Adam" and any(group.get("weight_decay") for group in groups):
         text += "; weight decay was coupled in Adam and is decoupled from now on"
+    if any("max_exp_avg_sq" in state for state in states.values()):
+        text += "; max_exp_avg_sq is dropped: AFOR has no amsgrad"
     return text
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import Any, Literal, overload
 
 import torch
@@ -13,9 +14,8 @@ from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
 from afor.control import control_settings, initial_control
-from afor.native.binding import ARRAYS, STATE, log_missing_kernel, unavailable_reason
+from afor.native.binding import ARRAYS, log_missing_kernel, unavailable_reason
 from afor.native.group_plan import GroupPlan
-from afor.released import released_afor
 from afor.sharded.completion import Attendance
 from afor.sharded.step import (
     ShardedStep,
@@ -25,7 +25,15 @@ from afor.sharded.step import (
     sharded_members,
     split_sharded,
 )
-from afor.state_check import find_misfit, find_misplaced, fits, parameter_name
+from afor.state_check import (
+    STATE,
+    KnownStorages,
+    checked_rate,
+    find_problem,
+    fits,
+    is_inside_storage,
+    parameter_name,
+)
 from afor.tensor_lists import Columns, StepOptions
 from afor.torch_private import (
     UNKNOWN_HOOKS,
@@ -41,7 +49,6 @@ CHOICES = {
     "normalization": ("self", "fixed"),
     "correction": ("cumulative", "fixed"),
     "statistics": ("paper", "calibrated"),
-    "variant": ("paper", "released"),
     "half_moments": ("float32", "parameter"),
 }
 
@@ -94,8 +101,6 @@ class AFOR(Optimizer):
             ``"fixed"`` by that of ``betas[1]`` alone (*w/o EC*).
         statistics: ``"paper"``, or ``"calibrated"`` (ours): running mean and variance of the score
             are corrected for their initial values, so that adaptation is awake after the warm-up.
-        variant: ``"paper"``, or ``"released"`` to reproduce the package afor-optimizer 0.1.0 step
-            by step.
         half_moments: moments of float16 and bfloat16 parameters in ``"float32"`` or in the dtype of
             the ``"parameter"``.
         maximize: ascend instead of descend.
@@ -144,7 +149,6 @@ class AFOR(Optimizer):
         zscore_clip: float = 5.0,
         correction: Literal["cumulative", "fixed"] = "cumulative",
         statistics: Literal["paper", "calibrated"] = "paper",
-        variant: Literal["paper", "released"] = "paper",
         half_moments: Literal["float32", "parameter"] = "float32",
         maximize: bool = False,
         foreach: bool | None = None,
@@ -159,19 +163,20 @@ class AFOR(Optimizer):
             "warmup_steps": warmup_steps, "direction_decay": direction_decay,
             "fast_channel": fast_channel, "normalization": normalization,
             "fixed_mean": fixed_mean, "fixed_scale": fixed_scale, "zscore_clip": zscore_clip,
-            "correction": correction, "statistics": statistics, "variant": variant,
+            "correction": correction, "statistics": statistics,
             "half_moments": half_moments, "maximize": maximize, "foreach": foreach,
             "fused": fused, "check_fused": check_fused, "capturable": capturable,
             "differentiable": differentiable,
         }  # fmt: skip
         _check_options(defaults)
         self._plans: dict[int, GroupPlan] = {}
+        self._storages: dict[int, KnownStorages] = {}
         self._attendance = Attendance()
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._plans = {}
+        self._plans, self._storages = {}, {}
         self._attendance = Attendance()
         for group in self.param_groups:
             for name, value in self.defaults.items():
@@ -188,11 +193,15 @@ class AFOR(Optimizer):
             _check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
         group = self.param_groups[-1]
-        if any(map(is_sharded, group["params"])):
-            check_sharded(group)
-        if group["fused"]:
-            _check_fused(group["params"])
-        elif _uses_cpu_default(group):
+        try:
+            if any(map(is_sharded, group["params"])):
+                check_sharded(group)
+            if group["fused"]:
+                _check_fused(group["params"])
+        except RuntimeError:
+            del self.param_groups[-1]
+            raise
+        if _uses_cpu_default(group):
             log_missing_kernel()
 
     # -------------------------------------------------------------------------------- state
@@ -201,7 +210,27 @@ class AFOR(Optimizer):
         """Return the lists of the tensors of a group that have a gradient."""
         lists: Columns = [[] for _ in ARRAYS]
         self._init_group(group, *lists)
+        if not torch.compiler.is_compiling():
+            self._check_storages(group, lists)
         return lists
+
+    def _check_storages(self, group: dict[str, Any], lists: Columns) -> None:
+        """Raise RuntimeError if a tensor is larger than its storage, which was freed or cut."""
+        params, grads, *state = lists
+        if not all(map(is_inside_storage, grads)):
+            self._check_group(group)
+        if any(map(is_sharded, params)):
+            return  # each rank checks its shards
+        tensors = [*params, *(tensor for column in state for tensor in column)]
+        known = self._storages.get(id(group))
+        if known is None or not known.are_those_of(tensors):
+            self._check_group(group)
+            self._storages[id(group)] = KnownStorages(tensors)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        for position, p in enumerate(group["params"]):
+            if p.grad is not None:
+                self._check_state(group, position, p, self.state[p])
 
     def _init_group(self, group: dict[str, Any], *lists: list[Tensor]) -> bool:
         """Fill the lists, initialise missing state; return whether a parameter is complex.
@@ -246,7 +275,7 @@ class AFOR(Optimizer):
             state["step"] = torch.tensor(float(step), device=p.device)
         elif isinstance(step, Tensor) and step.dtype != torch.float32 and not step.is_complex():
             state["step"] = step.to(torch.float32)
-        misfit = find_misfit(p, state, p.grad) or find_misplaced(p, state)
+        misfit = find_problem(p, state, p.grad)
         if misfit is not None:
             before = self.param_groups[: [id(g) for g in self.param_groups].index(id(group))]
             number = sum(len(g["params"]) for g in before) + position
@@ -335,9 +364,6 @@ class AFOR(Optimizer):
         """Take a step on the parameters of a group that are not sharded."""
         check_graph_capture(self)
         lists, _ = split_sharded(self._lists(group))
-        if group["variant"] == "released":
-            released_afor(*lists, group=group)
-            return
         if use_plans and GroupPlan.serves(group):
             plan = GroupPlan.build(self, group)
             if plan is not None and plan.run(self):
@@ -347,9 +373,10 @@ class AFOR(Optimizer):
         afor(*lists, foreach=group["foreach"], fused=group["fused"], **options)
 
     def _step_options(self, group: dict[str, Any]) -> StepOptions:
+        lr = group["lr"]
         return {
             "settings": control_settings(group),
-            "lr": group["lr"],
+            "lr": checked_rate(lr) if isinstance(lr, Tensor) else float(lr),
             "weight_decay": group["weight_decay"],
             "maximize": group["maximize"],
             "differentiable": group["differentiable"],
@@ -375,17 +402,18 @@ class AFOR(Optimizer):
                 optimizer), or an option is not valid. The optimizer is unchanged.
         """
         checkpoint.load(self, state_dict, super().load_state_dict, _check_options)
-        self._plans = {}
+        self._plans, self._storages = {}, {}
 
 
 def _check_options(options: dict[str, Any]) -> None:
     """Raise ValueError for the first option that is not valid."""
     lr = options["lr"]
-    if isinstance(lr, Tensor):
-        if lr.numel() != 1:
-            raise ValueError(f"lr as a tensor must have one element, got shape {tuple(lr.shape)}")
-    else:
-        _check_number("lr", lr, "at least 0", lambda x: x >= 0)
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(f"lr as a tensor must have one element, got shape {tuple(lr.shape)}")
+    if isinstance(lr, Tensor) and not is_inside_storage(lr):
+        raise ValueError("lr is larger than its storage, which was freed or cut")
+    rate = lr.item() if isinstance(lr, Tensor) else lr
+    _check_number("lr", rate, "at least 0", lambda x: x >= 0)
     betas = options["betas"]
     if not isinstance(betas, Iterable) or len(tuple(betas)) != 2:
         raise ValueError(f"betas must be a pair (beta1, beta2), got {betas!r}")
@@ -411,16 +439,16 @@ def _check_options(options: dict[str, Any]) -> None:
 
 
 def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], bool]) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, Real):  # numbers of NumPy included
         raise ValueError(f"{name} must be a number {rule}, got {value!r}")
-    if not math.isfinite(value) or not accepts(value):
+    if not math.isfinite(value) or not accepts(float(value)):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
 
 
 def _uses_cpu_default(group: dict[str, Any]) -> bool:
     """Return True if a group on the CPU takes the native kernel wherever it was built."""
     is_chosen = group["fused"] is not None or group["foreach"] is not None
-    if is_chosen or group["differentiable"] or group["variant"] != "paper":
+    if is_chosen or group["differentiable"]:
         return False
     return {p.device.type for p in group["params"]} == {"cpu"}
 
@@ -447,5 +475,3 @@ def _check_implementation(options: dict[str, Any]) -> None:
     for first, second, problem in _CONFLICTS:
         if options[first] and options[second]:
             raise RuntimeError(problem)
-    if options["variant"] == "released" and (options["foreach"] or options["fused"]):
-        raise RuntimeError('variant="released" has a for-loop only: leave foreach and fused unset')

@@ -107,13 +107,13 @@ def _work_dtype(exp_avg: Tensor) -> torch.dtype:
     return torch.float32 if exp_avg.dtype in (torch.float16, torch.bfloat16) else exp_avg.dtype
 
 
-def _largest_finite(square: Tensor) -> float:
-    """Return the largest finite value of the dtype of the second moments.
+def _largest_finite(work: torch.dtype) -> float:
+    """Return the largest finite value of the dtype of the elementwise arithmetic.
 
     An infinite second moment is clamped to it before averaging: lerp between two infinities gives
     NaN, whereas AdamW stays at infinity and takes no step.
     """
-    return torch.finfo(square.dtype).max
+    return torch.finfo(work).max
 
 
 def _multiply_by_lr(lr: float | Tensor) -> bool:
@@ -237,16 +237,18 @@ def begin_single_tensor(
         forgetting, scale, shift = coefficients
         for part, started in begun:
             i = part.start
-            largest = _largest_finite(exp_avg_sqs[i])
             if isinstance(started, Row):
                 of_part = Coefficients(*(column[part] for column in coefficients))
+                largest = _largest_finite(work)
                 started.finish(of_part, lr=lr, weight_decay=weight_decay, largest=largest)
                 ROWS.give_back(started)
                 continue
             (grad, momentum), param, exp_avg_sq = started, params[i], exp_avg_sqs[i]
             if not differentiable:
-                exp_avg_sq.clamp_max_(largest)
+                exp_avg_sq = exp_avg_sq.to(work).clamp_max_(_largest_finite(work))
             square = _advance_average(exp_avg_sq, grad * grad, forgetting[i], work, copy=copy)
+            if square.dtype != exp_avg_sqs[i].dtype:
+                exp_avg_sqs[i].copy_(square)
             root = square.sqrt()
             if differentiable:  # sqrt needs its result for the backward
                 denominator = root * scale[i] + shift[i]
@@ -312,7 +314,7 @@ def begin_multi_tensor(*lists: list[Tensor], **options: Unpack[StepOptions]) -> 
         forgetting, scale, shift = _control(controls, state_steps, completed, settings)
 
         torch_private.foreach_lerp_(momenta, grads, 1.0 - settings.beta1)
-        torch_private.foreach_clamp_max_(squares, _largest_finite(stored[2][0]))
+        torch_private.foreach_clamp_max_(squares, _largest_finite(work))
         torch_private.foreach_lerp_(squares, torch_private.foreach_mul(grads, grads), forgetting)
         roots = list(torch_private.foreach_sqrt(squares))
         descend = _descend_floats if isinstance(scale[0], float) else _descend_tensors

@@ -5,9 +5,9 @@ Run in a process of its own, because a fault here ends the process:
     python tests/native/fuzz_state.py STATE_DICTS LIVE_STATES [SEED] [KERNEL]
 
 Every case loads a damaged state dict, or damages the live state between two steps, and steps on
-the default path. A case may be refused (ValueError or RuntimeError, the optimizer unchanged by a
-refused load) or may go on. All tensors lie inside larger buffers, whose other values must not
-change.
+the default path, the for-loop or foreach. A case may be refused (ValueError or RuntimeError, the
+optimizer unchanged by a refused load) or may go on. All tensors lie inside larger buffers, whose
+other values must not change.
 """
 
 import copy
@@ -25,6 +25,7 @@ from afor.native.extension import declare
 
 GUARD = 64  # elements on each side of a tensor
 SENTINEL = 123.25
+IMPLEMENTATIONS = [{}, {"foreach": False}, {"foreach": True}]
 SHAPES = [(), (7,), (4, 64), (3, 5, 2), (300, 40)]
 
 
@@ -54,7 +55,8 @@ def optimizer_with_state(generator, dtype=torch.float32, steps=2):
     params = [
         nn.Parameter(buffers.guarded(torch.randn(s, generator=generator).to(dtype))) for s in SHAPES
     ]
-    optimizer = AFOR(params, lr=1e-3, weight_decay=0.01)
+    implementation = random.Random(int(generator.initial_seed())).choice(IMPLEMENTATIONS)
+    optimizer = AFOR(params, lr=1e-3, weight_decay=0.01, **implementation)
     feed(params, buffers, generator)
     for _ in range(steps):
         optimizer.step()
@@ -82,6 +84,16 @@ SHAPE_CHANGES = [
     lambda t: torch.zeros(9, dtype=t.dtype),
     lambda t: torch.zeros((40_000, 64), dtype=t.dtype),
 ]
+
+
+def cut(tensor):
+    """Return a copy whose storage is freed or one element short."""
+    copied = tensor.clone()
+    size = copied.untyped_storage().nbytes()
+    copied.untyped_storage().resize_(random.Random(size).choice([0, max(size - 4, 0)]))
+    return copied
+
+
 LAYOUT_CHANGES = [
     lambda t: t.double(),
     lambda t: t.half(),
@@ -98,6 +110,8 @@ LAYOUT_CHANGES = [
     lambda t: torch.full_like(t, float("nan")),
     lambda t: torch.full_like(t, float("inf")),
     lambda t: torch.full_like(t, -1e30),
+    cut,
+    cut,
 ]
 OBJECTS = [None, "text", 3, -1, float("nan"), [1.0, 2.0], {}, 2**70]
 

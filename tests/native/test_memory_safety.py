@@ -152,16 +152,45 @@ def test_a_live_state_that_does_not_fit_is_refused(implementation, case):
     assert torch.equal(p, before)
 
 
-@needs_kernel
-@pytest.mark.parametrize("which", ["param", "grad", "exp_avg", "exp_avg_sq", "control", "step"])
-def test_a_storage_that_was_cut_short_is_refused_by_the_kernel(which):
-    (p,), optimizer = stepped((300,))
-    tensor = {"param": p.data, "grad": p.grad}.get(which, optimizer.state[p].get(which))
+NAMES = ("the parameter", "the gradient", "exp_avg", "exp_avg_sq", "control", "step")
+
+
+@pytest.mark.parametrize("freed", [True, False])
+@pytest.mark.parametrize("which", NAMES)
+def test_a_storage_that_was_freed_or_cut_short_is_refused(implementation, which, freed):
+    (p,), optimizer = stepped((300,), **implementation)
+    tensor = {"the parameter": p.data, "the gradient": p.grad}.get(
+        which, optimizer.state[p].get(which)
+    )
     size = tensor.untyped_storage().nbytes()
-    tensor.untyped_storage().resize_(size - 4)
-    with pytest.raises(RuntimeError, match=f"{which} of tensor 0 of its group is larger than its"):
+    tensor.untyped_storage().resize_(0 if freed else size - 4)
+    with pytest.raises(RuntimeError, match=f"number 0, {which} is larger than its storage"):
         optimizer.step()
     tensor.untyped_storage().resize_(size)  # so that nothing reads outside it from here on
+
+
+@pytest.mark.parametrize("which", ["exp_avg", "exp_avg_sq", "control", "step", "extra", "lr"])
+def test_a_state_dict_with_a_freed_storage_is_refused_before_it_is_copied(implementation, which):
+    (p,), optimizer = stepped((300,), **implementation)
+    saved = copy.deepcopy(optimizer.state_dict())
+    freed = torch.ones(300) if which in ("extra", "lr") else saved["state"][0][which]
+    freed.untyped_storage().resize_(0)
+    target = saved["param_groups"][0] if which == "lr" else saved["state"][0]
+    target[which] = [freed] if which == "extra" else freed
+    with pytest.raises(ValueError, match="one of its tensors is larger than its storage"):
+        optimizer.load_state_dict(saved)
+    optimizer.step()
+    assert optimizer.state[p]["step"].item() == 4
+
+
+def test_a_learning_rate_whose_storage_was_freed_is_refused(implementation):
+    lr = torch.tensor(0.1)
+    _, optimizer = stepped((300,), **implementation)
+    optimizer.param_groups[0]["lr"] = lr
+    optimizer.step()
+    lr.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match="lr has no storage"):
+        optimizer.step()
 
 
 @needs_kernel
@@ -171,7 +200,7 @@ def test_a_storage_that_was_cut_and_grown_behind_a_kept_plan_is_noticed():
     storage = p.data.untyped_storage()
     storage.resize_(0)
     storage.resize_(4)
-    with pytest.raises(RuntimeError, match="param of tensor 0"):
+    with pytest.raises(RuntimeError, match="the parameter is larger than its storage"):
         optimizer.step()
     assert plan not in optimizer._plans.values()
     storage.resize_(1200)

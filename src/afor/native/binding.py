@@ -22,6 +22,7 @@ from torch.autograd.graph import increment_version
 
 from afor.control import FIELDS, ControlSettings, Sums
 from afor.native.extension import Signature, load_extension, require
+from afor.state_check import STATE
 from afor.tensor_lists import (
     Columns,
     Finish,
@@ -35,7 +36,6 @@ from afor.torch_private import constant_for_compiler
 ABI = 5
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _SETTINGS = 18  # numbers in `struct settings`
-STATE = ("exp_avg", "exp_avg_sq", "control", "step")
 ARRAYS = ("param", "grad", *STATE)  # the arrays of addresses, in the order of the kernel
 ISA_VARIABLE = "AFOR_KERNEL_ISA"
 NO_GRAD = 2**64 - 1  # in place of the address of a gradient: the kernel leaves the tensor alone
@@ -252,11 +252,15 @@ class KernelPlan:
         _check_misfit(self._library_finish(sums.data_ptr()))
 
 
+class OutsideStorageError(RuntimeError):
+    """A tensor does not lie inside its storage."""
+
+
 def _check_misfit(misfit: int) -> None:
-    """Raise RuntimeError if the kernel reported a tensor that does not lie inside its storage."""
+    """Raise OutsideStorageError for a tensor that the kernel has reported."""
     if misfit:
         tensor, array = divmod(misfit - 1, len(ARRAYS))
-        raise RuntimeError(
+        raise OutsideStorageError(
             f"AFOR: {ARRAYS[array]} of tensor {tensor} of its group is larger than its "
             "storage, which was resized; nothing was changed. Give the tensor a storage of "
             "its own (tensor.clone()) and step again"

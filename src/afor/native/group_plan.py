@@ -22,13 +22,14 @@ from torch.autograd.graph import increment_version
 from afor.control import control_settings
 from afor.native.binding import (
     NO_GRAD,
-    STATE,
     KernelPlan,
+    OutsideStorageError,
     is_native,
     kernel_settings,
     storage_size,
     unavailable_reason,
 )
+from afor.state_check import STATE, checked_rate
 from afor.torch_private import LayoutGuard, layout_guard
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class GroupPlan:
     @staticmethod
     def serves(group: dict[str, Any]) -> bool:
         """Return True if the options of a group select the kernel."""
-        if group["variant"] != "paper" or group["differentiable"]:
+        if group["differentiable"]:
             return False
         return bool(group["fused"]) or (group["fused"] is None and group["foreach"] is None)
 
@@ -139,7 +140,10 @@ class GroupPlan:
         plan.write_grads(addresses[count:], storages)
         if plan.written[0] is not settings or plan.written[1] != threads:
             plan.write_settings(settings, threads)
-        plan.step()
+        try:
+            plan.step()
+        except OutsideStorageError:  # nothing was changed; the next check names the parameter
+            return False
         increment_version(self.present)  # as any in-place operator does
         return True
 
@@ -169,7 +173,7 @@ class GroupPlan:
     def _settings(self, grad_factor: float) -> tuple[float, ...]:
         """Return the kernel settings for gradients that are multiplied by a factor."""
         lr = self.group["lr"]
-        lr = lr.item() if isinstance(lr, Tensor) else lr
+        lr = checked_rate(lr).item() if isinstance(lr, Tensor) else lr
         factor = -grad_factor if self.group["maximize"] else grad_factor
         return kernel_settings(control_settings(self.group), lr, self.group["weight_decay"], factor)
 

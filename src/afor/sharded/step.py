@@ -8,6 +8,7 @@ runs on the completed sums on every rank. So a tensor has the same beta2 however
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +25,7 @@ from afor.sharded.completion import (
     ranks_sharing,
     reductions,
 )
+from afor.state_check import is_inside_storage
 from afor.sums import on_device, sum_dtype
 from afor.tensor_lists import (
     Columns,
@@ -85,12 +87,11 @@ def split_sharded(lists: Columns) -> tuple[Columns, Columns]:
 
 def check_sharded(group: dict[str, Any]) -> None:
     """Raise RuntimeError if an option of a group does not support sharded parameters."""
-    for name, refused in (("differentiable", True), ("variant", "released")):
-        if group[name] == refused:
-            raise RuntimeError(
-                f"{name}={refused!r} cannot be used with sharded parameters (DTensor), whose sums "
-                f"are completed across ranks within the step; leave {name} unset"
-            )
+    if group["differentiable"]:
+        raise RuntimeError(
+            "differentiable=True cannot be used with sharded parameters (DTensor), whose sums are "
+            "completed across ranks within the step; leave differentiable unset"
+        )
 
 
 def gathered(x: Any) -> Tensor:
@@ -245,7 +246,7 @@ def _check_agreement(
 def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
     """Return the lists with this rank's shards instead of DTensors."""
     params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
-    return [
+    local = [
         list(map(_local, params)),
         list(map(_local_grad, params, grads)),
         list(map(_local, exp_avgs)),
@@ -253,6 +254,12 @@ def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
         controls,
         state_steps,
     ]
+    if not torch.compiler.is_compiling() and not all(map(is_inside_storage, chain(*local))):
+        raise RuntimeError(
+            "AFOR cannot step: a shard, its gradient or its state is larger than its storage, "
+            "which was freed or cut"
+        )
+    return local
 
 
 def _local(x: Any) -> Tensor:

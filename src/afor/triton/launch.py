@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from afor.control import ControlSettings, Sums
-from afor.state_check import find_misfit, is_inside_storage
+from afor.state_check import STATE, find_problem
 from afor.tensor_lists import Finish, StepOptions
 from afor.triton.self_check import check_once
 
@@ -120,22 +120,11 @@ class _Entry(NamedTuple):
 
 def _checked_entry(entry: _Entry, copies: list[tuple[Tensor, Tensor]]) -> _Entry:
     """Return checked tensors in one dense memory order; append those to copy back to ``copies``."""
-    for name, tensor in zip(entry._fields, entry, strict=True):
-        if tensor.device != entry.param.device:
-            raise RuntimeError(
-                f"fused AFOR: `{name}` is on {tensor.device}, its parameter on "
-                f"{entry.param.device}; move the optimizer's state to the parameter's device"
-            )
-        if not is_inside_storage(tensor):
-            raise RuntimeError(
-                f"fused AFOR: `{name}` is larger than its storage, which was resized; give the "
-                "tensor a storage of its own (tensor.clone())"
-            )
-    param, grad, exp_avg, exp_avg_sq, control, step = entry
-    state = {"exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq, "control": control, "step": step}
-    misfit = find_misfit(param, state, grad)
-    if misfit is not None:
-        raise RuntimeError(f"fused AFOR: {misfit}; restore parameter, gradient and state")
+    param, grad, *state = entry
+    control = entry.control
+    problem = find_problem(param, dict(zip(STATE, state, strict=True)), grad)
+    if problem is not None:
+        raise RuntimeError(f"fused AFOR: {problem}; restore parameter, gradient and state")
     if not control.is_contiguous():
         raise RuntimeError("fused AFOR: control is not contiguous; use control.contiguous()")
     entry = entry._replace(grad=entry.grad.resolve_conj())

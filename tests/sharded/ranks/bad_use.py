@@ -18,13 +18,11 @@ def refused(rank: int, world: int, _: Path) -> Any:
     mesh = init_device_mesh("cpu", (world,))
     messages = {}
 
-    refused_values = {"differentiable": True, "variant": "released"}
-    for name, value in refused_values.items():
-        p = nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))
-        try:
-            AFOR([p], **{name: value})  # type: ignore[arg-type]
-        except RuntimeError as error:
-            messages[name] = str(error)
+    p = nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))
+    try:
+        AFOR([p], differentiable=True)
+    except RuntimeError as error:
+        messages["differentiable"] = str(error)
 
     whole_moment = nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))
     parts = nn.Parameter(DTensor.from_local(torch.ones(4), mesh, [Partial()], run_check=False))

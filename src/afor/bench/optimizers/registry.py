@@ -124,9 +124,10 @@ _ENTRIES = [
         "afor_calibrated", "AFOR calibrated", "control",
         "ours: score statistics without the slow start", statistics="calibrated",
     ),
-    _afor(
-        "afor_released", "AFOR released", "control",
-        "the package afor-optimizer 0.1.0, step by step", variant="released",
+    RegisteredOptimizer(
+        "afor_released", "AFOR released", "control", "afor.released:ReleasedAFOR",
+        {**ADAM_FAMILY, "beta2_min": 0.99, "dir_weight": 1.0},
+        "the package afor-optimizer 0.1.0, step by step",
     ),
     _afor(
         "afor_wide", "AFOR wide", "rule",

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from afor.bench.analyses.adaptation.memory import (
-    ASLEEP,
+    INACTIVE,
     Memory,
-    awake_share,
+    active_share,
+    active_step,
     describe,
     extend,
     initial_parameters,
     part_step,
-    wake_step,
     watch_memory,
     with_optimizer,
 )
@@ -41,16 +41,16 @@ def made_steps(zscore: np.ndarray, warmup: int = 100) -> Steps:
     return Steps(names, values, loss, epochs, (0.99, 0.999), warmup)
 
 
-def test_the_controller_wakes_when_half_of_the_tensors_left_the_middle() -> None:
+def test_the_controller_is_active_when_half_of_the_tensors_left_the_middle() -> None:
     zscore = np.zeros((1000, 4))
     zscore[:100] = 3.0  # the warm-up does not count
     zscore[400:, :2] = -1.0
     steps = made_steps(zscore)
-    assert awake_share(steps)[[0, 200, 500]].tolist() == [1.0, 0.0, 0.5]
-    assert wake_step(steps) == 500, "the share over the last hundred steps is a half from here on"
+    assert active_share(steps)[[0, 200, 500]].tolist() == [1.0, 0.0, 0.5]
+    assert active_step(steps) == 500, "the share over the last hundred steps is a half from here on"
     zscore[400:, 1] = 0.5  # not beyond
-    assert wake_step(made_steps(zscore)) is None
-    assert wake_step(made_steps(zscore[:150])) is None
+    assert active_step(made_steps(zscore)) is None
+    assert active_step(made_steps(zscore[:150])) is None
 
 
 def test_the_numbers_of_a_known_trace_are_its_averages() -> None:
@@ -59,14 +59,14 @@ def test_the_numbers_of_a_known_trace_are_its_averages() -> None:
     steps = made_steps(zscore)
     distances = {
         name: np.array([0.01, 0.2, 0.05, 0.3])
-        for name in ("printed", "calibrated", "asleep", "longest", "nudged")
+        for name in ("printed", "calibrated", "inactive", "longest", "nudged")
     }
     alone = np.array([0.0, 0.2, 0.3, 0.4])
     memory = Memory("here", steps, steps, np.array([1, 10, 100, 300]), distances, 0.9945, alone)
     found = describe(memory)
     assert found["printed"]["beta2_mean"] == pytest.approx((0.996 + 0.9945) / 2)
     assert found["printed"]["beta2_sd_of_range"] == pytest.approx(0.00075 / 0.009)
-    assert found["printed"]["awake_share"] == 0.5
+    assert found["printed"]["active_share"] == 0.5
     assert found["printed"]["mean_abs_zscore"] == pytest.approx(np.log(2) / 2)
     assert found["printed"]["beta2_by_tensor"]["layer0.weight"] == pytest.approx(
         (100 * 0.9945 + 200 * 0.996) / 300
@@ -119,16 +119,16 @@ def test_companions_start_together_and_part(chosen) -> None:
     assert all(apart[name][0] < 1e-6 for name in apart)
     # A nudge of 1e-6 stays one; another constant beta2 parts more, a moving one still more.
     assert 0 < apart["nudged"][-1] < 1e-6
-    for nearer, further in (("nudged", "longest"), ("longest", "printed"), ("longest", "asleep")):
+    for nearer, further in (("nudged", "longest"), ("longest", "printed"), ("longest", "inactive")):
         assert apart[further][-1] > 4 * apart[nearer][-1]
-    for name in ("printed", "calibrated", "asleep", "longest"):
+    for name in ("printed", "calibrated", "inactive", "longest"):
         assert (np.diff(apart[name]) > 0).all()
         assert 1e-4 < apart[name][-1] < 0.01, "in eight steps of the warm-up nobody goes far"
 
 
 def test_a_controller_held_still_does_the_warm_up_and_nothing_else(chosen) -> None:
     settings = chosen.planned.spec["optimizer"]["settings"]
-    still = with_optimizer(chosen, "afor", {**settings, **ASLEEP})
+    still = with_optimizer(chosen, "afor", {**settings, **INACTIVE})
     log = StepLog()
     replay(still, watch_step=log.watch)
     beta2 = log.result()["beta2"]

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from afor.bench.analyses.adaptation.memory import Memory, wake_step
-from afor.bench.analyses.adaptation.memory_figures import log_means, wake_figure
+from afor.bench.analyses.adaptation.memory import Memory, active_step
+from afor.bench.analyses.adaptation.memory_figures import log_means, memory_figure
 from afor.bench.analyses.step_log import Steps
 from afor.bench.report.figures.style import save_figure
 
 
 @pytest.fixture
 def memory():
-    """Return a made run of 400 steps whose second layer has two tensors and wakes at 200."""
+    """Return a made run of 400 steps whose second layer, of two tensors, is active from 200."""
     rng = np.random.default_rng(0)
     zscore = 0.1 * rng.standard_normal((400, 3))
     zscore[200:, 1:] += 2.0
@@ -24,7 +24,7 @@ def memory():
     steps = Steps(names, values, np.linspace(1, 0.2, 400), epochs, (0.99, 0.999), 100)
     marks = np.array([1, 10, 100, 400])
     apart = np.array([0.0, 1e-5, 1e-3, 0.2])
-    distances = dict.fromkeys(("printed", "calibrated", "asleep", "longest", "nudged"), apart)
+    distances = dict.fromkeys(("printed", "calibrated", "inactive", "longest", "nudged"), apart)
     return Memory("made, $tiny$", steps, steps, marks, distances, 0.9945, apart)
 
 
@@ -38,16 +38,16 @@ def test_means_over_logarithmic_bins_hold_every_step_once() -> None:
     assert (constant == 0.25).all()
 
 
-def test_the_wake_up_shows_both_forms_and_the_distance(memory, tmp_path) -> None:
-    figure = wake_figure(memory)
+def test_the_figure_shows_both_forms_and_the_distance(memory, tmp_path) -> None:
+    figure = memory_figure(memory)
     titles = [axis.get_title(loc="left") for axis in figure.axes]
     assert "AFOR as printed" in titles
     assert "calibrated statistics" in titles
     texts = [text.get_text() for axis in figure.axes for text in axis.texts]
-    texts = [text for text in texts if "awake" in text]
-    assert texts == [f"half awake from step {wake_step(memory.printed)}"] * 2
+    texts = [text for text in texts if "active" in text]
+    assert texts == [f"half active from step {active_step(memory.printed)}"] * 2
     distance = figure.axes[-1]
     assert len(distance.get_lines()) == 6  # five trainings and the line at a tenth
     assert np.isnan(distance.get_lines()[0].get_ydata()[0]), "no distance has no logarithm"
-    save_figure(figure, tmp_path / "wake.pdf")
-    assert (tmp_path / "wake.pdf").stat().st_size > 1000
+    save_figure(figure, tmp_path / "memory.pdf")
+    assert (tmp_path / "memory.pdf").stat().st_size > 1000

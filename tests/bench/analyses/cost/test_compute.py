@@ -36,14 +36,14 @@ def test_without_what_is_for_looking_afor_keeps_less(measured):
     assert needed["adam"] == measured.measures()["state_kb"]["adam"]
 
 
-def test_operations_follow_from_the_formula(measured):
+def test_operations_are_those_counted_by_hand(measured):
     kflops = measured.measures()["kflops"]
     assert (measured.parameters, measured.tensors) == (1746, 12)
-    assert kflops["adam"] == pytest.approx((15 * 1746 + 9 * 12) / 1e3)
-    assert kflops["afor"] == pytest.approx((26 * 1746 + 49 * 12) / 1e3)
-    assert kflops["sophia"] == pytest.approx((13 * 1746 + 4 * 12 + 4 * 1746 / 10) / 1e3)
+    assert kflops["adam"] == pytest.approx((15 * 1746 + 12) / 1e3)
+    assert kflops["afor"] == pytest.approx((26 * 1746 + 46 * 12) / 1e3)
+    assert kflops["sophia"] == pytest.approx((13 * 1746 + 4 * 1746 / 10) / 1e3)
     extra = measured.measures()["extra_kflops"]
-    assert extra["afor"] == pytest.approx((11 * 1746 + 40 * 12) / 1e3)
+    assert extra["afor"] == pytest.approx((11 * 1746 + 45 * 12) / 1e3)
     assert "adam" not in extra
 
 
@@ -61,7 +61,6 @@ def test_without_weight_decay_adamw_is_adam():
 def test_an_optimizer_from_elsewhere_is_counted_by_watching():
     found = measure_cost(optimizers=["torch.optim:SGD"], batch=4, rounds=1, weight_decay=0.0)
     sgd = found.steps[-1]
-    assert sgd.formula is None
     assert sgd.flops == 2 * 1746  # θ ← θ − ηg
     assert sgd.state_bytes == 0
 
@@ -82,13 +81,11 @@ def test_python_counters_are_no_state():
     assert state_bytes(optimizer) == (2 * 6 * 4, 2 * 6 * 4)
 
 
-def test_growth_compares_time_and_operations_with_adams():
+def test_growth_compares_time_with_adams():
     rows = measure_growth(["adamw", "afor"], sizes=(120, 1200), rounds=1)
     adam = [row for row in rows if row["optimizer"] == "adam"]
     assert [row["parameters"] for row in adam] == [108, 1200]
-    assert all(row["flops_ratio"] == row["latency_ratio"] == 1.0 for row in adam)
-    large = next(row for row in rows if row["optimizer"] == "afor" and row["parameters"] == 1200)
-    assert large["flops_ratio"] == pytest.approx((26 * 1200 + 49 * 12) / (15 * 1200 + 9 * 12))
+    assert all(row["latency_ratio"] == 1.0 for row in adam)
 
 
 @pytest.mark.parametrize(

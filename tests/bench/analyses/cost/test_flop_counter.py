@@ -1,8 +1,11 @@
+import math
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from afor.bench.analyses.cost.flop_counter import FlopCounter
+from afor.bench.optimizers.build import build_optimizer
 
 
 def counted(work):
@@ -53,3 +56,47 @@ def test_a_scalar_product_is_what_torch_counts_for_the_same_matrix_product():
         a @ b
     ours = counted(lambda: a.flatten().dot(b.flatten())).total
     assert torchs.get_total_flops() == ours + 1  # torch counts the first addition, to zero
+
+
+SHAPES = [(7, 11), (3, 5, 4), (13,), (1,)]
+LOOP = {"foreach": False, "fused": False}
+
+
+def warmed_up(name, weight_decay, **settings):
+    torch.manual_seed(0)
+    model = torch.nn.ParameterList(torch.randn(shape) for shape in SHAPES)
+    optimizer = build_optimizer(name, model, 1e-3, weight_decay, **settings)
+    for param in model:
+        param.grad = torch.randn_like(param)
+    for _ in range(10):  # RAdam rectifies from its sixth step on
+        optimizer.step()
+    return optimizer
+
+
+def counted_step(name, weight_decay, **settings):
+    optimizer = warmed_up(name, weight_decay, **settings)
+    with FlopCounter() as counter:
+        optimizer.step()
+    assert all(name.startswith("_record_function") for name in counter.unknown)
+    return counter.total
+
+
+@pytest.mark.parametrize(
+    ("name", "per_element", "per_tensor"),
+    [("adam", 15, 1), ("adamw", 14, 1), ("radam", 18, 1), ("sophia", 13, 0), ("mars", 20, 1),
+     ("afor", 26, 46)],
+)  # fmt: skip
+def test_a_step_counts_what_its_lines_do_by_hand(name, per_element, per_tensor):
+    elements, tensors = sum(map(math.prod, SHAPES)), len(SHAPES)
+    settings = LOOP if name == "afor" else {}
+    found = counted_step(name, 1e-4, **settings)
+    assert found == per_element * elements + per_tensor * tensors
+
+
+def test_adamp_projects_only_matrices():
+    matrices = [shape for shape in SHAPES if len(shape) > 1]
+    elements, rows = sum(map(math.prod, matrices)), sum(shape[0] for shape in matrices)
+    plain = 14 * sum(map(math.prod, SHAPES))
+    by_row, by_tensor = 8 * elements + 3 * rows, 8 * elements + 3 * len(matrices)
+    assert counted_step("adamp", 1e-4, delta=0.0) == plain + by_row + by_tensor
+    assert counted_step("adamp", 1e-4, delta=1e9) == plain + by_row + 7 * elements

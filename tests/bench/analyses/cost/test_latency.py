@@ -3,7 +3,7 @@ import torch
 
 from afor.bench.analyses.cost.latency import (
     Entrant,
-    growth_shapes,
+    growth,
     measure_latency,
     one_thread_count,
     step_of,
@@ -47,9 +47,8 @@ def test_sophias_second_pass_belongs_to_its_step():
 
 def test_growth_keeps_to_the_size_that_was_asked_for():
     for size in (1_000, 30_000, 1_000_000):
-        shapes = growth_shapes(size)
-        assert len(shapes) == 12
-        assert sum(a * b for a, b in shapes) == pytest.approx(size, rel=0.05)
+        (found,) = growth([Entrant("adam", "adam", {})], [size], rounds=1)
+        assert found == pytest.approx(size, rel=0.05)
 
 
 def test_the_number_of_threads_is_put_back():

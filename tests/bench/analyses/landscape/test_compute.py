@@ -138,7 +138,7 @@ def test_a_loss_that_is_not_finite_is_written_as_null(bowl):
 
 @pytest.mark.parametrize(
     "change",
-    [{"landscape": 99}, {"paths": {}}, {"axis": [0.0]}, {"colour": "red"}, {"paths": {"a": {}}}],
+    [{"paths": {}}, {"axis": [0.0]}, {"colour": "red"}, {"paths": {"a": {}}}],
 )
 def test_a_file_that_holds_no_landscape_is_told(bowl, change):
     with pytest.raises(ConfigError, match=r"x\.json does not hold a landscape.*afor landscape"):

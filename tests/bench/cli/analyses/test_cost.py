@@ -16,9 +16,9 @@ def test_the_table_stands_beside_the_papers():
     result = runner.invoke(app, QUICK)
     assert result.exit_code == 0, result.output
     assert "1,746 parameters in 12 tensors" in result.stdout
-    assert "14n+11k" in result.stdout
+    assert "FLOPs (K)" in result.stdout
     assert "paper" in result.stdout
-    assert "Next: afor cost --lines" in result.stderr
+    assert "Next: afor cost --output growth.pdf" in result.stderr
 
 
 def test_json_is_what_the_table_command_reads(tmp_path):
@@ -47,18 +47,9 @@ def test_outputs_go_to_files_by_their_suffix(tmp_path, monkeypatch):
     assert "<svg" in read["c.svg"]
 
 
-def test_the_lines_of_a_step():
-    result = runner.invoke(app, ["cost", "--lines", "afor"], env={"COLUMNS": "100"})
-    assert "26n+49k" in result.stdout
-    assert "two noise averages" in result.stdout
-    adamp = runner.invoke(app, ["cost", "--lines", "adamp"], env={"COLUMNS": "100"})
-    assert "The projection" in adamp.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--lines", "lion"], "there is no list of its operations"),
         (["--format", "html"], "--format cannot be 'html'"),
         (["--dataset", "seed"], "Accepted: deap"),
     ],

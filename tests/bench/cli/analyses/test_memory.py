@@ -17,29 +17,29 @@ def study(study_file, small_study):
 
 
 def test_the_figure_and_the_numbers_come_from_one_command(study, tmp_path) -> None:
-    arguments = ["memory", study, "--steps", "5", "-o", "out/wake.png"]
+    arguments = ["memory", study, "--steps", "5", "-o", "out/memory.png"]
     done = runner.invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "out" / "wake.png").is_file()
+    assert (tmp_path / "out" / "memory.png").is_file()
     assert "synthetic, eegnet, afor, fold 0, draw 0: 5 steps" in done.stdout
-    assert "half of the tensors awake: never" in done.stdout
+    assert "half of the tensors active: never" in done.stdout
     assert "Distance from AdamW at 0.9945" in done.stdout
     assert "training: AFOR calibrated" in done.stderr
     assert "Next: afor shift tiny.toml" in done.stderr
 
 
 def test_a_program_reads_the_numbers(study) -> None:
-    done = runner.invoke(app, ["memory", study, "--steps", "3", "-o", "wake.svg", "--json"])
+    done = runner.invoke(app, ["memory", study, "--steps", "3", "-o", "memory.svg", "--json"])
     found = json.loads(done.stdout)
     assert found["steps"] == 3
     assert list(found["apart"]["printed"]["by_step"]) == ["1", "2", "3"]
-    assert found["figure"] == "wake.svg"
+    assert found["figure"] == "memory.svg"
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-o", "wake.txt"], "this command writes .pdf, .svg, .png files"),
+        (["-o", "memory.txt"], "this command writes .pdf, .svg, .png files"),
         (["--optimizer", "afro"], "Did you mean"),
         (["--optimizer", "adamw"], "AdamW has no controller"),
         (["--fold", "7"], "Folds: 0 to 3"),

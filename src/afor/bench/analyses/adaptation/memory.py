@@ -28,12 +28,12 @@ from afor.bench.training.record import RunRecord
 from afor.monitor import AWAKE
 
 MARKS_PER_DECADE = 24  # steps per factor of ten at which parameters are compared
-HALF = 0.5  # share of awake tensors from which on the controller counts as awake
-SMOOTH_STEPS = 100  # the share of awake tensors is averaged over this many steps
+HALF = 0.5  # share of active tensors from which on the controller counts as active
+SMOOTH_STEPS = 100  # the share of active tensors is averaged over this many steps
 PARTED = 0.1  # relative distance from which on two trainings count as parted
 NUDGE = 1e-6  # relative change of the learning rate; shows how far training amplifies a tiny change
 # With so large a scale every z-score is 0: beta2 stays in the middle after the warm-up.
-ASLEEP = {"normalization": "fixed", "fixed_scale": 1e30}
+INACTIVE = {"normalization": "fixed", "fixed_scale": 1e30}
 
 Progress = Callable[[str], None]
 
@@ -56,7 +56,7 @@ class Memory:
 COMPARED = {
     "printed": "AFOR",
     "calibrated": "AFOR calibrated",
-    "asleep": "AFOR held at ζ = 0",
+    "inactive": "AFOR held at ζ = 0",
     "longest": "AdamW at the longest memory",
     "nudged": "the same AdamW, lr × (1 + 10⁻⁶)",
 }
@@ -91,7 +91,7 @@ def watch_memory(run: ChosenRun, steps: int = 0, progress: Progress | None = Non
     snapshots = {"printed": printed_snapshots, "calibrated": calibrated_snapshots}
     other_runs = {
         f"AdamW at {middle:g}": with_optimizer(run, "adamw", constant),
-        "asleep": with_optimizer(run, spec["name"], {**settings, **ASLEEP}),
+        "inactive": with_optimizer(run, spec["name"], {**settings, **INACTIVE}),
         "longest": with_optimizer(run, "adamw", {**constant, "betas": (beta1, high)}),
         "nudged": with_optimizer(run, "adamw", constant, lr_factor=1 + NUDGE),
     }
@@ -108,7 +108,7 @@ def watch_memory(run: ChosenRun, steps: int = 0, progress: Progress | None = Non
         )
         for name, taken in snapshots.items()
     }
-    ours, held = snapshots["printed"].parameters, snapshots["asleep"].parameters
+    ours, held = snapshots["printed"].parameters, snapshots["inactive"].parameters
     adaptation = np.array([_relative_distance(ours[step], held[step], start) for step in marks])
     steps_seen = (printed, calibrated.first(length))
     return Memory(run.label, *steps_seen, marks, distances, middle, adaptation)
@@ -196,25 +196,25 @@ def _flat(model: torch.nn.Module) -> torch.Tensor:
     return parameters_to_vector(model.parameters()).detach().float().cpu()
 
 
-def awake_share(steps: Steps) -> FloatArray:
+def active_share(steps: Steps) -> FloatArray:
     """Return, per step, the share of tensors whose absolute z-score is beyond 0.5."""
     share: FloatArray = (np.abs(steps["zscore"]) > AWAKE).mean(axis=1)
     return share
 
 
-def wake_step(steps: Steps) -> int | None:
-    """Return the step at which half of the tensors are awake, averaged over the last 100 steps.
+def active_step(steps: Steps) -> int | None:
+    """Return the step at which half of the tensors are active, averaged over the last 100 steps.
 
     The warm-up does not count: there the score statistics hold their initial values. None when
-    the controller sleeps to the end.
+    the controller stays inactive.
     """
-    share = awake_share(steps)[steps.warmup_steps :]
+    share = active_share(steps)[steps.warmup_steps :]
     if len(share) < SMOOTH_STEPS:
         return None
     sums = np.cumsum(np.concatenate([[0.0], share]))
     running = (sums[SMOOTH_STEPS:] - sums[:-SMOOTH_STEPS]) / SMOOTH_STEPS
-    awake = np.flatnonzero(running >= HALF)
-    return int(awake[0]) + SMOOTH_STEPS + steps.warmup_steps if len(awake) else None
+    active = np.flatnonzero(running >= HALF)
+    return int(active[0]) + SMOOTH_STEPS + steps.warmup_steps if len(active) else None
 
 
 def part_step(memory: Memory, distances: FloatArray) -> int | None:
@@ -232,8 +232,8 @@ def describe(memory: Memory) -> dict[str, Any]:
         after = slice(min(steps.warmup_steps, len(steps) - 1), None)
         beta2 = steps["beta2"][after]
         numbers[form] = {
-            "wake_step": wake_step(steps),
-            "awake_share": float(awake_share(steps)[after].mean()),
+            "active_step": active_step(steps),
+            "active_share": float(active_share(steps)[after].mean()),
             "mean_abs_zscore": float(np.abs(steps["zscore"][after]).mean()),
             "score_std_last": float(np.median(steps["score_std"][-1])),
             "beta2_mean": float(beta2.mean()),

@@ -8,7 +8,13 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator
 from numpy.typing import NDArray
 
-from afor.bench.analyses.adaptation.memory import COMPARED, PARTED, Memory, awake_share, wake_step
+from afor.bench.analyses.adaptation.memory import (
+    COMPARED,
+    PARTED,
+    Memory,
+    active_share,
+    active_step,
+)
 from afor.bench.analyses.step_log import FloatArray, Steps
 from afor.bench.report.figures import style
 from afor.bench.report.figures.curves import DASHES
@@ -20,15 +26,15 @@ LEAST_SIGMA = 1e-3
 STYLES = {
     "printed": {"color": style.VERMILION, "linewidth": 1.5},
     "calibrated": {"color": style.CYCLE[0], "linewidth": 1.2, "linestyle": DASHES[1]},
-    "asleep": {"color": style.CYCLE[2], "linewidth": 1.2, "linestyle": DASHES[4]},
+    "inactive": {"color": style.CYCLE[2], "linewidth": 1.2, "linestyle": DASHES[4]},
     "longest": {"color": "#444444", "linewidth": 1.0, "linestyle": DASHES[2]},
     "nudged": {"color": style.GREY, "linewidth": 0.9, "linestyle": DASHES[3]},
 }
 
 
 @style.house_style()
-def wake_figure(memory: Memory) -> Any:
-    """Draw |z|, beta2, sigma and the share awake over steps, and the distance from AdamW."""
+def memory_figure(memory: Memory) -> Any:
+    """Draw |z|, beta2, sigma and the active share over steps, and the distance from AdamW."""
     figure = style.empty_figure(172)
     grid = figure.add_gridspec(5, 2, height_ratios=[1, 1, 0.8, 0.8, 1.15])
     last = max(len(memory.printed), 2)
@@ -39,7 +45,7 @@ def wake_figure(memory: Memory) -> Any:
     forms = ((memory.printed, "AFOR as printed"), (memory.calibrated, "calibrated statistics"))
     for column, (steps, title) in enumerate(forms):
         rows[0][column].set_title(title)
-        _wake_column([row[column] for row in rows], steps)
+        _column([row[column] for row in rows], steps)
         for row in rows:
             row[column].set(xscale="log", xlim=(1, last))
             row[column].grid(axis="y")
@@ -49,7 +55,7 @@ def wake_figure(memory: Memory) -> Any:
     rows[0][0].set(ylabel="|ζ|, mean of steps")
     rows[1][0].set(ylabel="β₂", ylim=memory.printed.beta2_range)
     rows[2][0].set(ylabel="σ of the score", yscale="log", ylim=(LEAST_SIGMA, 1.5))
-    rows[3][0].set(ylabel="awake (%)", ylim=(0, 100))
+    rows[3][0].set(ylabel="active (%)", ylim=(0, 100))
     _distances(figure.add_subplot(grid[4, :]), memory, last)
     title = "layer groups; band: range over their tensors"
     style.legend_below(figure, rows[0][0], 4, handlelength=2.6, title=title, title_fontsize=6.5)
@@ -58,8 +64,8 @@ def wake_figure(memory: Memory) -> Any:
     return figure
 
 
-def _wake_column(axes: Sequence[Any], steps: Steps) -> None:
-    zscore, beta2, spread, awake = axes
+def _column(axes: Sequence[Any], steps: Steps) -> None:
+    zscore, beta2, spread, active = axes
     for number, (group, members) in enumerate(steps.groups.items()):
         color, dash = style.color_at(number), DASHES[number % len(DASHES)]
         for axis, values in (
@@ -73,8 +79,8 @@ def _wake_column(axes: Sequence[Any], steps: Steps) -> None:
                 axis.fill_between(
                     at, means.min(axis=1), means.max(axis=1), color=color, alpha=0.12, linewidth=0
                 )
-    at, share = log_means(100 * awake_share(steps)[:, None])
-    awake.plot(at, share[:, 0], color="black")
+    at, share = log_means(100 * active_share(steps)[:, None])
+    active.plot(at, share[:, 0], color="black")
     low, high = steps.beta2_range
     zscore.axhline(AWAKE, color=style.GREY, linestyle=":", zorder=0)
     beta2.axhline((low + high) / 2, color=style.GREY, linestyle=":", zorder=0)
@@ -88,10 +94,10 @@ def _wake_column(axes: Sequence[Any], steps: Steps) -> None:
     if steps.warmup_steps > 1:
         zscore.text(1.15, 0.97, "warm-up", transform=zscore.get_xaxis_transform(), va="top",
                     fontsize=6, color="#555555")  # fmt: skip
-    woke = wake_step(steps)
-    words = f"half awake from step {woke}" if woke else "never half awake"
-    awake.text(
-        0.98, 0.92, words, transform=awake.transAxes, ha="right", va="top", fontsize=6,
+    since = active_step(steps)
+    words = f"half active from step {since}" if since else "never half active"
+    active.text(
+        0.98, 0.92, words, transform=active.transAxes, ha="right", va="top", fontsize=6,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8},
     )  # fmt: skip
 

@@ -9,13 +9,11 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from afor.bench.analyses.cost.flop_counter import FlopCounter
-from afor.bench.analyses.cost.flops import SOPHIA_CURVATURE, Case, Formula, formula
 from afor.bench.analyses.cost.latency import (
     Entrant,
     Latency,
     copy_with_gradients,
     growth,
-    growth_shapes,
     measure_latency,
     one_thread_count,
     step_of,
@@ -40,7 +38,8 @@ ADAM_FUSED, AFOR_LOOP = "adam fused", "afor for-loop"
 # Of AFOR's nine control values, these only record the last step; later steps do not read them,
 # except after a non-finite gradient, which repeats the z-score.
 RECORD_ONLY = ("score", "zscore", "forgetting")
-MATRICES: tuple[Case, ...] = ("decay", "matrix")
+# Per parameter, once in `interval` steps: h ← β₂h + (1−β₂)B·g², besides the pass.
+SOPHIA_CURVATURE = 4
 GROWTH_SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 
@@ -50,8 +49,7 @@ class StepCost:
 
     name: str
     optimizer: str
-    formula: Formula | None  # without AdamP's projection; None for an optimizer without one
-    flops: float  # of a step, counted while it ran; with those on Python numbers if known
+    flops: float  # of a step on tensors, counted while it ran
     pass_flops: float  # per step, of the optimizer's additional passes through the network
     unknown_operators: tuple[str, ...]  # operators without a rule, which are not counted
     state_bytes: int  # of all tensors in the optimizer's state
@@ -98,7 +96,6 @@ class Cost:
         named = {key: value for key, value in vars(self).items() if key != "steps"}
         return {
             **named,
-            "formulas": {s.name: str(s.formula) for s in self.steps if s.formula},
             "unknown_operators": {
                 s.name: list(s.unknown_operators) for s in self.steps if s.unknown_operators
             },
@@ -164,21 +161,17 @@ def measure_growth(
 ) -> list[dict[str, object]]:
     """Measure how the time of a step grows with the number of parameters.
 
-    Returns one row per size and optimizer: its time, and time and operations relative to Adam's.
+    Returns one row per size and optimizer: its time, and relative to Adam's.
     """
     entrants = entrants_of(optimizers)
     rows: list[dict[str, object]] = []
     for size, latencies in growth(entrants, sizes, rounds=rounds, threads=threads).items():
-        shapes = growth_shapes(size)
-        adam = _formula_flops("adam", shapes) or 1
         for entrant in entrants:
-            flops = _formula_flops(entrant.optimizer, shapes)
             latency = latencies[entrant.name]
             rows.append(
                 {
-                    "parameters": sum(a * b for a, b in shapes),
+                    "parameters": size,
                     "optimizer": entrant.name,
-                    "flops_ratio": flops / adam if flops else None,
                     "step_us": latency.step_us,
                     "latency_ratio": latency.ratio,
                     "latency_ratio_low": latency.ratio_low,
@@ -245,17 +238,14 @@ def _step_cost(
                 for _ in range(period):
                     step()
             pass_flops = passes.get_total_flops()
-    by_hand = formula(entrant.optimizer, MATRICES if weight_decay else MATRICES[1:])
     trained = [p for p in model_copy.parameters() if p.grad is not None]
-    host = by_hand.host * len(trained) if by_hand else 0
     curvature = SOPHIA_CURVATURE if entrant.optimizer == "sophia" else 0
     spread = curvature * sum(p.numel() for p in trained) / period
     all_bytes, needed_bytes = state_bytes(optimizer)
     return StepCost(
         name=entrant.name,
         optimizer=entrant.optimizer,
-        formula=by_hand,
-        flops=counter.total + host + spread,
+        flops=counter.total + spread,
         pass_flops=pass_flops / period,
         unknown_operators=tuple(
             sorted(name for name in counter.unknown if not name.startswith("_record_function"))
@@ -269,8 +259,3 @@ def _step_cost(
 def _is_afor(name: str) -> bool:
     entry = find_entry(name)
     return (entry.target if entry else name) == "afor:AFOR"
-
-
-def _formula_flops(name: str, shapes: Sequence[tuple[int, int]]) -> int | None:
-    by_hand = formula(name, MATRICES)
-    return by_hand.of(shapes) + by_hand.host * len(shapes) if by_hand else None

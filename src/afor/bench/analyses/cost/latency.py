@@ -107,24 +107,21 @@ def measure_latency(
 def growth(
     entrants: Sequence[Entrant], sizes: Sequence[int], *, rounds: int, threads: int = 1
 ) -> dict[int, dict[str, Latency]]:
-    """Time the steps on parameters alone: for each size, twelve nearly square tensors."""
+    """Time the steps on twelve nearly square tensors, by the number of their elements."""
     generator = torch.Generator().manual_seed(0)
     latencies = {}
     for size in sizes:
-        shapes = growth_shapes(size)
-        tensors = nn.ParameterList(torch.randn(s, generator=generator) for s in shapes)
+        side = max(1, round((size / GROWTH_TENSORS) ** 0.5))
+        shape = (side, max(1, round(size / GROWTH_TENSORS / side)))
+        tensors = nn.ParameterList(
+            torch.randn(shape, generator=generator) for _ in range(GROWTH_TENSORS)
+        )
         for tensor in tensors:
             tensor.grad = torch.randn(tensor.shape, generator=generator)
-        latencies[size] = measure_latency(
+        latencies[sum(tensor.numel() for tensor in tensors)] = measure_latency(
             entrants, tensors, None, weight_decay=1e-4, rounds=rounds, threads=threads
         )
     return latencies
-
-
-def growth_shapes(size: int) -> list[tuple[int, int]]:
-    """Return the shapes of twelve matrices with about `size` elements together."""
-    side = max(1, round((size / GROWTH_TENSORS) ** 0.5))
-    return [(side, max(1, round(size / GROWTH_TENSORS / side)))] * GROWTH_TENSORS
 
 
 @contextmanager

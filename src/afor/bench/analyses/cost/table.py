@@ -63,8 +63,6 @@ def _measured(ours: Mapping[str, Any]) -> Table:
             rows.append(_row(COST_LABELS[key], values, names))
             records += _records("paper", key, values)
         rows.append(Row("ours", heading=True))
-    formulas: Mapping[str, str] = ours["formulas"]
-    rows.append(text_row("operations", (formulas.get(name, "–") for name in names)))
     for key, label in LABELS.items():
         if key in measures:
             rows.append(_row(label, measures[key], names))
@@ -97,8 +95,7 @@ def _notes(ours: Mapping[str, Any], names: list[str], *, beside: bool) -> tuple[
     source = f"paper: {published()['cost']['place']}; how it counted is not stated."
     notes = [
         *([source] if beside else []),
-        "operations: n parameters, r rows of matrices, k tensors; afor cost --lines afor shows "
-        "them line by line. AdamP: 7n more for what it projects, included in its FLOPs.",
+        "FLOPs: operations on tensors, counted while a step ran.",
         f"A forward and backward pass on {ours['batch']} windows takes "
         f"{ours['network_flops'] / 1e6:,.1f} M FLOPs (torch's counter: matrix products and "
         f"convolutions), so the dearest step is {100 * share:.2g} % of it.",

@@ -8,8 +8,8 @@ Each point is one call on one thread, so the values do not depend on the number 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
@@ -59,25 +59,20 @@ def evaluate(
     """
     if workers < 1:
         raise ConfigError(f"-j {workers}: at least one worker is needed.")
-    values = np.empty(count)
     if workers == 1:
         with repeatable(1):
-            for i in range(count):
-                values[i] = function(i)
-                if watch is not None:
-                    watch(i + 1, count)
-        return values
-    chunks = [np.arange(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-    done = 0
+            return _collect(map(function, range(count)), count, watch)
     with _pool(workers, function) as pool:
-        waiting = {pool.submit(_evaluate_chunk, chunk.tolist()): chunk for chunk in chunks}
-        for ended in as_completed(waiting):
-            chunk = waiting[ended]
-            values[chunk] = ended.result()
-            done += len(chunk)
-            if watch is not None:
-                watch(done, count)
-    return values
+        return _collect(pool.map(_evaluate, range(count), chunksize=CHUNK), count, watch)
+
+
+def _collect(values: Iterable[float], count: int, watch: Watch | None) -> NDArray[np.float64]:
+    collected = np.empty(count)
+    for i, value in enumerate(values):
+        collected[i] = value
+        if watch is not None:
+            watch(i + 1, count)
+    return collected
 
 
 @contextmanager
@@ -111,5 +106,5 @@ def _start(parent: int, function: Function) -> None:
     _function = function
 
 
-def _evaluate_chunk(numbers: list[int]) -> list[float]:
-    return [_function(number) for number in numbers]
+def _evaluate(number: int) -> float:
+    return _function(number)

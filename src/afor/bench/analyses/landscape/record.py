@@ -10,7 +10,6 @@ from afor.bench.analyses.landscape.plane import Directions
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import without_nan
 
-FORMAT = 1
 # Statistics that batch norm uses: "fixed" are the given buffers, "recomputed" those of the windows
 # at the weights that are evaluated.
 BatchNorm = Literal["fixed", "recomputed"]
@@ -76,15 +75,13 @@ def landscape_json(measured: Landscape) -> str:
 
 def content_of(measured: Landscape) -> dict[str, Any]:
     """Return the JSON object that `read_landscape` reads."""
-    return {"landscape": FORMAT, **without_nan(asdict(measured))}
+    return {"landscape": measured.label, **without_nan(asdict(measured))}
 
 
 def read_landscape(content: Mapping[str, Any], where: str) -> Landscape:
     """Return the landscape a JSON object holds. Raises ConfigError."""
     try:
         values = {key: value for key, value in content.items() if key != "landscape"}
-        if content["landscape"] != FORMAT:
-            raise ValueError(f"format {content['landscape']}, not {FORMAT}")
         values = _with_nan(values)
         paths = {name: PathInPlane(**path) for name, path in values["paths"].items()}
         loss = values["loss"]

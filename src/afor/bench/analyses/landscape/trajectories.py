@@ -23,7 +23,6 @@ from afor.bench.training.fit import Fit
 from afor.bench.training.loop import train
 from afor.bench.training.record import Epoch
 
-FORMAT = 1
 FIELDS = ("weights", "buffers", "steps", "solution", "epochs")
 
 
@@ -124,10 +123,7 @@ def _fill(tensors: Sequence[torch.Tensor], values: NDArray[np.floating]) -> None
 
 def save_trajectories(path: Path, trajectories: Sequence[Trajectory], every_steps: int) -> None:
     """Write trajectories to an .npz file, so that another plane needs no training."""
-    content: dict[str, NDArray[np.generic]] = {
-        "format": np.array(FORMAT),
-        "every_steps": np.array(every_steps),
-    }
+    content: dict[str, NDArray[np.generic]] = {"every_steps": np.array(every_steps)}
     for trajectory in trajectories:
         for field in FIELDS:
             name = f"{trajectory.optimizer}/{trajectory.key}/{field}"
@@ -141,8 +137,6 @@ def load_trajectories(path: Path, every_steps: int) -> dict[str, Trajectory]:
     """Read the trajectories of a file by the key of their run. Raises ConfigError."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
-            if int(content["format"]) != FORMAT:
-                raise ValueError(f"its format is {content['format']}, not {FORMAT}")
             if int(content["every_steps"]) != every_steps:
                 raise ConfigError(
                     f"{path} holds a point every {content['every_steps']} steps, "

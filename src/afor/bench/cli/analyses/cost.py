@@ -4,18 +4,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from afor.bench.analyses.cost import compute
 from afor.bench.analyses.cost.figure import growth_figure
-from afor.bench.analyses.cost.flops import OPERATIONS, formula
 from afor.bench.analyses.cost.table import cost_table
 from afor.bench.cli.options import Json, TableFormat, option
 from afor.bench.cli.printing import FORMATS, choose, figures_in, show_result
 from afor.bench.cli.terminal import print_next
-from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 
 
@@ -50,7 +45,6 @@ def cost(
             "-o",
         ),
     ] = None,
-    lines: Annotated[str, option("Print only the operations in a step of this optimizer.")] = "",
     as_json: Json = False,
 ) -> None:
     """Measure the operations, memory and time of a step.
@@ -60,9 +54,6 @@ def cost(
     Example:
         afor cost --backbone eegnet --dataset deap --output cost.json
     """
-    if lines:
-        _print_lines(lines)
-        return
     if form is not None:
         choose(form, FORMATS, "--format")
     targets = output or []
@@ -85,37 +76,4 @@ def cost(
         return growth_figure(costs["growth"])
 
     show_result(cost_table(costs), costs, draw, targets, form, as_json=as_json)
-    print_next("afor cost --lines afor")
-
-
-def _print_lines(name: str) -> None:
-    """Print the operations of one optimizer's step, line by line."""
-    if name not in OPERATIONS:
-        raise ConfigError(
-            f'--lines "{name}": there is no list of its operations. Accepted: '
-            f"{', '.join(OPERATIONS)}. `afor cost --optimizer {name}` counts its step."
-        )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("operations per", no_wrap=True)
-    for heading in ("element", "row", "tensor", "host"):
-        table.add_column(heading, justify="right")
-    table.add_column("when")
-    conditions = {
-        "": "",
-        "decay": "with weight decay",
-        "matrix": "for matrices",
-        "projected": "if the step is projected",
-    }
-    for line in OPERATIONS[name]:
-        counts = (line.element, line.row, line.tensor, line.host)
-        texts = [str(count) if count else "" for count in counts]
-        table.add_row(Text(line.text), *texts, conditions[line.when])
-    console = Console(highlight=False)
-    console.print(table)
-    total = formula(name, ("decay", "matrix"))
-    console.print(
-        f"\n{total} for n elements, r rows, k tensors; host: on Python numbers, per tensor"
-    )
-    if any(line.when == "projected" for line in OPERATIONS[name]):
-        console.print("The projection, which depends on the data, is not counted.")
-    print_next("afor cost")
+    print_next("afor cost --output growth.pdf")

@@ -1,16 +1,13 @@
 """The command ``afor landscape``: the loss around a solution, and the paths of the training."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, TaskID
 
 from afor.bench.analyses.landscape import compute as analysis
 from afor.bench.analyses.landscape.figure import landscape_figure
@@ -36,7 +33,7 @@ from afor.bench.report.figures.style import save_figure
 from afor.bench.study.schema import load_study
 
 DATA_SUFFIX = ".json"
-PLAIN_EVERY_S = 10.0  # between two lines of progress if stderr is not a terminal
+SHOWN_EVERY_S = 10.0  # between two lines of progress
 ShowProgress = Callable[..., None]  # of the name of a task, items done, and items in `total`
 
 
@@ -109,23 +106,22 @@ def landscape(
     plane, norm = check_directions(directions), check_loss(windows, batch_norm)
     study = load_study(name)
     runs = [select_run(study, options, optimizer_name) for optimizer_name in names]
-    with _progress() as show:
-        trajectories = _trajectories(runs, paths, every_steps, show)
-        measured = analysis.landscape(
-            runs,
-            trajectories,
-            study=study.name,
-            center=center,
-            directions=plane,
-            grid=grid,
-            span=span,
-            seed=seed,
-            windows=windows,
-            batch_norm=norm,
-            every_steps=every_steps,
-            workers=jobs or cores(),
-            watch=lambda done, total: show("loss at grid and path points", done, total),
-        )
+    show = _show_progress()
+    measured = analysis.landscape(
+        runs,
+        _trajectories(runs, paths, every_steps, show),
+        study=study.name,
+        center=center,
+        directions=plane,
+        grid=grid,
+        span=span,
+        seed=seed,
+        windows=windows,
+        batch_norm=norm,
+        every_steps=every_steps,
+        workers=jobs or cores(),
+        watch=partial(show, "loss at grid and path points"),
+    )
     for target in targets:
         if target.suffix.lower() == DATA_SUFFIX:
             write_output(target, landscape_json(measured))
@@ -165,35 +161,14 @@ def _trajectories(
     return trajectories
 
 
-@contextmanager
-def _progress() -> Iterator[ShowProgress]:
-    """Show a bar per task on standard error, or plain lines if it is not a terminal."""
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield _plain_lines()
-        return
-    with Progress(console=console) as bars:
-        tasks: dict[str, TaskID] = {}
-        finished: dict[str, int] = {}
-
-        def show(task: str, done: int, total: int) -> None:
-            if task not in tasks:
-                for earlier, bar in tasks.items():  # early stopping leaves epochs out
-                    bars.update(bar, total=finished[earlier])
-                tasks[task] = bars.add_task(task, total=total)
-            finished[task] = done
-            bars.update(tasks[task], completed=done)
-
-        yield show
-
-
-def _plain_lines() -> ShowProgress:
+def _show_progress() -> ShowProgress:
+    """Return a function that prints a task's progress every few seconds, on standard error."""
     printed_at = time.monotonic()
     current = ""
 
     def show(task: str, done: int, total: int) -> None:
         nonlocal printed_at, current
-        if task != current or done == total or time.monotonic() - printed_at > PLAIN_EVERY_S:
+        if task != current or done == total or time.monotonic() - printed_at > SHOWN_EVERY_S:
             typer.echo(f"{task}: {done} of {total}", err=True)
             printed_at, current = time.monotonic(), task
 

@@ -1,4 +1,4 @@
-"""The command ``afor memory``: one AFOR run step by step, and when its controller wakes up."""
+"""The command ``afor memory``: one AFOR run step by step, and when its controller is active."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.analyses.adaptation.memory import COMPARED, Memory, describe, watch_memory
-from afor.bench.analyses.adaptation.memory_figures import wake_figure
+from afor.bench.analyses.adaptation.memory_figures import memory_figure
 from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import AforVariant, Json, RunOptions, StudyName, option
 from afor.bench.cli.printing import check_figures
@@ -38,7 +38,7 @@ def memory(
     check_figures([output])
     run = select_run(load_study(name), options, optimizer)
     watched = watch_memory(run, steps, lambda words: typer.echo(f"training: {words}", err=True))
-    save_figure(wake_figure(watched), output)
+    save_figure(memory_figure(watched), output)
     if as_json:
         print_json({**describe(watched), "figure": str(output)}, indent=None)
     else:
@@ -52,17 +52,17 @@ def _print(watched: Memory) -> None:
     typer.echo(f"{watched.label}: {numbers['steps']} steps")
     for form, label in (("printed", "as printed"), ("calibrated", "calibrated")):
         n = numbers[form]
-        woke = f"from step {n['wake_step']} on" if n["wake_step"] else "never"
+        since = f"from step {n['active_step']} on" if n["active_step"] else "never"
         typer.echo(
-            f"  {label:<11} half of the tensors awake: {woke}; after the warm-up: "
-            f"{100 * n['awake_share']:.0f} % awake, mean |z| {n['mean_abs_zscore']:.2f}, "
+            f"  {label:<11} half of the tensors active: {since}; after the warm-up: "
+            f"{100 * n['active_share']:.0f} % active, mean |z| {n['mean_abs_zscore']:.2f}, "
             f"beta2 {n['beta2_mean']:.4f}, SD {100 * n['beta2_sd_of_range']:.0f} % of its range"
         )
     typer.echo(f"Distance from {numbers['apart_from']}, relative to the way it travelled:")
     for name, apart in numbers["apart"].items():
         typer.echo(f"  {COMPARED[name]:<32} {_distance_text(apart)}")
     typer.echo(
-        f"Distance of {COMPARED['printed']} from {COMPARED['asleep']}, the adaptation alone:"
+        f"Distance of {COMPARED['printed']} from {COMPARED['inactive']}, the adaptation alone:"
     )
     typer.echo(f"  {COMPARED['printed']:<32} {_distance_text(numbers['adaptation'])}")
 
