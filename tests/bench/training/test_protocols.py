@@ -220,6 +220,13 @@ def test_the_windows_that_a_test_subject_is_adapted_with_are_never_contaminated(
     assert records[0].test == records[1].test != records[0].before_adaptation
 
 
+class KnowsSubject(torch.optim.SGD):
+    """Must know whose windows a batch holds."""
+
+    def for_subject(self, subject):
+        pass
+
+
 class StillAtFirst(torch.optim.SGD):
     """Steps only when its state was loaded: in the adaptation."""
 
@@ -279,4 +286,4 @@ def test_an_optimizer_that_must_know_the_subject_refuses_mixed_batches(
     source, settings, tiny_net
 ) -> None:
     with pytest.raises(TrainingError, match="batches of one subject"):
-        train(replace(settings, optimizer="adamw_per_subject"), source, tiny_net)
+        train(replace(settings, optimizer=f"{__name__}:KnowsSubject"), source, tiny_net)
