@@ -88,15 +88,13 @@ physionet: $(VENV)/.ready-bench
 	@$(MAKE) --no-print-directory physionet-power
 	@$(BIN)/afor memory physionet --root physionet_mi=$(DATA) --steps 1000 \
 		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt
-	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --epochs 10 \
+	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --rounds 10 \
 		--output docs/results/physionet/shift.png > docs/results/physionet/shift.txt
 
 # What the study can decide, from the runs in the repository (docs/howto/power.md).
 PILOT = docs/results/physionet
 physionet-power: $(VENV)/.ready-bench
-	@$(BIN)/afor variance $(PILOT)/runs.csv --study physionet -m accuracy -f markdown > $(PILOT)/variance.md
-	@$(BIN)/afor calibrate $(PILOT)/runs.csv --study physionet -m accuracy -f markdown \
-		--output $(PILOT)/p-values.png > $(PILOT)/calibration.md
+	@$(BIN)/python docs/figures/calibration.py $(PILOT)/runs.csv physionet > $(PILOT)/calibration.md
 	@$(BIN)/afor power $(PILOT)/runs.csv --study physionet --family 1 -f markdown \
 		--output $(PILOT)/power.png > $(PILOT)/power.md
 

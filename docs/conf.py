@@ -12,7 +12,6 @@ myst_heading_anchors = 3
 exclude_patterns = [
     *("_build", "_templates", "results/*/*"),
     "explanation/speed-table*.md",  # included by another page
-    "explanation/published-power.md",
 ]
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]

@@ -17,9 +17,8 @@ from afor.bench.data.stand_ins import write_edf
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Ended
 from afor.bench.models.dataset_shapes import PHYSIONET_MI
-from afor.bench.report.tables.main import main_table
-from afor.bench.stats.groups import collect_conditions
-from afor.bench.store.database import open_store
+from afor.bench.report.registry import build_table
+from afor.bench.stats.results import Results
 from afor.bench.store.spool import read_spool, write_spool
 from afor.bench.training.execute import execute
 
@@ -102,9 +101,7 @@ def test_a_recording_passes_the_functions_of_the_walk_in_their_order(tmp_path, m
     try:
         places = StudyOptions(store=tmp_path / "walk.db", cache_dir=tmp_path / "cache")
         run(places, str(study), jobs=1)
-        with open_store(tmp_path / "walk.db") as store:
-            conditions = collect_conditions(store.results())
-        main_table(conditions)
+        build_table("main", Results.open([tmp_path / "walk.db"]))
     finally:
         sys.setprofile(None)
     assert [name for name in names if name not in first_calls] == []

@@ -1,16 +1,18 @@
 """What a step on the CPU calls, so that no ordinary use makes it many times slower."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 import afor
 from afor import AFOR
-from afor.native.binding import unavailable_reason
+from afor.native.binding import KernelPlan, unavailable_reason
 
 pytestmark = pytest.mark.skipif(unavailable_reason() is not None, reason=str(unavailable_reason()))
 SOURCE = str(Path(afor.__file__).parent)
@@ -39,7 +41,7 @@ def tensors(count: int = 12) -> list[nn.Parameter]:
 
 def feed(params: list[nn.Parameter]) -> None:
     for p in params:
-        p.grad = torch.randn_like(p) if p.requires_grad else None
+        p.grad = 0.1 * p.detach() if p.requires_grad else None
 
 
 def stepped(params: list[nn.Parameter], **options: object) -> AFOR:
@@ -148,3 +150,29 @@ def test_a_constant_decay_reads_each_tensor_once_and_keeps_no_score() -> None:
     assert calls(optimizer.step) <= FEW
     control = optimizer.state[params[0]]["control"]
     assert control[:7].tolist() == [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
+
+
+@pytest.fixture
+def one_rank() -> Iterator[DeviceMesh]:
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    torch.distributed.destroy_process_group()
+
+
+def test_a_step_on_shards_keeps_its_plan_and_walks_each_group_once(one_rank, monkeypatch) -> None:
+    params = [nn.Parameter(distribute_tensor(p.detach(), one_rank, [Shard(0)])) for p in tensors()]
+    optimizer = stepped(params)
+    plans, walks = [], []
+    new, walk = KernelPlan.__init__, AFOR._init_group
+    monkeypatch.setattr(KernelPlan, "__init__", lambda *a: (plans.append(1), new(*a))[1])
+    monkeypatch.setattr(AFOR, "_init_group", lambda *a: (walks.append(1), walk(*a))[1])
+    for step in (1, 2, 3):
+        feed(params)
+        optimizer.step()
+        assert (len(plans), len(walks)) == (0, step)
+    optimizer.state[params[0]]["control"] = optimizer.state[params[0]]["control"].clone()
+    optimizer.step()
+    assert len(plans) == 1  # what has moved is noticed
+    assert [int(optimizer.state[p]["step"]) for p in params] == [6] * 12
+    assert calls(optimizer.step) <= 540  # for 12 tensors, one by one

@@ -92,7 +92,8 @@ def test_the_page_on_physionet_quotes_its_verdicts() -> None:
         f"{100 * afor['gain']:.2f} points of accuracy, exact 95 % interval {low:.2f} to {high:+.2f}"
     )
     assert quoted.replace("-", "−") in page
-    assert f"{afor['folds_to_decide']} subjects, or {afor['draws_to_decide']} draws" in page
+    (needed,) = re.findall(r"About (\d+ to \d+ subjects)", afor["sentence"])
+    assert f"about {needed}" in page
     assert afor["verdict"] == "undecided"
 
 
@@ -166,7 +167,7 @@ def test_the_table_on_changes_of_subject_follows_from_what_was_measured() -> Non
     script = load_script(BETA2_SCRIPT.with_name("changes.py"))
     measurements = json.loads((BETA2 / "changes.json").read_text("utf-8"))
     assert {(m["statistics"], m["fold"]) for m in measurements} == {
-        (statistics, fold) for statistics in script.EPOCHS for fold in range(script.FOLDS)
+        (statistics, fold) for statistics in script.ROUNDS for fold in range(script.FOLDS)
     }
     assert (BETA2 / "changes.md").read_text("utf-8") == script.table(measurements)
 
@@ -273,7 +274,7 @@ def test_a_difference_in_two_tables_on_beta2_has_one_decision() -> None:
     # Where both halves choose one rate, the headroom compares the runs of the table at that rate.
     script = load_script(BETA2_SCRIPT)
     seen = 0
-    for regime in script.present_regimes((script.CLEAN, script.STREAM, script.NEW_PERSON), BETA2):
+    for regime in script.present_regimes((script.CLEAN, script.STREAM, script.NEW_SUBJECT), BETA2):
         runs = script.runs_by_method(BETA2 / f"{regime.study}.csv")
         methods = {method.label: method for method, _ in runs}
         for headroom in script.measure(regime, BETA2):

@@ -14,11 +14,10 @@ from afor.bench.report.figures.curves import (
     forgetting_figure,
     sensitivity_figure,
 )
-from afor.bench.report.figures.results import folds_figure, gain_figure, rank_figure
 from afor.bench.report.figures.style import save_figure
-from afor.bench.stats.comparisons import mean_ranks
+from afor.bench.report.registry import draw_figure
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import Sensitivity
 
 IMAGES = Path(__file__).parents[1] / "images"
@@ -73,7 +72,7 @@ def main():
     results, expected = simulate_results(
         GAINS, backbones=backbones, seed_noise=0.02, subject_noise=0.012, seed=3
     )
-    conditions = collect_conditions(results, expected)
+    simulated = Results.of(results, expected)
     tries = {
         "β₂ min": (0.99, (0.9, 0.95, 0.98, 0.99, 0.995)),
         "direction weight w": (1.0, (0.0, 0.5, 1.0, 1.5)),
@@ -93,9 +92,7 @@ def main():
     ]  # fmt: skip
     loss = 0.69 * (0.25 + 0.75 * np.exp(-np.arange(40) / 9))
     figures = {
-        "gain": gain_figure(conditions),
-        "folds": folds_figure(conditions, "deap", "eegnet"),
-        "ranks": rank_figure(mean_ranks(conditions, "accuracy")),
+        **{name: draw_figure(name, simulated) for name in ("gain", "folds", "ranks")},
         "convergence": convergence_figure(simulated_curves(rng)),
         "sensitivity": sensitivity_figure(settings),
         "forgetting": forgetting_figure(simulated_traces(rng), loss, "one run"),

@@ -5,21 +5,124 @@ python docs/figures/verdict_rates.py 1000       # fewer, faster
 """
 
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 
-from afor.bench.stats.inference.decisions import Decision
-from afor.bench.stats.inference.error_rates import (
-    SHAPES,
-    equivalence_rate,
-    family_rates,
-    simulate_differences,
-    verdict_rates,
-)
-from afor.bench.stats.inference.sample_size import folds_needed
+from afor.bench.stats.design.power import Goal, folds_for
+from afor.bench.stats.inference.decisions import LEVEL, Decision, decide_rows
+from afor.bench.stats.inference.paired_tests import equivalence_p_rows, holm, two_sided_p_rows
 
 MARGIN = 1.0  # in units of the SD of the fold differences
 FOLDS = (6, 9, 20)
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Shares of simulated studies in which at least one of several verdicts is wrong."""
+
+    false_difference: float  # better or worse of an equal optimizer, or the wrong direction
+    false_equivalence: float  # said to be smaller than the margin, but it is not
+
+
+def _unequal_variances(rng: Generator, shape: tuple[int, int]) -> Array:
+    scales = np.geomspace(1, 10, shape[1])
+    return np.asarray(rng.normal(size=shape) * scales / np.sqrt(np.mean(scales**2)))
+
+
+# Noise around the true difference, with mean 0 and SD 1. The last is not symmetric, which the
+# sign-flip test assumes.
+SHAPES: Mapping[str, Callable[[Generator, tuple[int, int]], Array]] = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "heavy tails": lambda rng, shape: np.asarray(rng.standard_t(3, size=shape) / np.sqrt(3)),
+    "unequal variances": _unequal_variances,
+    # Steps of half an SD, as few test windows give: a fifth of the differences are zero.
+    "ties": lambda rng, shape: np.round(2 * rng.normal(size=shape)) / 2,
+    "skewed": lambda rng, shape: rng.exponential(size=shape) - 1,
+}
+
+
+def simulate_differences(
+    shape: str,
+    *,
+    studies: int,
+    folds: int,
+    effect: float = 0.0,
+    sd: float = 1.0,
+    draw_sd: float = 0.0,
+    draws: int = 1,
+    seed: int = 0,
+) -> Array:
+    """Draw the fold differences of many studies, one study per row.
+
+    Args:
+        shape: The noise between folds, one of `SHAPES`.
+        studies: Number of studies.
+        folds: Number of folds.
+        effect: True mean difference.
+        sd: SD of the noise between folds.
+        draw_sd: SD of the noise of one draw; a fold averages its draws.
+        draws: Draws per fold.
+        seed: Seed of the simulation.
+
+    >>> simulate_differences("normal", studies=3, folds=9).shape
+    (3, 9)
+    """
+    rng = np.random.default_rng(seed)
+    noise = sd * SHAPES[shape](rng, (studies, folds))
+    within = draw_sd / np.sqrt(draws) * rng.normal(size=(studies, folds))
+    return np.asarray(effect + noise + within)
+
+
+def verdict_rates(
+    differences: Array, margin: float | None, level: float = LEVEL
+) -> dict[Decision, float]:
+    """Return the share of the studies with each verdict.
+
+    >>> rates = verdict_rates(simulate_differences("normal", studies=200, folds=9, effect=3), 1.0)
+    >>> rates[Decision.BETTER]
+    1.0
+    """
+    decisions = decide_rows(differences, margin=margin, level=level)
+    return {decision: float((decisions == decision.value).mean()) for decision in Decision}
+
+
+def equivalence_rate(differences: Array, margin: float, level: float = LEVEL) -> float:
+    """Return the share of the studies that show a difference smaller than the margin.
+
+    It holds the verdict equivalent, and better or worse "by less than" the margin.
+    """
+    return float((equivalence_p_rows(differences, margin) < level).mean())
+
+
+def family_rates(
+    effects: Array, *, studies: int, folds: int, margin: float, shape: str = "normal", seed: int = 0
+) -> Family:
+    """Simulate several optimizers against one baseline, with Holm's correction over all of them.
+
+    `effects` are their true differences from the baseline, whose noise they share.
+    """
+    rng = np.random.default_rng(seed)
+    base = SHAPES[shape](rng, (studies, folds))
+    rows = [effect + SHAPES[shape](rng, (studies, folds)) - base for effect in effects]
+    different = np.array([two_sided_p_rows(row) for row in rows])
+    equivalent = np.array([equivalence_p_rows(row, margin) for row in rows])
+    wrong_difference = wrong_equivalence = 0
+    for study in range(studies):
+        p_different = holm(different[:, study].tolist())
+        p_equivalent = holm(equivalent[:, study].tolist())
+        wrong_difference += any(
+            p < LEVEL and rows[i][study].mean() * effects[i] <= 0 for i, p in enumerate(p_different)
+        )
+        wrong_equivalence += any(
+            p < LEVEL and abs(effects[i]) >= margin for i, p in enumerate(p_equivalent)
+        )
+    return Family(wrong_difference / studies, wrong_equivalence / studies)
 
 
 def percent(share):
@@ -64,12 +167,12 @@ def print_family(studies):
 
 
 def print_sizes(studies):
-    """Print the power with as many folds as `folds_needed` says for 80 %."""
+    """Print the power with as many folds as `folds_for` says for 80 %."""
     print("\n| SD over margin | folds for a difference | power | folds for equivalence | power |")
     print("|---:|---:|---:|---:|---:|")
     for sd in (0.75, 1.0, 1.4):
-        difference = folds_needed(sd, MARGIN)
-        equal = folds_needed(sd, MARGIN, equivalence=True)
+        difference = folds_for(Goal(MARGIN), sd)
+        equal = folds_for(Goal(0.0, MARGIN), sd)
         rates = [
             verdict_rates(
                 simulate_differences(

@@ -14,7 +14,7 @@ from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
 from afor.control import control_settings, initial_control
-from afor.native.binding import ARRAYS, log_missing_kernel, unavailable_reason
+from afor.native.binding import ARRAYS, PlanCache, log_missing_kernel, unavailable_reason
 from afor.native.group_plan import GroupPlan
 from afor.sharded.completion import Attendance
 from afor.sharded.step import (
@@ -75,7 +75,18 @@ class AFOR(Optimizer):
     Each step, every tensor's gradient is scored by how it compares with the tensor's own momentum
     (how far off it is, and whether it points the same way). A score above the tensor's own running
     mean lengthens its memory towards ``betas[1]``, one below shortens it towards ``beta2_min``.
-    With ``beta2_min == betas[1]`` the update is AdamW's.
+    With ``beta2_min == betas[1]`` the update is AdamW's, and no score is computed. One step of a
+    tensor, with g its gradient, m and v its moments::
+
+        score    = mean|m_t| / noise * agreement    # noise: running mean of |g - m|;
+                                                    # agreement: running cosine of g and m
+        z        = (score - its running mean) / its running standard deviation
+        beta2    = beta2_min + (betas[1] - beta2_min) * sigmoid(z)      # faded in by the warm-up
+        m_t, v_t = the averages of g and g^2 with the decays betas[0] and beta2
+        param   -= lr * (weight_decay * param + m_hat / (sqrt(v_hat) + eps))
+
+    where the hats divide by 1 minus the product of the decays so far. The equations are those of
+    Zhu et al., "Adaptive Forgetting for Nonstationary Optimization: Towards Robust EEG Decoding".
 
     Args:
         params: parameters, named parameters or parameter groups, as for any torch optimizer.
@@ -171,12 +182,13 @@ class AFOR(Optimizer):
         _check_options(defaults)
         self._plans: dict[int, GroupPlan] = {}
         self._storages: dict[int, KnownStorages] = {}
+        self._shard_plans: dict[int, PlanCache] = {}
         self._attendance = Attendance()
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._plans, self._storages = {}, {}
+        self._plans, self._storages, self._shard_plans = {}, {}, {}
         self._attendance = Attendance()
         for group in self.param_groups:
             for name, value in self.defaults.items():
@@ -327,24 +339,27 @@ class AFOR(Optimizer):
                 loss = closure()
         plans = self._plans if use_plans else {}
         without_plan = [group for group in self.param_groups if id(group) not in plans]
-        if without_plan:
-            self._step_sharded(without_plan)
+        collected = self._step_sharded(without_plan)
         for group in self.param_groups:
             plan = plans.get(id(group))
             if plan is not None:
                 if plan.group is group and plan.run(self):
                     continue
                 del self._plans[id(group)]
-                self._step_sharded([group])
+                collected |= self._step_sharded([group])
             with torch.set_grad_enabled(group["differentiable"]):
-                self._step_group(group, use_plans=use_plans)
+                self._step_group(group, collected.get(id(group)), use_plans=use_plans)
         return loss
 
-    def _step_sharded(self, groups: list[dict[str, Any]]) -> None:
+    def _step_sharded(self, groups: list[dict[str, Any]]) -> dict[int, Columns]:
         """Take a step on the sharded parameters of groups, with one all-reduce for all of them.
 
         They come first: if the ranks disagree or a process group is gone, nothing has changed.
+
+        Returns:
+            The lists of the plain parameters of groups that have sharded ones, by the group's id.
         """
+        collected: dict[int, Columns] = {}
         steps: list[ShardedStep] = []
         numbers = {id(group): number for number, group in enumerate(self.param_groups)}
         for group in groups:
@@ -352,18 +367,26 @@ class AFOR(Optimizer):
             members = sharded_members(group, index)
             if members:
                 check_sharded(group)
-                _, lists = split_sharded(self._lists(group))
+                collected[id(group)], lists = split_sharded(self._lists(group))
                 implementation = group["foreach"], group["fused"]
                 options = self._step_options(group)
-                steps.append(ShardedStep(members, lists, options, *implementation))
+                cache = self._shard_plans.setdefault(id(group), PlanCache())
+                steps.append(ShardedStep(members, lists, options, *implementation, cache))
         if steps:
             with torch.no_grad():
                 sharded_afor(steps, self._attendance)
+        return collected
 
-    def _step_group(self, group: dict[str, Any], *, use_plans: bool) -> None:
-        """Take a step on the parameters of a group that are not sharded."""
+    def _step_group(self, group: dict[str, Any], lists: Columns | None, *, use_plans: bool) -> None:
+        """Take a step on the parameters of a group that are not sharded.
+
+        ``lists`` are those of these parameters if the group has sharded ones too.
+        """
         check_graph_capture(self)
-        lists, _ = split_sharded(self._lists(group))
+        if lists is not None:
+            use_plans = False  # a plan is for a whole group
+        else:
+            lists = self._lists(group)
         if use_plans and GroupPlan.serves(group):
             plan = GroupPlan.build(self, group)
             if plan is not None and plan.run(self):
@@ -402,7 +425,7 @@ class AFOR(Optimizer):
                 optimizer), or an option is not valid. The optimizer is unchanged.
         """
         checkpoint.load(self, state_dict, super().load_state_dict, _check_options)
-        self._plans, self._storages = {}, {}
+        self._plans, self._storages, self._shard_plans = {}, {}, {}
 
 
 def _check_options(options: dict[str, Any]) -> None:

@@ -111,9 +111,10 @@ def is_inside_storage(tensor: Tensor) -> bool:
     plain = type(tensor) in (Tensor, torch.nn.Parameter, torch.nn.Buffer)
     if not plain or tensor.layout != torch.strided or tensor.numel() == 0 or tensor.is_meta:
         return True
-    last = sum(
-        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    )
+    last = tensor.numel() - 1
+    if not tensor.is_contiguous():
+        sizes = zip(tensor.shape, tensor.stride(), strict=True)
+        last = sum((size - 1) * stride for size, stride in sizes)
     end = (tensor.storage_offset() + last + 1) * tensor.element_size()
     return end <= tensor.untyped_storage().nbytes()
 
@@ -139,10 +140,13 @@ class KnownStorages:
 
     def are_those_of(self, tensors: Sequence[Tensor]) -> bool:
         """Return True if these are the same tensors, in the same memory of the same size."""
+        same = len(tensors) == len(self.tensors) and all(map(is_, tensors, self.tensors))
+        return same and self.are_memory_of(tensors)
+
+    def are_memory_of(self, tensors: Sequence[Tensor]) -> bool:
+        """Return True if these begin in the same memory, in storages of the same size."""
         return (
-            len(tensors) == len(self.tensors)
-            and all(map(is_, tensors, self.tensors))
-            and list(map(Tensor.data_ptr, tensors)) == self.addresses
+            list(map(Tensor.data_ptr, tensors)) == self.addresses
             and list(map(torch.UntypedStorage.nbytes, self.storages)) == self.sizes
         )
 

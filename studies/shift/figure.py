@@ -17,12 +17,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from afor.bench.report.figures.style import save_figure
-from afor.bench.report.tables.parts import incomplete_sentence
 from afor.bench.stats.comparisons import compare_all
 from afor.bench.stats.design.power import smallest_effect
 from afor.bench.stats.groups import Conditions, collect_conditions
 from afor.bench.stats.inference.paired_tests import exact_interval, holm, two_sided_p
 from afor.bench.stats.labels import optimizer_label
+from afor.bench.stats.results import incomplete_notes
 from afor.bench.store.database import open_store
 from afor.bench.store.files import export_rows, load_results, to_csv
 
@@ -177,7 +177,7 @@ def slope_table(slopes: list[Slope]) -> list[str]:
 def main(source: Path, target: Path) -> None:
     """Write the tables, the figure and the runs."""
     conditions = collect_conditions(*load_results([source]))
-    if sentence := incomplete_sentence(conditions):
+    for sentence in incomplete_notes(conditions):
         sys.exit(f"{source}: {sentence} `afor run` continues.")
     target.parent.mkdir(parents=True, exist_ok=True)
     text = "\n".join([*gain_table(conditions), "", *slope_table(all_slopes(conditions))]) + "\n"

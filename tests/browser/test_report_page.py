@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from afor.bench.report.page import ReportInput, render_report
+from afor.bench.report.page import render_report
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.stats.groups import collect_conditions
-from afor.bench.training.record import Epoch, RunRecord
+from afor.bench.stats.results import Results, Training
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, "<script>x</script>": 0.0}
@@ -22,12 +21,12 @@ GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, "<script>x
 
 @pytest.fixture(scope="module")
 def page_path(tmp_path_factory):
-    results, expected = simulate_results(GAINS, datasets=["bci2a", "isruc"], draws=2)
-    history = tuple(Epoch(1.0 / epoch, 1.0, 0.5, 1.0, 1.0) for epoch in range(1, 5))
-    record = RunRecord("done", "", history, 3, None, None, (1, 1), 1, 4, {}, "cpu", 1.0)
-    given = ReportInput(results, ["r.db"], records=[(run, record) for run in results])
+    made = simulate_results(GAINS, datasets=["bci2a", "isruc"], draws=2)
+    results = Results.of(*made)
+    losses = {key: [1 / np.arange(1.0, 5.0)] * 3 for key in results.conditions}
+    results.__dict__["training"] = Training(losses, {})
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render_report(collect_conditions(results, expected), given), "utf-8")
+    path.write_text(render_report(results), "utf-8")
     return path
 
 
@@ -124,7 +123,7 @@ def test_the_filter_keeps_what_matches_with_its_heading(page):
     assert all(h.text.startswith("ISRUC") for h in headings)
 
 
-def test_pointing_at_a_run_names_its_subject_fold_and_draw(page):
+def test_pointing_at_a_run_names_its_subject_fold_and_repetition(page):
     from selenium.webdriver import ActionChains
 
     mark = every(page, "#chart-runs svg [role='img']")[7]
@@ -134,7 +133,7 @@ def test_pointing_at_a_run_names_its_subject_fold_and_draw(page):
     assert tip.is_displayed()
     # Runs of equal value lie on each other; the tip is that of the uppermost.
     assert tip.text in mark_texts(page, "runs")
-    assert "(fold 3), draw 1: Acc " in mark.get_attribute("aria-label")
+    assert "(fold 3), repetition 1: Acc " in mark.get_attribute("aria-label")
 
 
 def test_tips_come_by_keyboard_too(page):
@@ -227,20 +226,22 @@ def test_without_scripts_everything_is_readable(browser_without_scripts, page_pa
     assert not one(page, "input.filter").is_displayed()
     assert every(page, "th button") == []
     assert "#condition-" in one(page, "#table-main td a").get_attribute("href")
-    figures = every(page, "figure.static svg, details.static[open] svg")
-    assert len(figures) >= 3
-    assert all(figure.is_displayed() for figure in figures)
-    assert not any(chart.is_displayed() for chart in every(page, ".explore"))
+    assert "afor report --static" in one(page, "noscript").text
+    assert not any(chart.is_displayed() for chart in every(page, "div.explore"))
 
 
-def test_on_screen_the_charts_and_on_paper_the_static_figures_are_shown(page, set_media):
-    charts, figures = every(page, "div.explore"), every(page, "figure.static")
+def test_on_paper_the_charts_are_painted_in_light_colours(page, set_media):
+    set_media("dark")
+    page.refresh()
+    charts = every(page, "div.explore")
     assert len(charts) == 4
     assert all(chart.is_displayed() for chart in charts)
-    assert not any(figure.is_displayed() for figure in figures)
-    set_media(media="print")
-    assert not any(chart.is_displayed() for chart in charts)
-    assert all(figure.is_displayed() for figure in figures)
+    dark = "return document.querySelector('#chart-gains svg').style.color"
+    on_screen = page.execute_script(dark)
+    page.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert page.execute_script(dark) == "rgb(27, 31, 36)" != on_screen
+    page.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert page.execute_script(dark) == on_screen
 
 
 @pytest.mark.parametrize("width", [1200, 380])

@@ -22,6 +22,7 @@ from torch import nn
 from afor import AFOR
 from afor.native import binding
 from afor.native.extension import declare
+from afor.state_check import is_inside_storage
 
 GUARD = 64  # elements on each side of a tensor
 SENTINEL = 123.25
@@ -121,7 +122,8 @@ def other_value(rng, value):
     if not isinstance(value, torch.Tensor) or rng.random() < 0.15:
         return rng.choice(OBJECTS)
     change = rng.choice(SHAPE_CHANGES if rng.random() < 0.5 else LAYOUT_CHANGES)
-    if value.layout != torch.strided or value.device.type == "meta":  # damaged before
+    is_damaged = value.layout != torch.strided or value.device.type == "meta"
+    if is_damaged or not is_inside_storage(value):
         return None
     return change(value.detach())
 

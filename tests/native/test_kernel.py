@@ -98,6 +98,7 @@ def test_the_two_halves_of_a_step_give_the_bits_of_a_whole_one(threads, dtype) -
         sums, finish = fused.begin_native(
             params, grads, *state,
             settings=settings, lr=lr, weight_decay=weight_decay, grad_factor=1.0,
+            cache=fused.PlanCache(),
         )  # fmt: skip
         assert_same_bits(before, [t for column in (params, *state) for t in column])
         finish(sums)
@@ -117,6 +118,7 @@ def test_a_storage_that_is_resized_between_the_halves_is_not_touched(name) -> No
     sums, finish = fused.begin_native(
         *tensors.values(),
         settings=ControlSettings(), lr=0.1, weight_decay=0.0, grad_factor=1.0,
+            cache=fused.PlanCache(),
     )  # fmt: skip
     tensors[name][1].untyped_storage().resize_(0)
     others = [t for n, ts in tensors.items() for i, t in enumerate(ts) if (n, i) != (name, 1)]

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from afor.bench.notebook.results import StudyResults as StudyResults
     from afor.bench.notebook.results import open_results as open_results
     from afor.bench.optimizers.build import build_optimizer as build_optimizer
-    from afor.bench.report.page import ReportInput as ReportInput
     from afor.bench.report.page import render_report as render_report
     from afor.bench.stats.comparisons import compare_all as compare_all
     from afor.bench.stats.groups import collect_conditions as collect_conditions
+    from afor.bench.stats.results import Results as Results
     from afor.bench.store.database import open_store as open_store
     from afor.bench.store.files import load_results as load_results
     from afor.bench.study.plan import make_plan as make_plan
@@ -46,7 +46,7 @@ _MODULES = {
     "InputShape": "models.input_shape",
     "LocalEngine": "execution.engines.local",
     "Recording": "data.recording",
-    "ReportInput": "report.page",
+    "Results": "stats.results",
     "StudyResults": "notebook.results",
     "build_backbone": "models.registry",
     "build_optimizer": "optimizers.build",

@@ -14,6 +14,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Unpack
 
 import torch
@@ -22,7 +23,7 @@ from torch.autograd.graph import increment_version
 
 from afor.control import FIELDS, ControlSettings, Sums
 from afor.native.extension import Signature, load_extension, require
-from afor.state_check import STATE
+from afor.state_check import STATE, KnownStorages
 from afor.tensor_lists import (
     Columns,
     Finish,
@@ -384,13 +385,35 @@ def _step_operator(
     numbers: list[float],
 ) -> None:
     """Take one step, as an operator for `torch.compile`."""
-    plan, _kept = _filled_plan(params, grads, (exp_avgs, exp_avg_sqs, controls, state_steps))
+    state = (exp_avgs, exp_avg_sqs, controls, state_steps)
+    plan, _kept = _filled_plan(params, grads, state, PlanCache())
     plan.write_settings((lr.item(), *numbers[1:]), torch.get_num_threads())
     plan.step()
 
 
+class PlanCache:
+    """The plan of the last step, which the next one uses if its tensors are where they were."""
+
+    def __init__(self) -> None:
+        self._plan: KernelPlan | None = None
+        self._known = KnownStorages([])
+        self._kinds: list[tuple[torch.dtype, int]] = []
+
+    def plan_for(self, params: Sequence[Tensor], state: Sequence[Sequence[Tensor]]) -> KernelPlan:
+        """Return a plan for these tensors."""
+        tensors = [*params, *chain.from_iterable(state)]
+        kinds = [(p.dtype, p.numel()) for p in params]
+        if self._plan is None or kinds != self._kinds or not self._known.are_memory_of(tensors):
+            self._known, self._kinds = KnownStorages(tensors), kinds
+            self._plan = KernelPlan(params, state)
+        return self._plan
+
+
 def _filled_plan(
-    params: Sequence[Tensor], grads: Sequence[Tensor], state: Sequence[Sequence[Tensor]]
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    state: Sequence[Sequence[Tensor]],
+    cache: PlanCache,
 ) -> tuple[KernelPlan, list[Tensor]]:
     """Return a plan with its gradients, and the gradients, which must live as long as it is used.
 
@@ -400,7 +423,7 @@ def _filled_plan(
         g.resolve_neg() if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
         for p, g in zip(params, grads, strict=True)
     ]
-    plan = KernelPlan(params, state)
+    plan = cache.plan_for(params, state)
     _write_tensors(plan, strided)
     return plan, strided
 
@@ -418,16 +441,18 @@ def begin_native(
     lr: float | Tensor,
     weight_decay: float,
     grad_factor: float,
+    cache: PlanCache,
 ) -> tuple[Sums, Finish]:
     """Begin a step with the native kernel on tensors that it supports.
 
-    The arguments are those of `afor.update.afor`; gradients are multiplied by ``grad_factor``.
+    The arguments are those of `afor.update.afor`; gradients are multiplied by ``grad_factor``, and
+    the plan is kept in ``cache``.
 
     Returns:
         The sums, and the function that finishes the step. Nothing is modified before it is called.
     """
     params, grads, *state = lists
-    plan, kept = _filled_plan(params, grads, state)
+    plan, kept = _filled_plan(params, grads, state, cache)
     rate = lr.item() if isinstance(lr, Tensor) else lr
     numbers = kernel_settings(settings, rate, weight_decay, grad_factor)
     plan.write_settings(numbers, torch.get_num_threads())

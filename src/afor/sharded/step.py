@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from afor.control import Sums
-from afor.native.binding import begin_native, split_native
+from afor.native.binding import PlanCache, begin_native, split_native
 from afor.sharded.completion import (
     WIDTH,
     Attendance,
@@ -56,6 +56,7 @@ class ShardedStep(NamedTuple):
     options: StepOptions
     foreach: bool | None
     fused: bool | None
+    cache: PlanCache
 
 
 def is_sharded(x: Any) -> bool:
@@ -195,17 +196,22 @@ def _parts(step: ShardedStep, columns: Columns) -> Iterator[tuple[Columns, list[
     lr = step.options["lr"]
     options: StepOptions = {**step.options, "lr": lr.reshape(()) if isinstance(lr, Tensor) else lr}
     loop = begin_multi_tensor if foreach else begin_single_tensor
-    for *part, whole in by_device_and_dtype([*columns, step.lists[0]]):
+    everything = [*columns, step.lists[0]]
+    if fused and {p.device.type for p in columns[0]} == {"cpu"}:
+        yield from _native_parts(everything, options, step.cache)
+        return
+    for *part, whole in by_device_and_dtype(everything):
         if not fused:
+            _check_storages(part)
             yield part, whole, partial(loop, **options)
         elif part[0][0].device.type == "cuda":
             yield part, whole, partial(begin_triton, **options)
-        else:
-            yield from _native_parts([*part, whole], options)
+        else:  # beside tensors on CUDA
+            yield from _native_parts([*part, whole], options, PlanCache())
 
 
 def _native_parts(
-    columns: Columns, options: StepOptions
+    columns: Columns, options: StepOptions, cache: PlanCache
 ) -> Iterator[tuple[Columns, list[Tensor], Begin]]:
     """Yield what `_parts` does, for the CPU with the native kernel; the DTensors are the last list.
 
@@ -216,10 +222,21 @@ def _native_parts(
     if whole:
         names = ("settings", "lr", "weight_decay")
         shared: dict[str, Any] = {name: options[name] for name in names}  # type: ignore[literal-required]
-        yield native, whole, partial(begin_native, grad_factor=factor, **shared)
+        yield native, whole, partial(begin_native, grad_factor=factor, cache=cache, **shared)
     if others_whole:
         descending: StepOptions = {**options, "maximize": False}
-        yield others, others_whole, partial(begin_single_tensor, **descending)
+        for *part, part_whole in by_device_and_dtype([*others, others_whole]):
+            _check_storages(part)
+            yield part, part_whole, partial(begin_single_tensor, **descending)
+
+
+def _check_storages(columns: Columns) -> None:
+    """Raise RuntimeError if a local tensor is larger than its storage; the kernels check theirs."""
+    if not torch.compiler.is_compiling() and not all(map(is_inside_storage, chain(*columns))):
+        raise RuntimeError(
+            "AFOR cannot step: a shard, its gradient or its state is larger than its storage, "
+            "which was freed or cut"
+        )
 
 
 def _check_agreement(
@@ -246,7 +263,7 @@ def _check_agreement(
 def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
     """Return the lists with this rank's shards instead of DTensors."""
     params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
-    local = [
+    return [
         list(map(_local, params)),
         list(map(_local_grad, params, grads)),
         list(map(_local, exp_avgs)),
@@ -254,12 +271,6 @@ def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
         controls,
         state_steps,
     ]
-    if not torch.compiler.is_compiling() and not all(map(is_inside_storage, chain(*local))):
-        raise RuntimeError(
-            "AFOR cannot step: a shard, its gradient or its state is larger than its storage, "
-            "which was freed or cut"
-        )
-    return local
 
 
 def _local(x: Any) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 
 from afor.bench.common.text import escape_cell, unescape_cell
 from afor.bench.report.tables.formats import Table, to_csv
-from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.results import Results
 from afor.bench.store.files import load_results, results_csv
 from afor.bench.store.files import to_csv as rows_csv
 from afor.bench.store.results import RunResult
@@ -49,12 +49,10 @@ def test_no_csv_that_is_written_holds_a_formula(tmp_path):
 
 def test_downloads_inside_the_report_hold_no_formula():
     pytest.importorskip("jinja2")
-    from afor.bench.report.page import ReportInput, render_report
+    from afor.bench.report.page import render_report
 
     runs = [result(name, fold) for name in ("adam", "=HYPERLINK(1)") for fold in range(3)]
-    page = render_report(
-        collect_conditions(runs, []), ReportInput(runs, ["x"]), metrics=["accuracy"]
-    )
+    page = render_report(Results.of(runs, metrics=["accuracy"]))
     links = re.findall(r"data:text/csv;charset=utf-8;base64,([A-Za-z0-9+/=]+)", page)
     assert len(links) > 1
     for link in links:

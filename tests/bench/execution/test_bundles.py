@@ -10,7 +10,7 @@ from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Died, Ended, Job
 from afor.bench.execution.runner import open_jobs, run_study
 from afor.bench.execution.sources import open_sources
-from afor.bench.execution.timing.limits import UNKNOWN_S, TimeLimits
+from afor.bench.execution.timing.run_times import UNKNOWN_S, RunTimes
 from afor.bench.store.database import open_store
 from afor.bench.study.bundling import companion_key
 from afor.bench.study.plan import make_plan, shard
@@ -53,8 +53,8 @@ def test_bundles_are_of_nearly_equal_size_and_give_every_worker_something_to_do(
 
 def test_a_bundle_may_take_the_time_of_all_its_runs_once_that_is_known() -> None:
     adam, afor = ("eyes", "eegnet", "adam"), ("eyes", "eegnet", "afor")
-    assert TimeLimits(30.0).bundle_limit_s([adam, afor]) == 60.0
-    limits = TimeLimits()
+    assert RunTimes(30.0).bundle_limit_s([adam, afor]) == 60.0
+    limits = RunTimes()
     assert limits.bundle_limit_s([adam, afor]) == UNKNOWN_S
     limits.add(adam, 100.0)
     assert limits.bundle_limit_s([adam, adam]) == 2 * limits.limit_s(adam)

@@ -11,7 +11,7 @@ from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Died, Ended, Started
 from afor.bench.execution.running import read_running
 from afor.bench.execution.status import print_status, status_of
-from afor.bench.execution.timing.limits import LEAST_S, UNKNOWN_S, TimeLimits
+from afor.bench.execution.timing.run_times import LEAST_S, UNKNOWN_S, RunTimes
 from afor.bench.store.database import open_store
 from afor.bench.store.lock import driver_of
 from afor.bench.store.spool import spool_folder
@@ -46,7 +46,7 @@ def test_a_worker_that_is_stopped_for_ever_is_replaced_and_its_run_is_trained(ti
         (worker,) = set(psutil.Process().children()) - before
         worker.send_signal(signal.SIGSTOP)
 
-    engine = Interfering(stop_worker, limits=TimeLimits(3.0))
+    engine = Interfering(stop_worker, limits=RunTimes(3.0))
     summary = tiny.run_here(engine=engine)
     assert (summary.done, summary.failed) == (3, 0)
     (died,) = [event for event in engine.events if isinstance(event, Died)]
@@ -56,7 +56,7 @@ def test_a_worker_that_is_stopped_for_ever_is_replaced_and_its_run_is_trained(ti
 
 def test_a_run_that_always_exceeds_its_limit_fails_and_the_others_go_on(tiny):
     tiny.write(optimizers=("a",), subjects=3, draws=1, delay_s=60.0)
-    summary = tiny.run_here(engine=LocalEngine(3, limits=TimeLimits(0.5)))
+    summary = tiny.run_here(engine=LocalEngine(3, limits=RunTimes(0.5)))
     assert summary.failed == 3
     with open_store(tiny.store) as store:
         reasons = {cell.reason for cell in store.runs()}
@@ -64,7 +64,7 @@ def test_a_run_that_always_exceeds_its_limit_fails_and_the_others_go_on(tiny):
 
 
 def test_limits_come_from_the_median_of_the_like_and_are_generous():
-    limits = TimeLimits()
+    limits = RunTimes()
     like = ("deap", "hslt", "adam")
     assert limits.limit_s(like) == UNKNOWN_S
     for seconds in (1.0, 100.0, 5000.0):
@@ -73,7 +73,7 @@ def test_limits_come_from_the_median_of_the_like_and_are_generous():
     assert limits.limit_s(("deap", "eegnet", "adam")) == UNKNOWN_S
     limits.add(("deap", "eegnet", "adam"), 0.1)
     assert limits.limit_s(("deap", "eegnet", "adam")) == LEAST_S
-    assert TimeLimits(7.0).limit_s(like) == 7.0
+    assert RunTimes(7.0).limit_s(like) == 7.0
 
 
 def test_time_in_which_the_driver_itself_was_stopped_counts_for_no_worker(monkeypatch):
@@ -92,7 +92,7 @@ def test_time_in_which_the_driver_itself_was_stopped_counts_for_no_worker(monkey
 def test_a_time_limit_that_is_none_is_refused_and_dask_has_its_own():
     from afor.bench.cli.studies.run import make_engine
 
-    assert make_engine("local", "", 1, 1, 2.0).limits.fixed_s == 120.0
+    assert make_engine("local", "", 1, 1, 2.0).limits.fixed_limit_s == 120.0
     for minutes in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ConfigError, match="--time-limit"):
             make_engine("local", "", 1, 1, minutes)

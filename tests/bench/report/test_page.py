@@ -9,18 +9,17 @@ import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from afor.bench.report.figures.style import house_style, new_figure
-from afor.bench.report.page import ReportInput, Section, render_report
+from afor.bench.report.page import Section, render_report
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.side import ranks_caption
 from afor.bench.report.verdicts import answers
-from afor.bench.stats.comparisons import mean_ranks
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.stats.groups import collect_conditions
-from afor.bench.stats.labels import PAPER_METRICS
+from afor.bench.stats.results import Results
 
 NASTY = "<script>alert(1)</script>"
 GAINS = {"adam": 0.0, "adam_seed_1": 0.0, "mars": 0.01, "afor": 0.05, NASTY: 0.0}
@@ -66,14 +65,18 @@ def simulated():
 
 
 @pytest.fixture(scope="module")
-def conditions(simulated):
-    return collect_conditions(*simulated)
+def results(simulated):
+    made = Results.of(*simulated)
+    return replace(made, paths=(Path(f"{NASTY}.db.csv"),), study_texts={NASTY: "no study"})
 
 
 @pytest.fixture(scope="module")
-def html(simulated, conditions):
-    given = ReportInput(simulated[0], [f"{NASTY}.db"], studies={NASTY: f'name = "{NASTY}"'})
-    return render_report(conditions, given, title=NASTY)
+def html(results):
+    return render_report(results, title=NASTY)
+
+
+def text_of(runs, expected=(), **options):
+    return "".join(Page(render_report(Results.of(runs, expected), **options)).text)
 
 
 @pytest.fixture(scope="module")
@@ -105,16 +108,18 @@ def test_ids_are_unique_and_every_link_leads_somewhere(page):
             assert value[1:] in page.ids
 
 
-def test_the_answer_comes_first(html, page, conditions):
+def test_the_answer_comes_first(page, results):
     text = "".join(page.text)
-    for answer in answers(conditions, PAPER_METRICS):
-        assert answer.details
-        assert text.index(answer.sentence) < text.index(answer.details) < text.index("Results")
+    for answer in answers(results.comparisons, "accuracy"):
+        assert answer.others
+        positions = [text.index(line) for line in (*answer.verdict.lines, answer.others)]
+        assert sorted(positions) == positions
+        assert positions[-1] < text.index("Results")
 
 
-def test_every_number_of_the_results_is_in_the_page(page, conditions):
+def test_every_number_of_the_results_is_in_the_page(page, results):
     text = "".join(page.text)
-    for condition in conditions.values():
+    for condition in results.conditions.values():
         for metric in ("accuracy", "weighted_f1"):
             mean, sd, _ = condition.summary(metric)
             assert f"{100 * mean:.2f}±{100 * sd:.2f}" in text
@@ -131,12 +136,11 @@ def test_the_embedded_download_holds_all_runs(page, simulated):
     assert float(rows[0]["accuracy"]) == simulated[0][0].metrics["accuracy"]
 
 
-def test_a_static_page_has_no_script_and_the_same_tables(simulated, conditions, page):
-    static = Page(
-        render_report(conditions, ReportInput(simulated[0], ["x"]), title="t", static=True)
-    )
+def test_a_static_page_has_figures_in_place_of_scripts_and_the_same_tables(results, page):
+    static = Page(render_report(results, title="t", static=True))
     assert "script" not in static.tags
     assert static.tags.count("tr") == page.tags.count("tr")
+    assert static.tags.count("svg") == page.tags.count("svg") + 3  # gain, folds of two data sets
 
 
 def test_every_figure_has_a_role_and_a_label_and_every_table_a_caption_and_scopes(page):
@@ -160,7 +164,7 @@ def test_only_the_scripts_of_the_report_may_run(html, page):
     assert re.findall(r"'sha256-([^']+)'", policy) == sums
 
 
-def test_no_gain_is_named_before_its_verdict(page, conditions):
+def test_no_gain_is_named_before_its_verdict(page):
     text = "".join(page.text)
     words = ("is better than", "is worse than", "No difference:", "Undecided:", "No verdict yet:")
     verdict = min(text.index(word) for word in words if word in text)
@@ -168,15 +172,10 @@ def test_no_gain_is_named_before_its_verdict(page, conditions):
     assert verdict < gain.start()
 
 
-def test_pointing_at_a_fold_names_its_subject(html):
-    assert f"{NASTY.replace('<', '&lt;').replace('>', '&gt;')}3 (fold 3): AFOR" in html
-
-
 def test_incomplete_runs_are_said_at_the_top(simulated):
     results, expected = simulated
     lacking = [r for r in results if (r.optimizer, r.fold) != ("afor", 3)]
-    conditions = collect_conditions(lacking, expected)
-    text = "".join(Page(render_report(conditions, ReportInput(lacking, ["x"]))).text)
+    text = text_of(lacking, expected)
     assert "Incomplete: 4 of 190 planned runs are missing" in text
     assert "No verdict yet: 34 of 36 runs of AFOR and Adam are done" in text
 
@@ -185,31 +184,55 @@ def test_a_full_study_stays_small(simulated):
     names = ["adam", "adamw", "radam", "adamp", "sophia", "mars", "afor"]
     backbones = ["eegnet", "acrnn", "nsal_dgat", "hslt"]
     results, expected = simulate_results(dict.fromkeys(names, 0.0), backbones=backbones)
-    html = render_report(collect_conditions(results, expected), ReportInput(results, ["x"]))
-    assert len(html.encode()) < 6e6
+    made = Results.of(results, expected)
+    assert len(render_report(made).encode()) < 6e6
+    beside = render_report(made, runs_file="report-runs.csv")
+    assert 'href="report-runs.csv"' in beside
+    assert len(beside) < len(render_report(made)) - 1e6
+
+
+def test_the_page_carries_the_name_and_the_description_of_its_study(simulated):
+    toml = """
+name = "sleep"
+description = "Seven optimizers on our sleep data."
+datasets = ["synthetic"]
+backbones = ["eegnet"]
+optimizers = ["adam"]
+"""
+    made = replace(Results.of(*simulated), study_texts={"sleep": toml})
+    page = render_report(made)
+    assert "<h1>sleep</h1>" in page
+    assert "<p>Seven optimizers on our sleep data.</p>" in page
+
+
+def test_on_other_data_nothing_of_the_paper_is_shown():
+    results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"], draws=2)
+    own = [replace(r, dataset="mine") for r in results]
+    text = text_of(own, [replace(e, dataset="mine") for e in expected])
+    for word in ("paper", "Mean rank", "DEAP", "deap", "--optimizer", "*"):
+        assert word not in text
 
 
 LABELS = {"adam": "Adam", "afor": "AFOR"}
 
 
-def test_the_figure_and_the_table_of_ranks_say_the_same(page, conditions):
+def test_the_figure_and_the_table_of_ranks_say_the_same(page, results):
     text = "".join(page.text)
-    ranks = mean_ranks(conditions, "accuracy")
+    ranks = results.ranks["accuracy"]
     assert text.count(ranks_caption(ranks).rstrip(".")) == 2  # below the figure and the table
     for name, rank in zip(ranks.optimizers, ranks.mean_ranks, strict=True):
         if name in LABELS:
             assert f"{LABELS[name]} {rank:.2f}" in text
 
 
-def test_an_analysis_adds_a_section_with_its_figure_findings_and_table(simulated, conditions, page):
+def test_an_analysis_adds_a_section_with_its_figure_findings_and_table(results, page):
     with house_style():
         figure, axes = new_figure(40)
         axes[0, 0].set_title("drawn by an analysis")
     row = Row("AFOR", (TableCell("7.25"),))
     table = Table("speed", "How fast", (Column("steps"),), (row,), records=({"steps": 7.25},))
     section = Section("speed", "Speed", figure, "One run.", ["It is 7.25 steps."], table)
-    given = ReportInput(simulated[0], ["x"], sections=[section])
-    longer = Page(render_report(conditions, given))
+    longer = Page(render_report(results, sections=[section]))
     text = "".join(longer.text)
     for words in ("drawn by an analysis", "One run.", "It is 7.25 steps.", "How fast"):
         assert words in text
@@ -227,10 +250,9 @@ datasets = [{ name = "bci2a", use = "physionet_mi" }]
 backbones = ["eegnet"]
 optimizers = ["adam"]
 """
-    conditions = collect_conditions(results, expected)
-    assert "Tangermann et al." in render_report(conditions, ReportInput(results, ["a"]))
-    given = ReportInput(results, ["a"], studies={"x": toml, "old": "no study"})
-    cited = render_report(conditions, given)
+    made = Results.of(results, expected)
+    assert "Tangermann et al." in render_report(made)
+    cited = render_report(replace(made, study_texts={"x": toml, "old": "no study"}))
     assert "Open Data Commons Attribution 1.0 (ODC-By). Cite: Schalk et al." in cited
 
 
@@ -238,17 +260,15 @@ def test_a_metric_without_values_is_not_printed_as_zero():
     results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"], draws=1)
     without = [r if r.optimizer == "adam" else replace(r, metrics={"kappa": 0.5}) for r in results]
     with_third = [*without, *(replace(r, optimizer="mars") for r in results[:9])]
-    conditions = collect_conditions(with_third, expected)
-    text = "".join(Page(render_report(conditions, ReportInput(with_third, ["x"]))).text)
+    text = text_of(with_third, expected)
     assert "AFOR: no value of Acc, wF1, 9/9 runs" in text
     assert "AFOR: 0.00" not in text
 
 
-def test_subjects_that_are_tested_in_several_folds_are_named(simulated, conditions, page):
+def test_subjects_that_are_tested_in_several_folds_are_named(simulated, page):
     assert "tested in exactly one fold: yes." in "".join(page.text)
     repeated = [replace(r, test_subjects=("s07",)) if r.fold in (2, 5) else r for r in simulated[0]]
-    given = ReportInput(repeated, ["x"])
-    text = "".join(Page(render_report(collect_conditions(repeated, simulated[1]), given)).text)
+    text = text_of(repeated, simulated[1])
     assert "in exactly one fold: no, these subjects are tested in several: s07 of BCI IV 2a" in text
     assert "s07 of ISRUC (folds 2, 5)" in text
 

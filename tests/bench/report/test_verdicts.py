@@ -1,18 +1,14 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from afor.bench.report.verdicts import (
-    answers,
-    paragraphs,
-    verdict_sentence,
-    verdict_word,
-    verdicts,
-)
+from afor.bench.report.verdicts import answers, verdict_of, verdict_sentence, verdict_word
 from afor.bench.stats.comparisons import compare
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.results import Results
 
 
 def one(gain, folds=9, margins=None, metric="accuracy", **options):
@@ -22,54 +18,106 @@ def one(gain, folds=9, margins=None, metric="accuracy", **options):
     return compare(conditions, "deap", "eegnet", metric)[0]
 
 
-NUMBER = r"[+−]\d+\.\d\d"
-INTERVAL = f"{NUMBER} to {NUMBER}"
+def quieter(comparison):
+    """Return a comparison whose noise would have let it find what it looked for."""
+    return replace(comparison, differences=0.05 * comparison.differences)
+
+
+INTERVAL = r"[+−]\d+\.\d\d to [+−]\d+\.\d\d points"
+SEEN = r"Acc is \d+\.\d\d points (higher|lower)"
 
 
 @pytest.mark.parametrize(
-    ("comparison", "word", "sentence"),
+    ("comparison", "word", "lines"),
     [
         (
             one(0.05),
             "better",
-            rf"AFOR is better than Adam: {NUMBER} points of Acc \(95 % interval {INTERVAL}, "
-            r"corrected p 0\.004\)\.",
+            [
+                rf"AFOR is better than Adam: {SEEN}\.",
+                rf"95 % interval of the difference {INTERVAL}, corrected p 0\.004\.",
+            ],
         ),
-        (one(-0.05), "worse", rf"AFOR is worse than Adam: {NUMBER} points of Acc \(.*\)\."),
+        (
+            one(-0.05),
+            "worse",
+            [r"AFOR is worse than Adam: Acc is 5\.\d\d points lower\.", ".*corrected p.*"],
+        ),
         (
             one(0.01, margins={"accuracy": 5}),
             "better",
-            rf"AFOR is better than Adam, by less than 5 points: {NUMBER} points of Acc .*",
+            [rf"AFOR is better than Adam, by less than 5 points: {SEEN}\.", ".*"],
         ),
         (
             one(0.0, folds=32),
             "equal ±1",
-            rf"No difference: AFOR and Adam are equal within 1 point of Acc \({NUMBER}, 90 % "
-            rf"interval {INTERVAL}\)\.",
+            [
+                r"No difference: AFOR and Adam are equal within 1 point of Acc\.",
+                rf"{SEEN} \(90 % interval {INTERVAL}\)\.",
+            ],
         ),
         (
             one(0.0, seed_noise=0.04),
             "undecided",
-            rf"Undecided: AFOR − Adam is {NUMBER} points of Acc \(95 % interval {INTERVAL}\); "
-            r"at this noise \d+ subjects instead of 9, or \d+ draws instead of 5, would decide "
-            r"with a probability of 80 % whether there is a difference of 1 point or none\.",
+            [
+                rf"Undecided: no difference between AFOR and Adam is shown; {SEEN}\.",
+                rf"Anything from {INTERVAL} is possible \(95 % interval\)\.",
+                r"About \d+ to \d+ subjects would settle a difference of 1 point\.",
+            ],
         ),
         (
-            one(0.0, seed_noise=0.001, subject_noise=0.04),
+            one(0.05, folds=3),
             "undecided",
-            r"Undecided: .*; at this noise \d+ subjects instead of 9 would decide .*",
+            [
+                rf"Undecided: .*{SEEN}\.",
+                r"3 folds are too few for an interval\.",
+                r"3 subjects cannot show any difference; it takes at least 6\.",
+            ],
         ),
-        (one(0.05, folds=3), "undecided", r"Undecided: .*95 % interval unbounded\); at this .*"),
         (
-            one(0.0038, folds=32, margins={"accuracy": 0.4}),
+            quieter(one(0.0, seed_noise=0.04)),
             "undecided",
-            r"Undecided: .*; 32 subjects decide with a probability of at least 80 % .*",
+            [
+                "Undecided: .*",
+                "Anything .*",
+                r"A difference of 1 point would have been found; one in between needs more "
+                r"subjects\.",
+            ],
         ),
     ],
 )
-def test_the_sentence_carries_the_verdict_and_its_numbers(comparison, word, sentence):
+def test_the_lines_carry_the_verdict_and_its_numbers(comparison, word, lines):
     assert verdict_word(comparison) == word
-    assert re.fullmatch(sentence, verdict_sentence(comparison))
+    found = verdict_of(comparison).lines
+    assert len(found) == len(lines)
+    for line, expected in zip(found, lines, strict=True):
+        assert re.fullmatch(expected, line), line
+    assert verdict_sentence(comparison) == " ".join(found)
+
+
+def test_what_the_correction_costs_is_said_before_what_would_settle_it():
+    gains = {"adam": 0.0, "afor": 0.02, **{f"m{i}": 0.0 for i in range(10)}}
+    made = simulate_results(gains, datasets=["bci2a"], seed_noise=0.03, seed=1)
+    results = Results.of(*made, metrics=["accuracy"])
+    (afor,) = [c for c in results.comparisons if c.optimizer == "afor"]
+    assert afor.evidence.p_two_sided < 0.05 < afor.evidence.p_different_holm
+    assert re.fullmatch(
+        r"The correction over 11 comparisons stands between this result and a verdict: p 0\.\d+ "
+        r"becomes 0\.\d+\. Fewer methods, chosen beforehand, would settle it, or about \d+ to \d+ "
+        r"subjects if the difference is as large as seen\.",
+        verdict_of(afor).then,
+    )
+
+
+def test_less_of_a_loss_is_said_as_lower_and_is_better():
+    results, expected = simulate_results({"adam": 0.0, "afor": 0.05}, datasets=["bci2a"])
+    losses = [replace(r, metrics={"nll": 1 - r.metrics["accuracy"]}) for r in results]
+    (c,) = Results.of(losses, expected, metrics=["nll"]).comparisons
+    ours, theirs = (np.mean([getattr(p, side) for p in c.pairs]) for side in ("ours", "theirs"))
+    verdict = verdict_of(c)
+    assert verdict.what == f"AFOR is better than Adam: NLL is {theirs - ours:.4f} lower."
+    low, high = c.interval
+    assert f"95 % interval of the difference −{high:.4f} to −{low:.4f}," in verdict.sure
 
 
 def test_without_all_runs_there_is_no_verdict():
@@ -78,13 +126,11 @@ def test_without_all_runs_there_is_no_verdict():
     assert verdict_sentence(lacking).startswith("No verdict yet: 80 of 90 runs of AFOR and Adam")
 
 
-def test_a_metric_without_a_margin_says_that_the_study_can_state_one():
+def test_a_metric_without_a_margin_says_how_to_state_one():
     results, _ = simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["bci2a"])
     results = [replace(r, metrics={"loss": r.metrics["accuracy"]}) for r in results]
     (comparison,) = compare(collect_conditions(results), "bci2a", "eegnet", "loss")
-    assert verdict_sentence(comparison).endswith(
-        "no margin of equivalence, which a study can state."
-    )
+    assert verdict_of(comparison).then.startswith("No margin of equivalence is set for loss: with")
     stated = collect_conditions(results, margins={"loss": 90.0})
     (comparison,) = compare(stated, "bci2a", "eegnet", "loss")
     assert comparison.decision == "equivalent"
@@ -94,34 +140,32 @@ def test_folds_of_several_subjects_are_called_folds():
     results, _ = simulate_results({"adam": 0.0, "afor": 0.0}, datasets=["bci2a"], seed_noise=0.05)
     results = [replace(r, test_subjects=("a", "b")) for r in results]
     (comparison,) = compare(collect_conditions(results), "bci2a", "eegnet", "accuracy")
-    assert "folds instead of 9" in verdict_sentence(comparison)
+    assert re.search(r"About \d+ to \d+ folds would settle", verdict_sentence(comparison))
 
 
 def test_a_paragraph_starts_with_afor_and_groups_the_others():
     gains = {"adam": 0.0, "mars": 0.05, "radam": 0.06, "sophia": -0.05, "afor": 0.03}
-    conditions = collect_conditions(*simulate_results(gains, datasets=["bci2a"]))
-    (text,) = verdicts(conditions)
-    assert text.startswith("BCI IV 2a, EEGNet, 9 folds. AFOR is better than Adam")
-    assert text.endswith("Others: better than Adam: RAdam, MARS; worse than Adam: Sophia.")
-    without = [
-        c for c in compare(conditions, "bci2a", "eegnet", "accuracy") if c.optimizer != "afor"
-    ]
-    assert paragraphs(without)[0].startswith("BCI IV 2a, EEGNet, 9 folds. RAdam is better than")
+    results = Results.of(*simulate_results(gains, datasets=["bci2a"]))
+    (answer,) = answers(results.comparisons, "accuracy")
+    assert answer.text.startswith("BCI IV 2a, EEGNet, 9 folds. AFOR is better than Adam")
+    assert answer.text.endswith("Others: better than Adam: RAdam, MARS; worse than Adam: Sophia.")
+    without = [c for c in results.comparisons if c.optimizer != "afor"]
+    (best,) = answers(without, "accuracy")
+    assert best.text.startswith("BCI IV 2a, EEGNet, 9 folds. RAdam is better than")
 
 
-def test_the_answer_is_one_sentence_and_other_verdicts_stand_apart():
+def test_other_verdicts_stand_apart_from_the_first():
     results, _ = simulate_results({"adam": 0.0, "mars": 0.0, "afor": 0.0}, datasets=["bci2a"])
     kappa = {"adam": 0.0, "mars": 0.0, "afor": 0.2}
     results = [
         replace(r, metrics={**r.metrics, "kappa": kappa[r.optimizer] + r.fold / 100})
         for r in results
     ]
-    conditions = collect_conditions(results)
-    (answer,) = answers(conditions, ["accuracy", "weighted_f1", "kappa"])
-    sentence = answer.sentence.removeprefix("BCI IV 2a, EEGNet, 9 folds. ")
-    assert sentence.startswith("Undecided: ")
-    assert sentence.count(". ") == 0
-    assert answer.details == "AFOR by kappa: better than Adam. Others: undecided: MARS."
-    (alone,) = answers(conditions, ["accuracy", "weighted_f1"])
-    assert alone.sentence == answer.sentence
-    assert alone.details == "Others: undecided: MARS."
+    by_three = Results.of(results, metrics=["accuracy", "weighted_f1", "kappa"])
+    (answer,) = answers(by_three.comparisons, "accuracy")
+    assert answer.verdict.what.startswith("Undecided: ")
+    assert answer.others == "AFOR by kappa: better than Adam. Others: undecided: MARS."
+    by_two = Results.of(results, metrics=["accuracy", "weighted_f1"])
+    (alone,) = answers(by_two.comparisons, "accuracy")
+    assert alone.verdict == answer.verdict
+    assert alone.others == "Others: undecided: MARS."

@@ -23,7 +23,7 @@ from afor.bench.stats.comparisons import (
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions, default_metrics
 from afor.bench.stats.inference.decisions import Decision
-from afor.bench.stats.inference.sample_size import folds_needed
+from afor.bench.stats.results import Results
 from afor.bench.study.roles import Role
 
 GAINS = dict.fromkeys(PAPER_OPTIMIZERS, 0.0) | {"afor": 0.05, "sophia": -0.05}
@@ -42,17 +42,17 @@ def test_a_known_gain_is_found_better_and_a_known_loss_worse(simulated):
     conditions = collect_conditions(*simulated)
     found = compare(conditions, "bci2a", "eegnet", "accuracy")
     afor = of(found, "afor")
-    assert (afor.family, afor.folds, afor.smallest_p) == (6, 9, 2**-9)
+    assert (afor.family, afor.folds) == (6, 9)
     assert afor.gain == pytest.approx(0.05, abs=0.015)
     assert afor.interval[0] < afor.gain < afor.interval[1]
-    assert (afor.wins, afor.ties, afor.losses) == (9, 0, 0)
-    assert afor.p == afor.smallest_p
+    assert afor.won_tied_lost == (9, 0, 0)
+    assert afor.evidence.p_better == 2**-9
     assert afor.p_holm == pytest.approx(6 / 512)
     assert afor.significant
     assert afor.decision is Decision.BETTER
     sophia = of(found, "sophia")
-    assert sophia.p > 0.99
-    assert sophia.p_two_sided < 0.01
+    assert sophia.evidence.p_better > 0.99
+    assert sophia.evidence.p_two_sided < 0.01
     assert sophia.decision is Decision.WORSE
     assert sophia.evidence.p_different_holm == pytest.approx(6 / 256)
 
@@ -89,7 +89,7 @@ def test_few_folds_can_never_be_significant():
     few = [r for r in results if r.fold < 4]
     afor = of(compare(collect_conditions(few), "bci2a", "eegnet", "accuracy"), "afor")
     assert afor.complete
-    assert afor.p == 1 / 16
+    assert afor.evidence.p_better == 1 / 16
     assert not afor.can_be_significant
     assert not afor.significant
 
@@ -112,23 +112,6 @@ def test_where_all_but_one_are_controls_they_are_compared():
     results, _ = simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"])
     marked = [replace(r, role=Role(control=r.optimizer == "afor")) for r in results]
     assert main_optimizers(collect_conditions(marked)) == ["adam", "afor"]
-
-
-def test_what_would_decide_is_what_folds_needed_gives():
-    made = simulate_results({"adam": 0, "afor": 0}, datasets=["bci2a"], seed_noise=0.03, seed=4)
-    (afor,) = compare(collect_conditions(*made), "bci2a", "eegnet", "accuracy")
-    assert afor.decision is Decision.UNDECIDED
-    assert afor.folds_to_decide() == max(
-        folds_needed(afor.sd, 0.01), folds_needed(afor.sd, 0.01, equivalence=True)
-    )
-    assert afor.draws == 5
-    # A run has a noise of 0.03, so the difference of one draw has sqrt(2) times that.
-    assert afor.draw_sd == pytest.approx(0.03 * math.sqrt(2), rel=0.25)
-    draws = afor.draws_to_decide()
-    between = max(0.0, afor.sd**2 - afor.draw_sd**2 / afor.draws)
-    if draws is not None:
-        sd = math.sqrt(between + afor.draw_sd**2 / draws)
-        assert folds_needed(sd, 0.01, equivalence=True) <= afor.folds
 
 
 def test_nothing_to_compare_is_an_error_that_names_what_is_there(simulated):
@@ -176,14 +159,14 @@ def test_ranks_average_over_complete_blocks_and_share_ties(simulated):
     ranks = mean_ranks(collect_conditions(*simulated), "accuracy")
     by_name = dict(zip(ranks.optimizers, ranks.mean_ranks, strict=True))
     assert (by_name["afor"], by_name["sophia"]) == (1.0, 7.0)
-    assert len(ranks.blocks) == 2
+    assert len(ranks.tasks) == 2
     assert sum(ranks.mean_ranks) == pytest.approx(28)
     # Demšar 2006, Table 5: q at 5 % for seven methods is 2.949.
     assert ranks.critical_difference == pytest.approx(2.949 * math.sqrt(7 * 8 / 12), abs=0.002)
     results, expected = simulated
     lacking = [r for r in results if r.dataset == "deap" or r.optimizer != "mars"]
     ranks = mean_ranks(collect_conditions(lacking, expected), "accuracy")
-    assert ranks.blocks == (("deap", "eegnet"),)
+    assert ranks.tasks == (("deap", "eegnet"),)
     same = [replace(r, metrics={"accuracy": 0.5}) for r in results]
     ranks = mean_ranks(collect_conditions(same, expected), "accuracy")
     assert set(ranks.mean_ranks) == {4.0}
@@ -201,15 +184,17 @@ def test_less_is_better_for_the_likelihood_and_the_gain_says_so(simulated):
             for metric in ("nll", "accuracy")
         )
         assert nll.gain == pytest.approx(accuracy.gain)
-        assert (nll.wins, nll.losses, nll.p) == (accuracy.wins, accuracy.losses, accuracy.p)
+        assert nll.won_tied_lost == accuracy.won_tied_lost
+        assert nll.evidence.p_better == accuracy.evidence.p_better
     ranks = [mean_ranks(conditions, metric).mean_ranks for metric in ("nll", "accuracy")]
     assert ranks[0] == ranks[1]
     assert default_metrics(conditions) == ["accuracy", "weighted_f1", "nll"]
     assert default_metrics(collect_conditions(*simulated)) == ["accuracy", "weighted_f1"]
-    table = to_markdown(main_table(conditions, ["nll"]))
+    by_nll = Results.of(losses, expected, metrics=["nll"])
+    table = to_markdown(main_table(by_nll))
     best = next(line for line in table.splitlines() if line.startswith("| AFOR"))
     assert "**0.3" in best
-    text = to_markdown(comparison_table(conditions, ["nll"]))
+    text = to_markdown(comparison_table(by_nll))
     assert "10⁻³ nats" in text
     gain = of(compare(conditions, "bci2a", "eegnet", "nll"), "afor").gain
     assert f"+{1000 * gain:.2f}" in text
@@ -221,8 +206,18 @@ def test_means_that_are_equal_but_for_rounding_are_ties():
     equal = [replace(r, metrics={"accuracy": hits[r.optimizer][r.draw] / 240}) for r in results]
     assert 235 / 240 + 240 / 240 != 237 / 240 + 238 / 240
     (found,) = compare(collect_conditions(equal, expected), "bci2a", "eegnet", "accuracy")
-    assert (found.wins, found.ties, found.losses) == (0, 9, 0)
-    assert (found.gain, found.p_two_sided, found.decision) == (0.0, 1.0, Decision.EQUIVALENT)
+    assert found.won_tied_lost == (0, 9, 0)
+    assert (found.gain, found.evidence.p_two_sided) == (0.0, 1.0)
+    assert found.decision is Decision.EQUIVALENT
+
+
+def test_the_effect_size_is_mean_over_sd_and_undefined_without_spread(simulated):
+    found = compare(collect_conditions(*simulated), "bci2a", "eegnet", "accuracy")[0]
+    gains = np.array([pair.gain for pair in found.pairs])
+    assert found.effect == pytest.approx(gains.mean() / gains.std(ddof=1))
+    equal = [replace(pair, gain=0.1) for pair in found.pairs]
+    flat = replace(found.evidence, mean=0.1, sd=1e-17)
+    assert math.isnan(replace(found, pairs=tuple(equal), evidence=flat).effect)
 
 
 def test_a_value_that_cannot_be_squared_counts_as_not_finite():

@@ -5,6 +5,7 @@ from afor.bench.report.tables.variants import sensitivity_table
 from afor.bench.stats.comparisons import main_optimizers
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import sensitivity_of
 
 NAMES = [
@@ -71,7 +72,8 @@ def test_table_and_figure_of_an_unfinished_study_show_the_same_means():
     left = [r for r in results if (r.optimizer, r.fold) not in (("afor_w_0.5", 3), ("afor", 4))]
     unfinished = collect_conditions(left, expected)
     (setting,) = sensitivity_of(unfinished)
-    records = sensitivity_table(unfinished, ["accuracy"]).records
+    table = sensitivity_table(Results.of(left, expected, metrics=["accuracy"]))
+    records = table.records
     drawn = {value: (mean, sd) for value, mean, sd in setting.points["bci2a"]}
     assert {r["value"]: (100 * r["mean"], 100 * r["sd"]) for r in records} == drawn
     (half,) = [r for r in records if r["value"] == 0.5]

@@ -26,3 +26,22 @@ def test_missing_results_name_those_that_are_there(tmp_path, monkeypatch):
     assert find_store("any/x.db") == Path("any/x.db")
     with pytest.raises(StoreError, match="Results here: demo"):
         find_store("paper")
+
+
+def test_a_study_is_named_by_its_file_without_the_suffix(tmp_path, monkeypatch, small_study):
+    monkeypatch.chdir(tmp_path)
+    Path("eegmat.toml").write_text(small_study(name="eegmat-study"))
+    Path("results").mkdir()
+    Path("results/eegmat-study.db").touch()
+    assert find_store("eegmat") == Path("results/eegmat-study.db")
+
+
+def test_parts_of_a_study_are_named_where_the_whole_is_missing(tmp_path, monkeypatch, small_study):
+    monkeypatch.chdir(tmp_path)
+    Path("shardy.toml").write_text(small_study(name="shardy"))
+    Path("results").mkdir()
+    for number in (1, 2):
+        Path(f"results/shardy.part-{number}-of-2.db").touch()
+    for name in ("shardy", "shardy.toml"):
+        with pytest.raises(StoreError, match=r"afor merge results/shardy.db results/shardy.part-1"):
+            find_store(name)

@@ -20,7 +20,7 @@ def test_a_new_store_is_whole_marked_and_alone_in_its_folder(path):
     assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
     assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    assert {"runs", "studies", "cells"} <= tables
+    assert {"runs", "studies", "plan"} <= tables
     connection.close()
     assert path.read_bytes()[68:72] == b"AFOR"
 
@@ -42,7 +42,7 @@ def test_a_store_that_cannot_be_made_is_told_with_its_place(tmp_path):
 def test_a_reader_cannot_write(path):
     connection = connect(path, write=False)
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        connection.execute("INSERT INTO studies VALUES ('a', '', '', '', '')")
+        connection.execute("INSERT INTO studies VALUES ('a', '', '', '')")
     connection.close()
 
 
@@ -61,7 +61,7 @@ def test_another_schema_is_refused_both_ways_and_left_alone(path, version, write
 def test_pages_that_are_broken_inside_are_found_before_anything_is_written(path):
     connection = sqlite3.connect(path)
     connection.executemany(
-        "INSERT INTO studies VALUES (?, ?, '', '', '')", [(str(n), "x" * 500) for n in range(200)]
+        "INSERT INTO studies VALUES (?, ?, '', '')", [(str(n), "x" * 500) for n in range(200)]
     )
     connection.commit()
     connection.close()

@@ -129,3 +129,16 @@ def test_an_unknown_study_names_the_nearest_and_a_missing_file_says_how_to_start
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_study(str(binary))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_study_file_may_have_a_byte_order_mark(tmp_path, small_study, encoding):
+    file = tmp_path / "mine.toml"
+    file.write_text(small_study(), encoding=encoding)
+    assert load_study(str(file)).name == "tiny"
+
+
+def test_a_study_file_is_found_without_its_suffix(tmp_path, monkeypatch, small_study):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(small_study())
+    assert load_study("mine").name == "tiny"

@@ -21,6 +21,17 @@ def escape_cell(value: object) -> object:
     return MARK + text if is_formula else text
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "run"), counted(2, "run"), counted(3, "study")
+    ('1 run', '2 runs', '3 studies')
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
+
+
 def unescape_cell(text: str) -> str:
     """Return the original text of a cell that `escape_cell` wrote.
 

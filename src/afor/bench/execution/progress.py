@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from afor.bench.common.text import printable
-from afor.bench.execution.timing.pace import Pace, clock
+from afor.bench.common.text import counted, printable
+from afor.bench.execution.timing.run_times import RunTimes, clock
 from afor.bench.study.planned_runs import PlannedRun, describe
 from afor.bench.study.protocol import DATA_KIND, KIND_NOTES, setting
 from afor.bench.training.record import FinishedRun
@@ -37,7 +37,7 @@ class Progress:
         self._planned: dict[str, list[PlannedRun]] = {}
         self._status: dict[str, str] = {}
         self._running: dict[str, tuple[float, float]] = {}  # start, and its share of a worker
-        self._pace = Pace()
+        self._times = RunTimes()
         self._started = time.monotonic()
         self._printed_at = self._started
         self._preparing = ""
@@ -93,7 +93,7 @@ class Progress:
         self._status[run.key] = run.status
         self._has_news = True
         planned_run = self._planned[run.key][0]
-        self._pace.add(*planned_run.condition, run.elapsed_s)
+        self._times.add(planned_run.condition, run.elapsed_s)
         if run.status != "done":
             self._print(
                 printable(f"{run.status}: {describe(planned_run)} ({run.key[:12]}): {run.reason}")
@@ -106,10 +106,10 @@ class Progress:
         """Return the progress in one line."""
         counts = Counter(self._status.get(key, "open") for key in self._planned)
         ended = len(self._planned) - counts["open"]
-        parts = [f"{self._title}: {ended} of {len(self._planned)} runs"]
+        parts = [f"{self._title}: {ended} of {counted(len(self._planned), 'run')}"]
         parts += [f"{counts[word]} {word}" for word in ("diverged", "failed") if counts[word]]
         if counts["open"] and not self._first_ended.is_set():
-            starting = f"starting {min(self._workers, counts['open'])} workers"
+            starting = f"starting {counted(min(self._workers, counts['open']), 'worker')}"
             parts.append(f"{len(self._running)} training" if self._running else starting)
         parts.append(f"{clock(time.monotonic() - self._started)} elapsed")
         if counts["open"] and (left := self._seconds_left()) is not None:
@@ -123,7 +123,7 @@ class Progress:
 
     def _seconds_left(self) -> float | None:
         waiting = [runs[0] for key, runs in self._planned.items() if key not in self._status]
-        seconds = self._pace.total(run.condition for run in waiting)
+        seconds = self._times.total(run.condition for run in waiting)
         if seconds is None:
             return None
         now = time.monotonic()

@@ -18,7 +18,7 @@ from afor.bench.data.splits import manifest_text
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
 from afor.bench.execution.running import RunningFile
 from afor.bench.execution.sources import PreparationWatcher, open_sources
-from afor.bench.execution.timing.limits import TimeLimits, similarity_key
+from afor.bench.execution.timing.run_times import RunTimes, run_kind
 from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.lock import locked
 from afor.bench.store.schema import explain
@@ -113,13 +113,12 @@ def run_study(
     if study.trainer == DEFAULT_TRAINER and not getattr(engine, "trains_elsewhere", False):
         pick_device(study.device)
     sources = open_sources(study, cache_dir, watch)
-    plan = make_plan(study, sources, find_rate)
-    if part is not None:
-        plan = replace(plan, runs=shard(plan.runs, *part))
+    whole = make_plan(study, sources, find_rate)
+    plan = whole if part is None else replace(whole, runs=shard(whole.runs, *part))
     try:
         with locked(path), open_or_create(path) as store:
             take_leftovers(store)
-            store.set_plan(plan, toml)
+            store.set_plan(whole, toml)  # of a part too, so that it is known to be incomplete
             write_manifests(plan, path)
             return _complete(plan, sources, store, engine, watch)
     except OSError as error:  # a full disk can fail any write
@@ -183,14 +182,14 @@ def _complete(
     return Summary(len(plan.runs), counts["done"], counts["diverged"], counts["failed"], trained)
 
 
-def measure_limits(limits: TimeLimits | None, runs: tuple[PlannedRun, ...], store: Store) -> None:
+def measure_limits(limits: RunTimes | None, runs: tuple[PlannedRun, ...], store: Store) -> None:
     """Give the times of stored runs to the time limits of an engine."""
     if limits is None:
         return
     specs = {planned.key: (planned.dataset, planned.spec) for planned in runs}
     for stored in {stored.key: stored for stored in store.runs()}.values():
         if stored.key in specs and stored.status in ("done", "diverged"):
-            limits.add(similarity_key(*specs[stored.key]), stored.elapsed_s)
+            limits.add(run_kind(*specs[stored.key]), stored.elapsed_s)
 
 
 def rescue(store: Store, *contents: bytes) -> StoreError:

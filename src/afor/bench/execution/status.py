@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from afor.bench.common.text import printable
+from afor.bench.common.text import counted, printable
 from afor.bench.execution.running import read_running
-from afor.bench.execution.timing.limits import TimeLimits
-from afor.bench.execution.timing.pace import Pace, clock
+from afor.bench.execution.timing.run_times import RunTimes, clock
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.store.lock import driver_of
 from afor.bench.store.spool import spool_folder
@@ -63,10 +62,7 @@ def status_of(store: Store) -> dict[str, Any]:
 
 
 def _running(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
-    limits = TimeLimits()
-    for run in runs:
-        if run.status in ("done", "diverged"):
-            limits.add((run.dataset, run.backbone, run.optimizer), run.elapsed_s)
+    times = _times(runs)
     by_key = {run.key: run for run in runs}
     rows = []
     for running in read_running(spool_folder(store.path)):
@@ -81,9 +77,9 @@ def _running(store: Store, runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
                 "run": describe(planned),
                 "worker": running.worker,
                 "seconds": seconds,
-                "usual_seconds": limits.usual_s(key),
+                "usual_seconds": times.usual_s(key),
                 # The usual time of a bundled run is its share.
-                "unusually_long": limits.is_unusual(key, seconds / max(running.together, 1)),
+                "unusually_long": times.is_unusual(key, seconds / max(running.together, 1)),
             }
         )
     return sorted(rows, key=lambda row: -row["seconds"])
@@ -93,7 +89,7 @@ def remaining_s(store: Store, runs: Sequence[PlannedRun]) -> float | None:
     """Return the seconds of training that a plan still needs, estimated from stored runs."""
     statuses = store.statuses()
     waiting = {run.key: run.condition for run in runs if run.key not in statuses}
-    return _pace(store.runs()).total(waiting.values())
+    return _times(store.runs()).total(waiting.values())
 
 
 def print_status(status: dict[str, Any]) -> None:
@@ -104,7 +100,7 @@ def print_status(status: dict[str, Any]) -> None:
         left = study["seconds_of_work_left"]
         hint = f"; {clock(left)} of training left" if left else ""
         name = printable(study["study"])
-        console.print(f"{name}: {study['planned']} runs: {counts}{hint}", markup=False)
+        console.print(f"{name}: {counted(study['planned'], 'run')}: {counts}{hint}", markup=False)
         for dataset, kind in study["data"].items():
             if kind in KIND_NOTES:
                 console.print(f"{printable(dataset)}: {KIND_NOTES[kind]}", markup=False)
@@ -129,7 +125,9 @@ def _driver_lines(status: dict[str, Any]) -> list[str]:
     """Return lines about the driver and about runs that take unusually long."""
     if status["driver"] is None:
         return ["No driver is running."]
-    lines = [f"Driver: process {status['driver']}, {len(status['running'])} runs under way."]
+    lines = [
+        f"Driver: process {status['driver']}, {counted(len(status['running']), 'run')} under way."
+    ]
     lines += [
         f"UNUSUALLY LONG: {printable(run['run'])} ({printable(run['key'][:12])}), "
         f"{clock(run['seconds'])} on {printable(run['worker'])}; "
@@ -140,14 +138,14 @@ def _driver_lines(status: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _pace(runs: Sequence[StoredRun]) -> Pace:
-    pace = Pace()
+def _times(runs: Sequence[StoredRun]) -> RunTimes:
+    times = RunTimes()
     for run in runs:
         if run.status in ("done", "diverged"):
-            pace.add(run.dataset, run.backbone, run.optimizer, run.elapsed_s)
-    return pace
+            times.add((run.dataset, run.backbone, run.optimizer), run.elapsed_s)
+    return times
 
 
 def _left(runs: Sequence[StoredRun]) -> float | None:
     waiting = [(run.dataset, run.backbone, run.optimizer) for run in runs if run.status == "open"]
-    return _pace(runs).total(waiting)
+    return _times(runs).total(waiting)

@@ -13,6 +13,7 @@ from afor.bench.execution.runner import run_study
 from afor.bench.notebook.progress_bar import ProgressBar
 from afor.bench.notebook.results import StudyResults
 from afor.bench.notebook.trials import as_trials, write_trials
+from afor.bench.stats.results import Results
 from afor.bench.store.locations import store_path
 from afor.bench.study.schema import Study, parse_study
 from afor.bench.study.toml_io import study_toml
@@ -30,7 +31,7 @@ def compare(
     trial_s: float | None = None,
     options: Mapping[str, Any] | None = None,
     baseline: str | None = None,
-    control: bool = True,
+    control: bool = False,
     lr: float = 1e-3,
     batch_size: int = 32,
     max_epochs: int = 60,
@@ -94,7 +95,7 @@ def compare(
         >>> folder = Path(tempfile.mkdtemp())
         >>> results = compare(
         ...     "synthetic", optimizers=["afor"], options={"n_subjects": 3, "trials": 4},
-        ...     control=False, max_epochs=1, store=folder / "x.db", cache_dir=folder, workers=1,
+        ...     max_epochs=1, store=folder / "x.db", cache_dir=folder, workers=1,
         ...     progress=False,
         ... )
         >>> len(results.to_rows())
@@ -141,7 +142,7 @@ def compare(
     )
     path = store_path(name, Path(store) if store is not None else None)
     _run(study, path, cache, workers, progress)
-    return StudyResults(path, (study.name,), first, metric)
+    return StudyResults(Results.open([path], studies=[study.name], baseline=first).by(metric))
 
 
 def _run(study: Study, path: Path, cache: Path, workers: int, progress: bool) -> None:

@@ -1,71 +1,114 @@
 """`StudyResults`: the results of a study as an object that a notebook shows."""
 
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import write_atomically
-from afor.bench.report.figures.results import folds_figure, gain_figure
-from afor.bench.report.page import render_report, report_input
-from afor.bench.report.tables.formats import Table, printable, to_markdown
-from afor.bench.report.tables.main import main_table
-from afor.bench.report.verdicts import verdicts
-from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers
-from afor.bench.stats.groups import Conditions, collect_conditions, default_metrics
-from afor.bench.store.files import load_margins, load_results, result_rows
-from afor.bench.store.locations import find_store
+from afor.bench.report.figures.results import folds_figure
+from afor.bench.report.figures.style import house_style
+from afor.bench.report.page import render_report
+from afor.bench.report.registry import FROM_RESULTS, build_table, draw_figure, focus
+from afor.bench.report.tables.formats import Table, printable, to_html, to_markdown
+from afor.bench.report.verdicts import answers
+from afor.bench.stats.groups import Conditions
+from afor.bench.stats.results import Results
+from afor.bench.store.files import result_rows
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table or figure that a notebook shows; `content` is the object itself."""
+
+    content: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.content, name)
+
+
+class ShownTable(Shown):
+    """A table that a notebook shows as HTML and `print` as Markdown."""
+
+    content: Table
+
+    def __str__(self) -> str:
+        return to_markdown(self.content)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p><small>{escape(printable(n))}</small></p>" for n in self.content.notes)
+        return f"<div>{to_html(self.content)}{notes}</div>"
+
+
+class ShownFigure(Shown):
+    """A Matplotlib figure that a notebook shows as an image, also without ``%matplotlib``."""
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        with house_style():
+            self.content.savefig(file, format="png", dpi=150)
+        return file.getvalue()
 
 
 @dataclass(frozen=True)
 class StudyResults:
-    """The results of a study.
+    """The results of a study, read when it was opened.
 
     Args:
-        store: The store or the file of results.
-        studies: Names of the studies to read; empty reads all.
-        baseline: The optimizer that the others are compared with.
-        metric: The metric of verdict and figures.
+        results: The runs, and what is asked of them; its first metric is that of the verdict.
 
     Example:
-        >>> StudyResults(Path("results/demo.db")).metric
+        >>> from afor.bench.stats.design.simulated import simulate_results
+        >>> made = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"])
+        >>> StudyResults(Results.of(*made)).metric
         'accuracy'
     """
 
-    store: Path
-    studies: tuple[str, ...] = ()
-    baseline: str = BASELINE
-    metric: str = "accuracy"
-
-    @cached_property
-    def _loaded(self) -> tuple[list[Any], Conditions]:
-        runs, expected = load_results([self.store], self.studies)
-        margins = load_margins([self.store], self.studies)
-        return runs, collect_conditions(runs, expected, margins)
+    results: Results
 
     @property
     def conditions(self) -> Conditions:
         """The runs by data set, backbone and optimizer."""
-        return self._loaded[1]
+        return self.results.conditions
 
     @property
-    def _metrics(self) -> list[str]:
-        return list(dict.fromkeys([self.metric, *default_metrics(self.conditions)]))
+    def baseline(self) -> str:
+        """The optimizer that the others are compared with."""
+        return self.results.baseline
 
-    def table(self) -> Table:
-        """Return the table of means over folds."""
-        return main_table(self.conditions, self._metrics, baseline=self.baseline)
+    @property
+    def metric(self) -> str:
+        """The metric of verdict and figures."""
+        return self.results.metrics[0]
+
+    def table(self, name: str = "main") -> ShownTable:
+        """Return a table, by default that of means over folds.
+
+        Args:
+            name: One of the tables of `afor table`, such as ``"comparisons"``.
+
+        Raises:
+            ConfigError: There is no such table, or the results do not hold what it shows.
+        """
+        if name not in FROM_RESULTS:
+            raise ConfigError(f"No table is called {name!r}. Here: {', '.join(FROM_RESULTS)}.")
+        return ShownTable(build_table(name, self.results))
 
     def verdict(self) -> str:
-        """Return what the results show, a sentence per data set."""
-        return "\n".join(verdicts(self.conditions, self.metric, baseline=self.baseline))
+        """Return what the results show, a paragraph per data set."""
+        comparisons = self.results.needed_comparisons(self.metric)
+        return "\n".join(answer.text for answer in answers(comparisons, self.metric))
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one dictionary per finished run."""
-        return [dict(row) for row in result_rows(self._loaded[0])]
+        return [dict(row) for row in result_rows(self.results.runs)]
 
     def to_frame(self) -> Any:
         """Return one row per finished run as a pandas DataFrame.
@@ -82,71 +125,62 @@ class StudyResults:
             ) from None
         return pd.DataFrame(self.to_rows())
 
-    def plot_gain(self, optimizers: Sequence[str] | None = None) -> Any:
+    def plot_gain(self, optimizers: Sequence[str] = ()) -> ShownFigure:
         """Draw the gain of each optimizer over the baseline.
 
         Args:
-            optimizers: Optimizers to draw; None draws all but controls.
+            optimizers: Optimizers to draw; empty draws all but controls.
 
         Returns:
-            A Matplotlib figure.
+            A figure that the notebook shows; `content` is the Matplotlib figure.
         """
-        return gain_figure(
-            self.conditions, self.metric, baseline=self.baseline, optimizers=optimizers
-        )
+        results = replace(self.results, chosen=tuple(optimizers)) if optimizers else self.results
+        return ShownFigure(draw_figure("gain", results))
 
     def plot_folds(
-        self, optimizer: str | None = None, *, dataset: str | None = None, backbone: str = ""
-    ) -> Any:
+        self,
+        optimizer: str | None = None,
+        *,
+        dataset: str | None = None,
+        backbone: str | None = None,
+    ) -> ShownFigure:
         """Draw each fold's results of an optimizer and the baseline, joined by a line.
 
         Args:
-            optimizer: The optimizer; None takes AFOR, or else the last of the study.
+            optimizer: The optimizer; None takes AFOR, or else the best one.
             dataset: The data set; None takes the first.
-            backbone: The backbone; empty takes the first.
+            backbone: The backbone; None takes the first.
 
         Returns:
-            A Matplotlib figure.
+            A figure that the notebook shows; `content` is the Matplotlib figure.
         """
-        first_dataset, first_backbone = blocks_of(self.conditions)[0]
-        others = [o for o in main_optimizers(self.conditions) if o != self.baseline]
-        if optimizer is None:
-            optimizer = "afor" if "afor" in others else others[-1] if others else self.baseline
-        return folds_figure(
-            self.conditions,
-            dataset or first_dataset,
-            backbone or first_backbone,
-            optimizer,
-            self.metric,
-            baseline=self.baseline,
-        )
+        results = self.results.only(dataset, backbone)
+        if optimizer is not None:
+            results = replace(results, chosen=(optimizer,))
+        return ShownFigure(folds_figure(focus(results)))
 
-    def report(self, path: str | Path, title: str = "Optimizers across subjects") -> Path:
+    def report(self, path: str | Path, title: str = "") -> Path:
         """Write the whole report as one HTML file.
 
         Args:
             path: The file to write.
-            title: Heading of the page.
+            title: Heading of the page; empty takes the name of the study.
 
         Returns:
             The path.
         """
-        given = report_input(self._loaded[0], [self.store], self.studies)
-        page = render_report(
-            self.conditions, given, title=title, baseline=self.baseline, metrics=self._metrics
-        )
-        write_atomically(Path(path), page.encode())
+        write_atomically(Path(path), render_report(self.results, title=title).encode())
         return Path(path)
 
     def __str__(self) -> str:
-        return to_markdown(self.table())  # its first sentences are the verdict
+        return str(self.table())  # its first sentences are the verdict
 
     def _repr_html_(self) -> str:
         verdict = "".join(
             f"<p><strong>{escape(printable(line))}</strong></p>"
             for line in self._verdict_or_reason().splitlines()
         )
-        return f"<div>{verdict}{table_html(self.table())}</div>"
+        return f"<div>{verdict}{self.table()._repr_html_()}</div>"
 
     def _verdict_or_reason(self) -> str:
         try:
@@ -160,7 +194,8 @@ def open_results(
     *,
     studies: Sequence[str] = (),
     baseline: str | None = None,
-    metric: str = "accuracy",
+    metric: str | None = None,
+    allow_different: Sequence[str] = (),
 ) -> StudyResults:
     """Open the results of a study that has run, here or elsewhere.
 
@@ -170,13 +205,15 @@ def open_results(
         studies: Names of the studies to read; empty reads all.
         baseline: The optimizer that the others are compared with; None takes Adam, or else the
             first optimizer.
-        metric: The metric of verdict and figures.
+        metric: The metric of verdict and figures; None takes accuracy.
+        allow_different: Settings in which runs that are compared may differ.
 
     Returns:
         The results, which a notebook shows as verdict and table.
 
     Raises:
         StoreError: There are no such results.
+        ConfigError: The runs cannot be compared, or no run has the metric.
 
     Example:
         >>> import tempfile
@@ -188,36 +225,7 @@ def open_results(
         >>> open_results(path).baseline
         'adamw'
     """
-    path = find_store(str(store))
-    results = StudyResults(path, tuple(studies), baseline or BASELINE, metric)
-    if baseline is None:
-        names = main_optimizers(results.conditions)
-        if names and BASELINE not in names:
-            results = StudyResults(path, tuple(studies), names[0], metric)
-    return results
-
-
-def table_html(table: Table) -> str:
-    """Return a table as HTML without scripts or classes, for a notebook."""
-    head = "".join(
-        f'<th scope="col">{escape(printable(" ".join([c.group, c.label]).strip()))}</th>'
-        for c in table.columns
+    opened = Results.open(
+        [store], studies=studies, baseline=baseline, allow_different=allow_different
     )
-    body = ""
-    for row in table.rows:
-        if row.heading:
-            label = escape(printable(row.label))
-            body += f'<tr><th colspan="{len(table.columns) + 1}">{label}</th></tr>'
-            continue
-        cells = ""
-        for cell in row.cells:
-            text = escape(printable(cell.text)) + "*" * cell.star + escape(cell.mark)
-            text += f" ({escape(cell.partial)})" if cell.partial else ""
-            cells += f"<td>{f'<b>{text}</b>' if cell.best else text}</td>"
-        body += f'<tr><th scope="row">{escape(printable(row.label))}</th>{cells}</tr>'
-    notes = "".join(f"<p><small>{escape(printable(note))}</small></p>" for note in table.notes)
-    return (
-        f"<table><caption>{escape(printable(table.title))}</caption><thead><tr>"
-        f'<th scope="col">{escape(table.label)}</th>{head}</tr></thead><tbody>{body}</tbody>'
-        f"</table>{notes}"
-    )
+    return StudyResults(opened.by(metric) if metric else opened)

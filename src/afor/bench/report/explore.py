@@ -3,7 +3,7 @@
 import json
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -14,8 +14,7 @@ from afor.bench.common.text import printable, without_nan
 from afor.bench.report.figures.curves import mean_and_band
 from afor.bench.report.figures.style import color_of, marker_of
 from afor.bench.report.verdicts import verdict_sentence, verdict_word
-from afor.bench.stats.comparisons import BASELINE, Comparison, compare_all, main_optimizers
-from afor.bench.stats.curves import Records
+from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.groups import Conditions
 from afor.bench.stats.labels import (
     backbone_label,
@@ -24,6 +23,7 @@ from afor.bench.stats.labels import (
     metric_style,
     optimizer_label,
 )
+from afor.bench.stats.results import Results
 
 DIGITS = 9  # of a value in the page; means closer than its rounding are ties
 # The markers of Matplotlib figures, in the names of d3.
@@ -33,21 +33,19 @@ SYMBOLS = {
 }  # fmt: skip
 
 
-def chart_data(
-    conditions: Conditions, records: Records, metrics: Sequence[str], baseline: str = BASELINE
-) -> dict[str, Any]:
+def chart_data(results: Results) -> dict[str, Any]:
     """Return what all charts show as values of JSON: names, comparisons, runs, training curves.
 
     A run names its data set, backbone and optimizer by their positions in the lists; its values are
-    in the order of `metrics`, of which the first is shown first.
+    in the order of the metrics, of which the first is shown first.
     """
+    conditions, metrics = results.conditions, results.metrics
     datasets = list(dict.fromkeys(dataset for dataset, _, _ in conditions))
     backbones = list(dict.fromkeys(backbone for _, backbone, _ in conditions))
     optimizers = list(dict.fromkeys(optimizer for _, _, optimizer in conditions))
-    main = main_optimizers(conditions)
-    comparisons = compare_all(conditions, metrics, baseline=baseline)
+    main = results.methods
     content = {
-        "baseline": printable(baseline),
+        "baseline": printable(results.baseline),
         "tie": 2 * 10.0**-DIGITS,
         "metrics": [_metric(name) for name in metrics],
         "datasets": [_named(name, dataset_label(name)) for name in datasets],
@@ -61,7 +59,7 @@ def chart_data(
             }
             for position, name in enumerate(optimizers)
         ],
-        "comparisons": [_comparison(comparison) for comparison in comparisons],
+        "comparisons": [_comparison(comparison) for comparison in results.comparisons],
         "subjects": _subjects(conditions),
         "runs": [
             [
@@ -75,7 +73,7 @@ def chart_data(
             for condition in conditions.values()
             for (fold, draw), run in sorted(condition.runs.items())
         ],
-        "curves": _curves(records, main),
+        "curves": _curves(results),
     }
     cleaned: dict[str, Any] = without_nan(content)
     return cleaned
@@ -148,15 +146,12 @@ def _subjects(conditions: Conditions) -> dict[str, dict[str, str]]:
     return subjects
 
 
-def _curves(records: Records, optimizers: Sequence[str]) -> list[dict[str, Any]]:
+def _curves(results: Results) -> list[dict[str, Any]]:
     """Return the training loss per epoch, mean and middle half of the runs."""
-    losses: dict[tuple[str, str, str], list[list[float]]] = {}
-    for run, record in records:
-        if run.optimizer in optimizers and record.history:
-            key = (run.dataset, run.backbone, run.optimizer)
-            losses.setdefault(key, []).append([epoch.train_loss for epoch in record.history])
     curves = []
-    for (dataset, backbone, optimizer), runs in losses.items():
+    for (dataset, backbone, optimizer), runs in results.training.losses.items():
+        if optimizer not in results.methods or not any(map(len, runs)):
+            continue
         mean, low, high = mean_and_band(runs)
         curves.append(
             {

@@ -2,14 +2,11 @@
 
 import base64
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment
@@ -19,35 +16,26 @@ from afor import __version__
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.catalog import NAMES, OWN, get_dataset
 from afor.bench.report.explore import chart_data, json_for_script, libraries_script
-from afor.bench.report.figures import curves as curve_figures
-from afor.bench.report.figures import results as figures
-from afor.bench.report.figures.noise import noise_figure
+from afor.bench.report.figures.results import folds_figure
+from afor.bench.report.registry import FROM_RESULTS, draw_figure, focus
 from afor.bench.report.svg import inline_svg
-from afor.bench.report.tables.formats import Column, Table, printable, to_csv, to_latex
-from afor.bench.report.tables.main import comparison_table, main_table
-from afor.bench.report.tables.paper import beside_paper_table, same_method_table
-from afor.bench.report.tables.side import datasets_table, noise_table, ranks_table
-from afor.bench.report.tables.variants import ablation_table, sensitivity_table
+from afor.bench.report.tables.formats import Table, printable, to_csv, to_html, to_latex
 from afor.bench.report.verdicts import answers
-from afor.bench.stats.comparisons import BASELINE, blocks_of, main_optimizers, mean_ranks
-from afor.bench.stats.curves import Records, loss_curves, run_traces
-from afor.bench.stats.groups import Condition, Conditions, block_of
+from afor.bench.stats.groups import Condition
 from afor.bench.stats.labels import (
-    PAPER_METRICS,
-    better_sign,
     block_label,
     dataset_label,
     metric_label,
     metric_text,
     optimizer_label,
-    signed,
 )
-from afor.bench.stats.sensitivity import sensitivity_of
-from afor.bench.store.files import is_store, load_records, load_studies, results_csv
+from afor.bench.stats.results import Results
+from afor.bench.store.files import results_csv
 from afor.bench.store.results import RunResult
-from afor.bench.study.schema import parse_study
+from afor.bench.study.schema import Study, parse_study
 
-MAX_NETWORKS = 4  # training curves are drawn for at most so many
+MAX_NETWORKS = 4  # what the controller did is drawn for at most so many
+MAX_EMBEDDED = 2000  # with more runs the page links to a file of them beside it
 
 
 @dataclass(frozen=True)
@@ -62,255 +50,194 @@ class Section:
     table: Table
 
 
-@dataclass(frozen=True)
-class ReportInput:
-    """The input of a report besides the conditions.
-
-    Attributes:
-        results: The finished runs.
-        sources: Names of the stores.
-        records: Histories and traces, where a store has them.
-        studies: The TOML of each study by its name.
-        sections: Further sections, such as those of analyses.
-
-    Example:
-        >>> ReportInput(results=[], sources=["results/demo.db"]).sections
-        ()
-    """
-
-    results: Sequence[RunResult]
-    sources: Sequence[str]
-    records: Records = ()
-    studies: Mapping[str, str] | None = None
-    sections: Sequence[Section] = ()
-
-
-def report_input(
-    results: Sequence[RunResult],
-    paths: Sequence[Path],
-    studies: Sequence[str] = (),
-    sections: Sequence[Section] = (),
-) -> ReportInput:
-    """Return the input of a report on results that were read from stores and files."""
-    stores = [path for path in paths if is_store(path)]
-    records, tomls = load_records(stores, studies), load_studies(stores, studies)
-    return ReportInput(results, [path.name for path in paths], records, tomls, sections)
+# The sections in their order, each with its title, its tables and its figures with captions.
+_SECTIONS: Mapping[str, tuple[str, Sequence[str], Mapping[str, str]]] = {
+    "results": ("Results", ("main",), {}),
+    "gains": ("Gains", ("comparisons",), {"gain": "Gain over the baseline per data set."}),
+    "noise": (
+        "Another seed",
+        ("noise",),
+        {"noise": "Folds of one method under two seeds, and of the others under the same seeds."},
+    ),
+    "folds": ("Paired folds", (), {}),
+    "ranks": (
+        "Ranks",
+        ("ranks",),
+        {"ranks": "Mean ranks; a bar joins what no critical difference separates."},
+    ),
+    "training": (
+        "While training",
+        (),
+        {"convergence": "Training loss: mean over runs, the middle half as a band."},
+    ),
+    "more": (
+        "Variants and settings",
+        ("ablation", "sensitivity"),
+        {"sensitivity": "One setting of AFOR at a time."},
+    ),
+    "paper": ("Beside the paper", ("beside-paper",), {}),
+    "protocol": ("Protocol and data", ("datasets",), {}),
+    "all": ("Folds and repetitions", (), {}),
+}
+_CHARTS = {"gains": ("gains",), "folds": ("pairs", "runs"), "training": ("curves",)}
+_ALWAYS = ("results", "gains", "folds", "protocol", "all")
+# Drawn by a chart of the page; Matplotlib draws them for a static page alone.
+_CHARTED = ("gain", "convergence")
 
 
 def render_report(
-    conditions: Conditions,
-    given: ReportInput,
+    results: Results,
     *,
-    title: str = "Optimizers across subjects",
-    baseline: str = BASELINE,
-    metrics: Sequence[str] = PAPER_METRICS,
+    title: str = "",
+    sections: Sequence[Section] = (),
     static: bool = False,
+    runs_file: str = "",
 ) -> str:
     """Render results as one HTML page that needs no server and no network.
 
     Args:
-        conditions: Groups of runs, from `collect_conditions`.
-        given: The runs themselves and what else the page shows.
-        title: Title of the page.
-        baseline: The optimizer the others are compared with.
-        metrics: Names of metrics; figures show the first.
-        static: Leave out the scripts and with them the charts; the page is readable without them.
+        results: The results, and what is asked of them.
+        title: Title of the page; empty takes the names of the studies.
+        sections: Further sections, such as those of analyses.
+        static: Draw figures in place of charts and leave out all scripts.
+        runs_file: Name of a CSV file of all runs beside the page, to link to instead of embedding
+            the runs.
 
     Returns:
         The HTML text.
 
     Example:
-        >>> from afor.bench.stats.groups import collect_conditions
         >>> from afor.bench.stats.design.simulated import simulate_results
-        >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"])
-        >>> conditions = collect_conditions(results, expected)
-        >>> page = render_report(conditions, ReportInput(results, sources=["simulated"]))
-        >>> page.startswith("<!doctype html>")
+        >>> made = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"])
+        >>> render_report(Results.of(*made)).startswith("<!doctype html>")
         True
     """
-    tables = _tables(conditions, metrics, baseline)
+    conditions = results.conditions
+    results.needed_comparisons()  # refuses results without any
+    studies = _studies(results)
     anchors = {_link(c): f"condition-{i}" for i, c in enumerate(conditions.values()) if c.runs}
+    shown = [
+        made for name in _SECTIONS if (made := _section(name, results, anchors, static)) is not None
+    ]
+    extra = [
+        {
+            "name": s.name,
+            "title": s.title,
+            "figures": [_figure(s.figure, s.name, s.caption)],
+            "findings": s.findings,
+            "tables": [_table(s.table, anchors)],
+        }
+        for s in sections
+    ]
+    position = next(i for i, s in enumerate(shown) if s["name"] in ("more", "paper", "protocol"))
+    shown[position:position] = extra
+    scripts = [] if static else [libraries_script(), *map(_template, ("report.js", "explore.js"))]
+    charts = {} if static else chart_data(results)
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(printable=printable, sortvalue=_sort_value, groups=_groups)
-    drawn = _figures(conditions, given, metrics[0], baseline)
-    charts = {} if static else chart_data(conditions, given.records, metrics, baseline)
-    scripts = [libraries_script(), *map(_template, ("report.js", "explore.js"))]
-    scripts = [] if static else scripts
-    context: dict[str, Any] = {
-        **tables,
-        "title": title,
-        "version": __version__,
-        "runs": sum(condition.done for condition in conditions.values()),
-        "n_conditions": len(conditions),
-        "planned": sum(condition.expected for condition in conditions.values()),
-        "missing": sum(max(c.expected - c.done, 0) for c in conditions.values()),
-        "sources": given.sources,
-        "answers": answers(conditions, metrics, baseline=baseline),
-        "anchors": anchors,
-        "downloads": {
-            t.name: _downloads(t) for t in [*_flat(tables), *(s.table for s in given.sections)]
-        },
-        "figures": drawn,
-        "folds": _fold_plots(conditions, metrics[0], baseline),
-        "details": [_details(c, metrics, anchors[_link(c)]) for c in conditions.values() if c.runs],
-        "studies": list((given.studies or {}).items()),
-        "attributions": _attributions(conditions, given.studies or {}),
-        "extra": [
-            {**vars(s), "svg": Markup(inline_svg(s.figure, s.name, s.caption))}
-            for s in given.sections
-        ],
-        "repeated": _tested_in_several_folds(given.results),
-        "raw": _data_link("text/csv", results_csv(given.results)),
-        "static": static,
-        "css": Markup(_template("report.css")),
-        "chart_data": Markup(json_for_script(charts)),
-        "scripts": [Markup(script) for script in scripts],
-        "script_sources": " ".join(_script_source(script) for script in scripts) or "'none'",
-    }
-    optional = {"noise": tables["noise"], "training": drawn["training"], "more": tables["more"]}
-    sections = [item for item in _SECTIONS.items() if optional.get(item[0], True)]
-    before = [name for name, _ in sections].index("ranks") + 1 + bool(drawn["training"])
-    sections[before:before] = [(s.name, s.title) for s in given.sections]
+    environment.filters.update(printable=printable)
     page = environment.from_string(_template("report.html"))
-    return page.render(context, sections=sections)
+    return page.render(
+        title=title or ", ".join(studies) or "Optimizers across subjects",
+        descriptions=[s.description for s in studies.values() if s is not None and s.description],
+        version=__version__,
+        runs=sum(condition.done for condition in conditions.values()),
+        n_conditions=len(conditions),
+        planned=sum(condition.expected for condition in conditions.values()),
+        missing=sum(max(c.expected - c.done, 0) for c in conditions.values()),
+        sources=[path.name for path in results.paths],
+        notes=results.notes,
+        answers=answers(results.comparisons, results.metrics[0]),
+        sections=shown,
+        details=[_details(c, results.metrics, anchors[_link(c)]) for c in conditions.values()
+                 if c.runs],
+        studies=list(results.study_texts.items()),
+        attributions=_attributions(results, studies),
+        repeated=_tested_in_several_folds(results.runs),
+        raw=runs_file or _data_link("text/csv", results_csv(results.runs)),
+        static=static,
+        css=Markup(_template("report.css")),
+        chart_data=Markup(json_for_script(charts)),
+        scripts=[Markup(script) for script in scripts],
+        script_sources=" ".join(_script_source(script) for script in scripts) or "'none'",
+    )  # fmt: skip
 
 
-_SECTIONS = {
-    "results": "Results",
-    "gains": "Gains",
-    "noise": "Another seed",
-    "folds": "Paired folds",
-    "ranks": "Ranks",
-    "training": "While training",
-    "more": "Variants",
-    "paper": "Beside the paper",
-    "protocol": "Protocol and data",
-    "all": "Folds and draws",
-}
+def _section(
+    name: str, results: Results, anchors: Mapping[str, str], static: bool
+) -> dict[str, Any] | None:
+    """Return what one section shows; None if the results hold nothing of it."""
+    title, table_names, captions = _SECTIONS[name]
+    tables = []
+    for table_name in table_names:
+        with suppress(ConfigError):  # the results do not hold what it shows
+            tables.append(_table(FROM_RESULTS[table_name](results), anchors))
+    figures = []
 
+    def draw(label: str, caption: str, make: Callable[[], Any]) -> None:
+        with suppress(ConfigError):
+            figures.append(_figure(make(), label, caption))
 
-def _tables(conditions: Conditions, metrics: Sequence[str], baseline: str) -> dict[str, Any]:
-    def if_possible(build: Callable[..., Table]) -> Table | None:
-        try:
-            return build(conditions, metrics)
-        except ConfigError:  # the store has no such runs
-            return None
-
-    more = [if_possible(ablation_table), if_possible(sensitivity_table)]
-    return {
-        "main": main_table(conditions, metrics, baseline=baseline),
-        "comparisons": comparison_table(conditions, metrics, baseline=baseline),
-        "ranks": ranks_table(conditions, metrics),
-        "noise": if_possible(noise_table),
-        "beside": if_possible(beside_paper_table),
-        "twice": same_method_table(),
-        "data": datasets_table(conditions),
-        "more": [table for table in more if table is not None],
-    }
-
-
-def _flat(tables: Mapping[str, Any]) -> list[Table]:
-    single = [table for table in tables.values() if isinstance(table, Table)]
-    return single + list(tables["more"])
-
-
-def _figures(
-    conditions: Conditions, given: ReportInput, metric: str, baseline: str
-) -> dict[str, list[dict[str, Any]]]:
-    """Draw the figures of each section; one with a chart shows on paper and without scripts."""
-    drawings: dict[str, list[dict[str, Any]]] = {"gains": [], "training": [], "more": []}
-
-    def add(
-        section: str, name: str, caption: str, draw: Callable[[], Any], *, chart: bool = False
-    ) -> None:
-        with suppress(ConfigError):  # the results do not hold what the figure shows
-            svg = Markup(inline_svg(draw(), name, caption))
-            drawings[section].append({"svg": svg, "caption": caption, "chart": chart})
-
-    gain = partial(figures.gain_figure, conditions, metric, baseline=baseline)
-    add("gains", "gain", "Gain over the baseline per data set.", gain, chart=True)
-    caption = "Mean ranks; a bar joins what no critical difference separates."
-    add("gains", "ranks", caption, lambda: figures.rank_figure(mean_ranks(conditions, metric)))
-    main = main_optimizers(conditions)
-    networks = dict.fromkeys((run.dataset, run.backbone) for run, _ in given.records)
-    for number, network in enumerate(list(networks)[:MAX_NETWORKS]):
-        records = [r for r in given.records if (r[0].dataset, r[0].backbone) == network]
-        convergence = partial(curve_figures.convergence_figure, loss_curves(records, main))
-        caption = "Training loss: mean over runs, the middle half as a band."
-        add("training", f"loss{number}", caption, convergence, chart=True)
+    for label, caption in captions.items():
+        if static or label not in _CHARTED:
+            draw(label, caption, partial(draw_figure, label, results))
+    if name == "training":
         caption = "What AFOR's controller did, by layer group."
-        add("training", f"beta{number}", caption, partial(_forgetting, records))
-    caption = "Folds of one method under two seeds, and of the others under the same seeds."
-    noise = partial(noise_figure, conditions, metric, baseline=baseline)
-    add("gains", "noise", caption, noise)
-    caption = "One setting of AFOR at a time."
-    add("more", "sensitivity", caption, lambda: _sensitivity(conditions, metric))
-    return drawings
+        for number, task in enumerate(results.tasks[:MAX_NETWORKS]):
+            part = results.only(*task)
+            draw(f"beta{number}", caption, partial(draw_figure, "forgetting", part))
+    if name == "folds" and static:
+        for number, task in enumerate(results.tasks):
+            part = results.only(*task)
+            caption = f"{block_label(*task)}: each row is one fold, the largest gain first."
+            draw(f"folds{number}", caption, partial(_draw_folds, part))
+    charts = () if static else _CHARTS.get(name, ())
+    if name == "training" and not results.training.losses:
+        charts = ()
+    if not (tables or figures or charts or name in _ALWAYS):
+        return None
+    return {"name": name, "title": title, "tables": tables, "figures": figures, "charts": charts}
 
 
-def _forgetting(records: Records) -> Any:
-    return curve_figures.forgetting_figure(*run_traces(records))
+def _draw_folds(results: Results) -> Any:
+    return folds_figure(focus(results))
 
 
-def _sensitivity(conditions: Conditions, metric: str) -> Any:
-    return curve_figures.sensitivity_figure(sensitivity_of(conditions, metric))
+def _table(table: Table, anchors: Mapping[str, str]) -> dict[str, Any]:
+    downloads = {
+        "csv": _data_link("text/csv", to_csv(table)),
+        "tex": _data_link("application/x-tex", to_latex(table)),
+    }
+    html = Markup(to_html(table, anchors=anchors, sortable=True))
+    return {"table": table, "html": html, "downloads": downloads}
 
 
-def _fold_plots(conditions: Conditions, metric: str, baseline: str) -> list[dict[str, Any]]:
-    """Draw the paired folds of AFOR, or else of the best optimizer, for each block."""
-    plots: list[dict[str, Any]] = []
-    for dataset, backbone in blocks_of(conditions):
-        block = {c.optimizer: c for c in block_of(conditions, dataset, backbone) if c.has(metric)}
-        rivals = [block[o] for o in main_optimizers(conditions) if o in block and o != baseline]
-        if baseline not in block or not rivals:
-            continue
-        ours = (condition for condition in rivals if condition.optimizer == "afor")
-        best = max(rivals, key=lambda c: better_sign(metric) * c.summary(metric)[0])
-        condition = next(ours, best)
-        rows = figures.paired_folds(condition, block[baseline], metric)
-        if not rows:
-            continue
-        name, base_name = optimizer_label(condition.optimizer), optimizer_label(baseline)
-        title = f"{block_label(dataset, backbone)}: {name} and {base_name}"
-        figure = figures.folds_figure(
-            conditions, dataset, backbone, condition.optimizer, metric, baseline=baseline
-        )
-        tips = [_fold_tip(row, name, base_name) for row in rows]
-        svg = Markup(inline_svg(figure, f"folds{len(plots)}", title, tips))
-        plots.append({"title": title, "svg": svg})
-    return plots
-
-
-def _fold_tip(row: figures.PairedFold, name: str, baseline: str) -> str:
-    subjects = ", ".join(printable(subject) for subject in row.subjects)
-    return (
-        f"{subjects} (fold {row.fold}): {printable(name)} {row.ours:.2f}, {printable(baseline)} "
-        f"{row.theirs:.2f}, gain {signed(row.gain)}"
-    )
+def _figure(figure: Any, name: str, caption: str) -> dict[str, Any]:
+    return {"svg": Markup(inline_svg(figure, name, caption)), "caption": caption}
 
 
 def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[str, Any]:
     shown = [metric for metric in metrics if condition.has(metric)]
     by_metric = {metric: condition.fold_values(metric) for metric in shown}
-    rows = []
-    for fold in sorted({fold for fold, _ in condition.runs}):
-        runs = [run for (f, _), run in sorted(condition.runs.items()) if f == fold]
-        rows.append(
-            {
-                "fold": fold,
-                "subjects": ", ".join(runs[0].test_subjects),
-                "numbers": [metric_text(m, by_metric[m][fold]) for m in shown],
-                "draws": ", ".join(
-                    metric_text(m, run.metrics[m]) for m in shown[:1] for run in runs
-                ),
-            }
-        )
-    runs_text = f"{condition.done}/{condition.expected} runs"
+    by_fold: dict[int, list[RunResult]] = {}
+    for (fold, _), run in sorted(condition.runs.items()):
+        by_fold.setdefault(fold, []).append(run)
+    rows = [
+        {
+            "fold": fold,
+            "subjects": ", ".join(runs[0].test_subjects),
+            "numbers": [metric_text(m, by_metric[m][fold]) for m in shown],
+            "repetitions": ", ".join(
+                metric_text(m, run.metrics[m]) for m in shown[:1] for run in runs
+            ),
+        }
+        for fold, runs in by_fold.items()
+    ]
+    done = f"{condition.done}/{condition.expected} runs"
     if shown:
         mean, sd, n = condition.summary(shown[0])
-        summary = f"{metric_text(shown[0], mean, sd)}, {n} folds, {runs_text}"
+        summary = f"{metric_text(shown[0], mean, sd)}, {n} folds, {done}"
     else:
-        summary = f"no value of {', '.join(map(metric_label, metrics))}, {runs_text}"
+        summary = f"no value of {', '.join(map(metric_label, metrics))}, {done}"
     return {
         "id": anchor,
         "title": f"{block_label(condition.dataset, condition.backbone)}, "
@@ -321,24 +248,31 @@ def _details(condition: Condition, metrics: Sequence[str], anchor: str) -> dict[
     }
 
 
-def _attributions(conditions: Conditions, studies: Mapping[str, str]) -> list[str]:
-    """Return the licence and the citation of each public data set of the catalog."""
-    uses: dict[str, str] = {}
-    for toml in studies.values():
+def _studies(results: Results) -> dict[str, Study | None]:
+    """Return the studies by name; None for one that another version wrote."""
+    studies: dict[str, Study | None] = {}
+    for name, toml in results.study_texts.items():
         try:
-            uses |= {entry.name: entry.use for entry in parse_study(toml).datasets}
-        except ConfigError:  # a study of another version
-            continue
-    datasets = dict.fromkeys(uses.get(dataset, dataset) for dataset, _, _ in conditions)
+            studies[name] = parse_study(toml)
+        except ConfigError:
+            studies[name] = None
+    return studies
+
+
+def _attributions(results: Results, studies: Mapping[str, Study | None]) -> list[str]:
+    """Return the licence and the citation of each public data set of the catalog."""
+    entries = [entry for study in studies.values() if study for entry in study.datasets]
+    uses = {entry.name: entry.use for entry in entries}
+    datasets = dict.fromkeys(uses.get(dataset, dataset) for dataset, _ in results.tasks)
     public = [name for name in datasets if name in NAMES and name not in ("synthetic", *OWN)]
     infos = [get_dataset(name).info for name in public]
     return [f"Data: {i.title}. Licence: {i.licence}. Cite: {i.citation}." for i in infos]
 
 
-def _tested_in_several_folds(results: Sequence[RunResult]) -> list[str]:
+def _tested_in_several_folds(runs: Sequence[RunResult]) -> list[str]:
     """Return the test subjects of more than one fold, with their folds."""
     folds: dict[tuple[str, str], set[int]] = {}
-    for run in results:
+    for run in runs:
         for subject in run.test_subjects:
             folds.setdefault((run.dataset, subject), set()).add(run.fold)
     return [
@@ -348,29 +282,12 @@ def _tested_in_several_folds(results: Sequence[RunResult]) -> list[str]:
     ]
 
 
-def _downloads(table: Table) -> list[tuple[str, str]]:
-    return [
-        ("csv", _data_link("text/csv", to_csv(table))),
-        ("tex", _data_link("application/x-tex", to_latex(table))),
-    ]
-
-
 def _data_link(media_type: str, text: str) -> str:
     return f"data:{media_type};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
 
 
 def _link(condition: Condition) -> str:
     return f"{condition.dataset}/{condition.backbone}/{condition.optimizer}"
-
-
-def _sort_value(text: str) -> str:
-    """Return the first number of a table cell's text, for sorting."""
-    number = re.match(r"[±+−-]?\d+(\.\d+)?(e-?\d+)?", text)
-    return number[0].replace("−", "-").lstrip("±") if number else ""
-
-
-def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    return [(group, len(list(members))) for group, members in groupby(columns, lambda c: c.group)]
 
 
 def _script_source(script: str) -> str:

@@ -1,8 +1,7 @@
-"""Put Matplotlib figures into a report: they take the page's colours and can name their rows."""
+"""Put Matplotlib figures into a report, in the page's colours."""
 
 import io
 import re
-from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -24,14 +23,13 @@ PAGE_COLORS = {
 }
 
 
-def inline_svg(figure: Any, name: str, label: str, tips: Sequence[str] = ()) -> str:
+def inline_svg(figure: Any, name: str, label: str) -> str:
     """Return a Matplotlib figure as an `svg` element of any width, in the page's text colour.
 
     Args:
         figure: The figure.
         name: Its name on the page; it enters the ids of shapes, so that no two figures share one.
         label: What it shows, for readers who do not see it.
-        tips: Texts for the shapes with the ids `fold-0`, `fold-1`, …, shown when pointed at.
     """
     file = io.StringIO()
     with mpl.rc_context({**STYLE, "svg.hashsalt": name, "svg.fonttype": "none"}):
@@ -45,7 +43,4 @@ def inline_svg(figure: Any, name: str, label: str, tips: Sequence[str] = ()) -> 
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     for color, shown in PAGE_COLORS.items():
         text = text.replace(color, shown)
-    for number, tip in enumerate(tips):
-        group = f'<g class="fold"><title>{escape(tip)}</title>'
-        text = text.replace(f'<g id="fold-{number}">', group, 1)
     return text

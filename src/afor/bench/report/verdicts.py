@@ -1,94 +1,95 @@
-"""Put the decision about a comparison into a sentence, the first of a table and of a report."""
+"""Put the decision about a comparison into words, the first of a table and of a report."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from afor.bench.stats.comparisons import BASELINE, Comparison, compare_all
-from afor.bench.stats.groups import Conditions
-from afor.bench.stats.inference.decisions import Decision
-from afor.bench.stats.inference.margins import margin_text
+from afor.bench.stats.comparisons import Comparison
+from afor.bench.stats.design.power import fewest_folds, needed_folds
+from afor.bench.stats.inference.decisions import LEVEL, Decision
 from afor.bench.stats.labels import (
     block_label,
-    metric_label,
+    margin_text,
     metric_style,
     optimizer_label,
     p_text,
     signed,
 )
 
-FOCUS = "afor"  # the optimizer whose sentence stands first, where it was compared
+FOCUS = "afor"  # the optimizer whose verdict comes first, where it was compared
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict in three short lines; a line may be empty."""
+
+    what: str  # better, worse, equal or undecided, and the difference that was seen
+    sure: str  # how sure: the interval and p
+    then: str  # what stands between the result and a verdict, and what would settle it
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines that are not empty."""
+        return [line for line in (self.what, self.sure, self.then) if line]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the box at the top of a report says of one data set and backbone."""
+    """What a report, a table and a notebook say first of one data set and backbone."""
 
-    sentence: str  # the verdict, the numbers that carry it and what would decide
-    details: str  # verdicts by other metrics where they differ, and on the others; may be empty
+    where: str
+    verdict: Verdict
+    others: str  # verdicts by other metrics where they differ, and on the others; may be empty
+
+    @property
+    def text(self) -> str:
+        """All of it as one paragraph."""
+        return " ".join(filter(None, [f"{self.where}.", *self.verdict.lines, self.others]))
 
 
-def answers(
-    conditions: Conditions, metrics: Sequence[str], *, baseline: str = BASELINE
-) -> list[Answer]:
-    """Return the verdict by the first metric, and apart from it what it leaves out."""
-    comparisons = compare_all(conditions, metrics, baseline=baseline)
-    by_block = []
-    for members in _blocks(c for c in comparisons if c.metric == metrics[0]):
+def answers(comparisons: Sequence[Comparison], metric: str) -> list[Answer]:
+    """Return the verdict by one metric on AFOR, or else on the best optimizer, for each task."""
+    found = []
+    for members in _by_task(c for c in comparisons if c.metric == metric):
         focus = _focus(members)
-        details = (_by_other_metrics(focus, comparisons), _on_others(focus, members))
-        by_block.append(Answer(_verdict(focus, members), " ".join(filter(None, details))))
-    return by_block
+        folds = max(c.folds for c in members)
+        where = f"{block_label(focus.dataset, focus.backbone)}, {folds} fold{'s' * (folds != 1)}"
+        others = (_by_other_metrics(focus, comparisons), _on_others(focus, members))
+        found.append(Answer(where, verdict_of(focus), " ".join(filter(None, others))))
+    return found
 
 
-def verdicts(
-    conditions: Conditions,
-    metric: str = "accuracy",
-    *,
-    baseline: str = BASELINE,
-    optimizers: Sequence[str] | None = None,
-) -> list[str]:
-    """Compare optimizers with the baseline and return one paragraph per data set and backbone."""
-    return paragraphs(compare_all(conditions, [metric], optimizers=optimizers, baseline=baseline))
-
-
-def paragraphs(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return one paragraph per data set, backbone and metric.
-
-    It gives the verdict on AFOR, or else on the best optimizer, and groups the others by theirs.
-    """
-    return [_paragraph(members) for members in _blocks(comparisons)]
-
-
-def verdict_sentence(comparison: Comparison) -> str:
+def verdict_of(comparison: Comparison) -> Verdict:
     """Return the verdict on one optimizer in words, with the numbers that carry it."""
     c = comparison
     name, base = optimizer_label(c.optimizer), optimizer_label(c.baseline)
-    style = metric_style(c.metric)
-    scale, unit = style.gain_scale, style.gain_unit.removeprefix("absolute")
-    gain = " ".join(filter(None, (signed(scale * c.gain), unit, "of", style.label)))
+    label, difference = metric_style(c.metric).label, difference_text(c)
     if c.decision is None:
-        return (
-            f"No verdict yet: {c.done} of {c.expected} runs of {name} and {base} are done; so far "
-            f"{name} − {base} is {gain}."
-        )
-    low, high = c.interval
-    interval = f"95 % interval {interval_text(low, high, scale)}"
+        what = f"No verdict yet: {c.done} of {c.expected} runs of {name} and {base} are done."
+        return Verdict(what, f"So far {label} of {name} is {difference}.", "")
+    interval = f"95 % interval of the difference {difference_interval(c)}"
     if c.decision in (Decision.BETTER, Decision.WORSE):
         small = c.evidence.margin if c.evidence.within_margin else None
         by_less = f", by less than {margin_text(c.metric, small)}" if small is not None else ""
-        return (
-            f"{name} is {c.decision.value} than {base}{by_less}: {gain} ({interval}, corrected p "
-            f"{p_text(c.evidence.p_different_holm)})."
-        )
+        p = p_text(c.evidence.p_different_holm)
+        what = f"{name} is {c.decision.value} than {base}{by_less}: {label} is {difference}."
+        return Verdict(what, f"{interval}, corrected p {p}.", "")
     if c.decision is Decision.EQUIVALENT:
-        inner = interval_text(*c.evidence.inner_interval, scale)
+        inner = difference_interval(c, c.evidence.inner_interval)
         margin = margin_text(c.metric, c.evidence.margin or math.nan)
-        return (
-            f"No difference: {name} and {base} are equal within {margin} of "
-            f"{metric_label(c.metric)} ({signed(scale * c.gain)}, 90 % interval {inner})."
-        )
-    return f"Undecided: {name} − {base} is {gain} ({interval}); {_what_would_decide(c)}."
+        what = f"No difference: {name} and {base} are equal within {margin} of {label}."
+        return Verdict(what, f"{label} is {difference} (90 % interval {inner}).", "")
+    what = f"Undecided: no difference between {name} and {base} is shown; {label} is {difference}."
+    if math.isinf(c.interval[0]):
+        sure = f"{c.folds} folds are too few for an interval."
+    else:
+        sure = f"Anything from {difference_interval(c)} is possible (95 % interval)."
+    return Verdict(what, sure, _what_would_settle(c))
+
+
+def verdict_sentence(comparison: Comparison) -> str:
+    """Return the verdict on one optimizer as one paragraph."""
+    return " ".join(verdict_of(comparison).lines)
 
 
 def verdict_word(comparison: Comparison) -> str:
@@ -105,18 +106,81 @@ def interval_text(low: float, high: float, scale: float) -> str:
     """Format an interval; one without ends needs more folds.
 
     >>> interval_text(-0.0144, 0.005, 100), interval_text(-math.inf, math.inf, 100)
-    ('−1.44 to +0.50', 'unbounded')
+    ('−1.44 to +0.50', '–')
     """
     if math.isinf(low) or math.isinf(high):
-        return "unbounded"
+        return "–"
     return f"{signed(scale * low)} to {signed(scale * high)}"
 
 
-def _blocks(comparisons: Iterable[Comparison]) -> list[list[Comparison]]:
-    blocks: dict[tuple[str, str, str], list[Comparison]] = {}
+def difference_text(c: Comparison) -> str:
+    """Say how far the metric is above or below the baseline's, such as ``0.40 points lower``."""
+    style = metric_style(c.metric)
+    size = style.size_text(abs(c.gain))
+    if not any(digit in size for digit in "123456789"):
+        return "the same"
+    return f"{size} {'higher' if (c.gain > 0) != style.lower_is_better else 'lower'}"
+
+
+def difference_interval(c: Comparison, interval: tuple[float, float] | None = None) -> str:
+    """Format an interval of the difference of the metric itself: below zero is less of it."""
+    style = metric_style(c.metric)
+    ends = interval or c.interval
+    low, high = (-ends[1], -ends[0]) if style.lower_is_better else ends
+    signs = ("−" if end < 0 else "+" for end in (low, high))
+    first, second = (f"{sign}{style.size_text(abs(end), unit=False)}" for sign, end in
+                     zip(signs, (low, high), strict=True))  # fmt: skip
+    unit = " points" if style.gain_unit == "points" else ""
+    return f"{first} to {second}{unit}"
+
+
+def _what_would_settle(c: Comparison) -> str:
+    """Say what stands between an undecided result and a verdict, and what would settle it."""
+    unit = "subjects" if max(len(pair.subjects) for pair in c.pairs) <= 1 else "folds"
+    fewest = fewest_folds(LEVEL / c.family)
+    over = f" after the correction over {c.family} comparisons" if c.family > 1 else ""
+    if c.folds < fewest:
+        return f"{c.folds} {unit} cannot show any difference{over}; it takes at least {fewest}."
+    if c.evidence.p_two_sided < LEVEL:  # seen, but corrected away
+        p, corrected = p_text(c.evidence.p_two_sided), p_text(c.evidence.p_different_holm)
+        sentence = (
+            f"The correction over {c.family} comparisons stands between this result and a verdict: "
+            f"p {p} becomes {corrected}. Fewer methods, chosen beforehand, would settle it"
+        )
+        if folds := needed_folds(c, c.gain):
+            sentence += f", or {_range_text(folds)} {unit} if the difference is as large as seen"
+        return f"{sentence}."
+    margin = c.evidence.margin
+    if margin is None:
+        style = metric_style(c.metric)
+        return (
+            f"No margin of equivalence is set for {style.label}: with one, such as "
+            f"--margin {c.metric}=NUMBER, equality could be shown."
+        )
+    size = margin_text(c.metric, margin)
+    folds = needed_folds(c)
+    if folds is None:
+        return f"More than 2000 {unit} would be needed to settle a difference of {size}."
+    if folds[1] <= c.folds:
+        return f"A difference of {size} would have been found; one in between needs more {unit}."
+    return f"{_range_text(folds).capitalize()} {unit} would settle a difference of {size}."
+
+
+def _range_text(ends: tuple[int, int]) -> str:
+    """Format a range of numbers of folds, rounded to two digits.
+
+    >>> _range_text((31, 78)), _range_text((134, 406))
+    ('about 31 to 78', 'about 130 to 410')
+    """
+    low, high = (round(number, 2 - len(str(number))) for number in ends)
+    return f"about {low}" if low == high else f"about {low} to {high}"
+
+
+def _by_task(comparisons: Iterable[Comparison]) -> list[list[Comparison]]:
+    tasks: dict[tuple[str, str, str], list[Comparison]] = {}
     for c in comparisons:
-        blocks.setdefault((c.dataset, c.backbone, c.metric), []).append(c)
-    return list(blocks.values())
+        tasks.setdefault((c.dataset, c.backbone, c.metric), []).append(c)
+    return list(tasks.values())
 
 
 def _focus(comparisons: Sequence[Comparison]) -> Comparison:
@@ -125,22 +189,11 @@ def _focus(comparisons: Sequence[Comparison]) -> Comparison:
     return next(ours, None) or max(comparisons, key=lambda c: c.gain)
 
 
-def _paragraph(comparisons: Sequence[Comparison]) -> str:
-    focus = _focus(comparisons)
-    return f"{_verdict(focus, comparisons)} {_on_others(focus, comparisons)}".rstrip()
-
-
-def _verdict(focus: Comparison, comparisons: Sequence[Comparison]) -> str:
-    folds = max(c.folds for c in comparisons)
-    where = block_label(focus.dataset, focus.backbone)
-    return f"{where}, {folds} fold{'s' * (folds != 1)}. {verdict_sentence(focus)}"
-
-
 def _by_other_metrics(focus: Comparison, comparisons: Sequence[Comparison]) -> str:
     """Name the metrics by which the same optimizer has another verdict."""
     condition = (focus.dataset, focus.backbone, focus.optimizer)
     parts = [
-        f"by {metric_label(c.metric)}: {_titles(c)[c.decision]}"
+        f"by {metric_style(c.metric).label}: {_titles(c)[c.decision]}"
         for c in comparisons
         if (c.dataset, c.backbone, c.optimizer) == condition and c.decision is not focus.decision
     ]
@@ -169,22 +222,3 @@ def _titles(comparison: Comparison) -> dict[Decision | None, str]:
         None: "incomplete",
         Decision.EQUIVALENT: f"equal within {margin}",
     }
-
-
-def _what_would_decide(c: Comparison) -> str:
-    needed, margin = c.folds_to_decide(), c.evidence.margin
-    if needed is None or margin is None:
-        return f"{metric_label(c.metric)} has no margin of equivalence, which a study can state"
-    size = margin_text(c.metric, margin)
-    unit = "subjects" if c.subjects_per_fold <= 1 else "folds"
-    if needed <= c.folds:
-        return (
-            f"{c.folds} {unit} decide with a probability of at least 80 % whether there is a "
-            f"difference of {size} or none, and a difference in between needs more"
-        )
-    draws = c.draws_to_decide()
-    by_draws = f", or {draws} draws instead of {c.draws}," if draws else ""
-    return (
-        f"at this noise {needed} {unit} instead of {c.folds}{by_draws} would decide with a "
-        f"probability of 80 % whether there is a difference of {size} or none"
-    )

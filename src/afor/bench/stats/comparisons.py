@@ -4,32 +4,49 @@ The decisions, and why they were taken, are explained in docs/explanation/statis
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.stats.design.variance import (
+    VarianceComponents,
+    estimate_components,
+    paired_differences,
+)
 from afor.bench.stats.groups import (
     Condition,
     Conditions,
     block_of,
     mean_of_draws,
     mean_sd,
+    paired_fold_values,
     paired_gains,
 )
 from afor.bench.stats.inference.decisions import LEVEL, Decision, PairedDecision, decide_family
-from afor.bench.stats.inference.margins import margin_of
-from afor.bench.stats.inference.paired_tests import (
-    bootstrap_interval,
-    effect_size,
-    holm,
-    smallest_p,
-)
-from afor.bench.stats.inference.sample_size import draws_needed, folds_needed, largest_sd
-from afor.bench.stats.labels import better_sign
+from afor.bench.stats.inference.paired_tests import holm, smallest_p
+from afor.bench.stats.labels import better_sign, margin_of
 
 BASELINE = "adam"  # Sec. V-A
+
+
+@dataclass(frozen=True)
+class PairedFold:
+    """One fold of a comparison: the means over the repetitions that both methods have."""
+
+    fold: int
+    subjects: tuple[str, ...]
+    ours: float
+    theirs: float
+    gain: float  # positive is better, also where less of the metric is better
+
+    @property
+    def label(self) -> str:
+        """The subject, or the number of a fold with several subjects."""
+        return self.subjects[0] if len(self.subjects) == 1 else f"fold {self.fold}"
 
 
 @dataclass(frozen=True)
@@ -45,19 +62,13 @@ class Comparison:
     optimizer: str
     baseline: str
     evidence: PairedDecision  # intervals, two-sided and equivalence tests, decision
-    wins: int
-    ties: int
-    losses: int
+    pairs: tuple[PairedFold, ...]
     p_holm: float  # one-sided, as the paper's star
-    smallest_p: float
     family: int  # comparisons that Holm corrects for
-    effect: float  # d_z
-    bca_interval: tuple[float, float]  # 95 %, bootstrap over folds
-    draws: int  # per fold
-    draw_sd: float  # SD of the difference of one draw within its fold; NaN for single draws
-    subjects_per_fold: int  # the largest number
     done: int  # runs of the two conditions together
     expected: int
+    # By (fold, repetition, seed), of the folds that have all of them; what `power` plans with.
+    differences: NDArray[np.float64] = field(repr=False, compare=False)
 
     @property
     def folds(self) -> int:
@@ -70,24 +81,22 @@ class Comparison:
         return self.evidence.mean
 
     @property
-    def sd(self) -> float:
-        """SD of the paired differences."""
-        return self.evidence.sd
-
-    @property
     def interval(self) -> tuple[float, float]:
         """Exact 95 % interval of the gain."""
         return self.evidence.interval
 
     @property
-    def p(self) -> float:
-        """One-sided p of a better optimizer."""
-        return self.evidence.p_better
+    def won_tied_lost(self) -> tuple[int, int, int]:
+        """Number of folds in which the optimizer is better, equal and worse."""
+        gains = [pair.gain for pair in self.pairs]
+        return sum(g > 0 for g in gains), sum(g == 0 for g in gains), sum(g < 0 for g in gains)
 
     @property
-    def p_two_sided(self) -> float:
-        """Two-sided p of any difference."""
-        return self.evidence.p_two_sided
+    def effect(self) -> float:
+        """The paired effect size d_z: mean over SD of the differences; NaN without spread."""
+        spread = self.evidence.sd
+        largest = max(abs(pair.gain) for pair in self.pairs)
+        return self.gain / spread if spread > 1e-10 * largest else math.nan
 
     @property
     def complete(self) -> bool:
@@ -107,34 +116,12 @@ class Comparison:
     @property
     def can_be_significant(self) -> bool:
         """Whether this number of folds can show a difference as the clearest of its family."""
-        return 2 * self.smallest_p * self.family < LEVEL
+        return 2 * smallest_p(self.folds) * self.family < LEVEL
 
-    def folds_to_decide(self) -> int | None:
-        """Return how many folds would decide at this noise, with a power of 80 %.
-
-        They show a difference of the size of the margin, or, if there is none, equivalence. None
-        without a margin or with a single fold.
-        """
-        margin = self.evidence.margin
-        if margin is None or math.isnan(self.sd):
-            return None
-        level = LEVEL / self.family
-        return max(
-            folds_needed(self.sd, margin, level=level),
-            folds_needed(self.sd, margin, level=level, equivalence=True),
-        )
-
-    def draws_to_decide(self) -> int | None:
-        """Return how many draws per fold would decide with these folds; None if no number would."""
-        margin = self.evidence.margin
-        if margin is None or math.isnan(self.draw_sd):
-            return None
-        level = LEVEL / self.family
-        small_enough = min(
-            largest_sd(self.folds, margin, level=level),
-            largest_sd(self.folds, margin, level=level, equivalence=True),
-        )
-        return draws_needed(self.sd, self.draw_sd, self.draws, small_enough)
+    @cached_property
+    def noise(self) -> VarianceComponents | None:
+        """Where the variance of the differences comes from; None with fewer than two folds."""
+        return estimate_components(self.differences) if len(self.differences) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -155,23 +142,23 @@ class ReferenceLevels:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Mean ranks by one metric over the blocks in which every optimizer is complete; 1 is best."""
+    """Mean ranks by one metric over the tasks in which every optimizer is complete; 1 is best."""
 
     metric: str
     optimizers: tuple[str, ...]
     mean_ranks: tuple[float, ...]
-    blocks: tuple[tuple[str, str], ...]  # dataset, backbone
-    critical_difference: float  # Nemenyi at 5 %; NaN for fewer than two blocks or optimizers
+    tasks: tuple[tuple[str, str], ...]  # dataset, backbone
+    critical_difference: float  # Nemenyi at 5 %; NaN for fewer than two tasks or optimizers
     friedman_p: float
 
 
 def blocks_of(conditions: Conditions) -> list[tuple[str, str]]:
-    """Return the (dataset, backbone) pairs in order."""
+    """Return the tasks, pairs of (data set, backbone), in order."""
     return list(dict.fromkeys((d, b) for d, b, _ in conditions))
 
 
 def main_optimizers(conditions: Conditions) -> list[str]:
-    """Return the optimizers that are compared: all but copies and the controls of the study.
+    """Return the optimizers that are compared: all but replicates and the controls of the study.
 
     If that leaves fewer than two, the controls are compared too.
     """
@@ -182,7 +169,7 @@ def main_optimizers(conditions: Conditions) -> list[str]:
 
 
 def control_optimizers(conditions: Conditions) -> list[str]:
-    """Return the optimizers that are listed but not compared: copies, and the study's controls."""
+    """Return the optimizers that are listed but not compared: replicates and controls."""
     main = main_optimizers(conditions)
     return list(dict.fromkeys(o for _, _, o in conditions if o not in main))
 
@@ -196,7 +183,7 @@ def compare(
     optimizers: Sequence[str] | None = None,
     baseline: str = BASELINE,
 ) -> list[Comparison]:
-    """Compare optimizers with the baseline in one block, Holm-corrected over all `optimizers`.
+    """Compare optimizers with the baseline in one task, Holm-corrected over all `optimizers`.
 
     An optimizer without a run in common with the baseline gives no comparison but still counts in
     the Holm family, so that an unfinished study is not corrected for less.
@@ -210,53 +197,40 @@ def compare(
         condition = conditions.get((dataset, backbone, name))
         if condition is None or not condition.has(metric):
             continue
-        folds, gains = paired_gains(condition, base, metric)
-        if folds:
-            paired.append((condition, gains))
-    differences = [d for _, d in paired]
+        if pairs := _pairs(condition, base, metric):
+            paired.append((condition, pairs))
+    gains = [[pair.gain for pair in pairs] for _, pairs in paired]
     margin = margin_of(metric, base.margins)
-    decisions = decide_family(differences, margin=margin, family=len(names))
+    decisions = decide_family(gains, margin=margin, family=len(names))
     one_sided = holm([made.p_better for made in decisions], len(names))
-    comparisons = []
-    for (condition, d), made, p_holm in zip(paired, decisions, one_sided, strict=True):
-        draws, draw_sd = _draw_noise(condition, base, metric)
-        comparisons.append(
-            Comparison(
-                dataset=dataset,
-                backbone=backbone,
-                metric=metric,
-                optimizer=condition.optimizer,
-                baseline=baseline,
-                evidence=made,
-                wins=int((d > 0).sum()),
-                ties=int((d == 0).sum()),
-                losses=int((d < 0).sum()),
-                p_holm=p_holm,
-                smallest_p=smallest_p(len(d)),
-                family=len(names),
-                effect=effect_size(d),
-                bca_interval=bootstrap_interval(d),
-                draws=draws,
-                draw_sd=draw_sd,
-                subjects_per_fold=max(len(run.test_subjects) for run in condition.runs.values()),
-                done=condition.done + base.done,
-                expected=condition.expected + base.expected,
-            )
+    return [
+        Comparison(
+            dataset=dataset,
+            backbone=backbone,
+            metric=metric,
+            optimizer=condition.optimizer,
+            baseline=baseline,
+            evidence=made,
+            pairs=pairs,
+            p_holm=p_holm,
+            family=len(names),
+            done=condition.done + base.done,
+            expected=condition.expected + base.expected,
+            differences=paired_differences(
+                conditions, dataset, backbone, metric, condition.optimizer, baseline
+            ),
         )
-    return comparisons
+        for (condition, pairs), made, p_holm in zip(paired, decisions, one_sided, strict=True)
+    ]
 
 
-def _draw_noise(condition: Condition, base: Condition, metric: str) -> tuple[int, float]:
-    """Return the draws per fold and the SD of the difference of one draw within its fold."""
-    by_fold: dict[int, list[float]] = {}
-    for key in condition.runs:
-        if key in base.runs:
-            gap = condition.value(key, metric) - base.value(key, metric)
-            by_fold.setdefault(key[0], []).append(gap)
-    draws = min(map(len, by_fold.values()))
-    degrees = sum(len(values) - 1 for values in by_fold.values())
-    squares = math.fsum((len(v) - 1) * float(np.var(v, ddof=1)) for v in by_fold.values() if v[1:])
-    return draws, math.sqrt(squares / degrees) if degrees else math.nan
+def _pairs(condition: Condition, base: Condition, metric: str) -> tuple[PairedFold, ...]:
+    """Return the folds that two conditions share."""
+    subjects = {fold: run.test_subjects for (fold, _), run in condition.runs.items()}
+    folds, ours, theirs = paired_fold_values(condition, base, metric)
+    _, gains = paired_gains(condition, base, metric)
+    rows = zip(folds, ours.tolist(), theirs.tolist(), gains.tolist(), strict=True)
+    return tuple(PairedFold(fold, subjects[fold], a, b, gain) for fold, a, b, gain in rows)
 
 
 def compare_all(
@@ -286,8 +260,8 @@ def compare_all(
         >>> from afor.bench.stats.design.simulated import simulate_results
         >>> results, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["deap"])
         >>> comparison = compare_all(collect_conditions(results, expected), ["accuracy"])[0]
-        >>> comparison.optimizer, comparison.gain > 0, comparison.p_holm < 0.05
-        ('afor', True, True)
+        >>> comparison.optimizer, comparison.gain > 0, comparison.decision.value
+        ('afor', True, 'better')
     """
     names = optimizers or main_optimizers(conditions)
     comparisons = [
@@ -302,7 +276,7 @@ def compare_all(
         present = ", ".join(dict.fromkeys(o for _, _, o in conditions)) or "none"
         raise ConfigError(
             f"There is nothing to compare with the baseline {baseline!r}: no other optimizer has a "
-            f"finished run in the same fold and draw. Optimizers here: {present}. "
+            f"finished run in the same fold and repetition. Optimizers here: {present}. "
             "Choose another with --baseline, or finish the study with `afor run`."
         )
     return comparisons
@@ -311,13 +285,13 @@ def compare_all(
 def reference_levels(
     conditions: Conditions, dataset: str, backbone: str, metric: str
 ) -> ReferenceLevels | None:
-    """Return the majority-class score and the chance level of a block.
+    """Return the majority-class score and the chance level of a task.
 
     They come from the condition with most runs. The majority class is that of the training
     subjects: a constant answer with accuracy a has a weighted F1 of 2a²/(1+a).
     """
-    block = [condition.runs for condition in block_of(conditions, dataset, backbone)]
-    runs = max(block, key=len, default={})
+    task = [condition.runs for condition in block_of(conditions, dataset, backbone)]
+    runs = max(task, key=len, default={})
     if not runs or any(
         run.classes < 2 or run.test_windows < 1 or abs(run.majority_accuracy) > 1
         for run in runs.values()
@@ -326,8 +300,10 @@ def reference_levels(
     majority = mean_of_draws(
         {k: majority_value(metric, run.majority_accuracy, run.classes) for k, run in runs.items()}
     )
+    sizes = {(run.test_windows, run.classes) for run in runs.values()}
+    levels = {size: adjusted_chance(*size) for size in sizes}
     adjusted = mean_of_draws(
-        {key: adjusted_chance(run.test_windows, run.classes) for key, run in runs.items()}
+        {key: levels[run.test_windows, run.classes] for key, run in runs.items()}
     )
     return ReferenceLevels(
         majority=mean_sd(list(majority.values())),
@@ -351,20 +327,20 @@ def adjusted_chance(windows: int, classes: int, level: float = LEVEL) -> float:
 def mean_ranks(
     conditions: Conditions, metric: str, optimizers: Sequence[str] | None = None
 ) -> Ranks:
-    """Rank optimizers by their mean in each block and average the ranks; ties share a rank.
+    """Rank optimizers by their mean in each task and average the ranks; ties share a rank.
 
-    A block is a data set and a backbone. Two metrics of the same runs are no two blocks.
+    A task is a data set and a backbone. Two metrics of the same runs are no two tasks.
     """
     from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
     names = list(optimizers or main_optimizers(conditions))
-    blocks, rows = [], []
+    tasks, rows = [], []
     for dataset, backbone in blocks_of(conditions):
         members = [conditions.get((dataset, backbone, name)) for name in names]
         if all(c is not None and c.complete and c.has(metric) for c in members):
             means = [c.summary(metric)[0] for c in members if c is not None]
             rows.append(rankdata([-better_sign(metric) * round(mean, 12) for mean in means]))
-            blocks.append((dataset, backbone))
+            tasks.append((dataset, backbone))
     k, n = len(names), len(rows)
     difference, p = math.nan, math.nan
     if k > 1 and n > 1:
@@ -374,7 +350,7 @@ def mean_ranks(
         if k > 2 and float(np.ptp(rows)) > 0:
             p = float(friedmanchisquare(*np.array(rows).T).pvalue)
     averages = np.mean(rows, axis=0) if rows else np.full(k, math.nan)
-    return Ranks(metric, tuple(names), tuple(averages.tolist()), tuple(blocks), difference, p)
+    return Ranks(metric, tuple(names), tuple(averages.tolist()), tuple(tasks), difference, p)
 
 
 def majority_value(metric: str, accuracy: float, classes: int) -> float:
@@ -383,10 +359,11 @@ def majority_value(metric: str, accuracy: float, classes: int) -> float:
     >>> majority_value("weighted_f1", 0.5, 2)
     0.3333333333333333
     """
-    return {
+    values: Mapping[str, float] = {
         "accuracy": accuracy,
         "weighted_f1": 2 * accuracy**2 / (1 + accuracy),
         "macro_f1": 2 * accuracy / (1 + accuracy) / classes,
         "balanced_accuracy": 1 / classes,
         "kappa": 0.0,
-    }.get(metric, math.nan)
+    }
+    return values.get(metric, math.nan)

@@ -34,22 +34,36 @@ class MetricStyle:
     gain_unit: str = "points"
     lower_is_better: bool = False
     decimals: int = 2  # of a printed value
+    # Differences up to this size, as printed, count as equivalent if a study states no other;
+    # None gives no verdict of equivalence.
+    margin: float | None = None
+
+    def size_text(self, size: float, *, unit: bool = True) -> str:
+        """Format the size of a difference as a sentence says it.
+
+        >>> metric_style("accuracy").size_text(0.004), metric_style("nll").size_text(0.01461)
+        ('0.40 points', '0.0146')
+        """
+        if self.gain_unit == "points":
+            return f"{self.gain_scale * size:.2f}{' points' * unit}"
+        return f"{size:.{4 if self.gain_scale > 1 else 3}f}"
 
 
 _NATS = MetricStyle("NLL", 1.0, "nats", 1000.0, "10⁻³ nats", lower_is_better=True, decimals=3)
-# Metrics that are not listed are fractions of which more is better.
+# Metrics that are not listed are fractions of which more is better, without a margin.
 METRIC_STYLES: Mapping[str, MetricStyle] = {
-    "accuracy": MetricStyle("Acc"),
-    "weighted_f1": MetricStyle("wF1"),
-    "macro_f1": MetricStyle("mF1"),
-    "balanced_accuracy": MetricStyle("bAcc"),
-    "kappa": MetricStyle("kappa", 1.0, "", 1.0, "absolute"),
+    "accuracy": MetricStyle("Acc", margin=1.0),
+    "weighted_f1": MetricStyle("wF1", margin=1.0),
+    "macro_f1": MetricStyle("mF1", margin=1.0),
+    "balanced_accuracy": MetricStyle("bAcc", margin=1.0),
+    # 0.02: one point of accuracy with two balanced classes
+    "kappa": MetricStyle("kappa", 1.0, "", 1.0, "absolute", margin=0.02),
     "nll": _NATS,
     "brier": MetricStyle("Brier", 1.0, "", 1000.0, "10⁻³", lower_is_better=True, decimals=3),
     "calibration_error": MetricStyle("ECE", lower_is_better=True),
-    "prequential_accuracy": MetricStyle("Acc next"),
+    "prequential_accuracy": MetricStyle("Acc next", margin=1.0),
     "prequential_nll": replace(_NATS, label="NLL next"),
-    "accuracy_before": MetricStyle("Acc before"),
+    "accuracy_before": MetricStyle("Acc before", margin=1.0),
     "nll_before": replace(_NATS, label="NLL before"),
 }
 
@@ -136,6 +150,33 @@ def gain_scale(name: str) -> float:
     (100.0, 1000.0)
     """
     return metric_style(name).gain_scale
+
+
+def margin_of(metric: str, stated: Mapping[str, float] | None = None) -> float | None:
+    """Return the margin of equivalence of a metric in its own unit, or None if it has none.
+
+    Args:
+        metric: Name of the metric.
+        stated: Margins of the study, as printed; they come before the defaults.
+
+    >>> margin_of("accuracy"), margin_of("accuracy", {"accuracy": 2.0}), margin_of("loss")
+    (0.01, 0.02, None)
+    """
+    style = metric_style(metric)
+    margin = (stated or {}).get(metric, style.margin)
+    return None if margin is None else margin / style.gain_scale
+
+
+def margin_text(metric: str, margin: float) -> str:
+    """Format a margin that is given in the metric's own unit.
+
+    >>> margin_text("accuracy", 0.01), margin_text("accuracy", 0.025), margin_text("kappa", 0.02)
+    ('1 point', '2.5 points', '0.02')
+    """
+    style = metric_style(metric)
+    number = f"{style.gain_scale * margin:.4g}"
+    unit = style.gain_unit.removeprefix("absolute")
+    return f"{number} {'point' if (number, unit) == ('1', 'points') else unit}".rstrip()
 
 
 def metric_text(name: str, mean: float, sd: float = math.nan) -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import AFOR_DESIGN
 from afor.bench.stats.groups import Conditions, FoldDraw, block_of
-from afor.bench.stats.inference.margins import margin_of
-from afor.bench.stats.labels import metric_style
+from afor.bench.stats.labels import margin_of, metric_style
 from afor.bench.study.roles import VARIED_SETTINGS
 
 # The paper's three settings (Sec. V-D) as printed.

@@ -3,9 +3,9 @@
     with open_store(Path("results/demo.db")) as store:
         table = store.results()
 
-The table `runs` holds each run once, by its key; the table `cells` lists the planned runs of each
-study. Every write is one transaction, synced to the disk before it counts. Every value is checked
-against a digest before it is returned.
+The table `runs` holds each run once, by its key; the table `plan` lists the planned runs of each
+study. Every write is one transaction, synced to the disk before it counts. A run or a study is
+checked against its digest before it is returned.
 """
 
 import sqlite3
@@ -26,11 +26,9 @@ from afor.bench.store.rows import (
     Rows,
     RunRow,
     check_content,
-    combine,
-    digest,
-    plan_digest,
     read_rows,
     run_row,
+    study_digest,
 )
 from afor.bench.store.schema import connect, create, damaged, explain
 from afor.bench.study.planned_runs import ExpectedRuns, StudyPlan, count_expected
@@ -100,38 +98,18 @@ class Store:
 
         A failed run of the same key stays, unless `replace_failed` is set.
         """
-        row = run_row(content)
+        row = run_row(decode(content), content)
         with self._writing():
             present = self._execute("SELECT status FROM runs WHERE key = ?", (row.key,)).fetchone()
             if present == ("failed",) and replace_failed:
-                self._delete("runs", "key", row.key)
+                self._execute("DELETE FROM runs WHERE key = ?", (row.key,))
             elif present is not None:
                 return False
-            self._insert_run(row, content)
+            self._execute(
+                f"INSERT INTO runs ({RUN_COLUMNS}, content) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*row, content),
+            )
         return True
-
-    def _insert_run(self, row: RunRow, content: bytes) -> None:
-        row_digest = digest(*row)
-        columns = f"{RUN_COLUMNS}, row_sha256, content"
-        self._execute(
-            f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, row_digest, content),
-        )
-        self._count(row_digest)
-
-    def _delete(self, table: str, column: str, name: str) -> None:
-        """Delete a run or a study, if it is there, and remove it from the total."""
-        row = self._execute(
-            f"SELECT row_sha256 FROM {table} WHERE {column} = ?", (name,)
-        ).fetchone()
-        if row is not None:
-            self._execute(f"DELETE FROM {table} WHERE {column} = ?", (name,))
-            self._count(row[0])
-
-    def _count(self, row_digest: str) -> None:
-        """Add the digest of a row to the total, or remove it."""
-        (total,) = self._execute("SELECT sha256 FROM total").fetchone()
-        self._execute("UPDATE total SET sha256 = ?", (combine(total, row_digest),))
 
     def set_plan(self, plan: StudyPlan, toml: str) -> None:
         """Write the plan of a study; an older plan of the same name is replaced."""
@@ -147,22 +125,18 @@ class Store:
 
     def replace_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
         """Write a study and the rows of its plan; an older study of the same name is replaced."""
-        with self._writing():
-            self._delete("studies", "name", study)
-            self._execute("DELETE FROM cells WHERE study = ?", (study,))
-            self._insert_study(study, toml, rows)
-
-    def _insert_study(self, study: str, toml: str, rows: Sequence[PlanRow]) -> None:
         planned_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        row = (study, toml, planned_at, plan_digest(rows))
-        self._connection.executemany(
-            f"INSERT INTO cells ({PLAN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
-        )
-        columns = "name, toml, planned_at, cells_sha256, row_sha256"
-        self._execute(
-            f"INSERT INTO studies ({columns}) VALUES (?, ?, ?, ?, ?)", (*row, digest(*row))
-        )
-        self._count(digest(*row))
+        with self._writing():
+            self._execute("DELETE FROM studies WHERE name = ?", (study,))
+            self._execute("DELETE FROM plan WHERE study = ?", (study,))
+            places = ", ".join("?" * len(PlanRow._fields))
+            self._connection.executemany(
+                f"INSERT INTO plan ({PLAN_COLUMNS}) VALUES ({places})", rows
+            )
+            self._execute(
+                "INSERT INTO studies (name, toml, planned_at, sha256) VALUES (?, ?, ?, ?)",
+                (study, toml, planned_at, study_digest(study, toml, rows)),
+            )
 
     def statuses(self) -> dict[str, str]:
         """Return the status of every run by its key."""
@@ -216,12 +190,13 @@ class Store:
         """
         results = []
         for stored in self._counted_runs(study):
-            if stored.status != "done":
+            if stored.status == "open":
                 continue
-            run = self.run(stored.key)
+            run = self.run(stored.key)  # also of the others: their status is checked with it
             if run is None:
                 raise damaged(self.path, f"run {stored.key[:12]} cannot be found by its key")
-            results.append(_result(stored, run))
+            if run.status == "done":
+                results.append(_result(stored, run))
         return results
 
     def expected(self, study: str | None = None) -> list[ExpectedRuns]:
@@ -243,7 +218,7 @@ class Store:
         """Delete runs, so that the next `afor run` repeats them; return their number."""
         with self._writing():
             for key in keys:
-                self._delete("runs", "key", key)
+                self._execute("DELETE FROM runs WHERE key = ?", (key,))
         return len(keys)
 
     def merge(self, other: "Store") -> tuple[int, int, int]:
@@ -359,15 +334,21 @@ def open_or_create(path: Path) -> Store:
 
 
 def check_mergeable(stores: Sequence[Store]) -> None:
-    """Raise StoreError if two stores plan different runs for one condition, fold and draw."""
+    """Raise StoreError if two stores hold studies of one name whose runs do not belong together.
+
+    Their runs of one condition, fold and draw must be the same, and all runs of a fold and draw
+    must have one protocol.
+    """
     planned: dict[tuple[object, ...], tuple[Store, PlanRow]] = {}
     for store in stores:
-        for study in store.studies():
-            for row in store.plan_rows(study):
-                condition = (row.study, *row[2:7])
-                first, known = planned.setdefault(condition, (store, row))
-                if known.key != row.key:
-                    raise StoreError(_conflict(first, known, store, row))
+        for row in (row for study in store.studies() for row in store.plan_rows(study)):
+            condition = (row.study, row.dataset, row.backbone, row.fold, row.draw)
+            first, known = planned.setdefault((*condition, row.optimizer), (store, row))
+            other, beside = planned.setdefault(condition, (store, row))
+            if known.key != row.key:
+                raise StoreError(_conflict(first, known, store, row))
+            if any(differences([read_protocol(beside.protocol), read_protocol(row.protocol)])):
+                raise StoreError(_conflict(other, beside, store, row))
 
 
 def _conflict(first: Store, known: PlanRow, store: Store, row: PlanRow) -> str:

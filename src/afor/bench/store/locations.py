@@ -1,5 +1,6 @@
 """Find the store of a study."""
 
+import glob
 from pathlib import Path
 
 from afor.bench.common.errors import ConfigError, StoreError
@@ -40,13 +41,22 @@ def find_store(study_or_path: str, store: Path | None = None) -> Path:
     path = Path(study_or_path)
     if path.suffix.lower() in FILE_SUFFIXES:
         return path
-    if path.suffix == ".toml":
-        return store_path(load_study(study_or_path).name)
     expected = store_path(study_or_path)
+    is_toml = path.suffix == ".toml"
+    if not is_toml and not expected.exists() and path.is_file():
+        return path
+    if is_toml or (not expected.exists() and Path(f"{study_or_path}.toml").is_file()):
+        expected = store_path(load_study(study_or_path).name)
     if expected.exists():
         return expected
-    if path.is_file():
-        return path
+    parts = sorted(map(str, expected.parent.glob(f"{glob.escape(expected.stem)}.part-*-of-*.db")))
+    if parts:
+        raise StoreError(
+            f"{expected} does not exist, but its parts do: {', '.join(parts)}. Bring them together "
+            f"with `afor merge {expected} {' '.join(parts)}`, or name one of them."
+        )
+    if is_toml:
+        return expected
     raise StoreError(
         f'There are no results of "{study_or_path}": {expected} does not exist. Results here: '
         f"{', '.join(stored_studies()) or 'none'}. Make them with `afor run {study_or_path}`, or "

@@ -1,11 +1,10 @@
 """Extract the intact part of a damaged store into a new one.
 
 A run is intact if its content has the digest it was written with; its other columns are rebuilt
-from the content. The plan of a study is intact if its digest matches; if only the list of runs is
-damaged, the study file is kept and the next `afor run` rebuilds the list.
+from the content. A study is intact if its digest matches; the next `afor run` of its file plans
+another one anew.
 """
 
-import itertools
 import shutil
 import sqlite3
 import tempfile
@@ -18,16 +17,15 @@ from typing import Any
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.rows import (
+    PLAN_COLUMNS,
     RUN_COLUMNS,
-    SELECT_PLANS,
     PlanRow,
-    check_content,
-    digest,
-    plan_digest,
-    plans_by_study,
+    RunRow,
     run_row,
     short_name,
+    study_digest,
 )
+from afor.bench.training.record import decode
 
 UNREADABLE = (sqlite3.Error, UnicodeError, OverflowError, MemoryError)
 
@@ -39,13 +37,12 @@ class Repaired:
     runs: int
     lost_runs: tuple[str, ...]  # keys, as far as they can be read
     studies: tuple[str, ...]
-    without_list: tuple[str, ...]  # studies whose list of runs is lost, but not their file
     lost_studies: tuple[str, ...]
 
     @property
     def is_complete(self) -> bool:
         """Tell whether nothing that the damaged store names is missing."""
-        return not (self.lost_runs or self.without_list or self.lost_studies)
+        return not (self.lost_runs or self.lost_studies)
 
 
 def repair(source: Path, target: Path) -> Repaired:
@@ -64,12 +61,12 @@ def repair(source: Path, target: Path) -> Repaired:
         for suffix in ("", "-wal"):
             if (file := source.with_name(source.name + suffix)).is_file():
                 shutil.copyfile(file, copy.with_name(copy.name + suffix))
-        connection = sqlite3.connect(copy, isolation_level=None)
-        with closing(connection):
+        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
             contents, lost = _intact_runs(connection)
-            plans = _plans(connection)
-            if not contents and not plans:
+            rows = list(map(PlanRow._make, _read(connection, f"SELECT {PLAN_COLUMNS} FROM plan")))
+            studies = list(_read(connection, "SELECT name, toml, sha256 FROM studies"))
+            if not contents and not studies:
                 raise StoreError(
                     f"{source}: no run in it can be read. Restore a copy, or move the file away "
                     f"and run the study again."
@@ -77,95 +74,49 @@ def repair(source: Path, target: Path) -> Repaired:
             with open_or_create(target) as store:
                 for content in contents.values():
                     store.add(content)
-                return _restore_plans(store, plans, len(contents), lost)
+                kept, lost_studies = _restore(store, studies, rows)
+    lost_runs = tuple(sorted(short_name(key) for key in lost - set(contents)))
+    return Repaired(len(contents), lost_runs, kept, lost_studies)
 
 
 def _intact_runs(connection: sqlite3.Connection) -> tuple[dict[str, bytes], set[str]]:
     """Return the contents of intact runs by key, and the keys of the others."""
     contents: dict[str, bytes] = {}
     lost: set[str] = set()
-    select = f"SELECT {RUN_COLUMNS}, content FROM runs"
-    # A damaged page stops a scan from either end; rows behind it may still be found by key.
-    keys = {row[0] for row in _read(connection, "SELECT key FROM cells")}
-    rows = itertools.chain(
-        _read(connection, f"{select} ORDER BY key"),
-        _read(connection, f"{select} ORDER BY key DESC"),
-        *(_read(connection, f"{select} WHERE key = ?", (key,)) for key in keys),
-    )
-    for row in rows:
-        content = row[-1]
-        try:
-            rebuilt = run_row(content)
-            check_content(rebuilt._replace(sha256=row[5]), content)
-        except (ValueError, TypeError, RecursionError):
-            lost.add(str(row[0]))
-        else:
-            contents[rebuilt.key] = content
-    missing = {key for key in keys if isinstance(key, str)} - set(contents)
-    for key in missing - lost:
-        if not _is_readable(connection, key):
-            lost.add(key)
-    return contents, lost - set(contents)
+    select = f"SELECT {RUN_COLUMNS}, content FROM runs ORDER BY key"
+    for direction in ("ASC", "DESC"):  # a damaged page stops a scan from either end
+        for *columns, content in _read(connection, f"{select} {direction}"):
+            try:
+                run = decode(content)
+                is_intact = run_row(run, content).sha256 == RunRow(*columns).sha256
+            except (ValueError, TypeError, RecursionError):
+                is_intact = False
+            if is_intact:
+                contents[run.key] = content
+            else:
+                lost.add(str(columns[0]))
+    return contents, lost
 
 
-def _is_readable(connection: sqlite3.Connection, key: str) -> bool:
-    """Tell whether a lookup of the key works, so that the run was never there."""
-    try:
-        connection.execute("SELECT length(content) FROM runs WHERE key = ?", (key,)).fetchall()
-    except UNREADABLE:
-        return False
-    return True
-
-
-def _read(
-    connection: sqlite3.Connection, query: str, values: tuple[Any, ...] = ()
-) -> Iterator[tuple[Any, ...]]:
+def _read(connection: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
     """Yield rows up to the first unreadable one."""
     with suppress(*UNREADABLE):
-        yield from connection.execute(query, values)
+        yield from connection.execute(query)
 
 
-@dataclass(frozen=True)
-class _StoredPlan:
-    """A study as the damaged store has it."""
-
-    toml: str
-    is_sound: bool  # the row of the study is intact
-    rows: tuple[PlanRow, ...]
-    digest: str  # of the rows
-
-
-def _plans(connection: sqlite3.Connection) -> dict[str, _StoredPlan]:
-    plan_rows = plans_by_study(_read(connection, SELECT_PLANS))
-    plans = {}
-    for row in _read(
-        connection, "SELECT name, toml, planned_at, cells_sha256, row_sha256 FROM studies"
-    ):
-        is_sound = digest(*row[:4]) == row[4]
-        rows = tuple(plan_rows.get(row[0], ()))
-        plans[str(row[0])] = _StoredPlan(str(row[1]), is_sound, rows, str(row[3]))
-    for name in set(map(str, plan_rows)) - set(plans):
-        plans[name] = _StoredPlan("", False, (), "")
-    return plans
-
-
-def _restore_plans(
-    store: Store, plans: dict[str, _StoredPlan], runs: int, lost: set[str]
-) -> Repaired:
-    complete: list[str] = []
-    without_list: list[str] = []
-    lost_studies: list[str] = []
-    for name, plan in sorted(plans.items()):
-        if not plan.is_sound:
-            lost_studies.append(ascii(name)[1:-1][:80])  # it may hold anything
-            continue
-        is_listed = plan_digest(plan.rows) == plan.digest
-        store.replace_study(name, plan.toml, plan.rows if is_listed else ())
-        (complete if is_listed else without_list).append(name)
-    return Repaired(
-        runs,
-        tuple(sorted(short_name(key) for key in lost)),
-        tuple(complete),
-        tuple(without_list),
-        tuple(lost_studies),
-    )
+def _restore(
+    store: Store, studies: list[tuple[Any, ...]], rows: list[PlanRow]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Write the intact studies; return their names and those of the others."""
+    kept, lost = [], {str(row.study) for row in rows}
+    for name, toml, sha256 in studies:
+        plan = sorted((row for row in rows if row.study == name), key=lambda row: row.position)
+        if study_digest(name, toml, plan) == sha256:
+            store.replace_study(name, toml, plan)
+            kept.append(name)
+        else:
+            lost.add(str(name))
+    printable = (
+        ascii(name)[1:-1][:80] for name in sorted(lost - set(kept))
+    )  # it may hold anything
+    return tuple(sorted(kept)), tuple(printable)

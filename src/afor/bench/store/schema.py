@@ -7,7 +7,7 @@ from pathlib import Path
 
 from afor.bench.common.errors import StoreError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 APPLICATION_ID = 0x41464F52  # "AFOR" in the file's header, which identifies a store
 BUSY_S = 30.0
 
@@ -20,17 +20,15 @@ TABLES = {
     elapsed_s REAL NOT NULL,
     finished_at TEXT NOT NULL,
     sha256 TEXT NOT NULL,
-    row_sha256 TEXT NOT NULL,
     content BLOB NOT NULL
 ) STRICT, WITHOUT ROWID""",
     "studies": """CREATE TABLE studies (
     name TEXT PRIMARY KEY,
     toml TEXT NOT NULL,
     planned_at TEXT NOT NULL,
-    cells_sha256 TEXT NOT NULL,
-    row_sha256 TEXT NOT NULL
+    sha256 TEXT NOT NULL
 ) STRICT, WITHOUT ROWID""",
-    "cells": """CREATE TABLE cells (
+    "plan": """CREATE TABLE plan (
     study TEXT NOT NULL,
     position INTEGER NOT NULL,
     dataset TEXT NOT NULL,
@@ -45,19 +43,13 @@ TABLES = {
     protocol TEXT NOT NULL,
     PRIMARY KEY (study, dataset, backbone, optimizer, fold, draw)
 ) STRICT, WITHOUT ROWID""",
-    "total": """CREATE TABLE total (
-    sha256 TEXT NOT NULL
-) STRICT""",
 }
-# The total is the XOR of the digests of all rows of `runs` and `studies`: a missing row shows.
-EMPTY_TOTAL = "0" * 64
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
     """Create the tables of an empty store, inside a transaction of the caller."""
     for statement in TABLES.values():
         connection.execute(statement)
-    connection.execute("INSERT INTO total VALUES (?)", (EMPTY_TOTAL,))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 

@@ -6,6 +6,7 @@
 Every message about a bad value names the key, its line and the nearest valid key.
 """
 
+import codecs
 import math
 import re
 import tomllib
@@ -172,7 +173,7 @@ class Study(Table):
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
-    # Metrics that are not named have the default of `afor.bench.stats.inference.margins`.
+    # Metrics that are not named have the default of `afor.bench.stats.labels`.
     margins: dict[str, Rate] = Field(default_factory=dict)
     training: Training = Training()
     protocol: Protocol = Protocol()
@@ -216,19 +217,37 @@ def study_text(name_or_path: str) -> tuple[str, str]:
     """
     path = Path(name_or_path)
     try:
-        if name_or_path not in preset_names() and (path.suffix == ".toml" or path.is_file()):
+        if (file := study_file(name_or_path)) is not None:
+            path = file
             if path.stat().st_size > MAX_FILE_BYTES:
                 raise ConfigError(
                     f"{path} has {path.stat().st_size} bytes, a study has at most {MAX_FILE_BYTES}."
                 )
             look_beside(path)
-            return path.read_text("utf-8"), str(path)
+            return _decoded(path.read_bytes()), str(path)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path} cannot be read as a study ({error}). Start one with "
             f"`afor study demo > my-study.toml`."
         ) from None
     return preset_text(name_or_path), f"preset {name_or_path}"
+
+
+def study_file(name: str) -> Path | None:
+    """Return the file that a study's name means, also without .toml; None for a preset."""
+    if name in preset_names():
+        return None
+    path, beside = Path(name), Path(f"{name}.toml")
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    return beside if beside.is_file() else None
+
+
+def _decoded(content: bytes) -> str:
+    """Return the text of a file in UTF-8, or in UTF-16 as PowerShell writes it."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16")
+    return content.decode("utf-8-sig")
 
 
 def load_study(name_or_path: str) -> Study:

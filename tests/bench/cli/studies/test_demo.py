@@ -31,10 +31,9 @@ def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
     assert "6 done (6 trained now)" in first
     assert "Data: synthetic subjects" in first
     assert "Acc" in first
-    assert "AFOR's beta2 by layer group" in first
     assert (tiny.folder / "results" / "demo.html").exists()
     assert "AFOR" in first
-    assert "Next: afor" in first
+    assert first.count("Next: ") == 1
     again = tiny.call(command="demo", study="--jobs=2")
     assert "(0 trained now)" in again
     content = json.JSONDecoder().raw_decode(tiny.call(command="demo", study="--json"))[0]

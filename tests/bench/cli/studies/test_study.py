@@ -1,3 +1,4 @@
+import csv
 import json
 import tomllib
 
@@ -62,15 +63,14 @@ def test_a_study_goes_from_nothing_to_results_one_command_after_another(tiny):
 def test_show_verify_and_export_work_on_the_same_store(tiny):
     tiny.write(optimizers=("a", "raiser"), subjects=3, draws=1)
     tiny.call("-j", "2", code=1)
-    rows = tiny.call(command="export").splitlines()
-    assert len(rows) == 1 + 6
-    header = rows[0].split(",")
-    good = next(dict(zip(header, row.split(","), strict=False)) for row in rows if ",done," in row)
+    rows = list(csv.DictReader(tiny.call(command="export").splitlines()))
+    assert len(rows) == 6
+    good = next(row for row in rows if row["status"] == "done")
     shown = tiny.call(command="show", study=good["key"][:10])
     assert "status     done" in shown
     assert f"Next: afor verify results/tiny.db --key {good['key'][:12]} --trust" in shown
     assert json.loads(tiny.call("--json", command="show", study=good["key"]))["status"] == "done"
-    bad = next(row for row in rows if ",failed," in row).split(",")[-1]
+    bad = next(row for row in rows if row["status"] == "failed")["key"]
     assert "Traceback" in tiny.call(command="show", study=bad[:12])
     assert "No run with the key" in tiny.call(command="show", study="zzz", code=4)
     assert "fits" in tiny.call(command="show", study="", code=2)

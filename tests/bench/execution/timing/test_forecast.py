@@ -72,3 +72,17 @@ def test_a_study_without_its_data_has_a_forecast_too(small_study, cache_dir):
 
 def test_spans_add_up():
     assert Span(1, 2, 3) + Span(10, 20, 30) == Span(11, 22, 33)
+
+
+def test_a_stream_passes_once_over_each_subject(small_study, cache_dir):
+    stream = {"order": "stream", "normalization": "window", "passes": 3, "max_epochs": 200}
+    plan, sources = make(small_study(training=stream), cache_dir)
+    run, source = plan.runs[0], sources["synthetic"]
+    needs = forecast([run], sources, FixedTimer())
+    assert needs.total.low == needs.total.middle == needs.total.high
+    train = run.spec["split"]["train"]
+    steps = 3 * sum(math.ceil(source.count_windows([s]) / 32) for s in train)
+    validation = source.count_windows(run.spec["split"]["validation"])
+    scored = source.count_windows(train[1:]) + len(train) * validation
+    scored += source.count_windows(run.spec["split"]["test"])
+    assert needs.total.middle == pytest.approx(steps * STEP_S + scored * WINDOW_S)

@@ -2,9 +2,9 @@ import pytest
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.results import _cliques, folds_figure, gain_figure, rank_figure
-from afor.bench.stats.comparisons import compare, mean_ranks
+from afor.bench.report.registry import focus
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.results import Results
 
 NASTY = "<script> $x$ a_b"
 GAINS = {"adam": 0.0, "adam_again": 0.0, "mars": 0.01, "afor": 0.03, NASTY: 0.0}
@@ -16,8 +16,12 @@ def simulated():
 
 
 @pytest.fixture(scope="module")
-def conditions(simulated):
-    return collect_conditions(*simulated)
+def results(simulated):
+    return Results.of(*simulated)
+
+
+def gain(results):
+    return gain_figure(results.needed_comparisons("accuracy"))
 
 
 def texts(figure):
@@ -25,11 +29,13 @@ def texts(figure):
     return " | ".join(t.get_text() for t in figure.findobj(lambda a: hasattr(a, "get_text")))
 
 
-def test_the_gain_figure_has_a_panel_per_data_set_and_draws_the_gains(conditions):
-    figure = gain_figure(conditions)
+def test_the_gain_figure_has_a_panel_per_data_set_and_draws_the_gains(results):
+    figure = gain(results)
     assert len(figure.axes) == 2
     drawn = [line.get_xdata()[0] for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
-    expected = [100 * c.gain for c in compare(conditions, "bci2a", "eegnet", "accuracy")]
+    expected = [
+        100 * c.gain for c in results.needed_comparisons("accuracy") if c.dataset == "bci2a"
+    ]
     assert sorted(drawn) == pytest.approx(sorted(expected))
     assert "equal within 1 point" in texts(figure)
     box = figure.axes[0].patches[0].get_bbox()
@@ -37,9 +43,9 @@ def test_the_gain_figure_has_a_panel_per_data_set_and_draws_the_gains(conditions
 
 
 def test_a_gain_of_an_incomplete_cell_is_hollow(simulated):
-    results, expected = simulated
-    lacking = [r for r in results if (r.optimizer, r.fold) != ("afor", 0)]
-    figure = gain_figure(collect_conditions(lacking, expected))
+    runs, expected = simulated
+    lacking = [r for r in runs if (r.optimizer, r.fold) != ("afor", 0)]
+    figure = gain(Results.of(lacking, expected))
     faces = [
         line.get_markerfacecolor()
         for line in figure.axes[0].lines
@@ -49,36 +55,31 @@ def test_a_gain_of_an_incomplete_cell_is_hollow(simulated):
     assert "hollow" in texts(figure)
 
 
-def test_names_are_drawn_as_they_are(conditions):
-    assert "<script> \\$x\\$ a_b" in texts(gain_figure(conditions))
+def test_names_are_drawn_as_they_are(results):
+    assert "<script> \\$x\\$ a_b" in texts(gain(results))
 
 
-def test_the_folds_figure_names_subjects_and_counts_wins(conditions):
-    text = texts(folds_figure(conditions, "bci2a", "eegnet"))
-    comparison = next(
-        c for c in compare(conditions, "bci2a", "eegnet", "accuracy") if c.optimizer == "afor"
-    )
-    assert f"better in {comparison.wins} of 9" in text
+def test_the_folds_figure_names_subjects_and_counts_wins(results):
+    comparison = focus(results)
+    assert (comparison.optimizer, comparison.dataset) == ("afor", "bci2a")
+    text = texts(folds_figure(comparison))
+    assert f"better in {comparison.won_tied_lost[0]} of 9" in text
     assert "s01" in text
 
 
-def test_folds_that_are_not_there_are_answered_with_the_cells(conditions):
-    with pytest.raises(ConfigError, match="no fold in common on deap/eegnet"):
-        folds_figure(conditions, "deap", "eegnet")
-
-
-def test_the_rank_figure_prints_every_rank(conditions):
-    ranks = mean_ranks(conditions, "accuracy")
+def test_the_rank_figure_prints_every_rank(results):
+    ranks = results.ranks["accuracy"]
     text = texts(rank_figure(ranks))
     for value in ranks.mean_ranks:
         assert f"{value:.2f}" in text
 
 
-def test_nothing_to_rank_says_what_to_do(simulated):
-    results, expected = simulated
-    lacking = collect_conditions([r for r in results if r.fold], expected)
-    with pytest.raises(ConfigError, match="nothing to rank"):
-        rank_figure(mean_ranks(lacking, "accuracy"))
+def test_ranks_of_fewer_than_two_tasks_are_refused(simulated):
+    runs, expected = simulated
+    lacking = Results.of([r for r in runs if r.fold], expected)
+    for few in (lacking, Results.of(*simulated).only("bci2a")):
+        with pytest.raises(ConfigError, match="fewer than two tasks"):
+            rank_figure(few.ranks["accuracy"])
 
 
 def test_bars_join_the_widest_spans_only():

@@ -5,35 +5,22 @@ from afor.bench.analyses.landscape.table import landscape_table
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.paper import (
     beside_paper_table,
-    learning_rates_table,
     paper_cost_table,
-    paper_datasets_table,
-    published_table,
     same_method_table,
 )
-from afor.bench.stats.comparisons import compare
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.paper_numbers import published_results
+from afor.bench.stats.results import Results
 
 
 def rows_of(table):
     return {row.label: row.cells for row in table.rows if not row.heading}
 
 
-def test_the_papers_main_table_has_all_its_cells_and_stars():
-    table = published_table()
-    cells = [cell for row in table.rows for cell in row.cells]
-    assert len(cells) == 168
-    assert sum(cell.best for cell in cells) == 24
-    stars = [c.star for row in table.rows if row.label == "AFOR" for c in row.cells]
-    assert (sum(stars), len(stars)) == (22, 24)
-    assert len(published_table("ablation").records) == 64
-
-
 def test_ours_stands_beside_the_paper_with_difference_and_both_spreads():
-    conditions = collect_conditions(*simulate_results({"adam": 0, "afor": 0.02, "mine": 0}))
-    table = beside_paper_table(conditions, ["accuracy"])
+    made = simulate_results({"adam": 0, "afor": 0.02, "mine": 0})
+    results = Results.of(*made, metrics=["accuracy"])
+    conditions, table = results.conditions, beside_paper_table(results)
     record = next(r for r in table.records if (r["dataset"], r["optimizer"]) == ("deap", "afor"))
     paper = published_results()["deap", "eegnet", "afor", "accuracy"]
     ours = conditions["deap", "eegnet", "afor"].summary("accuracy")
@@ -49,20 +36,20 @@ def test_the_table_says_which_networks_its_numbers_come_from():
     simulated = simulate_results(
         {"adam": 0, "afor": 0.02}, backbones=("eegnet", "eegnet_authors", "acrnn_authors")
     )
-    table = beside_paper_table(collect_conditions(*simulated), ["accuracy"])
+    table = beside_paper_table(Results.of(*simulated, metrics=["accuracy"]))
     families = {r["backbone"]: (r["network"], r["paper_mean"]) for r in table.records}
     assert families["eegnet"][0] == "original"
     assert families["eegnet_authors"][0] == families["acrnn_authors"][0] == "authors"
     assert families["eegnet"][1] == families["eegnet_authors"][1]
-    released, original = table.notes[1:]
+    released, original = table.notes[-2:]
     assert released.startswith("ours: EEGNet (authors), ACRNN (authors): the networks that the")
     assert original.startswith("ours: EEGNet: by the network's own publication")
 
 
 def test_a_store_without_the_papers_cells_says_so():
-    conditions = collect_conditions(*simulate_results({"mine": 0, "yours": 0}))
+    results = Results.of(*simulate_results({"mine": 0, "yours": 0}), metrics=["accuracy"])
     with pytest.raises(ConfigError, match="No condition here is also in the paper"):
-        beside_paper_table(conditions)
+        beside_paper_table(results)
 
 
 def test_the_paper_contradicts_itself_visibly():
@@ -76,15 +63,11 @@ def test_the_paper_contradicts_itself_visibly():
 
 
 def test_measured_values_stand_beside_the_papers():
-    rates = rows_of(learning_rates_table({"deap": {"eegnet": 3e-4}}))
-    assert rates["EEGNet"][0].text == "1e-3 (3e-4)"
-    assert rates["EEGNet"][1].text == "3e-3"
     cost = paper_cost_table({"state_kb": {"adam": 13.69, "afor": 14.0}})
     assert [row.label for row in cost.rows if row.heading] == ["paper", "ours"]
     assert cost.rows[-1].cells[-1].text == "14.00"
     landscape = landscape_table({"afor": {"minimum_loss": 0.5, "path_length": 40.0}})
     assert landscape.rows[-1].cells[-1].text == "40.000"
-    assert rows_of(paper_datasets_table())["ISRUC"][-1].text == "10"
     assert rows_of(landscape_table())["path length"][0].text == "48.947"
     assert rows_of(paper_cost_table())["state memory (KB)"][-1].text == "14.11"
 
@@ -105,7 +88,17 @@ def test_a_landscape_of_ours_stands_below_the_papers_with_what_the_plane_keeps(b
 def test_our_gain_is_the_paired_one_also_of_an_unfinished_study():
     results, expected = simulate_results({"adam": 0, "afor": 0.02}, datasets=["deap"])
     left = [r for r in results if r.optimizer == "adam" or r.fold < 16]
-    conditions = collect_conditions(left, expected)
-    (comparison,) = compare(conditions, "deap", "eegnet", "accuracy")
-    record = beside_paper_table(conditions, ["accuracy"]).records[1]
+    results = Results.of(left, expected, metrics=["accuracy"])
+    (comparison,) = results.comparisons
+    table = beside_paper_table(results)
+    record = table.records[1]
     assert record["ours_gain_over_adam"] == 100 * comparison.gain
+    assert table.notes[1].startswith("DEAP: 32 of the paper's 32 subjects, 5 of 5 repetitions")
+
+
+def test_stars_are_those_of_the_papers_test():
+    made = simulate_results({"adam": 0, "mars": 0.0, "afor": 0.03}, datasets=["deap"])
+    results = Results.of(*made, metrics=["accuracy"])
+    stars = {r["optimizer"]: r["ours_star"] for r in beside_paper_table(results).records}
+    assert stars == {c.optimizer: c.significant for c in results.comparisons} | {"adam": False}
+    assert stars["afor"]

@@ -4,7 +4,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import to_csv, to_latex, to_markdown
 from afor.bench.report.tables.variants import ablation_table, sensitivity_table
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.results import Results
 
 ABLATION = {
     "adam": 0.0,
@@ -24,7 +24,7 @@ VARIED = {
 
 def simulated(gains, **options):
     options = {"datasets": ["bci2a"], "subject_noise": 0.002, **options}
-    return collect_conditions(*simulate_results(gains, **options))
+    return Results.of(*simulate_results(gains, **options), metrics=["accuracy"])
 
 
 def rows_of(table):
@@ -32,13 +32,13 @@ def rows_of(table):
 
 
 def test_the_ablation_shows_the_change_against_the_whole_with_a_verdict():
-    conditions = simulated(ABLATION)
-    table = ablation_table(conditions, ["accuracy"])
+    results = simulated(ABLATION)
+    table = ablation_table(results)
     rows = rows_of(table)
     assert list(rows) == ["AFOR", "AFOR seed 1", "AFOR w/o DC", "AFOR w/o FC"]
     records = {r["variant"]: r for r in table.records}
     record = records["afor_no_dc"]
-    ours, whole = (conditions["bci2a", "eegnet", name] for name in ("afor_no_dc", "afor"))
+    ours, whole = (results.conditions["bci2a", "eegnet", name] for name in ("afor_no_dc", "afor"))
     drop = ours.summary("accuracy")[0] - whole.summary("accuracy")[0]
     assert record["change"] == pytest.approx(drop)
     assert record["change"] == pytest.approx(-0.05, abs=0.01)
@@ -55,16 +55,16 @@ def test_the_ablation_shows_the_change_against_the_whole_with_a_verdict():
 
 
 def test_a_copy_is_listed_without_a_verdict_and_outside_the_family():
-    table = ablation_table(simulated(ABLATION), ["accuracy"])
+    table = ablation_table(simulated(ABLATION))
     record = next(r for r in table.records if r["variant"] == "afor_seed_1")
     assert record["verdict"] is None
     assert record["p_different_holm"] == record["p_two_sided"]
     assert rows_of(table)["AFOR seed 1"][0].mark == ""
-    assert "Holm over 2 comparisons" in table.notes[0]
+    assert "Holm-corrected over 2 comparisons" in table.notes[0]
 
 
 def test_the_ablation_comes_in_every_form():
-    table = ablation_table(simulated(ABLATION), ["accuracy"])
+    table = ablation_table(simulated(ABLATION))
     assert "| AFOR w/o DC |" in to_markdown(table)
     assert r"$\downarrow$" in to_latex(table)
     assert "verdict" in to_csv(table).splitlines()[0]
@@ -77,7 +77,7 @@ def test_an_ablation_without_variants_says_how_to_run_them():
 
 
 def test_the_sensitivity_lists_values_in_order_with_the_default_among_them():
-    table = sensitivity_table(simulated(VARIED), ["accuracy"])
+    table = sensitivity_table(simulated(VARIED))
     assert [row.label for row in table.rows] == [
         "direction weight w", "0", "1 (default)", "2",
         "warm-up steps", "0", "100 (default)",

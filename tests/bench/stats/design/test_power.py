@@ -2,14 +2,16 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
 from afor.bench.stats.design import power
 from afor.bench.stats.design.power import (
     Goal,
-    assess,
     cheapest_design,
     fewest_folds,
+    fold_sd,
     folds_for,
+    needed_folds,
     power_grid,
     power_of_difference,
     power_of_equivalence,
@@ -19,8 +21,8 @@ from afor.bench.stats.design.power import (
 )
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.design.variance import estimate_components
-from afor.bench.stats.groups import collect_conditions
 from afor.bench.stats.inference.decisions import Decision, decide_rows
+from afor.bench.stats.results import Results
 
 
 def simulated_studies(rng, studies, folds, draws, subject, draw, tails="normal"):
@@ -147,10 +149,38 @@ def test_assessment_finds_the_noise_that_was_simulated():
             {"adam": 0.0, "afor": 0.02, "mars": 0.0},
             datasets=["bci2a"], draws=2, subject_noise=0.02, seed_noise=0.03, seed=seed,
         )  # fmt: skip
-        conditions = collect_conditions(results, expected)
-        made = assess(conditions, "accuracy", baseline="adam", optimizers=["adam", "afor", "mars"])
-        assert [a.optimizer for a in made] == ["afor", "mars"]
-        assert math.isnan(made[0].seconds)  # simulated runs take no time
-        _, low, high = made[0].fold_sd(2)
+        made = Results.of(results, expected, metrics=["accuracy"]).comparisons
+        assert [c.optimizer for c in made] == ["mars", "afor"]
+        _, low, high = fold_sd(made[1].noise, 2)
         held += low < truth < high
     assert held >= 16  # a 95 % interval misses the truth in five or more of 20 by 0.3 % chance
+
+
+def test_the_range_of_needed_folds_holds_the_number_at_the_estimate():
+    made = simulate_results({"adam": 0, "afor": 0}, datasets=["deap"], seed_noise=0.03, seed=4)
+    (c,) = Results.of(*made, metrics=["accuracy"]).comparisons
+    sd = math.sqrt(c.noise.fold_variance(5))
+    exact = max(folds_for(Goal(0.01), sd), folds_for(Goal(0.0, 0.01), sd))
+    low, high = needed_folds(c)
+    assert low < exact < high < 4 * low
+    assert needed_folds(c, 0.02)[1] < low
+    few = [r for r in made[0] if r.fold < 5]
+    (c,) = Results.of(few, metrics=["accuracy"]).comparisons
+    assert needed_folds(c) is None  # no number from fewer than six folds
+
+
+@pytest.mark.parametrize("level", [0.05, 0.05 / 6])
+@pytest.mark.parametrize("folds", [15, 20, 40])
+def test_power_in_closed_form_is_that_of_simulated_t_tests(folds, level):
+    rng = np.random.default_rng(folds)
+    n = 40_000
+    means = rng.standard_normal(n) / math.sqrt(folds)
+    errors = np.sqrt(rng.chisquare(folds - 1, n) / (folds - 1) / folds)
+    outer, inner = (t.isf(one_sided, folds - 1) * errors for one_sided in (level / 2, level))
+    for effect in (0.3, 0.8):
+        found = power_of_difference(effect, 1.0, folds, level)
+        assert found == pytest.approx(np.mean(means + effect > outer), abs=0.01)
+    for margin in (0.5, 1.0):
+        equal = (np.abs(means) < margin - inner) & (np.abs(means) <= outer)
+        found = power_of_equivalence(margin, 1.0, folds, level)
+        assert found == pytest.approx(np.mean(equal), abs=0.01)

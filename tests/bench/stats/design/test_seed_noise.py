@@ -1,10 +1,11 @@
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from afor.bench.stats.comparisons import main_optimizers
-from afor.bench.stats.design.seed_noise import same_seed_noise, seed_noise
+from afor.bench.stats.design.seed_noise import same_seed_sd, seed_noise
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions, paired_fold_values
 from afor.bench.store.files import load_results, write_results
@@ -31,7 +32,7 @@ def test_the_spread_is_that_of_the_simulated_seeds():
 def test_three_copies_give_the_same_spread_with_more_certainty():
     two = simulated({"adam": 0, "adam_again": 0}, seed=1)
     three = simulated({"adam": 0, "adam_again": 0, "adam_again2": 0}, seed=1)
-    assert seed_noise(three, *BLOCK).copies == (("adam", "adam_again", "adam_again2"),)
+    assert seed_noise(three, *BLOCK).replicates == (("adam", "adam_again", "adam_again2"),)
     spreads = [
         seed_noise(simulated({"adam": 0, "adam_again": 0, "adam_again2": 0}, seed=s), *BLOCK).spread
         for s in range(100)
@@ -47,17 +48,15 @@ def test_afor_with_a_fixed_beta2_is_adamw_under_the_same_seeds_and_stands_apart(
     results += [replace(r, optimizer="afor_fixed_0999") for r in results if r.optimizer == "adamw"]
     conditions = collect_conditions(results, expected)
     noise = seed_noise(conditions, *BLOCK)
-    assert noise.copies == alone.copies == (("adam", "adam_seed_1"),)
-    assert same_seed_noise(conditions, *BLOCK) == (0, 0)
-    assert same_seed_noise(simulated(names), *BLOCK) is None
+    assert noise.replicates == alone.replicates == (("adam", "adam_seed_1"),)
+    assert same_seed_sd(conditions, *BLOCK) == 0
+    assert math.isnan(same_seed_sd(simulated(names), *BLOCK))
     other = simulated({"adamw": 0, "afor_fixed_0999": 0})
     assert seed_noise(other, *BLOCK) is None
     _, ours, theirs = paired_fold_values(
         *(other["bci2a", "eegnet", name] for name in ("afor_fixed_0999", "adamw")), "accuracy"
     )
-    mean, sd = same_seed_noise(other, *BLOCK)
-    assert mean == pytest.approx((ours - theirs).mean())
-    assert sd == pytest.approx((ours - theirs).std(ddof=1))
+    assert same_seed_sd(other, *BLOCK) == pytest.approx((ours - theirs).std(ddof=1))
 
 
 def test_bit_identical_copies_say_nothing_of_noise():
@@ -67,7 +66,7 @@ def test_bit_identical_copies_say_nothing_of_noise():
     results += [replace(r, optimizer="afor_seed_1") for r in results if r.optimizer == "afor"]
     noise = seed_noise(collect_conditions(results, expected), *BLOCK)
     assert noise.identical == (("afor", "afor_seed_1"),)
-    assert noise.copies == (("adam", "adam_again"),)
+    assert noise.replicates == (("adam", "adam_again"),)
     only = [r for r in results if r.optimizer.startswith("afor")]
     assert seed_noise(collect_conditions(only), *BLOCK) is None
 
@@ -87,7 +86,7 @@ def test_a_copy_of_any_name_gives_the_noise_and_is_not_compared(tmp_path):
     for name in ("runs.csv", "runs.json"):
         write_results(tmp_path / name, told, planned)
         conditions = collect_conditions(*load_results([tmp_path / name]))
-        assert seed_noise(conditions, *BLOCK).copies == (("adam", "adam_b"),)
+        assert seed_noise(conditions, *BLOCK).replicates == (("adam", "adam_b"),)
         assert main_optimizers(conditions) == ["adam", "afor"]
     # A copy without a finished run does not count as a method of its own either.
     left = collect_conditions([r for r in told if r.optimizer != "adam_b"], planned)

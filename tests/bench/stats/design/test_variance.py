@@ -4,13 +4,10 @@ import pytest
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.design.variance import (
     DRAW,
-    REST,
     SEED,
     SUBJECT,
     estimate_components,
     paired_differences,
-    rest_component,
-    split_off_rest,
 )
 from afor.bench.stats.groups import collect_conditions
 
@@ -107,17 +104,3 @@ def test_pairs_share_fold_draw_and_seed():
     assert copy.shape == (32, 3, 1)
     assert copy.any()  # a copy is compared with its original, not with itself
     assert paired_differences(conditions, *BLOCK, "afor", "nowhere").size == 0
-
-
-def test_the_rest_is_what_parts_one_method_under_equal_seeds():
-    gains = {"adamw": 0.0, "afor_fixed_0999": 0.0, "afor": 0.0}
-    results, expected = simulate_results(gains, datasets=["deap"], seed_noise=0.01)
-    conditions = collect_conditions(results, expected)
-    rest = rest_component(conditions, *BLOCK)
-    assert rest.low < 2 * 0.01**2 < rest.high
-    found = estimate_components(paired_differences(conditions, *BLOCK, "afor", "adamw"))
-    split = split_off_rest(found, rest)
-    assert split.components[-1].sources == (REST,)
-    assert split.fold_variance(5) == pytest.approx(found.fold_variance(5))
-    without = simulate_results({"adamw": 0.0, "afor": 0.0}, datasets=["deap"])
-    assert rest_component(collect_conditions(*without), *BLOCK) is None

@@ -10,7 +10,6 @@ from afor.bench.stats.inference.decisions import (
     decide_family,
     decide_rows,
 )
-from afor.bench.stats.inference.sample_size import draws_needed, folds_needed
 
 CLEAR = np.array([2.0, 3.0, 2.5, 1.0, 2.0, 3.5, 1.5, 2.2])
 SMALL = np.array([0.1, -0.1, 0.05, 0.0, -0.2, 0.15, 0.1, -0.05])
@@ -69,12 +68,3 @@ def test_family_is_corrected_for_both_kinds_of_claims():
 def test_level_is_not_included():
     assert choose_decision(1.0, 0.05, 1.0) is Decision.UNDECIDED
     assert choose_decision(1.0, 0.0499, 1.0) is Decision.BETTER
-
-
-def test_draws_and_folds_needed():
-    assert folds_needed(4.0, 1.0) > 3 * folds_needed(2.0, 1.0)
-    assert folds_needed(0.0, 1.0) == 6  # 2 / 2**6 < 0.05
-    assert folds_needed(0.0, 1.0, equivalence=True) == 5
-    assert folds_needed(2.0, 1.0, level=0.05 / 6) > folds_needed(2.0, 1.0)
-    assert draws_needed(2.0, 0.0, 3, 1.0) is None
-    assert draws_needed(2.0, 1.0, 3, 3.0) == 1

@@ -2,7 +2,6 @@ import gc
 import math
 from fractions import Fraction
 from itertools import product
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ from afor.bench.stats.inference.paired_tests import (
     GRID,
     MEET_IN_THE_MIDDLE,
     _bounded_p,
-    bootstrap_interval,
-    effect_size,
     equivalence_p,
     equivalence_p_rows,
     exact_interval,
@@ -137,45 +134,6 @@ def test_holm_agrees_with_statsmodels(p_values):
 def test_comparisons_still_to_come_count_in_the_family_as_if_they_had_failed(p_values):
     padded = multipletests([*p_values, *[1.0] * (6 - len(p_values))], method="holm")[1]
     np.testing.assert_allclose(holm(p_values, 6), padded[: len(p_values)], rtol=0, atol=1e-15)
-
-
-def test_the_effect_size_is_mean_over_sd_and_undefined_without_spread():
-    d = np.array([0.01, 0.03, 0.02, 0.05])
-    assert effect_size(d) == pytest.approx(d.mean() / d.std(ddof=1))
-    assert math.isnan(effect_size([0.1, 0.1, 0.1]))
-    assert math.isnan(effect_size([0.1]))
-
-
-def bca_by_the_book(d, resamples=10_000):
-    """Return the 95 % interval by the equations of Efron (1987), from the same resamples."""
-    n, normal = len(d), NormalDist()
-    means = d[np.random.default_rng(0).integers(0, n, (resamples, n))].mean(axis=1)
-    below = (np.mean(means < d.mean()) + np.mean(means <= d.mean())) / 2
-    bias = normal.inv_cdf(below)
-    centred = d.mean() - (d.sum() - d) / (n - 1)
-    acceleration = (centred**3).sum() / (6 * (centred**2).sum() ** 1.5)
-    z = [bias + normal.inv_cdf(share) for share in (0.025, 0.975)]
-    shares = [normal.cdf(bias + value / (1 - acceleration * value)) for value in z]
-    return tuple(np.quantile(means, shares))
-
-
-def test_the_interval_is_bca_and_repeats_under_its_seed():
-    d = np.random.default_rng(3).exponential(0.02, 12) - 0.01  # skewed: percentile would differ
-    assert bootstrap_interval(d) == pytest.approx(bca_by_the_book(d), abs=1e-12)
-    assert bootstrap_interval(d) == bootstrap_interval(d)
-    assert bootstrap_interval(d) != bootstrap_interval(d, seed=1)
-    assert bootstrap_interval([0.0, 1.0]) == (0.0, 1.0)
-
-
-def test_the_interval_of_many_normal_differences_is_the_normal_one():
-    d = np.random.default_rng(0).normal(1.0, 2.0, 400)
-    half = 1.96 * d.std(ddof=1) / 20
-    assert bootstrap_interval(d) == pytest.approx((d.mean() - half, d.mean() + half), abs=0.02)
-
-
-def test_the_interval_of_equal_differences_has_no_width():
-    assert bootstrap_interval([0.1, 0.1, 0.1]) == pytest.approx((0.1, 0.1))
-    assert bootstrap_interval([0.1]) == (0.1, 0.1)
 
 
 @pytest.mark.parametrize("n", [1, 4, 9, 11, 14, 25])

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.build import full_settings
 from afor.bench.stats.inference.decisions import PairedDecision, decide_family
-from afor.bench.stats.inference.margins import margin_of
-from afor.bench.stats.labels import better_sign, optimizer_label
+from afor.bench.stats.labels import better_sign, margin_of, optimizer_label
 from afor.bench.store.database import Store, StoredRun
 from afor.bench.study.schema import OptimizerEntry, parse_study
 

@@ -26,11 +26,10 @@ from afor.bench.analyses.replay import ChosenRun
 from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import Jobs, Json, RunOptions, StudyName, option
 from afor.bench.cli.printing import check_figures
-from afor.bench.cli.studies.selection import cores
+from afor.bench.cli.studies.selection import cores, resolve_study
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.files import write_output
 from afor.bench.report.figures.style import save_figure
-from afor.bench.study.schema import load_study
 
 DATA_SUFFIX = ".json"
 SHOWN_EVERY_S = 10.0  # between two lines of progress
@@ -104,7 +103,7 @@ def landscape(
     center = analysis.choose_center(names, center)
     grid_axis(grid, 1.0 if span is None else span)
     plane, norm = check_directions(directions), check_loss(windows, batch_norm)
-    study = load_study(name)
+    study = resolve_study(name)
     runs = [select_run(study, options, optimizer_name) for optimizer_name in names]
     show = _show_progress()
     measured = analysis.landscape(

@@ -10,9 +10,9 @@ from afor.bench.analyses.adaptation.memory_figures import memory_figure
 from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import AforVariant, Json, RunOptions, StudyName, option
 from afor.bench.cli.printing import check_figures
+from afor.bench.cli.studies.selection import resolve_study
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.report.figures.style import save_figure
-from afor.bench.study.schema import load_study
 
 
 def memory(
@@ -36,7 +36,7 @@ def memory(
         afor memory demo --output memory.pdf
     """
     check_figures([output])
-    run = select_run(load_study(name), options, optimizer)
+    run = select_run(resolve_study(name), options, optimizer)
     watched = watch_memory(run, steps, lambda words: typer.echo(f"training: {words}", err=True))
     save_figure(memory_figure(watched), output)
     if as_json:

@@ -10,10 +10,11 @@ from afor.bench.analyses.adaptation.shift_figure import shift_figure
 from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import AforVariant, Json, RunOptions, StudyName, option
 from afor.bench.cli.printing import check_figures, choose
+from afor.bench.cli.studies.selection import resolve_study
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import save_figure
-from afor.bench.study.schema import Study, load_study
+from afor.bench.study.schema import Study
 
 STATISTICS = ("paper", "calibrated")
 
@@ -26,7 +27,7 @@ def shift(
         int, option("Number of subjects that batches are drawn from at a time.")
     ] = 1,
     batches_per_block: Annotated[int, option("Number of batches until the subjects change.")] = 20,
-    epochs: Annotated[int, option("Number of blocks of each subject.")] = 20,
+    rounds: Annotated[int, option("Number of blocks of each subject.")] = 20,
     statistics: Annotated[
         str, option("Statistics of the score: paper or calibrated.", show_default="the study's")
     ] = "",
@@ -49,7 +50,7 @@ def shift(
     check_figures([output])
     if statistics:
         choose(statistics, STATISTICS, "--statistics")
-    study = load_study(name)
+    study = resolve_study(name)
     if subject_shift is not None:
         study = _with_subject_shift(study, options.dataset, subject_shift)
     run = select_run(study, options, optimizer)
@@ -57,7 +58,7 @@ def shift(
         run,
         subjects_per_block=subjects_per_block,
         batches_per_block=batches_per_block,
-        rounds=epochs,
+        rounds=rounds,
         statistics=statistics,
         progress=lambda words: typer.echo(words, err=True),
     )

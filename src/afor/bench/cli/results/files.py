@@ -11,6 +11,7 @@ from afor.bench.cli.results.reading import find_results
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output
+from afor.bench.common.text import counted
 from afor.bench.execution.runner import take_leftovers
 from afor.bench.store.database import check_mergeable, open_or_create, open_store
 from afor.bench.store.files import (
@@ -65,12 +66,12 @@ def merge(
             )
             note = f"; {differing} of these with OTHER NUMBERS, the first kept" if differing else ""
             if not as_json:
-                typer.echo(f"{path}: {new} new runs, {present} already here{note}")
+                typer.echo(f"{path}: {counted(new, 'new run')}, {present} already here{note}")
         total = len(store.statuses())
     if as_json:
         print_json({"store": str(target), "runs": total, "parts": merged})
         return
-    typer.echo(f"{target}: {total} runs")
+    typer.echo(f"{target}: {counted(total, 'run')}")
     print_next(f"afor status {target}")
 
 
@@ -97,17 +98,15 @@ def repair(
         raise ConfigError("Name the store file to create with --output, such as -o NEW.db.")
     with locked(output):
         result = copy_intact_runs(find_store(damaged), output)
-    typer.echo(f"{output}: {result.runs} runs, {len(result.studies)} studies")
+    typer.echo(f"{output}: {counted(result.runs, 'run')}, {counted(len(result.studies), 'study')}")
     for key in result.lost_runs:
         typer.echo(f"lost: run {key}")
-    for name in result.without_list:
-        typer.echo(f"lost: the list of runs of study {name}; `afor run` makes it again")
     for name in result.lost_studies:
         typer.echo(f"lost: study {name}; run its file into {output}")
     if result.is_complete:
         print_next(f"afor status {output}")
         return
-    names = [*result.without_list, *result.lost_studies, *result.studies, "STUDY"]
+    names = [*result.lost_studies, *result.studies, "STUDY"]
     print_next(f"afor run {names[0]} --store {output}")
     raise typer.Exit(code=1)
 
@@ -151,5 +150,5 @@ def export(
     if as_json:
         print_json({"file": str(output), "format": file_format, "runs": len(rows)}, indent=None)
         return
-    typer.echo(f"{output}: {len(rows)} runs")
+    typer.echo(f"{output}: {counted(len(rows), 'run')}")
     print_next(f"afor verify {results}" if is_store(path) else f"afor stats {output}")

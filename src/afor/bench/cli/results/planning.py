@@ -1,8 +1,6 @@
-"""The commands ``afor calibrate | variance | power``: what a study can decide."""
+"""The command ``afor power``, and what ``afor plan --pilot`` says: what a study can decide."""
 
-import json
 import math
-import shlex
 from typing import Annotated
 
 import typer
@@ -17,103 +15,34 @@ from afor.bench.cli.options import (
     option,
 )
 from afor.bench.cli.printing import FORMATS, check_figures, choose, render
-from afor.bench.cli.results.reading import Margins, find_all, load_conditions
-from afor.bench.cli.results.tables import Baseline, Metrics, ResultOptions, selection
+from afor.bench.cli.results.reading import Baseline, Margins, ResultOptions
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import without_nan
-from afor.bench.execution.timing.pace import clock
-from afor.bench.report.figures.planning import calibration_figure, power_figure
+from afor.bench.execution.timing.run_times import clock
+from afor.bench.report.figures.planning import power_figure
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
-from afor.bench.report.tables.formats import Table, to_json
-from afor.bench.stats.comparisons import BASELINE, main_optimizers
-from afor.bench.stats.design.calibration import RELABELLINGS
-from afor.bench.stats.design.calibration import calibrate as calibrate_copies
+from afor.bench.stats.comparisons import BASELINE, Comparison
 from afor.bench.stats.design.power import (
     POWER,
-    Assessment,
     Design,
     Goal,
-    assess,
     cheapest_design,
+    fewest_folds,
+    noise_of,
     power_grid,
+    smallest_effect,
+    smallest_margin,
 )
-from afor.bench.stats.groups import Conditions, default_metrics
 from afor.bench.stats.inference.decisions import LEVEL
-from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.labels import gain_scale
+from afor.bench.stats.results import Results
+from afor.bench.study.planned_runs import StudyPlan
 
 GRID_FOLDS = (6, 8, 10, 15, 20, 30, 40, 60, 80, 100)
 MORE_FOLDS = (150, 200, 300, 500, 1000, 2000)  # shown as far as a design needs them
-GRID_DRAWS = (1, 2, 3, 5, 10)
-
-OneMetric = Annotated[str, option("Metric to plan for.", "--metric", "-m")]
-
-
-def calibrate(
-    results: ResultsList = None,
-    metric: Metrics = None,
-    study: OnlyStudies = None,
-    margin: Margins = None,
-    relabellings: Annotated[
-        int, option("Number of relabelled studies.", min=100, max=1_000_000)
-    ] = RELABELLINGS,
-    seed: Annotated[int, option("Seed of the relabelling.", min=0)] = 0,
-    output: FigureFile = None,
-    form: TableFormat = None,
-    as_json: Json = False,
-) -> None:
-    """Measure how often the verdicts err on copies of one method.
-
-    Copies of one method under several seeds exchange their names at random in every fold and draw.
-    Each difference that is then declared is a false positive. The same differences moved by the
-    margin show false equivalences. --output draws the distribution of the p-values.
-
-    Example:
-        afor calibrate demo --metric accuracy --output p-values.png
-    """
-    check_figures([output])
-    paths = find_all(results)
-    conditions = load_conditions(paths, study, margin)
-    metrics = metric or default_metrics(conditions)
-    _check_metrics(conditions, metrics)
-    made = calibrate_copies(conditions, metrics, relabellings=relabellings, seed=seed)
-    _print([tables.calibration_table(made)], form, as_json)
-    if output is not None:
-        save_figure(calibration_figure(made), output)
-        typer.echo(str(output), err=as_json or form is not None)
-    print_next(f"afor variance {selection(ResultOptions(results, metric, study=study))}")
-
-
-def variance(
-    results: ResultsList = None,
-    metric: Metrics = None,
-    baseline: Baseline = BASELINE,
-    optimizer: Annotated[list[str] | None, option("Show only this optimizer; repeatable.")] = None,
-    study: OnlyStudies = None,
-    form: TableFormat = None,
-    as_json: Json = False,
-) -> None:
-    """Show where the variance of a difference comes from.
-
-    Splits the variance of each paired difference into what subjects, draws of validation subjects
-    and seeds add, and into the rest, which is rounding that training amplifies. The text says what
-    the design of a study cannot tell apart.
-
-    Example:
-        afor variance demo --metric accuracy
-    """
-    paths = find_all(results)
-    conditions = load_conditions(paths, study, None)
-    metrics = metric or default_metrics(conditions)
-    _check_metrics(conditions, metrics)
-    _check_optimizers(conditions, [baseline, *(optimizer or ())])
-    table = tables.variance_table(conditions, metrics, baseline=baseline, optimizers=optimizer)
-    _print([table], form, as_json)
-    if not metric or len(metric) == 1:  # power plans for one
-        chosen = ResultOptions(results, metric, baseline, (optimizer or [])[:1], study)
-        print_next(f"afor power {selection(chosen)}")
+GRID_REPETITIONS = (1, 2, 3, 5, 10)
 
 
 def power(
@@ -122,7 +51,7 @@ def power(
         str, option("The comparison to plan for.", show_default="afor, or the first of the study")
     ] = "",
     baseline: Baseline = BASELINE,
-    metric: OneMetric = "accuracy",
+    metric: Annotated[str, option("Metric to plan for.", "--metric", "-m")] = "accuracy",
     effect: Annotated[
         float | None,
         option("True difference that the study shall show, in points.", show_default="the margin"),
@@ -139,8 +68,12 @@ def power(
             show_default="as in the study",
         ),
     ] = 0,
-    dataset: Annotated[str, option("Data set to plan for.", show_default="the first")] = "",
-    backbone: Annotated[str, option("Backbone to plan for.", show_default="the first")] = "",
+    dataset: Annotated[
+        str | None, option("Data set to plan for.", show_default="the first")
+    ] = None,
+    backbone: Annotated[
+        str | None, option("Backbone to plan for.", show_default="the first")
+    ] = None,
     study: OnlyStudies = None,
     output: FigureFile = None,
     form: TableFormat = None,
@@ -148,9 +81,9 @@ def power(
 ) -> None:
     """Tell what a study can decide, and how many subjects it takes.
 
-    From a finished pilot: the smallest difference and the smallest margin that its design decides
-    on, the power over folds and draws, and the cheapest design for the wanted effect and for
-    equivalence. --output draws the power.
+    From a finished pilot: where the noise comes from, the minimum detectable effect and the
+    smallest margin of its design, the power over folds and repetitions, and the cheapest design for
+    the wanted effect and for equivalence. --output draws the power.
 
     Example:
         afor power demo --optimizer afor --effect 2 --output power.png
@@ -160,27 +93,23 @@ def power(
         raise ConfigError(f"--power {wanted:g}: expected a number between 0.05 and 0.99.")
     if effect is not None and not 0 < effect < math.inf:
         raise ConfigError(f"--effect {effect:g}: expected a difference in points, more than 0.")
-    paths = find_all(results)
-    conditions = load_conditions(paths, study, margin, allow_different)
-    _check_metrics(conditions, [metric])
-    asked = [optimizer] if optimizer else []
-    _check_optimizers(conditions, [baseline, *asked])
-    names = [name for name in main_optimizers(conditions) if name != baseline]
-    family = family or max(1, len(names))
-    level = LEVEL / family
-    listed = list(dict.fromkeys([*names, *asked]))
-    assessments = assess(conditions, metric, baseline=baseline, optimizers=listed)
-    made = _pick(assessments, conditions, optimizer, baseline, dataset, backbone)
-    goals = _goals(made, conditions, effect, level)
-    designs = [
-        cheapest_design(made.noise, goal, seconds=made.seconds, power=wanted) for goal in goals
-    ]
-    folds = _grid_folds(made, designs)
-    draws = sorted({*GRID_DRAWS, made.noise.draws}) if made.noise.draws > 1 else [1]
-    grids = [power_grid(made.noise, goal, folds, draws) for goal in goals]
-    built = [tables.assessment_table(assessments, family=family, power=wanted)]
+    table_format = choose(form or "terminal", FORMATS, "--format")
+    options = ResultOptions(results, [metric], baseline, None, study, margin, allow_different)
+    opened = options.open()
+    _check_optimizers(opened, [baseline, *([optimizer] if optimizer else [])])
+    listed = _planned_for(opened, optimizer)
+    family = family or max(1, len([name for name in opened.methods if name != baseline]))
+    made = _pick(listed, opened, optimizer, dataset, backbone)
+    noise = noise_of(made)
+    goals = _goals(made, effect, LEVEL / family)
+    seconds = _seconds(opened, made)
+    designs = [cheapest_design(noise, goal, seconds=seconds, power=wanted) for goal in goals]
+    folds = _grid_folds(noise.folds, designs)
+    repetitions = sorted({*GRID_REPETITIONS, noise.draws}) if noise.draws > 1 else [1]
+    grids = [power_grid(noise, goal, folds, repetitions) for goal in goals]
+    built = [tables.assessment_table(listed, family=family, power=wanted)]
     built += [
-        tables.power_table(made, goal, folds, draws, grid, power=wanted)
+        tables.power_table(made, goal, folds, repetitions, grid, power=wanted)
         for goal, grid in zip(goals, grids, strict=True)
     ]
     sentences = [
@@ -188,10 +117,11 @@ def power(
         for goal, design in zip(goals, designs, strict=True)
     ]
     if as_json:
+        names = ("dataset", "backbone", "metric", "optimizer", "baseline")
         content = {
             "comparisons": [dict(record) for record in built[0].records],
             "chosen": {
-                **{k: v for k, v in vars(made).items() if k not in ("noise", "seconds")},
+                **{name: getattr(made, name) for name in names},
                 "family": family,
                 "power": wanted,
             },
@@ -210,36 +140,107 @@ def power(
         }
         print_json(without_nan(content))
     else:
-        _print(built, form, as_json=False)
+        for table in built:
+            typer.echo(render(table, table_format))
         typer.echo("\n".join(sentences))
-        if made.noise.draws == 1:
-            typer.echo("The pilot has one draw per fold and cannot tell what further draws bring.")
+        if noise.draws == 1:
+            typer.echo(
+                "The pilot has one repetition per fold and cannot tell what further ones bring."
+            )
     if output is not None:
         texts = [tables.goal_text(metric, goal) for goal in goals]
         panels = dict(zip(texts, grids, strict=True))
-        title, pilot = tables.comparison_text(made), made.noise.folds
-        figure = power_figure(panels, folds, draws, title=title, pilot=pilot, power=wanted)
+        title = tables.comparison_text(made)
+        figure = power_figure(
+            panels, folds, repetitions, title=title, pilot=noise.folds, power=wanted
+        )
         save_figure(figure, output)
         typer.echo(str(output), err=as_json or form is not None)
-    if metric == "accuracy" and len(paths) == 1 and not study:  # what a pilot is read for
-        base = "" if baseline == BASELINE else f" --baseline {shlex.quote(baseline)}"
-        print_next(f"afor plan STUDY --pilot {shlex.quote(str(paths[0]))}{base}")
+    if metric == "accuracy" and len(results or ()) == 1 and not (study or margin):
+        words = options.words(metric=None)
+        print_next(f"afor plan STUDY --pilot {words}")  # it reads the accuracy of one pilot
 
 
-def _grid_folds(made: Assessment, designs: list[Design | None]) -> list[int]:
+def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:
+    """Say what a planned study can decide about accuracy at the noise of a pilot.
+
+    Returns one sentence per data set, backbone and optimizer of the plan. A task that the pilot
+    does not hold is judged by the noise of those that it holds, and the sentence says so.
+    """
+    opened = Results.open([pilot], baseline=baseline, metrics=["accuracy"])
+    expected = planned.expected()
+    replicates = {row.optimizer for row in expected if row.role is not None and row.role.copy_of}
+    listed = dict.fromkeys(row.optimizer for row in expected if row.optimizer not in replicates)
+    others = [name for name in listed if name != baseline]
+    compared = [
+        c
+        for task in opened.tasks
+        for c in opened.against(baseline, others, *task, "accuracy")
+        if c.noise is not None
+    ]
+    level = LEVEL / max(1, len(others))
+    sentences = []
+    for dataset, backbone, folds, draws in dict.fromkeys(
+        (row.dataset, row.backbone, row.folds, row.draws) for row in expected
+    ):
+        same = [c for c in compared if (c.dataset, c.backbone) == (dataset, backbone)]
+        if compared and folds < fewest_folds(level):
+            sentences.append(
+                f"{dataset} × {backbone}: {folds} folds are too few to show a difference; with "
+                f"Holm's correction over {len(others)} comparisons it takes {fewest_folds(level)}."
+            )
+            continue
+        for c in same or compared:
+            sd = math.sqrt(noise_of(c).fold_variance(draws))
+            borrowed = "" if same else f", noise of {c.dataset} × {c.backbone}"
+            sentences.append(
+                f"{dataset} × {backbone}, {c.optimizer} − {baseline}{borrowed}: {folds} folds × "
+                f"{draws} repetition{'s' * (draws != 1)} show with {100 * POWER:g} % power a "
+                f"difference of {100 * smallest_effect(sd, folds, level):.2f} points, or "
+                f"equivalence within {100 * smallest_margin(sd, folds, level):.2f} points."
+            )
+    if not sentences:
+        present = ", ".join(dict.fromkeys(o for _, _, o in opened.conditions))
+        raise ConfigError(
+            f"--pilot {pilot}: no optimizer of the study shares two or more folds with the "
+            f"baseline {baseline!r} there. It holds {present}; choose with --baseline."
+        )
+    return sentences
+
+
+def _planned_for(opened: Results, asked: str) -> list[Comparison]:
+    """Return the comparisons with two or more folds; one that is asked for may be a control."""
+    found = list(opened.comparisons)
+    if asked and asked not in opened.methods:
+        metric = opened.metrics[0]
+        found += [
+            c for t in opened.tasks for c in opened.against(opened.baseline, [asked], *t, metric)
+        ]
+    return [c for c in found if c.noise is not None]
+
+
+def _seconds(opened: Results, made: Comparison) -> float:
+    """Return the mean time of a run of two methods; NaN where no time is known."""
+    times = [
+        run.elapsed_s
+        for method in (made.optimizer, made.baseline)
+        for run in opened.conditions[made.dataset, made.backbone, method].runs.values()
+        if run.elapsed_s is not None
+    ]
+    return math.fsum(times) / len(times) if times else math.nan
+
+
+def _grid_folds(pilot: int, designs: list[Design | None]) -> list[int]:
     """Return the numbers of folds to show: up to those of the designs that are enough."""
     most = max((design.folds for design in designs if design is not None), default=0)
     needed = [n for n, fewer in zip(MORE_FOLDS, (GRID_FOLDS[-1], *MORE_FOLDS), strict=False)
               if fewer < most]  # fmt: skip
-    return sorted({*GRID_FOLDS, *needed, made.noise.folds})
+    return sorted({*GRID_FOLDS, *needed, pilot})
 
 
-def _goals(
-    made: Assessment, conditions: Conditions, effect: float | None, level: float
-) -> list[Goal]:
+def _goals(made: Comparison, effect: float | None, level: float) -> list[Goal]:
     """Return what to plan for: a difference, and equivalence where the metric has a margin."""
-    condition = conditions[made.dataset, made.backbone, made.baseline]
-    margin = margin_of(made.metric, condition.margins)
+    margin = made.evidence.margin
     if effect is None and margin is None:
         raise ConfigError(
             f"The metric {made.metric!r} has no margin of its own; give the difference to show "
@@ -251,31 +252,30 @@ def _goals(
 
 
 def _pick(
-    assessments: list[Assessment],
-    conditions: Conditions,
+    listed: list[Comparison],
+    opened: Results,
     optimizer: str,
-    baseline: str,
-    dataset: str,
-    backbone: str,
-) -> Assessment:
+    dataset: str | None,
+    backbone: str | None,
+) -> Comparison:
     """Return the comparison to plan for: the one named, else AFOR's, else the first."""
     matching = [
-        made
-        for made in assessments
-        if optimizer in ("", made.optimizer)
-        and dataset in ("", made.dataset)
-        and backbone in ("", made.backbone)
+        c
+        for c in listed
+        if optimizer in ("", c.optimizer)
+        and dataset in (None, c.dataset)
+        and backbone in (None, c.backbone)
     ]
     if not matching:
-        present = ", ".join(f"{d}/{b}/{o}" for d, b, o in conditions)
+        present = ", ".join(f"{d}/{b}/{o}" for d, b, o in opened.conditions)
         raise ConfigError(
-            f"No comparison of {optimizer or 'an optimizer'} with {baseline!r} on "
+            f"No comparison of {optimizer or 'an optimizer'} with {opened.baseline!r} on "
             f"{dataset or '*'}/{backbone or '*'} has two or more complete folds. Here: {present}."
         )
-    return next((made for made in matching if made.optimizer == "afor"), matching[0])
+    return next((c for c in matching if c.optimizer == "afor"), matching[0])
 
 
-def _design_sentence(made: Assessment, goal: Goal, design: Design | None, power: float) -> str:
+def _design_sentence(made: Comparison, goal: Goal, design: Design | None, power: float) -> str:
     words = f"To show {tables.goal_text(made.metric, goal)} with {100 * power:g} % power"
     if design is None:
         return f"{words} no design of up to 2000 folds is enough."
@@ -283,31 +283,14 @@ def _design_sentence(made: Assessment, goal: Goal, design: Design | None, power:
     runs = 2 * design.folds * design.draws
     return (
         f"{words}, the cheapest design has {design.folds} folds × {design.draws} "
-        f"draw{'s' * (design.draws > 1)}: {runs} runs of the two methods{time}. What the pilot "
-        f"leaves open about the noise puts its power between {100 * design.power_range[0]:.0f} and "
+        f"repetition{'s' * (design.draws > 1)}: {runs} runs of the two methods{time}. What the "
+        f"pilot leaves open of the noise puts its power between "
+        f"{100 * design.power_range[0]:.0f} and "
         f"{100 * design.power_range[1]:.0f} %."
     )
 
 
-def _check_metrics(conditions: Conditions, metrics: list[str]) -> None:
-    recorded = dict.fromkeys(
-        m for c in conditions.values() for run in c.runs.values() for m in run.metrics
-    )
-    for metric in metrics:
-        choose(metric, tuple(recorded), "--metric")
-
-
-def _check_optimizers(conditions: Conditions, names: list[str]) -> None:
-    present = tuple(dict.fromkeys(o for _, _, o in conditions))
-    for name, word in zip(names, ("--baseline", *["--optimizer"] * len(names)), strict=False):
+def _check_optimizers(opened: Results, names: list[str]) -> None:
+    present = tuple(dict.fromkeys(o for _, _, o in opened.conditions))
+    for name, word in zip(names, ("--baseline", "--optimizer"), strict=False):
         choose(name, present, word)
-
-
-def _print(built: list[Table], form: str | None, as_json: bool) -> None:
-    if as_json:
-        content = [json.loads(to_json(table)) for table in built]
-        print_json(content[0] if len(content) == 1 else content)
-        return
-    table_format = choose(form or "terminal", FORMATS, "--format")
-    for table in built:
-        typer.echo(render(table, table_format))

@@ -1,19 +1,19 @@
-"""Read the results that a command names, grouped into conditions, with their margins."""
+"""Read the results that a command names, and write the next command that asks the same of them."""
 
 import json
 import math
-from collections.abc import Sequence
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from afor.bench.cli.options import option
+from afor.bench.cli.options import AllowDifferent, OnlyStudies, ResultsList, option
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.tables.parts import incomplete_sentence
-from afor.bench.stats.groups import Conditions, collect_conditions
+from afor.bench.stats.comparisons import BASELINE
+from afor.bench.stats.results import Results, incomplete_notes
 from afor.bench.store.database import stored_difference
-from afor.bench.store.files import load_margins, load_results
 from afor.bench.store.locations import find_store
 from afor.bench.study.schema import load_study
 
@@ -24,11 +24,59 @@ Margins = Annotated[
         show_default="as the study states, or 1 point (0.02 for kappa)",
     ),
 ]
+Metrics = Annotated[
+    list[str] | None,
+    option(
+        "Metric to show; repeatable, the first one decides: accuracy, weighted_f1, macro_f1, "
+        "balanced_accuracy, kappa, nll, brier or calibration_error.",
+        "--metric",
+        "-m",
+        show_default="accuracy, weighted_f1, and nll if recorded",
+    ),
+]
+Baseline = Annotated[str, option("The optimizer that all others are compared with.")]
+OnlyOptimizers = Annotated[
+    list[str] | None,
+    option("Use only this optimizer; Holm's correction then covers these alone; repeatable."),
+]
 
 
-def find_all(results: Sequence[str] | None) -> list[Path]:
-    """Return the store or file of each name."""
-    return [find_results(name) for name in results or ()]
+@dataclass(frozen=True)
+class ResultOptions:
+    """Which results a command reads, and what it asks of them."""
+
+    results: ResultsList = None
+    metric: Metrics = None
+    baseline: Baseline = BASELINE
+    optimizer: OnlyOptimizers = None
+    study: OnlyStudies = None
+    margin: Margins = None
+    allow_different: AllowDifferent = None
+
+    def open(self) -> Results:
+        """Open the results; say on standard error how many runs are missing."""
+        results = Results.open(
+            [find_results(name) for name in self.results or ()],
+            studies=self.study or (),
+            baseline=self.baseline,
+            methods=self.optimizer or (),
+            metrics=self.metric or (),
+            margins=dict(map(_read_pair, self.margin or ())),
+            allow_different=self.allow_different or (),
+        )
+        for sentence in incomplete_notes(results.conditions):
+            typer.echo(f"{sentence} `afor run` continues.", err=True)
+        return results
+
+    def words(self, **changes: Any) -> str:
+        """Return the words that make another command ask the same; some options may be changed."""
+        options = replace(self, **changes)
+        words = list(options.results or ["RESULTS"])
+        words += ["--baseline", options.baseline] if options.baseline != BASELINE else []
+        for name in ("study", "metric", "optimizer", "margin", "allow_different"):
+            for value in getattr(options, name) or ():
+                words += [f"--{name.replace('_', '-')}", value]
+        return shlex.join(words)
 
 
 def find_results(name: str) -> Path:
@@ -54,34 +102,6 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read as JSON: {error}.") from None
-
-
-def load_conditions(
-    paths: list[Path],
-    study: list[str] | None,
-    margin: list[str] | None,
-    allow_different: list[str] | None = None,
-) -> Conditions:
-    """Read the results, grouped; say on standard error how many runs are missing."""
-    if not paths:
-        raise ConfigError(
-            "Name the results: at least one study, TOML file or store file, or a .csv, .json or "
-            ".parquet file of results."
-        )
-    runs, expected = load_results(paths, study or ())
-    margins = read_margins(margin, paths, study)
-    conditions = collect_conditions(runs, expected, margins, allow_different or ())
-    if sentence := incomplete_sentence(conditions):
-        typer.echo(f"{sentence} `afor run` continues.", err=True)
-    return conditions
-
-
-def read_margins(
-    pairs: Sequence[str] | None, paths: Sequence[Path], studies: Sequence[str] | None
-) -> dict[str, float]:
-    """Return the margins by metric: those of the command line, and those of the studies."""
-    given = dict(map(_read_pair, pairs or ()))
-    return {**load_margins(paths, studies or (), except_for=given), **given}
 
 
 def _read_pair(pair: str) -> tuple[str, float]:

@@ -24,7 +24,7 @@ from afor.bench.cli.studies.run import stopped_by_signals
 from afor.bench.cli.studies.selection import cores, with_roots
 from afor.bench.cli.terminal import print_json, print_next, run_command
 from afor.bench.common.errors import ConfigError, StoreError
-from afor.bench.common.text import printable
+from afor.bench.common.text import counted, printable
 from afor.bench.execution.describe import describe_run
 from afor.bench.execution.sources import open_sources
 from afor.bench.execution.verify import Verdict, runs_with_code, sample_runs, verify_runs
@@ -53,7 +53,7 @@ def failures(
         with locked(path), open_store(path, write=True) as opened:
             count = opened.forget_failed()
             studies = list(opened.studies())
-        typer.echo(f"{count} failed runs of {path} will be trained again.")
+        typer.echo(f"{counted(count, 'failed run')} of {path} will be trained again.")
         print_next(run_command(results, path, studies[0] if studies else "STUDY"))
         return
     with open_store(path) as opened:
@@ -202,7 +202,9 @@ def _print_code(code_by_run: Mapping[str, tuple[str, ...]], path: str, trust: bo
     """List the code that the runs of a store name, before any of it is imported."""
     counts = Counter(name for names in code_by_run.values() for name in names)
     for name, count in sorted(counts.items()):
-        typer.echo(f"code named by the store: {list_names([name])} ({count} runs)", err=True)
+        typer.echo(
+            f"code named by the store: {list_names([name])} ({counted(count, 'run')})", err=True
+        )
     if code_by_run and not trust:
         typer.echo(
             f"{path}: {len(code_by_run)} runs name code that is not part of afor. They are left "

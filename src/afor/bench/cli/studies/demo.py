@@ -8,17 +8,18 @@ from typing import Annotated
 import typer
 
 from afor.bench.cli.options import CacheDir, Jobs, Json, StorePath, option
-from afor.bench.cli.results.report import ReportOptions, report, write_report
-from afor.bench.cli.results.tables import ResultOptions, table
+from afor.bench.cli.printing import render
+from afor.bench.cli.results.tables import write_report
 from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run
 from afor.bench.cli.studies.selection import cores
-from afor.bench.cli.terminal import print_json
+from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.fetching import fetch_files
 from afor.bench.data.prepared.cache import open_cache
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import run_study
-from afor.bench.store.files import load_records
+from afor.bench.report.registry import build_table
+from afor.bench.stats.results import Results
 from afor.bench.store.locations import store_path
 from afor.bench.store.lock import locked
 from afor.bench.study.schema import Study, load_study, parse_study, study_text
@@ -62,17 +63,17 @@ def demo(
         engine = make_engine("local", "", workers, study.threads)
         with Progress(study.name, workers) as watch:
             summary = run_study(study, toml, path, engine, cache_dir=cache_dir, watch=watch)
-    options = ReportOptions(title="The demo: optimizers across subjects")
-    page = path.with_suffix(".html")
+    results, page = Results.open([path]), path.with_suffix(".html")
     if as_json:
         content = {"study": study.name, "store": str(path), **asdict(summary)}
-        content["report"] = write_report([str(path)], page, options)
+        content["report"] = write_report(results, page)
         print_json(content, ensure_ascii=False)
     else:
         typer.echo(describe_summary(study.name, path, summary) + "\n")
-        table("main", ResultOptions([str(path)]))
-        typer.echo("\n" + _beta2_lines(path) + "\n")
-        report(options, [str(path)], page)
+        typer.echo(render(build_table("main", results), "terminal"))
+        write_report(results, page)
+        typer.echo(f"The report: {page}")
+        print_next(f"open {page}")
     if summary.failed:
         raise typer.Exit(code=1)
 
@@ -99,20 +100,6 @@ def _attribution(study: Study) -> str:
     return "".join(
         f"Data: {d.info.title}. {d.info.licence}. Cite {d.info.citation}.\n" for d in datasets
     )
-
-
-def _beta2_lines(path: Path) -> str:
-    """Describe AFOR's beta2 per layer group: means over its runs, in the first and last epoch."""
-    traces = [record.traces for run, record in load_records([path]) if run.optimizer == "afor"]
-    lines = ["AFOR's beta2 by layer group, mean of the first and of the last epoch (AdamW: 0.999)"]
-    for group in traces[0] if traces else ():
-        values = [trace[group]["beta2"] for trace in traces if trace[group]["beta2"]]
-        if not values:
-            continue
-        first = sum(v[0] for v in values) / len(values)
-        last = sum(v[-1] for v in values) / len(values)
-        lines.append(f"  {group:24s} {first:.4f} -> {last:.4f}")
-    return "\n".join(lines)
 
 
 def _archive_previous_store(path: Path) -> None:

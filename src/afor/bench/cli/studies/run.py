@@ -16,12 +16,13 @@ from afor.bench.cli.studies.selection import cores, rates_for, select_study
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import gpus_for
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.text import counted
 from afor.bench.execution.engines.dask import DaskEngine
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Engine
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import Summary, run_study
-from afor.bench.execution.timing.limits import TimeLimits
+from afor.bench.execution.timing.run_times import RunTimes
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import SearchedRates, best_rates, search_study
@@ -158,7 +159,7 @@ def make_engine(
             f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "
             f"Accepted: --engine local, or --engine dask --scheduler tcp://HOST:PORT."
         )
-    limits = TimeLimits(None if time_limit is None else 60.0 * time_limit)
+    limits = RunTimes(None if time_limit is None else 60.0 * time_limit)
     return LocalEngine(workers, threads, limits, gpus)
 
 
@@ -167,7 +168,8 @@ def describe_summary(name: str, path: Path, summary: Summary) -> str:
     others = {state: getattr(summary, state) for state in ("diverged", "failed", "open")}
     counts = [f"{count} {state}" for state, count in others.items() if count]
     states = ", ".join([f"{summary.done} done", *counts])
-    return f"{name}: {summary.planned} runs: {states} ({summary.trained} trained now) in {path}"
+    planned = counted(summary.planned, "run")
+    return f"{name}: {planned}: {states} ({summary.trained} trained now) in {path}"
 
 
 @contextmanager

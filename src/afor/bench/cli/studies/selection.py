@@ -6,6 +6,7 @@ from pathlib import Path
 from afor.bench.cli.options import ChangeOptions, StudyOptions
 from afor.bench.common.devices import cores as cores
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.text import counted
 from afor.bench.execution.sources import available_part
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import searched_rates
@@ -13,7 +14,14 @@ from afor.bench.store.locations import store_path
 from afor.bench.study.named_code import refuse_stored_code
 from afor.bench.study.overrides import Overrides, overridden
 from afor.bench.study.planned_runs import FindRate
-from afor.bench.study.schema import Study, parse_study, preset_names, read_toml, study_text
+from afor.bench.study.schema import (
+    Study,
+    parse_study,
+    preset_names,
+    read_toml,
+    study_file,
+    study_text,
+)
 from afor.bench.study.toml_io import updated_toml
 
 
@@ -56,22 +64,50 @@ def changed_text(
     """Return a study's TOML with the changes made, and what to call it in messages.
 
     Args:
-        name: A preset, a TOML file, or the name of a study whose store is here, such as
-            `ablation-synthetic`: the store holds its TOML.
+        name: What `named_study` takes.
         changes: What the options of the command change.
         store: The store that `--store` names.
         trust: Accept a study from a store also if it names code outside this package.
     """
-    path = store_path(name, store)
-    is_new = name not in preset_names() and not name.endswith(".toml") and not Path(name).is_file()
-    stored = None
-    if is_new and path.is_file():
-        with open_store(path) as opened:
-            stored = opened.studies().get(name)
-    text, where = (stored, str(path)) if stored is not None else study_text(name)
-    if stored is not None and not trust:
-        refuse_stored_code(parse_study(text, where), where)
+    text, where = named_study(name, store, trust=trust)
     return overridden(text, where, changes), where
+
+
+def resolve_study(name: str, *, trust: bool = False) -> Study:
+    """Return the study of a name, as all commands understand it; see `named_study`."""
+    return parse_study(*named_study(name, trust=trust))
+
+
+def named_study(name: str, store: Path | None = None, *, trust: bool) -> tuple[str, str]:
+    """Return the TOML of a study, and what to call it in messages.
+
+    Args:
+        name: A preset, a TOML file with or without its suffix, a store file that holds one study,
+            or the name of a study whose store is here, such as `ablation-synthetic`.
+        store: The store that `--store` names.
+        trust: Accept a study from a store also if it names code outside this package.
+
+    Raises:
+        ConfigError: There is no such study, or the store holds several.
+    """
+    is_store = name.endswith(".db")
+    path = Path(name) if is_store else store_path(name, store)
+    stored = None
+    is_ours = name in preset_names() or (not is_store and study_file(name) is not None)
+    if is_store or (not is_ours and path.is_file()):
+        with open_store(path) as opened:
+            studies = opened.studies()
+        if is_store and len(studies) != 1:
+            raise ConfigError(
+                f"{path} holds {counted(len(studies), 'study')}: {', '.join(studies) or 'none'}. "
+                f"Name the study instead: a preset or its TOML file."
+            )
+        stored = next(iter(studies.values())) if is_store else studies.get(name)
+    if stored is None:
+        return study_text(name)
+    if not trust:
+        refuse_stored_code(parse_study(stored, str(path)), str(path))
+    return stored, str(path)
 
 
 def _on_this_machine(toml: str, where: str, options: StudyOptions) -> str:

@@ -16,7 +16,7 @@ from afor.bench.cli.options import (
     argument,
     option,
 )
-from afor.bench.cli.results.pilot import pilot_sentences
+from afor.bench.cli.results.planning import pilot_sentences
 from afor.bench.cli.studies.selection import changed_text, cores, overrides, rates_for, select_study
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import is_available
@@ -24,13 +24,12 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.execution.sources import absent_datasets, expected_sources
 from afor.bench.execution.status import remaining_s
 from afor.bench.execution.timing.forecast import Forecast, describe_bytes, describe_span, forecast
-from afor.bench.execution.timing.forecast_check import ForecastCheck, check_forecast, describe_check
-from afor.bench.execution.timing.pace import clock
+from afor.bench.execution.timing.run_times import clock
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.groups import ConditionKey
 from afor.bench.store.database import open_store
-from afor.bench.store.locations import find_store, store_path
+from afor.bench.store.locations import store_path
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import StudyPlan
 from afor.bench.study.schema import Study, load_study, parse_study, preset_names, read_toml
@@ -109,13 +108,6 @@ def plan(
             "store, or a .csv, .json or .parquet file."
         ),
     ] = "",
-    check: Annotated[
-        str,
-        option(
-            "Compare the forecast with the finished runs of these results: a study's name or "
-            "a store."
-        ),
-    ] = "",
     baseline: Annotated[
         str, option("With --pilot: the optimizer that the others are compared with.")
     ] = BASELINE,
@@ -147,15 +139,6 @@ def plan(
     if seconds_left is None and timing and can_be_timed:
         needs = forecast(study_plan.runs, sources, timer)
         seconds_left = needs.total.middle
-    checked = None
-    if check:
-        if not can_be_timed:
-            raise ConfigError(
-                "--check times steps of the study, which this machine cannot do: it has a trainer "
-                "of its own, or a device that is not here. Leave --check out."
-            )
-        with open_store(find_store(check)) as opened:
-            checked = check_forecast(study_plan.runs, sources, timer, opened)
     decisions = pilot_sentences(study_plan, pilot, baseline) if pilot else []
     words = [statuses.get(run.key, "open") for run in study_plan.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
@@ -182,7 +165,6 @@ def plan(
             "runs": rows,
         }
         summary |= {"decides": decisions} if pilot else {}
-        summary |= {"check": _check_content(checked)} if checked else {}
         print_json(summary, indent=None)
         return
     _print_plan(planned, study_plan, needs)
@@ -194,14 +176,13 @@ def plan(
         typer.echo(f"time left with {workers} at once: {left}")
     if needs is not None:
         _print_needs(needs)
-    for line in describe_check(checked) if checked else ():
-        typer.echo(line)
     for name_of_dataset, reason in absent.items():
         typer.echo(f"absent, planned as published: {name_of_dataset}. {reason}", err=True)
     for sentence in decisions:
         typer.echo(sentence)
     trusted = ["--trust"] if options.trust else []
-    print_next(shlex.join(["afor", "run", name, *selected.words, *trusted]))
+    run = shlex.join(["afor", "run", name, *selected.words, *trusted])
+    print_next(run if counts["open"] else f"afor stats {path}")
 
 
 def _forecast_content(needs: Forecast) -> dict[str, Any]:
@@ -209,13 +190,6 @@ def _forecast_content(needs: Forecast) -> dict[str, Any]:
     sizes = {k: v for k, v in asdict(needs).items() if k != "by_condition"}
     rows = _condition_rows(needs.by_condition)
     return {"conditions": rows, "total": asdict(needs.total), **sizes}
-
-
-def _check_content(check: ForecastCheck) -> dict[str, Any]:
-    """Return a check of the forecast for programs."""
-    total = {**asdict(check.total), "ratio": check.total.ratio}
-    rows = _condition_rows(check.by_condition)
-    return {"conditions": rows, "total": total, "processor_time": check.processor_time}
 
 
 def _condition_rows(by_condition: Mapping[ConditionKey, Any]) -> list[dict[str, Any]]:

@@ -22,8 +22,7 @@ from afor.bench.execution.bundles import Bundle, halves, make_bundles
 from afor.bench.execution.engines.worker import receive, send
 from afor.bench.execution.engines.worker_starts import WorkerStarts
 from afor.bench.execution.jobs import MAX_DEATHS, Died, Ended, Job, Started
-from afor.bench.execution.timing.limits import SimilarityKey, TimeLimits, similarity_key
-from afor.bench.execution.timing.pace import clock
+from afor.bench.execution.timing.run_times import RunKind, RunTimes, clock, run_kind
 from afor.bench.store.spool import SUFFIX, read_spool
 from afor.bench.study.bundling import MAX_BUNDLE
 from afor.bench.training.execute import failed_run
@@ -68,7 +67,7 @@ class LocalEngine:
         self,
         workers: int,
         threads: int = 1,
-        limits: TimeLimits | None = None,
+        limits: RunTimes | None = None,
         gpus: Sequence[str] = (),
         bundle: int = MAX_BUNDLE,
     ) -> None:
@@ -76,7 +75,7 @@ class LocalEngine:
             raise ConfigError(f"-j {workers}: at least one worker is needed.")
         self.workers = workers
         self.threads = threads
-        self.limits = limits or TimeLimits()
+        self.limits = limits or RunTimes()
         self.gpus = tuple(gpus)
         self.bundle = bundle
 
@@ -185,7 +184,7 @@ class LocalEngine:
         content = read_spool(path)
         if content is not None:
             spent_s = worker.busy_s() if worker.has_one_job else decode(content).elapsed_s
-            self.limits.add(similarity_key(job.dataset, job.spec), spent_s)
+            self.limits.add(run_kind(job.dataset, job.spec), spent_s)
             return Ended(job.key, content, path)
         # The death of a worker that had not started the job does not count.
         deaths[job.key] += worker.has_started or worker.hung_s > 0
@@ -255,7 +254,7 @@ class _Worker:
         self.name = f"worker {number}" + (f" on GPU {gpu}" if gpu is not None else "")
         self.gpu = gpu
         self.jobs: dict[str, Job] = {}  # not finished, by key
-        self.similar: list[SimilarityKey] = []  # of all jobs it was given together
+        self.similar: list[RunKind] = []  # of all jobs it was given together
         self.is_ready = False
         self.has_started = False  # its current jobs
         self.has_worked = False  # has started any run
@@ -289,7 +288,7 @@ class _Worker:
     def give(self, bundle: Bundle, packed: Mapping[str, bytes]) -> None:
         """Send the jobs of a bundle, preceded by their windows if this worker lacks them."""
         self.jobs = {job.key: job for job in bundle}
-        self.similar = [similarity_key(job.dataset, job.spec) for job in bundle]
+        self.similar = [run_kind(job.dataset, job.spec) for job in bundle]
         self.has_started, self.since = False, time.monotonic()
         dataset = bundle[0].dataset
         if dataset not in self._sources:

@@ -126,9 +126,16 @@ def _run_span(
     spec: Mapping[str, Any], source: Source, timer: StepTimer, epochs: Span, together: int
 ) -> Span:
     times = timer.times(spec, input_shape(source), together)
-    split = spec["split"]
+    split, training = spec["split"], spec["training"]
     windows = {side: source.count_windows(split[side]) for side in ("train", "validation", "test")}
-    steps = math.ceil(windows["train"] / spec["training"]["batch_size"])
+    if training.get("order") == "stream":
+        # Each subject once: scored, trained on in so many passes, then the validation subjects.
+        counts = [source.count_windows([subject]) for subject in split["train"]]
+        steps = training["passes"] * sum(math.ceil(n / training["batch_size"]) for n in counts)
+        scored = sum(counts) - counts[0] + len(counts) * windows["validation"] + windows["test"]
+        seconds = steps * times.step_s + scored * times.window_s
+        return Span(seconds, seconds, seconds)
+    steps = math.ceil(windows["train"] / training["batch_size"])
     epoch_s = steps * times.step_s + windows["validation"] * times.window_s
     test_s = windows["test"] * times.window_s
     return Span(*(count * epoch_s + test_s for count in (epochs.low, epochs.middle, epochs.high)))

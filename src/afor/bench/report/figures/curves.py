@@ -9,11 +9,16 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import style
-from afor.bench.stats.labels import dataset_label, optimizer_label
+from afor.bench.stats.labels import block_label, dataset_label, optimizer_label, order_optimizers
+from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import Sensitivity
+from afor.bench.store.files import is_store
 
+WARMUP_STEPS = 100  # Sec. IV-C
 Floats = NDArray[np.float64]
-Curves = Mapping[str, Sequence[Sequence[float]]]  # optimizer: one curve per run
+Run = Sequence[float] | Floats
+Runs = Mapping[str, Sequence[Run]]  # optimizer: one curve per run
+Curves = Mapping[tuple[str, str], Mapping[str, Sequence[Floats]]]  # task: optimizer: curves
 Trace = Mapping[str, Mapping[str, Sequence[float]]]  # layer group: quantity: one value per epoch
 LOG_FROM = 4.0  # losses that span more than this factor stand on a logarithmic axis
 LAST = 0.25  # share of the epochs that count as the end of a training
@@ -21,8 +26,73 @@ BETA2_RANGE = (0.99, 0.999)  # of AFOR; wider where a variant goes beyond it
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 2)))
 
 
+def loss_curves(results: Results) -> Curves:
+    """Return the training loss per epoch of every run of the methods, by task and optimizer.
+
+    Raises:
+        ConfigError: No store is named, or no run of these methods has a history.
+    """
+    _need_store(results)
+    losses = results.training.losses
+    curves = {
+        (dataset, backbone): {
+            name: losses[dataset, backbone, name]
+            for name in order_optimizers(results.methods)
+            if (dataset, backbone, name) in losses
+        }
+        for dataset, backbone in results.tasks
+    }
+    curves = {task: runs for task, runs in curves.items() if runs}
+    if not curves:
+        raise ConfigError("There is no training loss here: no finished run of these optimizers.")
+    return curves
+
+
+def by_title(curves: Curves) -> dict[str, Runs]:
+    """Return curves by the printed names of their tasks."""
+    return {block_label(*task): runs for task, runs in curves.items()}
+
+
+def run_traces(
+    results: Results, optimizer: str = "afor"
+) -> tuple[list[Trace], list[float], str, float]:
+    """Return traces of one optimizer on one network; losses, title, warm-up of the first run.
+
+    The warm-up is in epochs, of AFOR's default of 100 steps.
+    """
+    _need_store(results)
+    traced = {
+        key: runs for key, runs in results.training.traced.items() if key[:2] in results.tasks
+    }
+    networks = dict.fromkeys(key[:2] for key in traced)
+    selected = [runs for key, runs in traced.items() if key[2] == optimizer]
+    if not selected:
+        present = ", ".join(dict.fromkeys(name for _, _, name in traced)) or "none"
+        raise ConfigError(
+            f"No run of {optimizer!r} here has traces of its beta2; only AFOR and its variants "
+            f"have them. Optimizers with traces: {present}."
+        )
+    if len(networks) > 1:
+        pairs = ", ".join(f"{dataset}/{backbone}" for dataset, backbone in networks)
+        raise ConfigError(f"Choose one network with --dataset and --backbone. Here: {pairs}.")
+    run, first = selected[0][0]
+    title = f"{block_label(run.dataset, run.backbone)}, fold {run.fold}, repetition {run.draw}"
+    losses = [epoch.train_loss for epoch in first.history]
+    warmup_epochs = WARMUP_STEPS * len(losses) / max(first.steps, 1)
+    return [record.traces for _, record in selected[0]], losses, title, warmup_epochs
+
+
+def _need_store(results: Results) -> None:
+    for path in results.paths:
+        if not is_store(path):
+            raise ConfigError(
+                f"{path} holds results only. Curves are in the store of a study; give that, or "
+                "the curves themselves with --data."
+            )
+
+
 @style.house_style()
-def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training loss") -> Any:
+def convergence_figure(curves: Mapping[str, Runs], ylabel: str = "training loss") -> Any:
     """Draw the mean curve over runs per optimizer, with the middle half of the runs as a band."""
     _need(curves, "curves")
     figure, axes = style.new_figure(14 + 36 * len(curves), rows=len(curves))
@@ -59,7 +129,7 @@ def convergence_figure(curves: Mapping[str, Curves], ylabel: str = "training los
     return figure
 
 
-def mean_and_band(runs: Sequence[Sequence[float]]) -> tuple[Floats, Floats, Floats]:
+def mean_and_band(runs: Sequence[Run]) -> tuple[Floats, Floats, Floats]:
     """Return the mean per epoch and the quartiles; a run that ended early counts up to its end.
 
     >>> mean_and_band([[1.0, 3.0], [2.0]])[0].tolist()
@@ -72,7 +142,7 @@ def mean_and_band(runs: Sequence[Sequence[float]]) -> tuple[Floats, Floats, Floa
     return np.nanmean(whole, axis=0), low, high
 
 
-def runs_ended_early(curves: Mapping[str, Curves]) -> int:
+def runs_ended_early(curves: Mapping[str, Runs]) -> int:
     """Count the runs with fewer epochs than the longest of their panel."""
     count = 0
     for by_optimizer in curves.values():

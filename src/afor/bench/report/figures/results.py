@@ -2,25 +2,19 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import style
-from afor.bench.report.tables.side import ranks_caption
-from afor.bench.stats.comparisons import BASELINE, Comparison, Ranks, compare_all, main_optimizers
-from afor.bench.stats.groups import (
-    Condition,
-    Conditions,
-    mean_sd,
-    paired_fold_values,
-    paired_gains,
-)
-from afor.bench.stats.inference.margins import margin_text
+from afor.bench.report.tables.side import ONE_TASK, ranks_caption
+from afor.bench.stats.comparisons import Comparison, Ranks
+from afor.bench.stats.groups import mean_sd
 from afor.bench.stats.labels import (
     block_label,
     dataset_label,
     gain_label,
     gain_scale,
+    margin_text,
     metric_style,
     metric_with_unit,
     optimizer_label,
@@ -29,23 +23,14 @@ from afor.bench.stats.labels import (
 
 
 @style.house_style()
-def gain_figure(
-    conditions: Conditions,
-    metric: str = "accuracy",
-    *,
-    baseline: str = BASELINE,
-    optimizers: Sequence[str] | None = None,
-) -> Any:
+def gain_figure(comparisons: Sequence[Comparison]) -> Any:
     """Draw the gain over the baseline per data set, its spread, and the margin of equivalence.
 
-    With several backbones: their mean and SD, as the paper's Fig. 2, and each of them as a dot.
-    With one: the mean over folds and its exact 95 % interval.
+    `comparisons` are by one metric. With several backbones: their mean and SD, as the paper's Fig.
+    2, and each of them as a dot. With one: the mean over folds and its exact 95 % interval.
     """
-    names = [n for n in optimizers or main_optimizers(conditions) if n != baseline]
-    comparisons = compare_all(
-        conditions, [metric], optimizers=[*names, baseline], baseline=baseline
-    )
-    names = [name for name in names if any(c.optimizer == name for c in comparisons)]
+    metric, baseline = comparisons[0].metric, comparisons[0].baseline
+    names = list(dict.fromkeys(c.optimizer for c in comparisons))
     datasets = list(dict.fromkeys(c.dataset for c in comparisons))
     several = len({c.backbone for c in comparisons}) > 1
     height = 12 + len(datasets) * (9 + 4.2 * len(names))
@@ -69,98 +54,44 @@ def gain_figure(
     return figure
 
 
-class PairedFold(NamedTuple):
-    """One fold and its two results, as printed (percent, or the metric itself for kappa)."""
-
-    fold: int
-    subjects: tuple[str, ...]
-    ours: float
-    theirs: float
-    gain: float  # of ours over theirs, as differences are printed; positive is better
-
-    @property
-    def label(self) -> str:
-        """The subject, or the number of a fold with several subjects."""
-        return self.subjects[0] if len(self.subjects) == 1 else f"fold {self.fold}"
-
-
-def paired_folds(condition: Condition, baseline: Condition, metric: str) -> list[PairedFold]:
-    """Return the folds that two conditions share, the largest gain over the baseline first."""
-    subjects = {fold: run.test_subjects for (fold, _), run in condition.runs.items()}
-    style = metric_style(metric)
-    _, gains = paired_gains(condition, baseline, metric)
-    values = zip(*paired_fold_values(condition, baseline, metric), gains, strict=True)
-    folds = [
-        PairedFold(
-            fold,
-            subjects[fold],
-            style.scale * float(ours),
-            style.scale * float(theirs),
-            style.gain_scale * float(gain),
-        )
-        for fold, ours, theirs, gain in values
-    ]
-    return sorted(folds, key=lambda row: row.gain, reverse=True)
-
-
 @style.house_style()
-def folds_figure(
-    conditions: Conditions,
-    dataset: str,
-    backbone: str,
-    optimizer: str = "afor",
-    metric: str = "accuracy",
-    *,
-    baseline: str = BASELINE,
-) -> Any:
-    """Draw each fold's two results joined by a line, sorted by the difference.
-
-    In SVG, an invisible bar with the id `fold-N` covers the N-th row; the report shows a tip there.
-    """
-    condition, base = (conditions.get((dataset, backbone, name)) for name in (optimizer, baseline))
-    rows = paired_folds(condition, base, metric) if condition and base else []
-    if not rows:
-        present = ", ".join(f"{d}/{b}/{o}" for d, b, o in conditions)
-        raise ConfigError(
-            f"{optimizer} and {baseline} have no fold in common on {dataset}/{backbone}. "
-            f"Conditions here: {present}."
-        )
+def folds_figure(comparison: Comparison) -> Any:
+    """Draw each fold's two results joined by a line, sorted by the gain."""
+    c, look = comparison, metric_style(comparison.metric)
+    rows = sorted(c.pairs, key=lambda row: row.gain, reverse=True)
     figure, axes = style.new_figure(22 + 2.7 * len(rows))
     axis = axes[0, 0]
     for number, row in enumerate(rows):
         color, dash = (style.BLUE, "-") if row.gain >= 0 else (style.VERMILION, (0, (2, 1)))
-        ends, height = [row.theirs, row.ours], [number, number]
+        ends, height = [look.scale * row.theirs, look.scale * row.ours], [number, number]
         axis.plot(ends, height, color=color, linestyle=dash, linewidth=1.2, zorder=1)
-        axis.axhspan(
-            number - 0.5, number + 0.5, color="black", alpha=0, linewidth=0, zorder=4,
-            gid=f"fold-{number}",
-        )  # fmt: skip
     axis.scatter(
-        [row.theirs for row in rows], range(len(rows)), s=11, facecolor="white",
-        edgecolor="black", linewidth=0.7, zorder=2, label=style.plain(optimizer_label(baseline)),
+        [look.scale * row.theirs for row in rows], range(len(rows)), s=11, facecolor="white",
+        edgecolor="black", linewidth=0.7, zorder=2, label=style.plain(optimizer_label(c.baseline)),
     )  # fmt: skip
     axis.scatter(
-        [row.ours for row in rows], range(len(rows)), s=13, color="black", zorder=3,
-        label=style.plain(optimizer_label(optimizer)),
+        [look.scale * row.ours for row in rows], range(len(rows)), s=13, color="black", zorder=3,
+        label=style.plain(optimizer_label(c.optimizer)),
     )  # fmt: skip
     style.name_rows(axis, [row.label for row in rows], fontsize=5.5)
-    axis.set_xlabel(style.plain(metric_with_unit(metric)))
-    won = sum(row.gain > 0 for row in rows)
-    gain = signed(math.fsum(row.gain for row in rows) / len(rows))
-    axis.set_title(style.plain(block_label(dataset, backbone)))
-    style.set_right_title(axis, f"mean gain {gain}; better in {won} of {len(rows)}")
+    axis.set_xlabel(style.plain(metric_with_unit(c.metric)))
+    gain = signed(look.gain_scale * c.gain)
+    axis.set_title(style.plain(block_label(c.dataset, c.backbone)))
+    text = f"mean gain {gain}; better in {c.won_tied_lost[0]} of {len(rows)}"
+    style.set_right_title(axis, text)
     figure.legend(loc="outside lower center", ncols=2, handletextpad=0.2)
     return figure
 
 
 @style.house_style()
 def rank_figure(ranks: Ranks) -> Any:
-    """Draw mean ranks on a line; those a bar joins are closer than the critical difference."""
-    if not ranks.blocks:
-        raise ConfigError(
-            "No block is complete for all optimizers, so there is nothing to rank. "
-            "`afor status` says what is missing."
-        )
+    """Draw mean ranks on a line; those a bar joins are closer than the critical difference.
+
+    Raises:
+        ConfigError: Fewer than two tasks are complete.
+    """
+    if len(ranks.tasks) < 2:
+        raise ConfigError(ONE_TASK)
     order = sorted(range(len(ranks.optimizers)), key=lambda i: ranks.mean_ranks[i])
     values = [ranks.mean_ranks[i] for i in order]
     half = (len(order) + 1) // 2

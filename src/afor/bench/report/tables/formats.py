@@ -1,4 +1,4 @@
-"""Define tables and write them for the terminal, as Markdown, LaTeX, CSV and JSON."""
+"""Define tables and write them for the terminal, as Markdown, HTML, LaTeX, CSV and JSON."""
 
 import csv
 import io
@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 
 from rich import box
 from rich.table import Table as RichTable
@@ -196,6 +197,50 @@ def to_json(table: Table) -> str:
     return json.dumps(without_nan(content), indent=1, ensure_ascii=False)
 
 
+def to_html(
+    table: Table, *, anchors: Mapping[str, str] | None = None, sortable: bool = False
+) -> str:
+    """Return a table element without scripts or styles; cells carry what a page sorts by.
+
+    Args:
+        table: The table.
+        anchors: Ids on the page by the link of a cell, to which its number then leads.
+        sortable: Mark the table for the report's script.
+    """
+
+    def text(plain: str) -> str:
+        return escape(printable(plain))
+
+    name = text(table.name)
+    lines = [f'<table id="table-{name}"' + (' class="sortable">' if sortable else ">")]
+    lines.append(f'<caption class="unseen">{text(table.title)}</caption><thead>')
+    if any(column.group for column in table.columns):
+        heads = "".join(
+            f'<th scope="colgroup" colspan="{len(members)}">{text(group)}</th>'
+            if (group := table.columns[members[0]].group)
+            else f'<td colspan="{len(members)}"></td>'
+            for members in _groups(table.columns)
+        )
+        lines.append(f'<tr class="groups"><td></td>{heads}</tr>')
+    labels = [table.label, *(column.label for column in table.columns)]
+    heads = "".join(
+        f'<th scope="col" data-column="{i}">{text(label)}</th>' for i, label in enumerate(labels)
+    )
+    lines.append(f"<tr>{heads}</tr></thead><tbody>")
+    for row in table.rows:
+        label = text(row.label)
+        if row.heading:
+            wide = f'<th scope="rowgroup" colspan="{len(labels)}">{label}</th>'
+            lines.append(f'<tr class="heading">{wide}</tr>')
+            continue
+        head = f'<th scope="row" data-value="{label}">{label}</th>'
+        cells = "".join(_html_cell(cell, anchors or {}) for cell in row.cells)
+        start = '<tr class="rule">' if row.rule else "<tr>"
+        lines.append(f"{start}{head}{cells}</tr>")
+    lines.append("</tbody></table>")
+    return "\n".join(lines)
+
+
 def escape_markdown(text: str) -> str:
     """Escape text for Markdown and for the HTML made from it.
 
@@ -277,6 +322,22 @@ def _text(text: str, style: str) -> Text:
 def _markdown_cell(cell: TableCell) -> str:
     text = escape_markdown(_plain(cell))
     return f"**{text}**" if cell.best else f"<u>{text}</u>" if cell.second else text
+
+
+def _html_cell(cell: TableCell, anchors: Mapping[str, str]) -> str:
+    text = escape(_plain(cell))
+    text = f"<b>{text}</b>" if cell.best else f"<u>{text}</u>" if cell.second else text
+    if cell.link in anchors:
+        text = f'<a href="#{anchors[cell.link]}" title="Show its folds">{text}</a>'
+    kind = "best" if cell.best else "partial" if cell.partial else ""
+    marked = f' class="{kind}"' if kind else ""
+    return f'<td data-value="{_sort_value(cell.text)}"{marked}>{text}</td>'
+
+
+def _sort_value(text: str) -> str:
+    """Return the first number of a cell's text, for sorting."""
+    number = re.match(r"[±+−-]?\d+(\.\d+)?(e[+-]?\d+)?", text)
+    return number[0].replace("−", "-").lstrip("±+") if number else ""
 
 
 def _latex_cell(cell: TableCell) -> str:

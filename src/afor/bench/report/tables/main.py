@@ -8,25 +8,16 @@ from afor.bench.report.tables.formats import Column, Row, Table, TableCell, colu
 from afor.bench.report.tables.parts import (
     MISSING,
     condition_text,
-    incomplete_note,
     partial,
     verdict_mark,
     verdict_note,
 )
-from afor.bench.report.verdicts import interval_text, paragraphs, verdict_sentence, verdict_word
-from afor.bench.stats.comparisons import (
-    BASELINE,
-    Comparison,
-    blocks_of,
-    compare,
-    compare_all,
-    control_optimizers,
-    main_optimizers,
-    reference_levels,
-)
+from afor.bench.report.verdicts import answers, interval_text, verdict_sentence, verdict_word
+from afor.bench.stats.comparisons import Comparison, reference_levels
+from afor.bench.stats.design.power import needed_folds
 from afor.bench.stats.groups import Condition, Conditions, block_of
+from afor.bench.stats.inference.paired_tests import smallest_p
 from afor.bench.stats.labels import (
-    PAPER_METRICS,
     backbone_label,
     better_sign,
     block_label,
@@ -39,69 +30,50 @@ from afor.bench.stats.labels import (
     p_text,
     signed,
 )
+from afor.bench.stats.results import Results
 
 
-def main_table(
-    conditions: Conditions,
-    metrics: Sequence[str] = PAPER_METRICS,
-    *,
-    baseline: str = BASELINE,
-    optimizers: Sequence[str] | None = None,
-) -> Table:
+def main_table(results: Results) -> Table:
     """Return mean ± SD over folds for every optimizer, as the paper's Table III.
 
-    Copies and controls are listed below the others, without a verdict.
+    Replicates and controls are listed below the others, without a verdict.
     """
-    names = list(optimizers or main_optimizers(conditions))
-    controls = [] if optimizers else control_optimizers(conditions)
-    datasets = list(dict.fromkeys(d for d, _, _ in conditions))
-    backbones = list(dict.fromkeys(b for _, b, _ in conditions))
-    columns = [(b, m) for b in backbones for m in metrics]
-    comparisons = {
-        (c.dataset, c.backbone, c.metric, c.optimizer): c
-        for d, b in blocks_of(conditions)
-        for m in metrics
-        for c in compare(conditions, d, b, m, optimizers=names, baseline=baseline)
-    }
+    conditions, names, controls = results.conditions, results.methods, results.controls
+    datasets = list(dict.fromkeys(d for d, _ in results.tasks))
+    backbones = list(dict.fromkeys(b for _, b in results.tasks))
+    columns = [(b, m) for b in backbones for m in results.metrics]
+    comparisons = {(c.dataset, c.backbone, c.metric, c.optimizer): c for c in results.comparisons}
     rows, records = [], []
     for dataset in datasets:
         rows.append(Row(_dataset_heading(conditions, dataset), heading=True))
         ranks = {column: _top_two(conditions, dataset, *column, names) for column in columns}
         for name in [*names, *controls]:
-            texts = []
+            cells = []
             for backbone, metric in columns:
                 condition = conditions.get((dataset, backbone, name))
                 comparison = comparisons.get((dataset, backbone, metric, name))
                 rank = ranks[backbone, metric].get(name, 0)
-                texts.append(_result_cell(condition, metric, comparison, rank))
+                cells.append(_result_cell(condition, metric, comparison, rank))
                 if condition is not None and condition.has(metric):
                     records.append(_record(condition, metric, comparison, rank))
-            if any(conditions.get((dataset, b, name)) for b in backbones):
+            if any((dataset, b, name) in conditions for b in backbones):
                 is_first_control = bool(controls) and name == controls[0]
-                rows.append(Row(optimizer_label(name), tuple(texts), rule=is_first_control))
+                rows.append(Row(optimizer_label(name), tuple(cells), rule=is_first_control))
         rows += _reference_rows(conditions, dataset, columns)
     return Table(
         name="main",
         title="Results under the cross-subject protocol: mean ± SD over folds",
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
-        lead=tuple(paragraphs([c for c in comparisons.values() if c.metric == metrics[0]])),
-        notes=_main_notes(
-            conditions, list(comparisons.values()), baseline, controls, has_signs=True
-        ),
+        lead=tuple(answer.text for answer in answers(results.comparisons, results.metrics[0])),
+        notes=_notes(results, has_signs=True),
         records=tuple(records),
     )
 
 
-def comparison_table(
-    conditions: Conditions,
-    metrics: Sequence[str] = PAPER_METRICS,
-    *,
-    baseline: str = BASELINE,
-    optimizers: Sequence[str] | None = None,
-) -> Table:
-    """Return every comparison with the baseline: verdict, gain, intervals, p-values, effect."""
-    comparisons = compare_all(conditions, metrics, optimizers=optimizers, baseline=baseline)
+def comparison_table(results: Results) -> Table:
+    """Return every comparison with the baseline: verdict, gain, interval, p-values, effect."""
+    comparisons = results.needed_comparisons()
     rows: list[Row] = []
     heading = ""
     for c in comparisons:
@@ -112,39 +84,38 @@ def comparison_table(
         scale = gain_scale(c.metric)
         texts = [
             interval_text(*c.interval, scale),
-            interval_text(*c.bca_interval, scale),
-            p_text(c.p),
-            p_text(c.p_holm),
-            p_text(c.p_two_sided),
+            p_text(c.evidence.p_two_sided),
             p_text(c.evidence.p_different_holm),
             p_text(c.evidence.p_equivalent),
             p_text(c.evidence.p_equivalent_holm),
             "–" if math.isnan(c.effect) else signed(c.effect),
-            f"{c.wins}/{c.ties}/{c.losses}",
+            "/".join(map(str, c.won_tied_lost)),
         ]
         missing = "" if c.complete else f"{c.done}/{c.expected}"
-        gain = TableCell(signed(scale * c.gain), star=c.significant, partial=missing)
+        gain = TableCell(signed(scale * c.gain), partial=missing)
         cells = (TableCell(verdict_word(c)), gain, *map(TableCell, texts))
         rows.append(Row(optimizer_label(c.optimizer), cells))
-    columns = (
-        *columns_of("verdict", "gain"),
-        *(Column(interval, "95 % interval") for interval in ("exact", "BCa")),
-        *(Column(p, test) for test in ("better", "different", "equal") for p in ("p", "Holm")),
-        *columns_of("d_z", "W/T/L"),
-    )
-    controls = [] if optimizers else control_optimizers(conditions)
+    lead = [
+        answer.text
+        for metric in results.metrics
+        for answer in answers([c for c in comparisons if c.metric == metric], metric)
+    ]
     return Table(
         name="comparisons",
-        title=f"Gain over {optimizer_label(baseline)}, paired over folds (points)",
-        columns=columns,
+        title=f"Gain over {optimizer_label(results.baseline)}, paired over folds (points)",
+        columns=(
+            *columns_of("verdict", "gain", "95 % interval"),
+            *(Column(p, test) for test in ("different", "equal") for p in ("p", "Holm")),
+            *columns_of("d_z", "W/T/L"),
+        ),
         rows=tuple(rows),
-        lead=tuple(paragraphs(comparisons)),
+        lead=tuple(lead),
         notes=(
-            *_main_notes(conditions, comparisons, baseline, controls, has_signs=False),
-            "Intervals: exact (sign flips inverted) and BCa bootstrap over folds, both without "
-            "correction for the number of comparisons. better: one-sided sign flips; different: "
-            "two-sided; equal: the larger p of two one-sided tests at the margin. d_z: mean over "
-            "SD of the paired differences. W/T/L: folds won, tied, lost.",
+            *_notes(results, has_signs=False),
+            "The interval inverts the permutation test and is not corrected for the number of "
+            "comparisons. different: two-sided p; equal: the larger p of two one-sided tests at "
+            "the margin. d_z: mean over SD of the paired differences. W/T/L: folds won, tied, "
+            "lost.",
         ),
         records=tuple(_flat(c) for c in comparisons),
     )
@@ -172,7 +143,6 @@ def _result_cell(
         condition_text(condition, metric),
         best=rank == 1,
         second=rank == 2,
-        star=comparison is not None and comparison.significant,
         mark=verdict_mark(comparison),
         partial=partial(condition),
         link=f"{condition.dataset}/{condition.backbone}/{condition.optimizer}",
@@ -195,8 +165,6 @@ def _record(
         "expected": condition.expected,
         "place": rank or None,
         "gain": comparison.gain if comparison else None,
-        "p_holm": comparison.p_holm if comparison else None,
-        "significant": comparison.significant if comparison else None,
         "verdict": _verdict_value(comparison) if comparison else None,
     }
 
@@ -217,37 +185,26 @@ def _reference_rows(
     return [Row("Majority class", tuple(majority), rule=True), Row("Chance level", tuple(chance))]
 
 
-def _main_notes(
-    conditions: Conditions,
-    comparisons: list[Comparison],
-    baseline: str,
-    controls: Sequence[str],
-    *,
-    has_signs: bool,
-) -> tuple[str, ...]:
+def _notes(results: Results, *, has_signs: bool) -> tuple[str, ...]:
     notes = []
+    comparisons = results.comparisons
     if comparisons:
-        family = max(c.family for c in comparisons)
         notes.append(verdict_note(comparisons, has_signs=has_signs))
-        notes.append(
-            f"* better than {optimizer_label(baseline)} by the paper's test: one-sided, Holm over "
-            f"{family} comparison{'s' * (family > 1)}, p < 0.05."
-        )
         for dataset in dict.fromkeys(c.dataset for c in comparisons):
             of_dataset = [c for c in comparisons if c.dataset == dataset]
-            n = max(c.folds for c in of_dataset)
-            best = min(c.smallest_p for c in of_dataset)
+            n, family = max(c.folds for c in of_dataset), max(c.family for c in of_dataset)
+            smallest = 2 * smallest_p(n)
             possible = any(c.can_be_significant for c in of_dataset)
             verdict = "" if possible else " So few folds cannot show a difference."
             notes.append(
                 f"{dataset_label(dataset)}: n = {n} fold{'s' * (n != 1)}, smallest attainable "
-                f"two-sided p {p_text(2 * best)}, after Holm "
-                f"{p_text(min(1.0, 2 * best * family))}.{verdict}"
+                f"two-sided p {p_text(smallest)}, after Holm {p_text(min(1.0, smallest * family))}."
+                f"{verdict}"
             )
-    if controls:
-        names = ", ".join(map(optimizer_label, controls))
-        notes.append(f"Controls, not compared: {names}. --optimizer NAME compares them.")
-    return (*notes, *incomplete_note(conditions))
+    if results.controls:
+        names = ", ".join(map(optimizer_label, results.controls))
+        notes.append(f"Controls, not compared: {names}.")
+    return tuple(notes)
 
 
 def _dataset_heading(conditions: Conditions, dataset: str) -> str:
@@ -266,18 +223,25 @@ def _verdict_value(comparison: Comparison) -> str | None:
 
 
 def _flat(comparison: Comparison) -> Mapping[str, object]:
-    record = asdict(comparison)
-    evidence = record.pop("evidence")
+    evidence = asdict(comparison.evidence)
     del evidence["decision"]  # it says nothing while runs are missing
-    gain, p = evidence.pop("mean"), evidence.pop("p_better")
-    record = {"verdict": _verdict_value(comparison), **record, "gain": gain, "p": p, **evidence}
-    for name in ("interval", "inner_interval", "bca_interval"):
-        record[f"{name}_low"], record[f"{name}_high"] = record.pop(name)
+    low, high = evidence.pop("interval")
+    inner_low, inner_high = evidence.pop("inner_interval")
+    names = ("dataset", "backbone", "metric", "optimizer", "baseline", "family", "done", "expected")
+    folds = needed_folds(comparison) if comparison.complete else None
     return {
-        **record,
+        "verdict": _verdict_value(comparison),
+        **{name: getattr(comparison, name) for name in names},
+        **dict(zip(("wins", "ties", "losses"), comparison.won_tied_lost, strict=True)),
+        "effect": comparison.effect,
+        "gain": evidence.pop("mean"),
+        **evidence,
+        "interval_low": low,
+        "interval_high": high,
+        "inner_interval_low": inner_low,
+        "inner_interval_high": inner_high,
         "complete": comparison.complete,
-        "significant": comparison.significant,
-        "folds_to_decide": comparison.folds_to_decide(),
-        "draws_to_decide": comparison.draws_to_decide(),
+        "folds_needed_low": folds[0] if folds else None,
+        "folds_needed_high": folds[1] if folds else None,
         "sentence": verdict_sentence(comparison),
     }

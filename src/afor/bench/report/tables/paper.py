@@ -1,17 +1,15 @@
-"""Build the paper's tables, and tables that compare our results with them."""
+"""Build tables that compare our results with the paper's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
-from afor.bench.report.tables.formats import Column, Row, Table, TableCell, columns_of, text_row
+from afor.bench.report.tables.formats import Row, Table, TableCell, columns_of, text_row
 from afor.bench.report.tables.parts import MISSING, condition_text, partial
-from afor.bench.stats.comparisons import compare
-from afor.bench.stats.groups import Conditions
+from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.labels import (
     BACKBONE_LABELS,
-    PAPER_METRICS,
     backbone_label,
     block_label,
     dataset_label,
@@ -21,13 +19,10 @@ from afor.bench.stats.labels import (
     optimizer_label,
     signed,
 )
-from afor.bench.stats.paper_numbers import (
-    TableName,
-    published,
-    published_results,
-    same_method_twice,
-)
-from afor.bench.study.schema import paper_backbone
+from afor.bench.stats.paper_numbers import published, published_results, same_method_twice
+from afor.bench.stats.results import Results
+from afor.bench.study.protocol import UNKNOWN, setting
+from afor.bench.study.schema import load_study, paper_backbone
 
 COST_LABELS = {
     "extra_kflops": "extra FLOPs vs. Adam (K)",
@@ -38,56 +33,42 @@ DIGITS = {"cost": 2, "landscape": 3}  # as printed
 Measured = Mapping[str, Mapping[str, float]]
 
 
-def published_table(table: TableName = "results") -> Table:
-    """Return Table III or IV as printed, with its marks."""
-    results = published_results(table)
-    columns = list(dict.fromkeys((b, m) for _, b, _, m in results))
-    rows = []
-    for dataset in dict.fromkeys(d for d, _, _, _ in results):
-        rows.append(Row(dataset_label(dataset), heading=True))
-        for name in dict.fromkeys(o for d, _, o, _ in results if d == dataset):
-            printed = [results[dataset, b, name, m] for b, m in columns]
-            texts = [
-                TableCell(mean_sd_text(c.mean, c.sd), c.best, c.second, c.significant)
-                for c in printed
-            ]
-            rows.append(Row(optimizer_label(name), tuple(texts)))
-    table_of_paper = published()[table]["place"]
-    return Table(
-        name=f"paper-{table}",
-        title=f"As printed in the paper, {table_of_paper}",
-        columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
-        rows=tuple(rows),
-        notes=("* and marks as printed in the paper.",) if table == "results" else (),
-        records=tuple(dict(vars(c)) for c in results.values()),
-    )
+def beside_paper_table(results: Results) -> Table:
+    """Compare our means and gains over Adam with the paper's, for each condition that both have.
 
-
-def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) -> Table:
-    """Compare our means and gains over Adam with the paper's, for each condition that both have."""
+    Stars are the paper's: better than Adam in a one-sided test, Holm-corrected.
+    """
     printed = {**published_results("ablation"), **published_results("results")}
+    methods = [name for name in results.methods if name != BASELINE]
+    stars = {
+        (*task, metric, c.optimizer): c.significant
+        for task in results.tasks
+        for metric in results.metrics
+        for c in results.against(BASELINE, methods, *task, metric)
+    }
     rows: list[Row] = []
     records = []
     heading = ""
-    for (dataset, backbone, name), condition in conditions.items():
-        for metric in metrics:
+    for (dataset, backbone, name), condition in results.conditions.items():
+        for metric in results.metrics:
             network = paper_backbone(backbone)
             paper = printed.get((dataset, network, name, metric))
             if paper is None or not condition.has(metric):
                 continue
             scale = metric_style(metric).scale
             mean, sd, n = condition.summary(metric)
-            compared = compare(conditions, dataset, backbone, metric, optimizers=[name, "adam"])
+            compared = results.against(BASELINE, [name], dataset, backbone, metric)
             our_gain = scale * compared[0].gain if compared else None
-            paper_gain = paper.mean - printed[dataset, network, "adam", metric].mean
+            paper_gain = paper.mean - printed[dataset, network, BASELINE, metric].mean
             if heading != (heading := block_label(dataset, backbone)):
                 rows.append(Row(heading, heading=True))
+            star = stars.get((dataset, backbone, metric, name), False)
             texts = [
-                TableCell(condition_text(condition, metric), partial=partial(condition)),
-                TableCell(mean_sd_text(paper.mean, paper.sd)),
+                TableCell(condition_text(condition, metric), star=star, partial=partial(condition)),
+                TableCell(mean_sd_text(paper.mean, paper.sd), star=paper.significant),
                 TableCell(signed(scale * mean - paper.mean)),
                 MISSING if our_gain is None else TableCell(signed(our_gain)),
-                TableCell(signed(paper_gain)) if name != "adam" else MISSING,
+                TableCell(signed(paper_gain)) if name != BASELINE else MISSING,
             ]
             rows.append(Row(f"{optimizer_label(name)}, {metric_label(metric)}", tuple(texts)))
             records.append(
@@ -106,7 +87,9 @@ def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_ME
                     "paper_sd": paper.sd,
                     "difference": scale * mean - paper.mean,
                     "ours_gain_over_adam": our_gain,
-                    "paper_gain_over_adam": paper_gain if name != "adam" else None,
+                    "paper_gain_over_adam": paper_gain if name != BASELINE else None,
+                    "ours_star": star,
+                    "paper_star": paper.significant,
                 }
             )
     if not rows:
@@ -122,11 +105,40 @@ def beside_paper_table(conditions: Conditions, metrics: Sequence[str] = PAPER_ME
         label="Condition",
         notes=(
             "gain: over Adam, in points; ours is paired over the folds that both have. SDs are "
-            "across folds, as in the paper.",
+            "across folds, as in the paper. * better than Adam by the paper's test: one-sided, "
+            "Holm-corrected, p < 0.05.",
+            *_extent_notes(results),
             *_network_notes([str(record["backbone"]) for record in records]),
         ),
         records=tuple(records),
     )
+
+
+def _extent_notes(results: Results) -> list[str]:
+    """Say how many of the paper's subjects, repetitions and epochs the results have."""
+    paper = load_study("paper")
+    notes = []
+    for dataset in dict.fromkeys(d for d, _ in results.tasks):
+        sizes = published()["datasets"]["cells"].get(dataset)
+        if sizes is None:
+            continue
+        runs = [
+            run
+            for (d, _, _), condition in results.conditions.items()
+            if d == dataset
+            for run in condition.runs.values()
+        ]
+        subjects = len({subject for run in runs for subject in run.test_subjects})
+        of_paper = sum(sizes[part] for part in ("train", "validation", "test"))
+        repetitions = len({run.draw for run in runs})
+        known = [run.protocol for run in runs if UNKNOWN not in run.protocol]
+        epochs = " or ".join(dict.fromkeys(setting(protocol, "max_epochs") for protocol in known))
+        trained = f", at most {epochs} of {paper.training.max_epochs} epochs" if epochs else ""
+        notes.append(
+            f"{dataset_label(dataset)}: {subjects} of the paper's {of_paper} subjects, "
+            f"{repetitions} of {paper.protocol.draws} repetitions{trained}."
+        )
+    return notes
 
 
 def _network_notes(backbones: Sequence[str]) -> list[str]:
@@ -164,43 +176,12 @@ def same_method_table() -> Table:
         title="One method printed twice: AdamW (Table III) and AFOR with β₂=0.999 (Table IV)",
         columns=columns_of("AdamW", "fixed 0.999", "apart", "AFOR", "margin"),
         rows=tuple(rows),
-        label="Block",
+        label="Task",
         notes=(
             "AFOR with a fixed β₂ of 0.999 takes AdamW's steps to rounding, so what lies between "
             "the two is noise of the protocol. Margin: AFOR minus fixed 0.999, the adaptation.",
             "~ a margin no larger than the difference between the two printings of one method.",
         ),
-        records=tuple(records),
-    )
-
-
-def learning_rates_table(ours: Measured | None = None) -> Table:
-    """Return Table II with `ours`, {dataset: {backbone: rate}}, in parentheses."""
-    section = published()["learning_rates"]
-
-    def our_rate(dataset: str, backbone: str) -> float | None:
-        return (ours or {}).get(dataset, {}).get(backbone)
-
-    rows = []
-    for backbone in BACKBONE_LABELS:
-        texts = []
-        for dataset, rates in section["cells"].items():
-            rate, text = our_rate(dataset, backbone), f"{rates[backbone]:.0e}"
-            text = text if rate is None else f"{text} ({rate:.0e})"
-            texts.append(text.replace("e-0", "e-"))
-        rows.append(text_row(backbone_label(backbone), texts))
-    records = [
-        {"dataset": d, "backbone": b, "paper": rate, "ours": our_rate(d, b)}
-        for d, rates in section["cells"].items()
-        for b, rate in rates.items()
-    ]
-    return Table(
-        name="learning-rates",
-        title=f"Learning rates chosen with Adam, {section['place']}",
-        columns=columns_of(*map(dataset_label, section["cells"])),
-        rows=tuple(rows),
-        label="Backbone",
-        notes=("In parentheses: ours.",) if ours else (),
         records=tuple(records),
     )
 
@@ -211,23 +192,6 @@ def paper_cost_table(ours: Measured | None = None) -> Table:
     names = list(dict.fromkeys([*PAPER_OPTIMIZERS, *measured]))
     return measured_table(
         "cost", "Cost of one step", names, COST_LABELS, published()["cost"]["cells"], ours
-    )
-
-
-def paper_datasets_table() -> Table:
-    """Return Table I."""
-    section = published()["datasets"]
-    keys = list(next(iter(section["cells"].values())))
-    return Table(
-        name="paper-datasets",
-        title=f"Data sets and subjects per round, {section['place']}",
-        columns=columns_of(*keys),
-        rows=tuple(
-            text_row(dataset_label(name), (str(row[key]) for key in keys))
-            for name, row in section["cells"].items()
-        ),
-        label="Data set",
-        records=tuple({"dataset": name, **row} for name, row in section["cells"].items()),
     )
 
 

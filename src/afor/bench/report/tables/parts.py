@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from afor.bench.report.tables.formats import TableCell
 from afor.bench.stats.comparisons import Comparison
-from afor.bench.stats.groups import Condition, Conditions
+from afor.bench.stats.groups import Condition
 from afor.bench.stats.inference.decisions import Decision
-from afor.bench.stats.inference.margins import margin_text
-from afor.bench.stats.labels import metric_style, metric_text
+from afor.bench.stats.labels import margin_text, metric_style, metric_text
 
 MISSING = TableCell("–")
 MARKS = {Decision.BETTER: "↑", Decision.WORSE: "↓", Decision.EQUIVALENT: "≈"}
@@ -28,25 +27,10 @@ def verdict_note(comparisons: Sequence[Comparison], *, has_signs: bool = True) -
     margin = " or ".join(stated)
     equal = f", ≈ equal within {margin}" if stated else ""
     signs = f"↑ better, ↓ worse{equal}, no sign: undecided. " if has_signs else ""
-    tests = "exact two-sided sign flips over folds"
-    tests += f" and, for equal, two one-sided tests at {margin}, each" if stated else ","
-    return f"{signs}Verdicts: {tests} with Holm over {family} comparison{'s' * (family > 1)}, 5 %."
-
-
-def incomplete_note(conditions: Conditions) -> list[str]:
-    """Return a note on missing runs, or nothing if all are finished."""
-    sentence = incomplete_sentence(conditions)
-    how = "Where a table shows them they are marked (done/expected), never starred, and not ranked."
-    return [f"{sentence} {how}"] if sentence else []
-
-
-def incomplete_sentence(conditions: Conditions) -> str:
-    """Count incomplete conditions (controls too) and their missing runs; empty if complete."""
-    missing = [c for c in conditions.values() if not c.complete]
-    if not missing:
-        return ""
-    runs = sum(c.expected - c.done for c in missing)
-    return f"Incomplete: {len(missing)} of {len(conditions)} conditions lack {runs} runs."
+    tests = "an exact paired permutation test over folds (better, worse)"
+    tests += f" and two one-sided tests with a margin of {margin} (equal)" if stated else ""
+    corrected = f"Holm-corrected over {family} comparisons" if family > 1 else "not corrected"
+    return f"{signs}Verdicts use {tests}, {corrected}, at 5 %."
 
 
 def gain_units(metrics: Sequence[str]) -> str:

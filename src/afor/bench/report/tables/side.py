@@ -1,43 +1,46 @@
-"""Build the tables of ranks, of the noise between seeds, and of data sets."""
+"""Build the tables of ranks, of the noise between seeds, of data sets, and of training losses."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.report.tables.formats import Table, columns_of, text_row
-from afor.bench.report.tables.parts import gain_units, incomplete_note
-from afor.bench.stats.comparisons import Ranks, blocks_of, mean_ranks
-from afor.bench.stats.design.seed_noise import NO_COPIES, same_seed_noise, seed_noise
-from afor.bench.stats.groups import Conditions
+from afor.bench.report.figures.curves import Curves, loss_curves
+from afor.bench.report.tables.formats import Row, Table, columns_of, text_row
+from afor.bench.report.tables.parts import gain_units
+from afor.bench.stats.comparisons import Ranks
+from afor.bench.stats.design.seed_noise import NO_REPLICATES, same_seed_sd, seed_noise
+from afor.bench.stats.groups import mean_sd
 from afor.bench.stats.labels import (
-    PAPER_METRICS,
     block_label,
     dataset_label,
     gain_scale,
+    mean_sd_text,
     metric_label,
     optimizer_label,
     p_text,
 )
+from afor.bench.stats.results import Results
+
+ONE_TASK = (
+    "Ranks are means over tasks (a data set and a backbone), and fewer than two tasks are complete "
+    "here; the verdicts say which optimizer is better."
+)
 
 
-def ranks_table(
-    conditions: Conditions,
-    metrics: Sequence[str] = PAPER_METRICS,
-    *,
-    optimizers: Sequence[str] | None = None,
-) -> Table:
-    """Return mean ranks by each metric over all complete blocks, the best by the first one first.
+def ranks_table(results: Results) -> Table:
+    """Return mean ranks by each metric over all complete tasks, the best by the first one first.
 
-    A column and the figure of its metric are the same `mean_ranks`, with the same caption.
+    Raises:
+        ConfigError: Fewer than two tasks are complete.
     """
-    by_metric = [mean_ranks(conditions, metric, optimizers) for metric in metrics]
+    by_metric = list(results.ranks.values())
     first = by_metric[0]
+    if len(first.tasks) < 2:
+        raise ConfigError(ONE_TASK)
     order = sorted(range(len(first.optimizers)), key=lambda i: first.mean_ranks[i])
     return Table(
         name="ranks",
-        title="Mean rank over blocks (data set and backbone), 1 is best",
-        columns=columns_of(*map(metric_label, metrics)),
+        title="Mean rank over tasks (data set and backbone), 1 is best",
+        columns=columns_of(*map(metric_label, results.metrics)),
         rows=tuple(
             text_row(
                 optimizer_label(first.optimizers[i]),
@@ -45,12 +48,12 @@ def ranks_table(
             )
             for i in order
         ),
-        notes=(*map(ranks_caption, by_metric), *incomplete_note(conditions)),
+        notes=tuple(map(ranks_caption, by_metric)),
         records=tuple(
             {
                 "optimizer": ranks.optimizers[i],
                 "metric": ranks.metric,
-                "blocks": len(ranks.blocks),
+                "tasks": len(ranks.tasks),
                 "mean_rank": ranks.mean_ranks[i],
             }
             for ranks in by_metric
@@ -61,8 +64,7 @@ def ranks_table(
 
 def ranks_caption(ranks: Ranks) -> str:
     """Return the caption of mean ranks, for the table and for the figure."""
-    blocks = f"{len(ranks.blocks)} block{'s' * (len(ranks.blocks) != 1)}"
-    text = f"{metric_label(ranks.metric)}: mean rank over {blocks}, 1 is best"
+    text = f"{metric_label(ranks.metric)}: mean rank over {len(ranks.tasks)} tasks, 1 is best"
     if not math.isnan(ranks.critical_difference):
         text += f"; critical difference (Nemenyi, 5 %) {ranks.critical_difference:.2f}"
     if not math.isnan(ranks.friedman_p):
@@ -70,50 +72,52 @@ def ranks_caption(ranks: Ranks) -> str:
     return f"{text}."
 
 
-def noise_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) -> Table:
-    """Return how far another seed moves a fold, for every block that has copies."""
+def noise_table(results: Results) -> Table:
+    """Return how far another seed moves a fold, for every task that has replicates."""
     rows, records = [], []
-    identical: list[tuple[str, str]] = []
-    for dataset, backbone in blocks_of(conditions):
-        for metric in metrics:
-            noise = seed_noise(conditions, dataset, backbone, metric)
+    identical: dict[tuple[str, str], None] = {}
+    for dataset, backbone in results.tasks:
+        for metric in results.metrics:
+            noise = seed_noise(results.conditions, dataset, backbone, metric)
             if noise is None:
                 continue
             scale = gain_scale(metric)
-            copies = "; ".join(" = ".join(optimizer_label(n) for n in g) for g in noise.copies)
-            same = same_seed_noise(conditions, dataset, backbone, metric)
+            names = "; ".join(" = ".join(map(optimizer_label, g)) for g in noise.replicates)
+            same = same_seed_sd(results.conditions, dataset, backbone, metric)
             texts = [
                 f"{scale * noise.spread:.2f}",
                 f"{scale * noise.largest:.2f}",
-                "–" if same is None else f"{scale * same[1]:.2f}",
+                "–" if math.isnan(same) else f"{scale * same:.2f}",
                 str(noise.folds),
-                copies,
+                names,
             ]
             rows.append(text_row(block_label(dataset, backbone, metric), texts))
-            mean, sd = same or (math.nan, math.nan)
             records.append(
                 {
-                    **asdict(noise),
-                    "same_seed_mean": mean,
-                    "same_seed_sd": sd,
-                    "copies": copies,
-                    "identical": str(noise.identical),
+                    "dataset": dataset,
+                    "backbone": backbone,
+                    "metric": metric,
+                    "spread": noise.spread,
+                    "largest": noise.largest,
+                    "same_seed_sd": same,
+                    "folds": noise.folds,
+                    "replicates": names,
                 }
             )
-            identical += list(noise.identical)
+            identical |= dict.fromkeys(noise.identical)
     if not rows:
-        raise ConfigError(NO_COPIES)
-    pairs = ", ".join(f"{a} = {b}" for a, b in dict.fromkeys(identical))
+        raise ConfigError(NO_REPLICATES)
+    pairs = ", ".join(f"{a} = {b}" for a, b in identical)
     return Table(
         name="noise",
-        title=f"How far another seed moves one method ({gain_units(metrics)})",
-        columns=columns_of("SD of a fold", "largest mean", "SD, same seeds", "folds", "copies"),
+        title=f"How far another seed moves one method ({gain_units(results.metrics)})",
+        columns=columns_of("SD", "largest mean", "SD, same seeds", "folds", "replicates"),
         rows=tuple(rows),
-        label="Block",
+        label="Task",
         notes=(
-            "SD of a fold: of the difference between two copies in one fold. largest mean: the "
-            "largest difference of two copies in the mean over folds. SD, same seeds: of the fold "
-            "differences between AdamW and AFOR with β₂ fixed at 0.999, one method under the same "
+            "SD: standard deviation, across folds, of the difference between two seeds of one "
+            "optimizer. largest mean: the largest difference between their means over folds. SD, "
+            "same seeds: that of AdamW and AFOR with β₂ fixed at 0.999, one method under the same "
             "seeds. All comparisons are made under the same seeds, so no verdict uses the noise "
             "between seeds.",
             *([f"Left out, equal to the last bit and so without noise: {pairs}."] if pairs else []),
@@ -122,39 +126,77 @@ def noise_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) 
     )
 
 
-def datasets_table(conditions: Conditions) -> Table:
-    """Return the data sets: classes, subjects, folds, draws, windows, majority class."""
+def datasets_table(results: Results) -> Table:
+    """Return the data sets: classes, subjects, folds, repetitions, windows, majority class."""
     rows, records = [], []
-    for dataset in dict.fromkeys(d for d, _, _ in conditions):
+    for dataset in dict.fromkeys(d for d, _ in results.tasks):
         runs = [
-            run for (d, _, _), c in conditions.items() if d == dataset for run in c.runs.values()
+            run
+            for (d, _, _), condition in results.conditions.items()
+            if d == dataset
+            for run in condition.runs.values()
         ]
         if not runs:
             continue
-        windows = {(run.fold): run.test_windows for run in runs}
+        windows = {run.fold: run.test_windows for run in runs}
         majority = {
             (run.fold, run.draw): run.majority_accuracy if run.majority_accuracy <= 1 else math.nan
             for run in runs
         }
-        record = {
-            "dataset": dataset,
+        share = math.fsum(majority.values()) / len(majority)
+        counts = {
             "classes": runs[0].classes,
             "subjects": len({subject for run in runs for subject in run.test_subjects}),
             "folds": len(windows),
-            "draws": len({run.draw for run in runs}),
+            "repetitions": len({run.draw for run in runs}),
             "test_windows": sum(windows.values()),
-            "majority_accuracy": math.fsum(majority.values()) / len(majority),
         }
-        records.append(record)
-        texts = [f"{v:,}" if isinstance(v, int) else f"{100 * float(str(v)):.2f}"
-                 for v in list(record.values())[1:]]  # fmt: skip
+        records.append({"dataset": dataset, **counts, "majority_accuracy": share})
+        texts = [*(f"{count:,}" for count in counts.values()), f"{100 * share:.2f}"]
         rows.append(text_row(dataset_label(dataset), texts))
-    labels = ("classes", "subjects", "folds", "draws", "test windows", "majority %")
+    labels = ("classes", "subjects", "folds", "repetitions", "test windows", "majority %")
     return Table(
         name="datasets",
         title="Data sets as tested",
         columns=columns_of(*labels),
         rows=tuple(rows),
         label="Data set",
+        records=tuple(records),
+    )
+
+
+def convergence_table(results: Results) -> Table:
+    """Return mean ± SD over runs of the training loss at the first, middle and last epoch.
+
+    Only runs that reached an epoch count there; the column `runs` says how many reached the last.
+    """
+    curves: Curves = loss_curves(results)
+    rows, records = [], []
+    for (dataset, backbone), by_optimizer in curves.items():
+        last = max(len(run) for runs in by_optimizer.values() for run in runs)
+        epochs = {"first": 1, "middle": math.ceil(last / 2), "last": last}
+        panel = block_label(dataset, backbone)
+        rows.append(Row(f"{panel}: epochs {', '.join(map(str, epochs.values()))}", heading=True))
+        for name, runs in by_optimizer.items():
+            reached = sum(len(run) == last for run in runs)
+            texts = [f"{reached}/{len(runs)}"]
+            record: dict[str, object] = {"dataset": dataset, "backbone": backbone}
+            record |= {"optimizer": name, "runs": len(runs)}
+            record |= {"epochs": last, "runs_to_the_end": reached}
+            for moment, epoch in epochs.items():
+                mean, sd, n = mean_sd([float(run[epoch - 1]) for run in runs if len(run) >= epoch])
+                texts.append(mean_sd_text(mean, sd, 3) if n else "–")
+                record |= {f"{moment}_mean": mean, f"{moment}_sd": sd}
+            rows.append(text_row(optimizer_label(name), texts))
+            records.append(record)
+    return Table(
+        name="convergence",
+        title="Training loss: mean ± SD over runs",
+        columns=columns_of("runs", "first", "middle", "last"),
+        rows=tuple(rows),
+        notes=(
+            "runs: those that reached the last epoch, of all. The preset convergence trains "
+            "without early stopping, so that all do.",
+        ),
         records=tuple(records),
     )

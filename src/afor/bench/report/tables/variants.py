@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import OPTIMIZERS
@@ -9,57 +10,55 @@ from afor.bench.report.tables.formats import Column, Row, Table, TableCell
 from afor.bench.report.tables.parts import (
     MISSING,
     condition_text,
-    incomplete_note,
     partial,
     verdict_mark,
     verdict_note,
 )
 from afor.bench.report.verdicts import verdict_sentence
-from afor.bench.stats.comparisons import Comparison, blocks_of, compare
+from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.groups import Condition, Conditions
 from afor.bench.stats.labels import (
-    PAPER_METRICS,
     block_label,
     gain_scale,
     metric_label,
     optimizer_label,
     signed,
 )
+from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import LABELS, NOT_VARIED, default_of, varied_conditions
 
 ColumnKey = tuple[str, str, str]  # dataset, backbone, metric
-ByMetric = Mapping[str, Conditions]  # the conditions that a column of this metric shows
+ByMetric = Mapping[str, Results]  # the results that a column of this metric shows
 Record = dict[str, object]
 Compared = dict[tuple[str, str, str, str], Comparison]  # by column and optimizer
 
 
-def ablation_table(
-    conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS, *, reference: str = "afor"
-) -> Table:
+def ablation_table(results: Results, *, reference: str = "afor") -> Table:
     """Return the variants of one optimizer with their change against it, as Table IV.
 
-    Copies of the reference are listed below it, without a verdict: their change is that of another
-    seed. The verdicts on the variants are Holm-corrected over all variants of a column.
+    Replicates of the reference are listed below it, without a verdict: their change is that of
+    another seed. The verdicts on the variants are Holm-corrected over all variants of a column.
     """
+    conditions = results.conditions
     variants = variants_of(conditions, reference)
-    columns = _columns(conditions, metrics, reference)
+    columns = _columns(results, reference)
     if not variants or not columns:
         raise ConfigError(
             f"No variant of {reference!r} stands beside it here. The preset `ablation` runs them: "
             "`afor run ablation`."
         )
-    copies = dict.fromkeys(
+    replicates = dict.fromkeys(
         c.optimizer for c in conditions.values() if c.is_copy and c.method == reference
     )
-    by_metric = dict.fromkeys(metrics, conditions)
+    by_metric = dict.fromkeys(results.metrics, results)
     compared = _compared(by_metric, columns, variants, reference)
-    compared |= {  # each alone: a copy is no hypothesis of the family
+    compared |= {  # each alone: a replicate is no hypothesis of the family
         key: comparison
-        for copy in copies
-        for key, comparison in _compared(by_metric, columns, [copy], reference).items()
+        for replicate in replicates
+        for key, comparison in _compared(by_metric, columns, [replicate], reference).items()
     }
     rows, records = [], []
-    for name in [reference, *copies, *variants]:
+    for name in [reference, *replicates, *variants]:
         row, row_records = _row(
             by_metric, columns, name, optimizer_label(name), compared, has_verdict=name in variants
         )
@@ -71,22 +70,25 @@ def ablation_table(
         columns=_headings(columns),
         rows=tuple(rows),
         label="Variant",
-        notes=_notes(conditions, [c for k, c in compared.items() if k[-1] in variants]),
+        notes=_notes([c for k, c in compared.items() if k[-1] in variants]),
         records=tuple(records),
     )
 
 
-def sensitivity_table(conditions: Conditions, metrics: Sequence[str] = PAPER_METRICS) -> Table:
+def sensitivity_table(results: Results) -> Table:
     """Return the mean for every value of each varied setting, with its change from the default."""
     settings: dict[str, dict[float, str]] = {}
-    for condition in conditions.values():
+    for condition in results.conditions.values():
         if varied := condition.role.varied:
             settings.setdefault(varied[0], {})[varied[1]] = condition.optimizer
-    columns = _columns(conditions, metrics, "afor")
+    columns = _columns(results, "afor")
     if not settings or not columns:
         raise ConfigError(NOT_VARIED)
     varied_names = [name for names in settings.values() for name in names.values()]
-    by_metric = {metric: varied_conditions(conditions, metric) for metric in metrics}
+    by_metric = {
+        metric: replace(results, conditions=varied_conditions(results.conditions, metric))
+        for metric in results.metrics
+    }
     compared = _compared(by_metric, columns, varied_names, "afor")
     rows, records = [], []
     for setting, names in settings.items():
@@ -103,7 +105,7 @@ def sensitivity_table(conditions: Conditions, metrics: Sequence[str] = PAPER_MET
         columns=_headings(columns),
         rows=tuple(rows),
         label="Setting",
-        notes=_notes(conditions, list(compared.values())),
+        notes=_notes(list(compared.values())),
         records=tuple(records),
     )
 
@@ -114,9 +116,9 @@ def variants_of(conditions: Conditions, reference: str = "afor") -> list[str]:
     return [n for n in names if n in OPTIMIZERS and OPTIMIZERS[n].variant_of == reference]
 
 
-def _columns(conditions: Conditions, metrics: Sequence[str], reference: str) -> list[ColumnKey]:
-    blocks = [(d, b) for d, b in blocks_of(conditions) if (d, b, reference) in conditions]
-    return [(d, b, m) for d, b in blocks for m in metrics]
+def _columns(results: Results, reference: str) -> list[ColumnKey]:
+    tasks = [(d, b) for d, b in results.tasks if (d, b, reference) in results.conditions]
+    return [(d, b, m) for d, b in tasks for m in results.metrics]
 
 
 def _headings(columns: Sequence[ColumnKey]) -> tuple[Column, ...]:
@@ -129,7 +131,7 @@ def _compared(
     return {
         (*column, c.optimizer): c
         for column in columns
-        for c in compare(by_metric[column[2]], *column, optimizers=names, baseline=reference)
+        for c in by_metric[column[2]].against(reference, names, *column)
     }
 
 
@@ -144,7 +146,7 @@ def _row(
 ) -> tuple[Row, list[Record]]:
     texts, records = [], []
     for dataset, backbone, metric in columns:
-        condition = by_metric[metric].get((dataset, backbone, name))
+        condition = by_metric[metric].conditions.get((dataset, backbone, name))
         if condition is None or not condition.has(metric):
             texts.append(MISSING)
             continue
@@ -158,9 +160,8 @@ def _row(
     return Row(label, tuple(texts)), records
 
 
-def _notes(conditions: Conditions, comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    verdicts = [verdict_note(comparisons)] if comparisons else []
-    return (*verdicts, *incomplete_note(conditions))
+def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    return (verdict_note(comparisons),) if comparisons else ()
 
 
 def _record(
@@ -180,7 +181,7 @@ def _record(
         "change": comparison.gain if comparison else math.nan,
         "interval_low": low,
         "interval_high": high,
-        "p_two_sided": comparison.p_two_sided if comparison else math.nan,
+        "p_two_sided": comparison.evidence.p_two_sided if comparison else math.nan,
         "p_different_holm": comparison.evidence.p_different_holm if comparison else math.nan,
         "p_equivalent_holm": comparison.evidence.p_equivalent_holm if comparison else math.nan,
         "sentence": verdict_sentence(comparison) if comparison and has_verdict else None,

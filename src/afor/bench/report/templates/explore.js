@@ -1,5 +1,5 @@
 // Charts to explore: Observable Plot draws them from the JSON in the page.
-// Every chart has a static figure of the same results, for paper and for pages without scripts.
+// For paper all charts are painted again in light colours; `--static` draws figures instead.
 (() => {
   const data = JSON.parse(document.getElementById("chart-data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -118,9 +118,10 @@
   const chart = (host, name, build, controls) => {
     const frame = element("div", { className: "frame", tabIndex: 0, role: "group" });
     const answer = element("p", { className: "dim", "aria-live": "polite" });
-    const paint = () => {
-      if (!host.clientWidth) return;
-      const drawing = build(Math.min(host.clientWidth, 900), theme(dark.matches));
+    const paint = (isPaper = false) => {
+      if (!host.clientWidth && isPaper !== true) return;
+      const drawing = isPaper === true ? build(760, theme(false))
+        : build(Math.min(host.clientWidth, 900), theme(dark.matches));
       frame.setAttribute("aria-label", `${drawing.title}. Arrow keys read one mark after another.`);
       answer.textContent = drawing.answer;
       drawing.svg.setAttribute("aria-label", drawing.title);
@@ -155,12 +156,14 @@
       image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
     });
     host.append(
-      element("div", { className: "controls" }, ...controls(paint)), answer, frame,
+      element("div", { className: "controls" }, ...controls(() => paint())), answer, frame,
       element("p", { className: "dim downloads" }, "Download this chart: ", asSvg, " ", asPng),
     );
     host.hidden = false;
     paint();
-    dark.addEventListener("change", paint);
+    dark.addEventListener("change", () => paint());
+    addEventListener("beforeprint", () => paint(true));
+    addEventListener("afterprint", () => paint());
     let width = host.clientWidth;
     addEventListener("resize", () => {
       if (host.clientWidth !== width) { width = host.clientWidth; paint(); }
@@ -257,15 +260,15 @@
     const methods = [...new Set(shown.map((run) => label(run.optimizer)))];
     const points = shown.map((run) => ({
       x: metric.scale * value(run), method: label(run.optimizer), color: colors.of(run.optimizer),
-      text: `${label(run.optimizer)}, ${who(dataset, run.fold)}, draw ${run.draw}: ${
+      text: `${label(run.optimizer)}, ${who(dataset, run.fold)}, repetition ${run.draw}: ${
         metric.label} ${valueText(metric, value(run))}`,
     }));
     const title = `${metric.label}${metric.unit && ` (${metric.unit})`} of every run, ${
       blockLabel({ dataset, backbone })}`;
     return {
       title,
-      answer: `${points.length} runs, a dot for each fold and draw. The spread says how different `
-        + "people are, not how certain a mean is.",
+      answer: `${points.length} runs, a dot for each fold and repetition. The spread says how different `
+        + "subjects are, not how certain a mean is.",
       svg: plot({
         width, marginLeft: 130, marginRight: 16, height: 76 + 32 * methods.length,
         x: { label: title, grid: true, labelAnchor: "center", labelArrow: "none", nice: true },
@@ -320,9 +323,9 @@
     else if (!rows.length) answer = `${one} and ${two} have no run in common here.`;
     const [mine, other] = [colors.of(state.first), colors.of(state.second)];
     const draws = rows.flatMap((entry) => entry.draws.flatMap(([draw, a, b]) => [
-      { y: entry.name, x: a, color: mine, text: `${one}, ${who(dataset, entry.fold)}, draw ${draw}: ${
+      { y: entry.name, x: a, color: mine, text: `${one}, ${who(dataset, entry.fold)}, repetition ${draw}: ${
         valueText(metric, a)}` },
-      { y: entry.name, x: b, color: other, text: `${two}, ${who(dataset, entry.fold)}, draw ${draw}: ${
+      { y: entry.name, x: b, color: other, text: `${two}, ${who(dataset, entry.fold)}, repetition ${draw}: ${
         valueText(metric, b)}` },
     ]));
     const title = `${metric.label}${metric.unit && ` (${metric.unit})`}: ${one} (filled) and ${
@@ -412,7 +415,7 @@
       choice("Metric", metricEntries, pair, "metric", changed),
       choice("Data set and network", blockEntries, pair, "block", changed),
       choice("Order", [["difference", "by difference"], ["fold", "by fold"]], pair, "order", changed),
-      element("label", { className: "choice" }, draws, " draws"),
+      element("label", { className: "choice" }, draws, " repetitions"),
     ];
   });
 

@@ -67,7 +67,3 @@ const open = () => {
 };
 addEventListener("hashchange", open);
 open();
-// On paper the static figures stand in place of the charts, all of them unfolded.
-addEventListener("beforeprint", () => {
-  for (const node of document.querySelectorAll("details.static")) node.open = true;
-});

@@ -1,35 +1,32 @@
-"""Tell what a study can decide: power, the smallest detectable effect, the cheapest design.
+"""Tell what a study can decide: power, the minimum detectable effect, the cheapest design.
 
 A decision is better when the lower limit of the exact interval is above zero, and equivalent when
-both limits lie within the margin. Limits move and scale with the differences, so for each number of
-folds the limits of standard normal differences are simulated once (`standard_limits`), and the
-power for every effect, noise and margin is a share of them.
+both limits lie within the margin. With few folds the limits of standard normal differences are
+simulated once (`standard_limits`), and the power for every effect, noise and margin is a share of
+them. With more folds the power is that of the paired t-test, from its distribution.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.stats.comparisons import blocks_of
-from afor.bench.stats.design.variance import (
-    VarianceComponents,
-    estimate_components,
-    paired_differences,
-)
-from afor.bench.stats.groups import Conditions
+from afor.bench.common.errors import ConfigError
+from afor.bench.stats.comparisons import Comparison
+from afor.bench.stats.design.variance import VarianceComponents
 from afor.bench.stats.inference.decisions import LEVEL
 
 POWER = 0.8
 EXACT_REPLICATES = 4000  # standard error of a power of 80 %: 0.6 points
-T_REPLICATES = 40_000  # 0.2 points
-# Up to this many folds the test is inverted exactly. Beyond, limits of the t-test are used: the
-# power of the sign-flip test differs from theirs by less than a point (docs/howto/power.md).
+# Up to this many folds the test is inverted exactly. Beyond, the power is that of the t-test, from
+# which that of the sign-flip test differs by less than a point (docs/howto/power.md).
 MAX_EXACT_FOLDS = 12
+SPREADS = 400  # points of the distribution of the estimated SD
 MAX_FOLDS = 2000
+SMALLEST_SD = 1e-150  # stands for none, so that limits without end stay so
 MAX_DRAWS = 10
 
 FloatArray = NDArray[np.float64]
@@ -40,7 +37,7 @@ class Design:
     """A study of two methods, what it can decide and what it costs."""
 
     folds: int
-    draws: int  # draws of validation subjects per fold
+    draws: int  # repetitions per fold, each with other validation subjects
     power: float  # probability of the wanted decision
     power_range: tuple[float, float]  # at both ends of the 95 % interval of the fold SD
     seconds: float  # time of all its runs one after another; NaN where no run's time is known
@@ -73,48 +70,48 @@ class Limits:
     inner_upper: FloatArray  # its upper limit
 
 
-@dataclass(frozen=True)
-class Assessment:
-    """What a finished study tells about the power of one of its comparisons."""
-
-    dataset: str
-    backbone: str
-    metric: str
-    optimizer: str
-    baseline: str
-    noise: VarianceComponents  # of their difference
-    seconds: float  # mean time of a run of the two; NaN where no time is known
-
-    def fold_sd(self, draws: int) -> tuple[float, float, float]:
-        """Return the SD of a fold difference over so many draws, with its 95 % interval."""
-        low, high = np.quantile(self.noise.fold_variance_samples(draws), (0.025, 0.975))
-        variances = (self.noise.fold_variance(draws), float(low), float(high))
-        sd, sd_low, sd_high = map(math.sqrt, variances)
-        return sd, sd_low, sd_high
+def noise_of(comparison: Comparison) -> VarianceComponents:
+    """Return the noise of a comparison; raise ConfigError with fewer than two complete folds."""
+    if comparison.noise is None:
+        raise ConfigError(
+            f"{comparison.optimizer} and {comparison.baseline} on {comparison.dataset}/"
+            f"{comparison.backbone} have fewer than two folds with every repetition."
+        )
+    return comparison.noise
 
 
-def assess(
-    conditions: Conditions, metric: str, *, baseline: str, optimizers: Sequence[str]
-) -> list[Assessment]:
-    """Assess every comparison with the baseline that has two or more complete folds."""
-    assessments = []
-    for dataset, backbone in blocks_of(conditions):
-        for name in optimizers:
-            differences = paired_differences(conditions, dataset, backbone, metric, name, baseline)
-            if name == baseline or len(differences) < 2:
-                continue
-            times = [
-                run.elapsed_s
-                for method in (name, baseline)
-                for run in conditions[dataset, backbone, method].runs.values()
-                if run.elapsed_s is not None
-            ]
-            seconds = math.fsum(times) / len(times) if times else math.nan
-            noise = estimate_components(differences)
-            assessments.append(
-                Assessment(dataset, backbone, metric, name, baseline, noise, seconds)
-            )
-    return assessments
+def fold_sd(noise: VarianceComponents, draws: int, share: float = 0.95) -> tuple[float, ...]:
+    """Return the SD of the paired differences over so many repetitions, with its interval."""
+    ends = np.quantile(noise.fold_variance_samples(draws), ((1 - share) / 2, (1 + share) / 2))
+    return tuple(map(math.sqrt, (noise.fold_variance(draws), *ends.tolist())))
+
+
+def needed_folds(comparison: Comparison, effect: float | None = None) -> tuple[int, int] | None:
+    """Return the range of folds that settle a comparison with a power of 80 %.
+
+    Args:
+        comparison: What was measured.
+        effect: The difference to show; None takes the margin, and folds that show such a
+            difference or, if there is none, equivalence.
+
+    Returns:
+        The numbers at the two ends of the 80 % interval of the noise, Holm-corrected as the
+        comparison was. None without a margin, with fewer than six folds, or beyond `MAX_FOLDS`.
+    """
+    margin, noise = comparison.evidence.margin, comparison.noise
+    size = margin if effect is None else abs(effect)
+    if not size or noise is None or noise.folds < fewest_folds():
+        return None
+    level = LEVEL / comparison.family
+    goals = [Goal(size, level=level)]
+    if effect is None:
+        goals.append(Goal(0.0, margin, level))
+    _, low, high = fold_sd(noise, noise.draws, 0.8)
+    numbers = [[folds_for(goal, sd) for goal in goals] for sd in (low, high)]
+    fewest, most = ([n for n in of_end if n is not None] for of_end in numbers)
+    if len(fewest) < len(goals) or len(most) < len(goals):
+        return None
+    return max(fewest), max(most)
 
 
 @cache
@@ -126,13 +123,6 @@ def standard_limits(folds: int, level: float) -> Limits:
     anything, the limits are infinite.
     """
     rng = np.random.default_rng(folds)
-    if folds > MAX_EXACT_FOLDS:
-        from scipy.stats import t
-
-        means = rng.standard_normal(T_REPLICATES) / math.sqrt(folds)
-        errors = np.sqrt(rng.chisquare(folds - 1, T_REPLICATES) / (folds - 1) / folds)
-        outer, inner = (t.isf(one_sided, folds - 1) * errors for one_sided in (level / 2, level))
-        return Limits(means - outer, means + outer, means - inner, means + inner)
     # p of a centre is the share of all subsets, the empty one included, whose mean is not above
     # it. The test rejects while p is below its level, so a limit is one of the sorted means.
     subsets = (np.arange(1, 2**folds)[:, None] >> np.arange(folds) & 1).astype(np.float64)
@@ -157,7 +147,13 @@ def power_of_difference(effect: float, fold_sd: float, folds: int, level: float 
     >>> power_of_difference(1.0, 1.0, 4), power_of_difference(1.0, 1.0, 20) > 0.95
     (0.0, True)
     """
-    return float(np.mean(standard_limits(folds, level).lower * fold_sd + abs(effect) > 0))
+    fold_sd = max(fold_sd, SMALLEST_SD)
+    if folds <= MAX_EXACT_FOLDS:
+        return float(np.mean(standard_limits(folds, level).lower * fold_sd + abs(effect) > 0))
+    from scipy.special import nctdtr
+
+    shift = min(abs(effect) / fold_sd * math.sqrt(folds), 30.0)  # beyond any doubt
+    return float(1 - nctdtr(folds - 1, shift, _t_limits(folds, level)[0]))
 
 
 def power_of_equivalence(
@@ -167,33 +163,67 @@ def power_of_equivalence(
 
     It cannot exceed 1 - level for equal methods: a difference that is shown goes before.
     """
-    limits = standard_limits(folds, level)
-    above = limits.inner_lower * fold_sd + effect > -margin
-    below = limits.inner_upper * fold_sd + effect < margin
-    holds_zero = (limits.lower * fold_sd + effect <= 0) & (limits.upper * fold_sd + effect >= 0)
-    return float(np.mean(above & below & holds_zero))
+    fold_sd = max(fold_sd, SMALLEST_SD)
+    if folds <= MAX_EXACT_FOLDS:
+        limits = standard_limits(folds, level)
+        above = limits.inner_lower * fold_sd + effect > -margin
+        below = limits.inner_upper * fold_sd + effect < margin
+        holds_zero = (limits.lower * fold_sd + effect <= 0) & (limits.upper * fold_sd + effect >= 0)
+        return float(np.mean(above & below & holds_zero))
+    from scipy.special import ndtr
+
+    error = fold_sd / math.sqrt(folds)
+    outer, inner, spreads = _t_limits(folds, level)
+    # For each estimated SD, the means that are within the margin and not shown to differ from zero.
+    half = np.maximum(np.minimum(margin - inner * error * spreads, outer * error * spreads), 0.0)
+    return float(np.mean(ndtr((half - effect) / error) - ndtr((-half - effect) / error)))
+
+
+@cache
+def _t_limits(folds: int, level: float) -> tuple[float, float, FloatArray]:
+    """Return the quantiles of both intervals, and the estimated SD over the true one in steps."""
+    from scipy.special import gammaincinv, stdtrit
+
+    freedom = folds - 1
+    shares = (np.arange(SPREADS) + 0.5) / SPREADS
+    spreads = np.sqrt(2 * gammaincinv(freedom / 2, shares) / freedom)
+    outer, inner = (float(stdtrit(freedom, 1 - one_sided)) for one_sided in (level / 2, level))
+    return outer, inner, spreads
 
 
 def smallest_effect(
     fold_sd: float, folds: int, level: float = LEVEL, *, power: float = POWER
 ) -> float:
-    """Return the smallest true difference that is found with the given power.
+    """Return the minimum detectable effect: the smallest that is found with the given power.
 
     >>> smallest_effect(1.0, 5), round(smallest_effect(1.0, 100), 2)
     (inf, 0.28)
     """
-    needed = -standard_limits(folds, level).lower
-    return fold_sd * float(np.quantile(needed, power, method="higher"))
+    if folds <= MAX_EXACT_FOLDS:
+        needed = -standard_limits(folds, level).lower
+        return fold_sd * float(np.quantile(needed, power, method="higher"))
+    return fold_sd * _smallest(lambda size: power_of_difference(size, 1.0, folds, level), power)
 
 
 def smallest_margin(
     fold_sd: float, folds: int, level: float = LEVEL, *, power: float = POWER
 ) -> float:
     """Return the smallest margin within which two equal methods are found equivalent."""
-    limits = standard_limits(folds, level)
-    needed = np.maximum(-limits.inner_lower, limits.inner_upper)
-    needed = np.where((limits.lower > 0) | (limits.upper < 0), math.inf, needed)
-    return fold_sd * float(np.quantile(needed, power, method="higher"))
+    if folds <= MAX_EXACT_FOLDS:
+        limits = standard_limits(folds, level)
+        needed = np.maximum(-limits.inner_lower, limits.inner_upper)
+        needed = np.where((limits.lower > 0) | (limits.upper < 0), math.inf, needed)
+        return fold_sd * float(np.quantile(needed, power, method="higher"))
+    return fold_sd * _smallest(lambda size: power_of_equivalence(size, 1.0, folds, level), power)
+
+
+def _smallest(reached: Callable[[float], float], power: float) -> float:
+    """Return the smallest size, in SDs, with the given power; infinite if there is none."""
+    from scipy.optimize import brentq
+
+    if reached(100.0) < power:
+        return math.inf
+    return float(brentq(lambda size: reached(size) - power, 0.0, 100.0, xtol=1e-6))
 
 
 def fewest_folds(level: float = LEVEL) -> int:
@@ -234,8 +264,8 @@ def cheapest_design(
         folds = folds_for(goal, sd, power=power)
         if folds is not None:
             cost = study_seconds(noise, folds, draws, seconds)
-            open_sds = np.sqrt(np.quantile(noise.fold_variance_samples(draws), (0.975, 0.025)))
-            low, high = (goal.reached(float(end), folds) for end in open_sds)
+            _, quiet, loud = fold_sd(noise, draws)
+            low, high = goal.reached(loud, folds), goal.reached(quiet, folds)
             designs.append(Design(folds, draws, goal.reached(sd, folds), (low, high), cost))
     unit = [study_seconds(noise, design.folds, design.draws, 1.0) for design in designs]
     return designs[int(np.argmin(unit))] if designs else None

@@ -1,9 +1,9 @@
 """Describe how far another seed moves a result.
 
-A study can hold copies: entries of the same optimizer under other seeds. All optimizers of a study
-run under the *same* seeds, so that the noise between copies is not the noise of a comparison, and
-no verdict uses it. `afor_fixed_0999` takes AdamW's steps under AdamW's seeds: their difference is
-rounding, amplified by training, which is the least that a comparison under equal seeds has.
+A study can hold replicates: entries of the same optimizer under other seeds. All optimizers of a
+study run under the *same* seeds, so that the noise between replicates is not the noise of a
+comparison, and no verdict uses it. `afor_fixed_0999` takes AdamW's steps under AdamW's seeds: their
+difference is rounding, amplified by training, the least that a comparison under equal seeds has.
 """
 
 import math
@@ -15,7 +15,7 @@ from afor.bench.stats.groups import Condition, Conditions, block_of, mean_sd, pa
 
 # AFOR with beta2_min = beta2_init = 0.999 takes AdamW's steps, to rounding.
 SAME_METHOD = {"afor_fixed_0999": "adamw"}
-NO_COPIES = (
+NO_REPLICATES = (
     "No optimizer ran twice under other seeds here. The preset `controls` does that: "
     "`afor run controls`."
 )
@@ -23,29 +23,34 @@ NO_COPIES = (
 
 @dataclass(frozen=True)
 class SeedNoise:
-    """How far copies of one method differ in one (dataset, backbone, metric). Fractions."""
+    """How far replicates of one method differ in one (dataset, backbone, metric). Fractions."""
 
     dataset: str
     backbone: str
     metric: str
-    spread: float  # SD of the difference between two copies in one fold
+    differences: tuple[float, ...]  # one per fold and pair of replicates
     folds: int
-    largest: float  # |mean difference| of the two copies furthest apart
-    copies: tuple[tuple[str, ...], ...]  # the groups of names compared
-    identical: tuple[tuple[str, str], ...] = ()  # copies with equal bits: they ran under one seed
+    largest: float  # |mean difference| of the two replicates furthest apart
+    replicates: tuple[tuple[str, ...], ...]  # the groups of names compared
+    identical: tuple[tuple[str, str], ...] = ()  # equal bits: they ran under one seed
+
+    @property
+    def spread(self) -> float:
+        """SD of the difference between two replicates in one fold; its mean is zero in truth."""
+        return math.hypot(*self.differences) / math.sqrt(len(self.differences))
 
 
-def copy_groups(block: Iterable[Condition]) -> list[tuple[str, ...]]:
-    """Return the names of each method that a block holds under two or more seeds.
+def replicate_groups(task: Iterable[Condition]) -> list[tuple[str, ...]]:
+    """Return the names of each method that a task holds under two or more seeds.
 
     >>> from afor.bench.stats.groups import collect_conditions
     >>> from afor.bench.stats.design.simulated import simulate_results
     >>> made = simulate_results({"adam": 0, "afor": 0, "adam_seed_1": 0}, datasets=["deap"])
-    >>> copy_groups(collect_conditions(*made).values())
+    >>> replicate_groups(collect_conditions(*made).values())
     [('adam', 'adam_seed_1')]
     """
     groups: dict[str, list[str]] = {}
-    for condition in block:
+    for condition in task:
         groups.setdefault(condition.method, []).append(condition.optimizer)
     return [tuple(names) for names in groups.values() if len(names) > 1]
 
@@ -53,62 +58,41 @@ def copy_groups(block: Iterable[Condition]) -> list[tuple[str, ...]]:
 def seed_noise(
     conditions: Conditions, dataset: str, backbone: str, metric: str
 ) -> SeedNoise | None:
-    """Return the noise between copies in one block, or None where the store has no copies.
+    """Return the noise between replicates in one task, or None where the store has none.
 
-    All groups of copies are pooled: within each fold, the variance between k copies has k - 1
-    degrees of freedom. Copies that are equal bit for bit ran under the same seed and contain no
-    noise, so they are listed and left out.
+    All pairs of replicates are pooled. Replicates that are equal bit for bit ran under the same
+    seed and contain no noise, so they are listed and left out.
     """
-    block = {c.optimizer: c for c in block_of(conditions, dataset, backbone) if c.has(metric)}
-    squares, degrees, folds, largest = 0.0, 0, 0, 0.0
+    task = {c.optimizer: c for c in block_of(conditions, dataset, backbone) if c.has(metric)}
+    differences: list[float] = []
     used: list[tuple[str, ...]] = []
     identical: list[tuple[str, str]] = []
-    for names in copy_groups(block.values()):
-        values = _common_fold_values([block[name] for name in names], metric)
-        first_with: dict[tuple[float, ...], int] = {}  # position of the first copy by its values
+    folds, largest = 0, 0.0
+    for names in replicate_groups(task.values()):
+        members = [task[name] for name in names]
+        common = set.intersection(*(set(condition.runs) for condition in members))
+        values = [tuple(c.fold_values(metric, common).values()) for c in members]
+        first_with: dict[tuple[float, ...], int] = {}  # position of the first one by its values
         for i, series in enumerate(values):
-            twin = first_with.setdefault(tuple(series), i)
+            twin = first_with.setdefault(series, i)
             identical += [(names[twin], names[i])] if twin != i else []
         distinct = list(first_with.values())
-        n = len(values[0])
-        if len(distinct) < 2 or n == 0:
+        if len(distinct) < 2:
             continue
-        for fold in zip(*(values[i] for i in distinct), strict=True):
-            mean = math.fsum(fold) / len(fold)
-            squares += math.fsum((value - mean) ** 2 for value in fold)
-        degrees += n * (len(distinct) - 1)
-        folds = max(folds, n)
         for i, j in combinations(distinct, 2):
-            largest = max(largest, abs(math.fsum(values[i]) - math.fsum(values[j])) / n)
+            apart = [a - b for a, b in zip(values[i], values[j], strict=True)]
+            largest = max(largest, abs(math.fsum(apart)) / len(apart))
+            differences += apart
+        folds = max(folds, len(values[0]))
         used.append(tuple(names[i] for i in distinct))
     if not used:
         return None
-    spread = math.sqrt(2 * squares / degrees)  # a difference has the variance of both its sides
-    return SeedNoise(
-        dataset, backbone, metric, spread, folds, largest, tuple(used), tuple(identical)
-    )
+    groups = (tuple(used), tuple(identical))
+    return SeedNoise(dataset, backbone, metric, tuple(differences), folds, largest, *groups)
 
 
-def copy_differences(
-    conditions: Conditions, dataset: str, backbone: str, metric: str
-) -> list[float]:
-    """Return the differences between identical methods, one per fold and pair of copies.
-
-    The order of two copies is arbitrary, so every difference is returned with both signs.
-    """
-    noise = seed_noise(conditions, dataset, backbone, metric)
-    differences: list[float] = []
-    for names in noise.copies if noise else ():
-        copies = [conditions[dataset, backbone, name] for name in names]
-        for one, other in combinations(_common_fold_values(copies, metric), 2):
-            differences += [a - b for a, b in zip(one, other, strict=True)]
-    return differences + [-difference for difference in differences]
-
-
-def same_seed_noise(
-    conditions: Conditions, dataset: str, backbone: str, metric: str
-) -> tuple[float, float] | None:
-    """Return mean and SD over folds of AdamW against AFOR with beta2 fixed at 0.999.
+def same_seed_sd(conditions: Conditions, dataset: str, backbone: str, metric: str) -> float:
+    """Return the SD over folds of AdamW against AFOR with beta2 fixed at 0.999; NaN without both.
 
     They are one method under the same seeds: what is left is rounding, amplified by training.
     """
@@ -118,12 +102,5 @@ def same_seed_noise(
         if len(present) == 2:
             fixed, adamw = present
             _, ours, theirs = paired_fold_values(fixed, adamw, metric)
-            if len(ours):
-                mean, sd, _ = mean_sd((ours - theirs).tolist())
-                return mean, sd
-    return None
-
-
-def _common_fold_values(copies: list[Condition], metric: str) -> list[list[float]]:
-    common = set.intersection(*(set(condition.runs) for condition in copies))
-    return [list(condition.fold_values(metric, common).values()) for condition in copies]
+            return mean_sd((ours - theirs).tolist())[1]
+    return math.nan

@@ -1,27 +1,26 @@
-"""Estimate where the variance of a paired difference comes from: subjects, draws, seeds, rest.
+"""Estimate where the variance of a paired difference comes from: subjects, repetitions, seeds.
 
-Every fold and draw has its own validation subjects and seeds (`derive_seed`), so the design is
-nested: runs under several seeds within draws within folds. One difference between two methods is
+Every fold and repetition has its own validation subjects and seeds (`derive_seed`), so the design
+is nested: runs under several seeds within repetitions within folds. One difference between two
+methods is
 
-    mean + subject x method + draw x method + seed x method + rest,
+    mean + subject x method + repetition x method + seed x method,
 
-and a fold value averages its draws. The components follow from the mean squares of the nested
+and a fold value averages its repetitions. The components follow from the mean squares of the nested
 analysis of variance. Where a mean square is below the one nested in it, both are pooled, which is
 the REML estimate of a balanced design (Thompson 1962). Intervals are generalized confidence
 intervals (Weerahandi 1993): every mean square is divided by a simulated chi-square.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from afor.bench.stats.design.seed_noise import SAME_METHOD
 from afor.bench.stats.groups import Condition, Conditions, block_of, complete_folds
 
-SUBJECT, DRAW, SEED = "subject × method", "draw × method", "seed × method"
-REST = "rest"  # rounding that training amplifies; measured on one method under two names
+SUBJECT, DRAW, SEED = "subject × method", "repetition × method", "seed × method"
 SIMULATIONS = 10_000
 
 FloatArray = NDArray[np.float64]
@@ -87,7 +86,7 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     >>> made = rng.normal(0, 2, (40, 1, 1)) + rng.normal(0, 1, (40, 5, 1))
     >>> noise = estimate_components(made)
     >>> [(c.name, round(c.variance, 1)) for c in noise.components]
-    [('subject × method', 4.6), ('draw × method + seed × method', 1.0)]
+    [('subject × method', 4.6), ('repetition × method + seed × method', 1.0)]
     """
     values = np.asarray(differences, dtype=np.float64)
     if values.ndim != 3 or len(values) < 2 or values.size == 0 or not np.isfinite(values).all():
@@ -130,22 +129,13 @@ def estimate_components(differences: ArrayLike, *, seed: int = 0) -> VarianceCom
     return VarianceComponents(folds, draws, seeds, float(values.mean()), fold_sd, tuple(components))
 
 
-def split_off_rest(noise: VarianceComponents, rest: Component) -> VarianceComponents:
-    """Take the rest off the lowest component of a comparison and add it as the last one."""
-    lowest = noise.components[-1]
-    variance = min(rest.variance, lowest.variance)
-    shown = replace(rest, variance=variance)
-    left = _component(lowest.sources, lowest.variance - variance, lowest.samples - rest.samples)
-    return replace(noise, components=(*noise.components[:-1], left, shown))
-
-
 def paired_differences(
     conditions: Conditions, dataset: str, backbone: str, metric: str, optimizer: str, baseline: str
 ) -> FloatArray:
     """Return the differences between two methods by (fold, draw, seed).
 
-    A method's copies count as its further seeds. Pairs share fold, draw and seed; folds without all
-    pairs are left out, so that the array may be empty.
+    A method's replicates count as its further seeds. Pairs share fold, repetition and seed; folds
+    without all pairs are left out, so that the array may be empty.
     """
     ours, theirs = (
         _by_seed(conditions, dataset, backbone, metric, name) for name in (optimizer, baseline)
@@ -162,41 +152,22 @@ def paired_differences(
     return np.array(differences, dtype=np.float64).reshape(len(folds), len(draws), len(pairs))
 
 
-def rest_component(
-    conditions: Conditions, dataset: str, backbone: str, metric: str, *, seed: int = 1
-) -> Component | None:
-    """Return the variance of a run's difference between one method and itself under equal seeds.
-
-    AFOR with beta2 fixed at 0.999 takes AdamW's steps to rounding; what parts them is rounding
-    that training amplifies. None where the block does not hold both.
-    """
-    squares, runs = 0.0, 0
-    for name, original in SAME_METHOD.items():
-        apart = paired_differences(conditions, dataset, backbone, metric, name, original)
-        squares += float(np.sum(apart**2))  # their mean is zero by construction
-        runs += apart.size
-    if not runs:
-        return None
-    rng = np.random.default_rng(seed)
-    return _component((REST,), squares / runs, squares / rng.chisquare(runs, SIMULATIONS))
-
-
 def _by_seed(
     conditions: Conditions, dataset: str, backbone: str, metric: str, method: str
 ) -> Mapping[int | None, Condition]:
-    """Return a method's original and copies by seed; None is the seed of the study.
+    """Return a method's original and replicates by seed; None is the seed of the study.
 
-    A copy that is named itself is compared as the study trained it, under None.
+    A replicate that is named itself is compared as the study trained it, under None.
     """
     named = conditions.get((dataset, backbone, method))
     by_seed: dict[int | None, Condition] = {}
     if named is not None and named.has(metric):
         by_seed[None] = named
     if named is None or not named.is_copy:
-        for copy in block_of(conditions, dataset, backbone):
-            is_copy = copy.is_copy and copy.method == method and copy.role.seed is not None
-            if is_copy and copy.has(metric):
-                by_seed[copy.role.seed] = copy
+        for other in block_of(conditions, dataset, backbone):
+            is_replicate = other.is_copy and other.method == method and other.role.seed is not None
+            if is_replicate and other.has(metric):
+                by_seed[other.role.seed] = other
     return by_seed
 
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,8 +88,7 @@ def decide_family(
         family: Number of comparisons to correct for, where some are still missing.
     """
     evidence = [
-        _evidence(tuple(np.asarray(row, dtype=np.float64).tolist()), margin, level)
-        for row in differences
+        _evidence(np.asarray(row, dtype=np.float64).tolist(), margin, level) for row in differences
     ]
     different = holm([made.p_two_sided for made in evidence], family)
     p_equivalent = [made.p_equivalent for made in evidence]
@@ -106,8 +104,7 @@ def decide_family(
     ]
 
 
-@lru_cache(maxsize=4096)  # a report asks for the same comparisons several times
-def _evidence(values: tuple[float, ...], margin: float | None, level: float) -> PairedDecision:
+def _evidence(values: Sequence[float], margin: float | None, level: float) -> PairedDecision:
     """Return the evidence of one comparison, as if it were alone."""
     mean = math.fsum(values) / len(values)
     p_two_sided = two_sided_p(values)

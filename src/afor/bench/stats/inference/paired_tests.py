@@ -1,8 +1,8 @@
-"""Compare two methods over folds: exact tests and intervals, Holm correction, effect size."""
+"""Compare two methods over folds: exact tests and intervals, Holm correction."""
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,6 @@ MAX_EXACT_INTERVAL_FOLDS = 24
 # Many rows at once: up to so many differences as one matrix of all subsets, or as two halves.
 MAX_MATRIX_FOLDS = 10
 MAX_BATCHED_FOLDS = 24
-RESAMPLES = 10_000
 
 
 def sign_flip_p(differences: ArrayLike) -> float:
@@ -161,46 +160,6 @@ def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
     return adjusted
 
 
-def effect_size(differences: ArrayLike) -> float:
-    """Return the paired effect size d_z: mean over SD of the differences; NaN where undefined.
-
-    >>> effect_size([1.0, 2.0, 3.0])
-    2.0
-    """
-    values = _checked(differences)
-    sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    # The spread of equal differences is rounding, not zero.
-    return float(values.mean()) / sd if sd > TIE * float(np.abs(values).max()) else math.nan
-
-
-def bootstrap_interval(
-    differences: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[float, float]:
-    """Return the BCa bootstrap interval of the mean difference, resampling folds.
-
-    BCa corrects the percentiles for bias and skew. One fold, or equal differences, have no spread
-    to resample and give an interval of width zero.
-    """
-    values = _checked(differences)
-    mean = float(values.mean())
-    if len(values) < 2 or float(np.ptp(values)) <= TIE * float(np.abs(values).max()):
-        return mean, mean
-    return _bca_interval(tuple(values.tolist()), level, resamples, seed)
-
-
-@lru_cache(maxsize=4096)  # a report asks for the same comparisons several times
-def _bca_interval(
-    values: tuple[float, ...], level: float, resamples: int, seed: int
-) -> tuple[float, float]:
-    from scipy.stats import bootstrap
-
-    interval = bootstrap(
-        (np.array(values),), np.mean, confidence_level=level, n_resamples=resamples, method="BCa",
-        rng=seed,
-    ).confidence_interval  # fmt: skip
-    return float(interval.low), float(interval.high)
-
-
 def _checked(differences: ArrayLike) -> NDArray[np.float64]:
     values = np.asarray(differences, dtype=np.float64)
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
@@ -211,7 +170,7 @@ def _checked(differences: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-@lru_cache
+@cache
 def _subsets(n: int) -> NDArray[np.float64]:
     """Return all 2**n subsets of n members, one per row: 1.0 where a member belongs to it."""
     return (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(np.float64)

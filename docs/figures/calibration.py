@@ -1,12 +1,15 @@
-"""Measure how often the whole procedure errs on the very data of a study.
+"""Measure how often the verdicts err on the very data of a study.
 
-Copies of one method under several seeds are equal by construction. In every fold and draw their
-names are exchanged at random; every relabelled study then compares a method with itself, and each
-difference that is declared is a false positive. The same differences moved by the margin are those
-of methods that are just not equivalent: each equivalence that is declared is a false one.
+    python docs/figures/calibration.py docs/results/physionet/runs.csv physionet
+
+Replicates of one method under several seeds are equal by construction. In every fold and repetition
+their names are exchanged at random; every relabelled study then compares a method with itself, and
+each difference that is declared is a false positive. The same differences moved by the margin are
+those of methods that are just not equivalent: each equivalence that is declared is a false one.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,16 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.stats.comparisons import blocks_of
-from afor.bench.stats.design.seed_noise import SAME_METHOD, copy_groups
+from afor.bench.stats.design.seed_noise import SAME_METHOD, replicate_groups
 from afor.bench.stats.groups import Condition, Conditions, block_of, complete_folds
 from afor.bench.stats.inference.decisions import LEVEL
-from afor.bench.stats.inference.margins import margin_of
 from afor.bench.stats.inference.paired_tests import (
     equivalence_p_rows,
     holm,
     two_sided_p,
     two_sided_p_rows,
 )
+from afor.bench.stats.labels import gain_scale, margin_of, optimizer_label, p_text
+from afor.bench.stats.results import Results
 
 RELABELLINGS = 1000
 
@@ -58,22 +62,22 @@ class Share:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The error rates of the procedure on the copies of one method."""
+    """The error rates of the procedure on the replicates of one method."""
 
     dataset: str
     backbone: str
     metric: str
-    copies: tuple[str, ...]  # names of the method and its copies
+    replicates: tuple[str, ...]  # names of the method and its replicates
     folds: int
-    draws: int  # draws per fold
+    draws: int  # repetitions per fold
     margin: float | None  # of equivalence, in the metric's unit; None for a metric without one
     level: float  # level of the decisions
-    run_sd: float  # SD of one run's value between copies, within fold and draw
+    run_sd: float  # SD of one run's value between replicates, within fold and repetition
     false_positives: Share  # of equal methods, declared different, Holm-corrected
     false_equivalences: Share | None  # of methods one margin apart, declared equivalent
     equivalences: Share | None  # of equal methods, declared equivalent, which is no error
     p_values: FloatArray  # two-sided p of the first comparison of each relabelled study
-    trained: tuple[tuple[str, str, float], ...]  # pairs of copies as trained, two-sided p
+    trained: tuple[tuple[str, str, float], ...]  # pairs of replicates as trained, two-sided p
 
 
 def calibrate(
@@ -86,7 +90,7 @@ def calibrate(
 ) -> list[Calibration]:
     """Calibrate the procedure on every method that ran under two or more seeds.
 
-    AdamW and AFOR with a fixed beta2 of 0.999 are one method as well, under equal seeds. Copies
+    AdamW and AFOR with a fixed beta2 of 0.999 are one method as well, under equal seeds. Replicates
     that are equal to the last bit ran under one seed and count once.
     """
     calibrations = []
@@ -94,15 +98,15 @@ def calibrate(
         block = block_of(conditions, dataset, backbone)
         for metric in metrics:
             usable = [c for c in block if c.has(metric)]
-            for names in [*copy_groups(usable), *SAME_METHOD.items()]:
-                copies = [c for c in usable if c.optimizer in names]
-                if len(copies) < 2:
+            for names in [*replicate_groups(usable), *SAME_METHOD.items()]:
+                replicates = [c for c in usable if c.optimizer in names]
+                if len(replicates) < 2:
                     continue
-                kept, values = _values(copies, metric)
+                kept, values = _values(replicates, metric)
                 if len(kept) > 1 and len(values):
                     rng = np.random.default_rng(seed)
                     where = (dataset, backbone, metric)
-                    margin = margin_of(metric, copies[0].margins)
+                    margin = margin_of(metric, replicates[0].margins)
                     calibrations.append(
                         _calibrate(where, kept, values, margin, level, relabellings, rng)
                     )
@@ -118,16 +122,16 @@ def _calibrate(
     relabellings: int,
     rng: np.random.Generator,
 ) -> Calibration:
-    folds, draws, copies = values.shape
+    folds, draws, replicates = values.shape
     differences = relabelled_differences(values, relabellings, rng)
     p_two_sided = [two_sided_p_rows(rows) for rows in differences]
     trained = tuple(
         (names[i], names[j], two_sided_p((values[..., j] - values[..., i]).mean(axis=1)))
-        for i, j in combinations(range(copies), 2)
+        for i, j in combinations(range(replicates), 2)
     )
     return Calibration(
         *where,
-        copies=names,
+        replicates=names,
         folds=folds,
         draws=draws,
         margin=margin,
@@ -144,13 +148,13 @@ def _calibrate(
 def relabelled_differences(
     values: FloatArray, relabellings: int, rng: np.random.Generator
 ) -> list[FloatArray]:
-    """Exchange the copies at random within each fold and draw, and compare all with the first.
+    """Exchange the replicates within each fold and repetition, and compare all with the first.
 
-    Takes values by (fold, draw, copy). Returns the fold differences by (study, fold) for each copy
-    but the first.
+    Takes values by (fold, repetition, replicate). Returns the fold differences by (study, fold) for
+    each replicate but the first.
     """
-    copies = values.shape[2]
-    studies = np.empty((copies - 1, relabellings, len(values)))
+    replicates = values.shape[2]
+    studies = np.empty((replicates - 1, relabellings, len(values)))
     for study in range(relabellings):
         shuffled = rng.permuted(values, axis=2)
         studies[:, study] = (shuffled[..., 1:] - shuffled[..., :1]).mean(axis=1).T
@@ -173,12 +177,42 @@ def _declared(p_values: Sequence[FloatArray], level: float) -> Share:
     return Share(sum(min(holm(study)) < level for study in studies), len(studies))
 
 
-def _values(copies: Sequence[Condition], metric: str) -> tuple[tuple[str, ...], FloatArray]:
-    """Return the copies that differ and their values by (fold, draw, copy), complete folds only."""
-    folds, draws = complete_folds([set.intersection(*(set(c.runs) for c in copies))])
+def _values(replicates: Sequence[Condition], metric: str) -> tuple[tuple[str, ...], FloatArray]:
+    """Return the replicates that differ and their values by (fold, repetition, replicate)."""
+    folds, draws = complete_folds([set.intersection(*(set(c.runs) for c in replicates))])
     arrays: dict[str, FloatArray] = {}
-    for copy in copies:
-        values = np.array([[copy.value((f, d), metric) for d in draws] for f in folds])
+    for replicate in replicates:
+        values = np.array([[replicate.value((f, d), metric) for d in draws] for f in folds])
         if not any(np.array_equal(values, other) for other in arrays.values()):
-            arrays[copy.optimizer] = values
+            arrays[replicate.optimizer] = values
     return tuple(arrays), np.stack(list(arrays.values()), axis=-1)
+
+
+def print_table(calibrations: Sequence[Calibration]) -> None:
+    """Print the error rates as Markdown."""
+    print("| Replicates | folds × repetitions | SD of a run | false positives | "
+          "false equivalences | found equivalent | p as trained |")  # fmt: skip
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for made in calibrations:
+        same = set(made.replicates) in map(set, SAME_METHOD.items())
+        names = " = ".join(map(optimizer_label, made.replicates))
+        cells = [
+            f"{names} ({'equal' if same else 'other'} seeds)",
+            f"{made.folds} × {made.draws}",
+            f"{gain_scale(made.metric) * made.run_sd:.2f}",
+            *map(_share, (made.false_positives, made.false_equivalences, made.equivalences)),
+            ", ".join(p_text(p) for *_, p in made.trained),
+        ]
+        print(f"| {' | '.join(cells)} |")
+
+
+def _share(share: Share | None) -> str:
+    if share is None:
+        return "–"
+    low, high = share.interval
+    return f"{100 * share.value:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
+
+
+if __name__ == "__main__":
+    opened = Results.open([sys.argv[1]], studies=sys.argv[2:])
+    print_table(calibrate(opened.conditions, ["accuracy"]))

@@ -1,0 +1,303 @@
+"""`Results`: the results of studies, opened once and compared once, for every table and figure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.common.errors import ConfigError
+from afor.bench.common.suggest import did_you_mean
+from afor.bench.stats.comparisons import (
+    BASELINE,
+    Comparison,
+    Ranks,
+    blocks_of,
+    compare,
+    compare_all,
+    control_optimizers,
+    main_optimizers,
+    mean_ranks,
+)
+from afor.bench.stats.groups import (
+    ConditionKey,
+    Conditions,
+    collect_conditions,
+    comparability_notes,
+    default_metrics,
+)
+from afor.bench.store.database import open_store
+from afor.bench.store.files import is_store, load_margins, load_results, load_studies
+from afor.bench.store.locations import find_store
+from afor.bench.store.results import RunResult
+from afor.bench.study.planned_runs import ExpectedRuns
+from afor.bench.training.record import RunRecord
+
+MAX_TRACED = 60  # runs of a condition whose traces are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """The training loss per epoch of every run, and traces of the controller, by condition."""
+
+    losses: Mapping[ConditionKey, Sequence[NDArray[np.float64]]]
+    traced: Mapping[ConditionKey, Sequence[tuple[RunResult, RunRecord]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Results with the question that is asked of them. Nothing else computes a difference.
+
+    Attributes:
+        runs: The finished runs.
+        conditions: The runs by (data set, backbone, optimizer).
+        metrics: The metrics that tables show; figures and verdicts take the first.
+        baseline: The optimizer that the others are compared with.
+        chosen: The optimizers that were asked for; empty takes all but the study's controls.
+        paths: The stores and files that were read.
+        study_texts: The TOML of each study by its name.
+
+    Example:
+        >>> from afor.bench.stats.design.simulated import simulate_results
+        >>> made = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["deap"])
+        >>> Results.of(*made).comparisons[0].optimizer
+        'afor'
+    """
+
+    runs: Sequence[RunResult]
+    conditions: Conditions
+    metrics: tuple[str, ...]
+    baseline: str = BASELINE
+    chosen: tuple[str, ...] = ()
+    paths: tuple[Path, ...] = ()
+    study_texts: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls,
+        names: Sequence[str | Path],
+        *,
+        studies: Sequence[str] = (),
+        baseline: str | None = BASELINE,
+        methods: Sequence[str] = (),
+        metrics: Sequence[str] = (),
+        margins: Mapping[str, float] | None = None,
+        allow_different: Collection[str] = (),
+    ) -> "Results":
+        """Open the results of studies that have run, here or elsewhere.
+
+        Args:
+            names: Names of studies, their TOML files, stores, or .csv, .json or .parquet files.
+            studies: Names of the studies to read; empty reads all.
+            baseline: The optimizer that the others are compared with; None takes Adam, or else
+                the first optimizer.
+            methods: Optimizers to compare, which Holm's correction then covers alone; empty takes
+                all but controls.
+            metrics: Metrics to show; empty takes accuracy, weighted F1, and NLL if recorded.
+            margins: Margins of equivalence by metric, as printed, instead of the studies'.
+            allow_different: Settings in which runs that are compared may differ.
+
+        Returns:
+            The results.
+
+        Raises:
+            StoreError: There are no such results.
+            ConfigError: The runs cannot be compared, or no run has a metric that is asked for.
+        """
+        if not names:
+            raise ConfigError(
+                "Name the results: at least one study, TOML file or store file, or a .csv, .json "
+                "or .parquet file of results."
+            )
+        paths = tuple(find_store(str(name)) for name in names)
+        given = dict(margins or {})
+        runs, expected = load_results(paths, studies)
+        results = cls.of(
+            runs,
+            expected,
+            baseline=baseline,
+            methods=methods,
+            metrics=metrics,
+            margins={**load_margins(paths, studies, except_for=given), **given},
+            allow_different=allow_different,
+        )
+        texts = load_studies(filter(is_store, paths), studies)
+        return replace(results, paths=paths, study_texts=texts)
+
+    @classmethod
+    def of(
+        cls,
+        runs: Sequence[RunResult],
+        expected: Sequence[ExpectedRuns] = (),
+        *,
+        baseline: str | None = BASELINE,
+        methods: Sequence[str] = (),
+        metrics: Sequence[str] = (),
+        margins: Mapping[str, float] | None = None,
+        allow_different: Collection[str] = (),
+    ) -> "Results":
+        """Return the results of runs in memory.
+
+        Args:
+            runs: The finished runs.
+            expected: What the studies planned, so that missing runs are known.
+            baseline: As in `open`.
+            methods: As in `open`.
+            metrics: As in `open`.
+            margins: Margins of equivalence by metric, as printed; others have their defaults.
+            allow_different: As in `open`.
+        """
+        conditions = collect_conditions(runs, expected, margins, allow_different)
+        if baseline is None:
+            listed = main_optimizers(conditions)
+            baseline = BASELINE if BASELINE in listed or not listed else listed[0]
+        results = cls(
+            runs, conditions, tuple(default_metrics(conditions)), baseline, tuple(methods)
+        )
+        if metrics:
+            results = replace(results.by(*metrics), metrics=tuple(metrics))
+        return results
+
+    def by(self, *metrics: str) -> "Results":
+        """Return results with other metrics first.
+
+        Args:
+            *metrics: Their names, the first of which decides.
+
+        Raises:
+            ConfigError: No run has one of them.
+        """
+        recorded = dict.fromkeys(name for run in self.runs for name in run.metrics)
+        for metric in metrics:
+            if metric not in recorded:
+                hint = did_you_mean(metric, tuple(recorded))
+                present = ", ".join(recorded)
+                raise ConfigError(f"No run has the metric {metric!r}.{hint} Here: {present}.")
+        return replace(self, metrics=tuple(dict.fromkeys([*metrics, *self.metrics])))
+
+    @property
+    def tasks(self) -> list[tuple[str, str]]:
+        """The pairs of (data set, backbone)."""
+        return blocks_of(self.conditions)
+
+    @property
+    def methods(self) -> list[str]:
+        """The optimizers that are shown and ranked, the baseline among them if it has runs."""
+        return list(self.chosen) or main_optimizers(self.conditions)
+
+    @property
+    def controls(self) -> list[str]:
+        """The optimizers that are listed but not compared."""
+        return [] if self.chosen else control_optimizers(self.conditions)
+
+    @cached_property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Each method compared with the baseline, by task and metric; empty if none can be."""
+        return tuple(
+            comparison
+            for task in self.tasks
+            for metric in self.metrics
+            for comparison in self.against(self.baseline, self.methods, *task, metric)
+        )
+
+    @cached_property
+    def _compared(self) -> dict[tuple[str, ...], list[Comparison]]:
+        return {}
+
+    def against(
+        self, baseline: str, methods: Sequence[str], dataset: str, backbone: str, metric: str
+    ) -> list[Comparison]:
+        """Return the comparisons with a baseline of their own, such as of variants with AFOR.
+
+        Args:
+            baseline: The optimizer that they are compared with.
+            methods: The optimizers to compare, which are the family of Holm's correction.
+            dataset: The data set.
+            backbone: The backbone.
+            metric: The metric.
+        """
+        key = (baseline, dataset, backbone, metric, *methods)
+        if key not in self._compared:
+            self._compared[key] = compare(
+                self.conditions, dataset, backbone, metric, optimizers=methods, baseline=baseline
+            )
+        return self._compared[key]
+
+    def needed_comparisons(self, metric: str | None = None) -> list[Comparison]:
+        """Return the comparisons by one metric or by all.
+
+        Args:
+            metric: The metric; None takes all.
+
+        Raises:
+            ConfigError: There are none.
+        """
+        found = [c for c in self.comparisons if metric in (None, c.metric)]
+        if not found:
+            wanted = self.metrics if metric is None else [metric]
+            compare_all(self.conditions, wanted, optimizers=self.methods, baseline=self.baseline)
+        return found
+
+    @cached_property
+    def ranks(self) -> dict[str, Ranks]:
+        """The mean ranks by each metric."""
+        return {
+            metric: mean_ranks(self.conditions, metric, self.methods) for metric in self.metrics
+        }
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a reader must know of the runs: stand-ins, differing protocols, missing runs."""
+        return [*comparability_notes(self.conditions), *incomplete_notes(self.conditions)]
+
+    @cached_property
+    def training(self) -> "Training":
+        """What the stores hold of the trainings themselves; read when it is first asked for."""
+        losses: dict[ConditionKey, list[NDArray[np.float64]]] = {}
+        traced: dict[ConditionKey, list[tuple[RunResult, RunRecord]]] = {}
+        for path in filter(is_store, self.paths):
+            with open_store(path) as store:
+                for run in self.runs:
+                    finished = store.run(run.key)
+                    if finished is None or finished.record is None:
+                        continue
+                    key, record = (run.dataset, run.backbone, run.optimizer), finished.record
+                    history = np.array([epoch.train_loss for epoch in record.history])
+                    losses.setdefault(key, []).append(history)
+                    if record.traces and len(traced.setdefault(key, [])) < MAX_TRACED:
+                        traced[key].append((run, record))
+        return Training(losses, traced)
+
+    def only(self, dataset: str | None = None, backbone: str | None = None) -> "Results":
+        """Return the results of one data set or backbone.
+
+        Args:
+            dataset: The data set; None takes all.
+            backbone: The backbone; None takes all.
+
+        Raises:
+            ConfigError: There are none.
+        """
+        selected = {
+            key: condition
+            for key, condition in self.conditions.items()
+            if dataset in (None, key[0]) and backbone in (None, key[1])
+        }
+        if not selected:
+            present = ", ".join(f"{d}/{b}" for d, b in self.tasks)
+            raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {present}.")
+        part = replace(self, conditions=selected)
+        if "training" in self.__dict__:
+            part.__dict__["training"] = self.training
+        return part
+
+
+def incomplete_notes(conditions: Conditions) -> list[str]:
+    """Return a sentence that counts incomplete conditions and their missing runs, or nothing."""
+    missing = [c for c in conditions.values() if not c.complete]
+    if not missing:
+        return []
+    runs = sum(c.expected - c.done for c in missing)
+    return [f"Incomplete: {len(missing)} of {len(conditions)} conditions lack {runs} runs."]
