@@ -88,7 +88,7 @@ physionet: $(VENV)/.ready-bench
 	@$(MAKE) --no-print-directory physionet-power
 	@$(BIN)/afor memory physionet --root physionet_mi=$(DATA) --steps 1000 \
 		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt
-	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --epochs 10 \
+	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --rounds 10 \
 		--output docs/results/physionet/shift.png > docs/results/physionet/shift.txt
 
 # What the study can decide, from the runs in the repository (docs/howto/power.md).

@@ -167,7 +167,7 @@ def test_the_table_on_changes_of_subject_follows_from_what_was_measured() -> Non
     script = load_script(BETA2_SCRIPT.with_name("changes.py"))
     measurements = json.loads((BETA2 / "changes.json").read_text("utf-8"))
     assert {(m["statistics"], m["fold"]) for m in measurements} == {
-        (statistics, fold) for statistics in script.EPOCHS for fold in range(script.FOLDS)
+        (statistics, fold) for statistics in script.ROUNDS for fold in range(script.FOLDS)
     }
     assert (BETA2 / "changes.md").read_text("utf-8") == script.table(measurements)
 
@@ -274,7 +274,7 @@ def test_a_difference_in_two_tables_on_beta2_has_one_decision() -> None:
     # Where both halves choose one rate, the headroom compares the runs of the table at that rate.
     script = load_script(BETA2_SCRIPT)
     seen = 0
-    for regime in script.present_regimes((script.CLEAN, script.STREAM, script.NEW_PERSON), BETA2):
+    for regime in script.present_regimes((script.CLEAN, script.STREAM, script.NEW_SUBJECT), BETA2):
         runs = script.runs_by_method(BETA2 / f"{regime.study}.csv")
         methods = {method.label: method for method, _ in runs}
         for headroom in script.measure(regime, BETA2):

@@ -88,21 +88,21 @@ class Regime:
 
 CLEAN = Regime("clean, shuffled", "clean")
 CLEAN_CLIPPED = Regime("clean, clipped at 0.5", "clean", is_clipped=True)
-STREAM = Regime("stream, next person", "stream", NEXT)
-HELD_OUT = Regime("stream, held-out people at the end", "stream")
+STREAM = Regime("stream, next subject", "stream", NEXT)
+HELD_OUT = Regime("stream, held-out subjects at the end", "stream")
 BURSTS = Regime("bursts of wrong labels", "bursts")
 CLIPPED = Regime("bursts, clipped at 0.5", "bursts", is_clipped=True)
-NEW_PERSON = Regime("new person, state kept", "adaptation")
+NEW_SUBJECT = Regime("new subject, state kept", "adaptation")
 ORIGINAL = Regime("bursts, original EEGNet", "original")
 AMPLITUDE = Regime("5 % of windows × 30, no batch norm", "amplitude")
 BURSTS_AGAIN = Regime("bursts again, three new draws", "bursts-confirm")
 CLEAN_AGAIN = Regime("clean again, three new draws", "clean-confirm")
-NEW_PERSON_AGAIN = Regime("new person again, three new draws", "adaptation-confirm")
-AGAIN = {BURSTS: BURSTS_AGAIN, CLEAN: CLEAN_AGAIN, NEW_PERSON: NEW_PERSON_AGAIN}
+NEW_SUBJECT_AGAIN = Regime("new subject again, three new draws", "adaptation-confirm")
+AGAIN = {BURSTS: BURSTS_AGAIN, CLEAN: CLEAN_AGAIN, NEW_SUBJECT: NEW_SUBJECT_AGAIN}
 # One regime for each study, with all its methods.
-STUDIES = (CLEAN, BURSTS, ORIGINAL, AMPLITUDE, STREAM, NEW_PERSON)
+STUDIES = (CLEAN, BURSTS, ORIGINAL, AMPLITUDE, STREAM, NEW_SUBJECT)
 REGIMES = (
-    CLEAN, CLEAN_CLIPPED, STREAM, HELD_OUT, BURSTS, CLIPPED, ORIGINAL, AMPLITUDE, NEW_PERSON,
+    CLEAN, CLEAN_CLIPPED, STREAM, HELD_OUT, BURSTS, CLIPPED, ORIGINAL, AMPLITUDE, NEW_SUBJECT,
 )  # fmt: skip
 MEASURED = (*REGIMES, *AGAIN.values())
 # What wrong labels add, from runs with and without them.
@@ -149,11 +149,11 @@ PILOT = (
     Claim(AMPLITUDE, BEST, "accuracy", 3.7, 1.5, 6.4),
     Claim(AMPLITUDE, AFOR_LEFT, "nll", -21.0, -36.0, -7.0),
     Claim(AMPLITUDE, AFOR_LEFT, "accuracy", -2.2, NAN, NAN),
-    Claim(NEW_PERSON, BEST, "nll", 1.5, 0.7, 2.4),
-    Claim(NEW_PERSON, BEST, "accuracy", -0.1, NAN, NAN),
-    Claim(NEW_PERSON, AFOR_LEFT, "nll", -1.3, -2.1, -0.4),
-    Claim(NEW_PERSON, AFOR_LEFT, "accuracy", 0.1, NAN, NAN),
-    Claim(NEW_PERSON, RESET, "nll", 8.3, 2.6, 14.0),
+    Claim(NEW_SUBJECT, BEST, "nll", 1.5, 0.7, 2.4),
+    Claim(NEW_SUBJECT, BEST, "accuracy", -0.1, NAN, NAN),
+    Claim(NEW_SUBJECT, AFOR_LEFT, "nll", -1.3, -2.1, -0.4),
+    Claim(NEW_SUBJECT, AFOR_LEFT, "accuracy", 0.1, NAN, NAN),
+    Claim(NEW_SUBJECT, RESET, "nll", 8.3, 2.6, 14.0),
 )
 
 
@@ -384,7 +384,7 @@ def step_size_table(runs: Runs) -> str:
 
 
 def chosen_table(regimes: Sequence[Regime], folder: Path) -> str:
-    """Return what every method gains over 0.999, each at the rate chosen on other people."""
+    """Return what every method gains over 0.999, each at the rate chosen on other subjects."""
     lines = [
         "| study | method | rate | NLL, 10⁻³ nats | accuracy, points |",
         "|---|---|---:|---:|---:|",

@@ -14,6 +14,8 @@ DataKind = Literal["recorded", "stand-in", "synthetic"]
 # A folder with this file contains a stand-in written by `afor data stand-in`.
 STAND_IN_MARK = "SYNTHETIC.txt"
 STAND_IN_NOTE = "a synthetic stand-in, not the data set"
+# A note on recordings of a release that has fewer trials than are published.
+PARTIAL_NOTE = "a release without the last epochs of the night"
 
 
 @dataclass(frozen=True, kw_only=True)

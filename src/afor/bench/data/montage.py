@@ -14,7 +14,7 @@ ROW_NARROWING = 0.55  # how much rows shrink towards the front and the back
 # The words for what is recorded beside EEG: many formats do not store the type of a channel, and
 # MNE takes such channels of EDF files for EEG.
 OTHER_SIGNALS = re.compile(
-    r"(?<![a-z])(ecg|ekg|emg|eog|heog|veog|eogl|eogr|eogv|eogh|loc|roc|e[12]|gsr|eda|scr|ppg|bvp"
+    r"(?<![a-z])(ecg|ekg|emg|eog|heog|veog|eogl|eogr|eogv|eogh|loc|roc|e[12]-[am][12]|gsr|eda|scr|ppg|bvp"
     r"|pleth|resp\w*|rsp|belt|flow|airflow|thorax|abdomen|abdo|chest|snore|temp\w*|spo2|sao2|hr"
     r"|pulse|acc\w*|gyro\w*|trig\w*|trg|sti|stim\w*|status|marker\w*|event\w*|photo\w*|aux\w*"
     r"|misc\w*|emg\w*|eog\w*|ecg\w*|ekg\w*|dc\d*)(?![a-z])",
@@ -59,5 +59,7 @@ def is_eeg_name(name: str) -> bool:
     >>> [name for name in ("Fp1", "ECG ECG", "EEG Cz-A1", "EOG left", "VEOG", "Status", "T7")
     ...  if is_eeg_name(name)]
     ['Fp1', 'EEG Cz-A1', 'T7']
+    >>> is_eeg_name("E12"), is_eeg_name("E1-M2")  # an electrode of an EGI net, an eye of ISRUC
+    (True, False)
     """
     return OTHER_SIGNALS.search(name) is None

@@ -267,13 +267,24 @@ def _check_amplitudes(recording: Recording, where: str, check_unit: bool) -> lis
     low, high = PLAUSIBLE_SD_UV
     if check_unit and not low <= typical <= high:
         guess = "volts or millivolts" if typical < low else "raw amplifier counts"
+        factor = likely_scale(typical)
         raise DataError(
             f"{where}: the channels' typical standard deviation is {typical:.2g}; EEG in "
-            f"microvolts lies between {low:g} and {high:g}. The data seem to be {guess}: convert "
-            "them to microvolts."
+            f"microvolts lies between {low:g} and {high:g}. The data seem to be {guess}. "
+            f"Convert them to microvolts, or multiply recordings by the option scale = {factor:g}."
         )
     silent = int((per_trial <= FLAT_BELOW * typical).any(axis=1).sum())
     return [f"{silent} trials with a flat channel"] if silent else []
+
+
+def likely_scale(typical_uv: float) -> float:
+    """Return the power of 1000 that makes a standard deviation one of EEG in microvolts.
+
+    >>> likely_scale(0.0054), likely_scale(12.0), likely_scale(2e-5)
+    (1000.0, 1.0, 1000000.0)
+    """
+    factors = (1.0, 1e3, 1e6, 1e-3, 1e-6)
+    return min(factors, key=lambda factor: abs(np.log10(max(typical_uv, 1e-30) * factor) - 1.0))
 
 
 def _check_duplicates(recording: Recording, where: str) -> None:

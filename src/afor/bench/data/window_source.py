@@ -164,6 +164,10 @@ class WindowSource(WindowLayout):
         self._release_pages(out.nbytes)
         return out
 
+    def trials_of(self, code: int) -> NDArray[np.float32]:
+        """Return the trials of a subject by its position, (trials, channels, samples)."""
+        return self._samples(code)
+
     def _samples(self, code: int) -> NDArray[np.float32]:
         if code not in self._maps:
             self._maps[code] = map_samples(self.folder, self.prepared[code])

@@ -141,7 +141,7 @@ def _of_one(
             labels = [words_of[code] for code in epochs.events[:, 2]]
         signal = epochs.get_data(copy=False) * MICROVOLTS_PER_VOLT
         rate = float(epochs.info["sfreq"])
-        return signal.astype(np.float32), np.asarray(labels), tuple(epochs.ch_names), rate
+        return signal.astype(np.float32), _as_labels(labels), tuple(epochs.ch_names), rate
     if not hasattr(data, "shape"):  # a data set of torch, skorch or braindecode
         info = _mne_info(data)
         rate_hz = rate_hz if info is None else rate_hz or float(info["sfreq"])
@@ -159,7 +159,13 @@ def _of_one(
         raise DataError(f"{where} has shape {array.shape}; expected (trials, channels, samples).")
     width = len(str(array.shape[1]))
     names = channel_names or [f"ch{n:0{width}d}" for n in range(1, array.shape[1] + 1)]
-    return array, np.asarray(labels), tuple(map(str, names)), float(rate_hz)
+    return array, _as_labels(labels), tuple(map(str, names)), float(rate_hz)
+
+
+def _as_labels(labels: Any) -> NDArray[Any]:
+    """Return labels as an array of numbers or words, also those of pandas."""
+    array = np.asarray(labels)
+    return array.astype(str) if array.dtype.kind == "O" else array
 
 
 def _mne_info(data: Any) -> Any:
@@ -188,12 +194,15 @@ def write_trials(trials: Trials, parent: Path) -> Path:
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     common: dict[str, Any] = {"channel_names": trials.channel_names, "rate_hz": trials.rate_hz}
-    if trials.labels.dtype.kind == "U":
-        common["class_names"] = np.unique(trials.labels)
+    labels = trials.labels
+    if labels.dtype.kind in "iu" and np.unique(labels).tolist() != list(range(labels.max() + 1)):
+        labels = labels.astype(str)  # such as 769 and 770: the classes are those that occur
+    if labels.dtype.kind == "U":
+        common["class_names"] = np.unique(trials.labels).astype(str)  # numbers in their order
     for subject in subjects:
         rows = trials.subjects == subject
-        data, labels = trials.trials[rows], trials.labels[rows]
-        np.savez(folder / f"{subject}.npz", data=data, labels=labels, **common)
+        data = trials.trials[rows]
+        np.savez(folder / f"{subject}.npz", data=data, labels=labels[rows], **common)
     (folder / DONE).write_text(f"{len(subjects)} subjects\n", "utf-8")
     return folder
 

@@ -91,7 +91,7 @@ def test_events_in_the_warm_up_do_not_count(chosen, monkeypatch) -> None:
     found = measure_shift(chosen, batches_per_block=10, rounds=4)
     # 3 training subjects x 4 rounds: changes at 10, 20, ..., 110; five steps before, after 30.
     assert (found.steps, found.events) == (120, 8)
-    with pytest.raises(ConfigError, match="Raise --epochs"):
+    with pytest.raises(ConfigError, match="Raise --rounds"):
         measure_shift(chosen, batches_per_block=10, rounds=1)
 
 

@@ -18,7 +18,7 @@ def study(study_file, small_study):
 
 
 def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
-    small = ["--batches-per-block", "4", "--epochs", "2", "-o", "shift.png"]
+    small = ["--batches-per-block", "4", "--rounds", "2", "-o", "shift.png"]
     done = runner.invoke(app, ["shift", study, *small, "--subject-shift", "0"])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "shift.png").is_file()
@@ -38,7 +38,7 @@ def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
         (["-o", "shift.txt"], "this command writes .pdf, .svg, .png files"),
         (["--statistics", "robust"], "Accepted: paper, calibrated"),
         (["--subjects-per-block", "2"], "at most 1 fit"),
-        (["--epochs", "1", "--batches-per-block", "1"], "Raise --epochs"),
+        (["--rounds", "1", "--batches-per-block", "1"], "Raise --rounds"),
         (["--dataset", "deap"], "no data set"),
     ],
 )

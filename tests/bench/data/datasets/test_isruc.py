@@ -153,7 +153,11 @@ def test_the_extracted_release_names_what_is_missing_or_misshapen(tmp_path):
     with pytest.raises(DataError, match=r"F3 has the shape \(6000, 5\)"):
         load_subject(tmp_path, "3", IsrucSettings())
     write_extracted(tmp_path, "8", drop=("F3", "F4"))
-    assert len(load_subject(tmp_path, "8", IsrucSettings()).notes) == 2
+    assert load_subject(tmp_path, "8", IsrucSettings()).notes == (
+        "a release without the last epochs of the night",
+        "F3 is not recorded, C3 stands in",
+        "F4 is not recorded, C4 stands in",
+    )
 
 
 @pytest.mark.parametrize(

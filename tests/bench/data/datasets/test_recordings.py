@@ -166,7 +166,7 @@ def test_import_shows_what_is_there_and_prints_a_study_that_can_be_planned(made)
     assert sorted(made.iterdir()) == before
     assert "# subjects: anna, bert, carl" in answer.stdout
     assert "left out, not EEG by type or name: ECG ECG" in answer.stdout
-    assert "events from its annotations: move 4, rest 4" in answer.stdout
+    assert "events of all files, from annotations: move 12, rest 12" in answer.stdout
     study = parse_study(answer.stdout)
     assert study.datasets[0].use == "recordings"
     assert study.datasets[0].options["classes"] == ["move", "rest"]
@@ -179,7 +179,7 @@ def test_import_shows_what_is_there_and_prints_a_study_that_can_be_planned(made)
 def test_import_knows_bids_files_of_trials_and_nothing(bids_root, tmp_path):
     survey = survey_folder(bids_root)
     assert (survey.use, survey.tasks, survey.sessions) == ("bids", ("eyes", "other"), ("a", "b"))
-    assert survey.subjects == {"sub-01": 2, "sub-02": 1}
+    assert survey.subjects == {"sub-01": 2, "sub-02": 2}
     assert survey.options()["task"] == "eyes"
     with pytest.raises(DataError, match="nothing that can be read"):
         survey_folder(tmp_path)

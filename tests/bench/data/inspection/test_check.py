@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from afor.bench.data import loading
+from afor.bench.data.dataset import PARTIAL_NOTE
+from afor.bench.data.datasets import isruc
 from afor.bench.data.datasets.bci2a import DATASET as BCI2A
 from afor.bench.data.datasets.synthetic import DATASET as SYNTHETIC
 from afor.bench.data.inspection.check import check_dataset
@@ -110,3 +112,26 @@ def test_a_recording_broken_by_its_reader_is_a_fault_not_a_crash(cache_dir, monk
     report = check_dataset("synthetic", options={"n_subjects": 1, "trials": 4}, cache_dir=cache_dir)
     assert report.subjects == ()
     assert "synthetic subject sub-01: infinity in trial 0" in report.faults[0]
+
+
+def test_a_copy_without_subject_8_or_the_last_epochs_is_sound(tmp_path, cache_dir, monkeypatch):
+    """The published totals are for all nights with all epochs."""
+    subjects = ("1", "8", "9")
+    write_stand_in("isruc", tmp_path, list(subjects), trials=12)
+    (tmp_path / "SYNTHETIC.txt").unlink()
+    info = replace(isruc.INFO, subjects=subjects)
+    dataset = replace(isruc.DATASET, info=info, published=lambda _settings: {"W": 999})
+    monkeypatch.setattr("afor.bench.data.loading.get_dataset", lambda _name: dataset)
+    whole = check_dataset("isruc", tmp_path, cache_dir=cache_dir)
+    assert "published are 999" in whole.faults[0]
+    options = {"subject_8": "exclude"}
+    assert check_dataset("isruc", tmp_path, options=options, cache_dir=cache_dir).faults == ()
+    one = isruc.load_subject
+
+    def with_note(root, subject, settings):
+        recording = one(root, subject, settings)
+        return replace(recording, notes=(*recording.notes, PARTIAL_NOTE))
+
+    partial = replace(dataset, load=with_note, version=2)
+    monkeypatch.setattr("afor.bench.data.loading.get_dataset", lambda _name: partial)
+    assert check_dataset("isruc", tmp_path, cache_dir=cache_dir).faults == ()

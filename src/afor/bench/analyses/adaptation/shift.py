@@ -161,7 +161,7 @@ def measure_shift(
     if len(events) < 2:
         raise ConfigError(
             f"Only {len(events)} changes of subject come after the {in_blocks.warmup_steps} steps "
-            f"of warm-up; an interval needs two or more. Raise --epochs."
+            f"of warm-up; an interval needs two or more. Raise --rounds."
         )
     judged = min(JUDGED, after)
     in_blocks_responses, control_responses = (

@@ -27,7 +27,7 @@ def shift(
         int, option("Number of subjects that batches are drawn from at a time.")
     ] = 1,
     batches_per_block: Annotated[int, option("Number of batches until the subjects change.")] = 20,
-    epochs: Annotated[int, option("Number of blocks of each subject.")] = 20,
+    rounds: Annotated[int, option("Number of blocks of each subject.")] = 20,
     statistics: Annotated[
         str, option("Statistics of the score: paper or calibrated.", show_default="the study's")
     ] = "",
@@ -58,7 +58,7 @@ def shift(
         run,
         subjects_per_block=subjects_per_block,
         batches_per_block=batches_per_block,
-        rounds=epochs,
+        rounds=rounds,
         statistics=statistics,
         progress=lambda words: typer.echo(words, err=True),
     )

@@ -1,13 +1,14 @@
-"""The commands ``afor data list | get | check | import | prepare | stand-in``."""
+"""The commands ``afor data list | get | check | import | prepare | stand-in | cache``."""
 
 import re
-import shlex
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -15,13 +16,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from afor.bench.cli.lazy import add_command
 from afor.bench.cli.options import CacheDir, Json, argument, option
 from afor.bench.cli.terminal import print_json, print_next
-from afor.bench.common.errors import AbsentError, ConfigError
+from afor.bench.common.errors import AbsentError, ConfigError, DataError
+from afor.bench.common.files import write_atomically
+from afor.bench.common.module_search import look_beside
 from afor.bench.data.catalog import NAMES, get_dataset
 from afor.bench.data.dataset import STAND_IN_MARK
 from afor.bench.data.fetching import fetch_files, named_subjects
 from afor.bench.data.inspection.check import CheckReport, check_dataset
-from afor.bench.data.inspection.survey import Survey, survey_folder
+from afor.bench.data.inspection.page import data_page
+from afor.bench.data.inspection.quality import balance_warning
+from afor.bench.data.inspection.survey import Survey, blocks_of, survey_folder, try_proposal
 from afor.bench.data.loading import default_root, open_windows
+from afor.bench.data.prepared.cache import open_cache
 from afor.bench.data.stand_ins import write_stand_in
 from afor.bench.study.overrides import key_value
 from afor.bench.study.toml_io import toml_text
@@ -164,6 +170,7 @@ def check(
     Example:
         afor data check bci2a --root data/bci2a
     """
+    look_beside(Path.cwd() / name)  # a module of one's own in the current folder
     with _progress(f"Checking {name}") as progress:
         report = check_dataset(
             name,
@@ -201,6 +208,7 @@ def prepare(
         afor data prepare physionet_mi --option task=left_right
     """
     options = _parse_options(option, allow_truncated)
+    look_beside(Path.cwd() / name)  # a module of one's own in the current folder
     with _progress(f"Preparing {name}") as progress:
         source = open_windows(
             name,
@@ -259,23 +267,92 @@ def stand_in(
 
 
 def import_folder(
-    root: Annotated[Path, argument("The folder of your recordings.")], as_json: Json = False
+    root: Annotated[Path, argument("The folder of your recordings.")],
+    report: Annotated[
+        Path | None,
+        option("Also write a page about the data as HTML: classes, amplitudes, spectra."),
+    ] = None,
+    cache_dir: CacheDir = None,
+    as_json: Json = False,
 ) -> None:
-    """Look at a folder of recordings and print a study for it, as TOML to edit.
+    """Look at a folder of recordings and print a study for it, as TOML.
 
-    What was found is in the comments of the study. Nothing is written: send the output to a file.
+    What was found is in the comments of the study. The folder is then read as the study will read
+    it: if that fails, the reason is printed and the exit code is 3.
 
     Example:
         afor data import recordings > mine.toml
     """
     survey = survey_folder(root)
+    with _progress(f"Reading {root}") as progress:
+        source, problem = try_proposal(survey, cache_dir, progress)
+    findings = _findings(survey)
+    if source is not None:
+        counts = np.bincount(source.labels, minlength=source.n_classes) // source.windows_per_trial
+        named = zip(source.class_names, counts.tolist(), strict=True)
+        findings.append(f"trials: {', '.join(f'{name} {count}' for name, count in named)}")
+        if warning := balance_warning(source.class_names, counts.tolist()):
+            findings.append(warning)
+    if report is not None:
+        page = data_page(f"The data in {root}", findings, source, problem)
+        write_atomically(report, page.encode())
     if as_json:
-        print_json(asdict(survey))
+        print_json({**asdict(survey), "options": survey.options(), "problem": problem})
+    else:
+        typer.echo("\n".join(f"# {line}".rstrip() for line in findings))
+        typer.echo(_proposed_study(survey, root), nl=False)
+    if problem:
+        raise DataError(f"This study cannot be planned yet: {problem}")
+    print_next("save this as mine.toml, then afor run mine.toml")
+
+
+def _cached_folders(cache_dir: Path | None) -> dict[str, list[Path]]:
+    """Return the files of the cache by the folder that they are in."""
+    root = open_cache(cache_dir)
+    return {
+        folder.name: [path for path in folder.rglob("*") if path.is_file()]
+        for folder in sorted(root.iterdir())
+        if folder.is_dir()
+    }
+
+
+def cache(
+    name: Annotated[
+        list[str] | None, argument("Folders of the cache, such as deap; none: all.")
+    ] = None,
+    clear: Annotated[bool, option("Delete these copies.", "--clear")] = False,
+    cache_dir: CacheDir = None,
+    as_json: Json = False,
+) -> None:
+    """List the copies of recordings in the cache, or delete them.
+
+    Prepared trials are copies of people's EEG. A deleted one is made again when it is needed.
+
+    Example:
+        afor data cache --clear
+    """
+    folders = _cached_folders(cache_dir)
+    if unknown := sorted(set(name or ()).difference(folders)):
+        raise ConfigError(
+            f"The cache has no folder {', '.join(unknown)}. It has {', '.join(folders) or 'none'}."
+        )
+    root = open_cache(cache_dir)
+    rows: list[dict[str, object]] = []
+    lines: list[str] = []
+    for folder, files in folders.items():
+        if name and folder not in name:
+            continue
+        size = sum(path.stat().st_size for path in files)
+        rows.append({"folder": folder, "files": len(files), "bytes": size, "deleted": clear})
+        lines.append(f"{size / 1e6:>10.1f} MB  {len(files):>6} files  {folder}")
+        if clear:
+            shutil.rmtree(root / folder)
+    if as_json:
+        print_json(rows)
         return
-    typer.echo("\n".join(f"# {line}".rstrip() for line in _findings(survey)))
-    typer.echo(_proposed_study(survey, root), nl=False)
-    shown = shlex.quote(str(root))
-    print_next(f"afor data import {shown} > mine.toml, edit it, afor plan mine.toml")
+    typer.echo(f"{root}{'' if rows else ': empty'}")
+    for line in lines:
+        typer.echo(line + ("  deleted" if clear else ""))
 
 
 def _findings(survey: Survey) -> list[str]:
@@ -288,30 +365,38 @@ def _findings(survey: Survey) -> list[str]:
         f"subjects: {shown}",
     ]
     if survey.tasks:
-        lines.append(f"tasks: {', '.join(survey.tasks)}; the study takes {survey.tasks[0]}")
+        lines.append(f"tasks: {', '.join(survey.tasks)}")
     if survey.sessions:
         lines.append(f"sessions: {', '.join(survey.sessions)}; all of a subject stay together")
     if survey.first:
         lines += [
-            f"the first file, {survey.first}: {survey.seconds:.0f} s at {survey.rate_hz:g} Hz",
+            f"the first file, {survey.first}: {survey.seconds:.0f} s at {survey.rate_hz:g} Hz, "
+            f"typical SD {survey.typical_uv:.3g} µV",
             f"  EEG: {len(survey.channels)} channels: {', '.join(survey.channels)}",
         ]
         if survey.other_channels:
             lines.append(f"  left out, not EEG by type or name: {', '.join(survey.other_channels)}")
         counts = ", ".join(f"{label} {n}" for label, n in list(survey.events.items())[:MAX_SHOWN])
-        lines.append(f"  events from {survey.events_from}: {counts or 'none'}")
-    return lines + [f"  {note}" for note in survey.notes]
+        lines.append(f"events of all files, from {survey.events_from}: {counts or 'none'}")
+    if survey.has_condition_per_file:
+        where = "tasks" if survey.use == "bids" else "the names of the files"
+        lines.append(
+            f"conditions in {where}, each of every subject: {', '.join(survey.conditions)}"
+        )
+    if survey.scale != 1.0:
+        lines.append(f"the unit seems wrong: the study multiplies the signal by {survey.scale:g}")
+    return lines + list(survey.notes)
 
 
 def _proposed_study(survey: Survey, root: Path) -> str:
     """Return the TOML of a study to start from."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", root.resolve().name).lstrip("_.-") or "mine"
-    many = len(survey.subjects) > MAX_SHOWN
+    blocks = blocks_of(survey)
     dataset = {
         "name": name,
         "use": survey.use,
         "root": str(root.resolve()),
-        **({"blocks": 10} if many else {}),  # a tenth of the subjects at a time
+        **({"blocks": blocks} if blocks else {}),
         "options": survey.options(),
     }
     content = {
@@ -396,3 +481,4 @@ add_command(data, "check", check)
 add_command(data, "import", import_folder)
 add_command(data, "prepare", prepare)
 add_command(data, "stand-in", stand_in)
+add_command(data, "cache", cache)

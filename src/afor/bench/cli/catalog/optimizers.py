@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.table import Table
 
 from afor.bench.cli.options import Json, argument
 from afor.bench.cli.terminal import print_json
+from afor.bench.common.module_search import look_beside
 from afor.bench.optimizers.build import accepted_settings, find_entry
 from afor.bench.optimizers.registry import HEADINGS, OPTIMIZERS, RegisteredOptimizer
 
@@ -58,6 +60,7 @@ def _show_all(as_json: bool) -> None:
 def _show_one(name: str, as_json: bool) -> None:
     """Print the origin and all settings of one optimizer; this imports its class."""
     entry = find_entry(name)
+    look_beside(Path.cwd() / name)  # a module of one's own in the current folder
     settings = dict(entry.settings) if entry else {}
     rows = [_argument_row(parameter, settings) for parameter in accepted_settings(name)]
     if as_json:

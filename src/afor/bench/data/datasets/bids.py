@@ -1,5 +1,6 @@
 """A BIDS folder of EEG recordings, read through mne-bids (extra ``afor[bids]``)."""
 
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,9 @@ from afor.bench.data.datasets.continuous import (
     Part,
     events_of,
     mne_errors,
+    newest_change,
     recording_of,
+    whole_recording,
     with_companions,
 )
 from afor.bench.data.recording import Recording
@@ -28,6 +31,11 @@ class BidsSettings(ContinuousSettings):
 
 def all_paths(root: Path) -> list[Any]:
     """Return all EEG recordings of a BIDS folder as paths of mne-bids, sorted."""
+    return list(_listed(root, newest_change(root)))
+
+
+@lru_cache(maxsize=8)
+def _listed(root: Path, _newest_change: int) -> list[Any]:
     paths = _import_mne_bids().find_matching_paths(
         root, datatypes="eeg", suffixes="eeg", extensions=list(SUFFIXES), check=True
     )
@@ -52,9 +60,11 @@ def bids_paths(root: Path, settings: BidsSettings) -> dict[str, list[Any]]:
                 f"bids: {option} {', '.join(missing)} is not in {root}. It has "
                 f"{', '.join(names) or 'none'}."
             )
-        if option == "task" and not wanted and len(names) > 1:
+        is_ambiguous = option == "task" and not wanted and settings.classes_from != "task"
+        if is_ambiguous and len(names) > 1:
             raise ConfigError(
-                f"bids: {root} has the tasks {', '.join(names)}. Choose one with the option task."
+                f"bids: {root} has the tasks {', '.join(names)}. Choose one with the option task, "
+                'or set classes_from = "task" if each task is a class.'
             )
     by_subject: dict[str, list[Any]] = {}
     for path in paths:
@@ -77,17 +87,29 @@ def source_files(root: Path, subject: str, settings: BidsSettings) -> tuple[Path
 
 def load_subject(root: Path, subject: str, settings: BidsSettings) -> Recording:
     """Read the recordings of one subject, all sessions and runs, and cut them into trials."""
-    mne_bids = _import_mne_bids()
     parts = []
     for path in bids_paths(root, settings).get(subject, []):
         where = f"bids subject {subject} ({path.basename})"
-        with mne_errors(where) as notes:
-            raw = mne_bids.read_raw_bids(path, verbose="error").load_data(verbose="error")
-        table = path.copy().update(suffix="events", extension=".tsv").fpath
-        events_table = table if table.is_file() else None
-        events = events_of(raw, path.fpath, events_table, settings.events_column)
+        raw, notes = read_path(path, where)
+        if settings.classes_from == "events":
+            events = events_of(raw, path.fpath, events_table(path), settings.events_column)
+        else:
+            events = whole_recording(raw, path.task, settings)
         parts.append(Part(where, raw, events, notes))
     return recording_of("bids", subject, parts, settings)
+
+
+def read_path(path: Any, where: str) -> tuple[Any, list[str]]:
+    """Read a recording with the types of its channels; return it with what MNE warned about."""
+    with mne_errors(where) as notes:
+        raw = _import_mne_bids().read_raw_bids(path, verbose="error").load_data(verbose="error")
+    return raw, notes
+
+
+def events_table(path: Any) -> Path | None:
+    """Return the table of events of a recording, or None."""
+    table: Path = path.copy().update(suffix="events", extension=".tsv").fpath
+    return table if table.is_file() else None
 
 
 def _import_mne_bids() -> ModuleType:

@@ -1,19 +1,22 @@
 """Continuous recordings that MNE reads, with the events that mark their trials.
 
 Events come from a table beside the recording (``<recording>_events.tsv`` or ``.csv``), from one
-table for the whole folder (``events.tsv`` or ``.csv`` with a column ``file``), or from the
-annotations inside the file. A table has a column ``onset`` in seconds, ``duration`` (optional) and
-a column with the class.
+table for the whole folder (``events.tsv`` or ``.csv`` with a column ``file``), from MNE's
+``<recording>-eve.fif``, from the annotations inside the file, or from its stim channels. A table
+has a column ``onset`` in seconds, ``duration`` (optional) and a column with the class. With
+``classes_from`` the whole recording has one class: that in its name, or its BIDS task.
 """
 
 import csv
 import math
+import os
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +33,10 @@ COMPANIONS = (".eeg", ".vmrk", ".fdt", ".dat")  # that belong to a .vhdr or .set
 TABLE_SUFFIXES = (".tsv", ".csv")
 FOLDER_TABLE = "events"  # name of the table for all files of a folder
 MICROVOLTS_PER_VOLT = 1e6
+IGNORED_LABELS = ("bad", "edge", "boundary", "new segment")  # of MNE, EEGLAB, BrainVision
+STIM_BITS = 0xFFFF  # the triggers; BioSemi uses higher bits for its own state
+NOT_RECORDINGS = ("-epo.fif", "_epo.fif", "-eve.fif", "_eve.fif")
+DEFAULT_TRIAL_S = 4.0  # of a recording that is of one class
 NO_LABEL = ("", "n/a")  # BIDS writes n/a for a missing value
 
 
@@ -38,11 +45,20 @@ class ContinuousSettings(DataSettings):
 
     channels: Words | None = None  # None: all that MNE takes for EEG
     events_column: str = "trial_type"  # the column of the table with the class
-    classes: Words | None = None  # and their order; other events are ignored. None: all, by name
+    # And their order; other events are ignored. None: all, by name. A table gives codes names.
+    classes: Words | dict[str, str] | None = None
+    classes_from: Literal["events", "file", "task"] = "events"
     start_s: Annotated[float, Field(ge=-3600, le=3600)] = 0.0  # of a trial after its event
     trial_s: Annotated[float, Field(gt=0, le=86400)] | None = None  # None: the events' duration
     band_hz: BandHz = "none"
     resample_hz: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    scale: Annotated[float, Field(gt=0, le=1e9)] = 1.0  # of the signal, if a header is wrong
+
+    def names_of_labels(self) -> dict[str, str] | None:
+        """Return the class of each label of events; None: all labels are classes."""
+        if isinstance(self.classes, dict):
+            return {label: name for name, label in self.classes.items()}
+        return None if self.classes is None else {name: name for name in self.classes}
 
 
 @dataclass(frozen=True)
@@ -56,14 +72,14 @@ class Event:
 
 def is_recording(path: Path) -> bool:
     """Return True for a file of continuous EEG by its name; MNE Epochs are not continuous."""
-    return path.suffix.lower() in SUFFIXES and not path.name.endswith(("-epo.fif", "_epo.fif"))
+    return path.suffix.lower() in SUFFIXES and not path.name.endswith(NOT_RECORDINGS)
 
 
 def with_companions(path: Path) -> tuple[Path, ...]:
     """Return a recording, the files that belong to it and its table of events."""
     beside = [path.with_suffix(suffix) for suffix in COMPANIONS]
-    table = events_table_of(path)
-    return (path, *(p for p in beside if p.is_file()), *((table,) if table else ()))
+    tables = (events_table_of(path), event_file_of(path))
+    return (path, *(p for p in beside if p.is_file()), *(table for table in tables if table))
 
 
 def events_table_of(path: Path) -> Path | None:
@@ -72,6 +88,19 @@ def events_table_of(path: Path) -> Path | None:
     names = [f"{stem}_events", f"{path.stem}_events", FOLDER_TABLE]
     candidates = [path.with_name(f"{name}{suffix}") for name in names for suffix in TABLE_SUFFIXES]
     return next((table for table in candidates if table.is_file()), None)
+
+
+def newest_change(root: Path) -> int:
+    """Return the time of the last change to the names in a folder and in its subfolders."""
+    folders = [root, *(Path(entry) for entry, _, _ in os.walk(root))]
+    return max(folder.stat().st_mtime_ns for folder in folders)
+
+
+def event_file_of(path: Path) -> Path | None:
+    """Return MNE's file of events beside a recording, or None."""
+    stem = re.sub(r"[-_](raw|eeg)$", "", path.stem)
+    candidates = [path.with_name(f"{stem}{end}") for end in ("-eve.fif", "_eve.fif")]
+    return next((file for file in candidates if file.is_file()), None)
 
 
 def read_raw(path: Path, where: str) -> tuple[Any, list[str]]:
@@ -99,13 +128,55 @@ def mne_errors(where: str) -> Iterator[list[str]]:
 
 
 def events_of(raw: Any, path: Path, table: Path | None, column: str) -> list[Event]:
-    """Return the events of a recording, from its table or else from its annotations."""
+    """Return the events of a recording, from the first of its sources that has some."""
     if table is not None:
         return read_events_table(table, column, path.name if table.stem == FOLDER_TABLE else "")
-    return [
+    import mne
+
+    if (file := event_file_of(path)) is not None:
+        with mne_errors(str(file)):
+            return _coded(raw, mne.read_events(file, verbose="error"))
+    annotated = [
         Event(float(a["onset"]) - raw.first_time, float(a["duration"]), str(a["description"]))
         for a in raw.annotations
     ]
+    if any(not event.label.lower().startswith(IGNORED_LABELS) for event in annotated):
+        return annotated
+    stim = stim_channels(raw)
+    if not stim:
+        return annotated
+    with mne_errors(str(path)):
+        options = {"shortest_event": 1, "mask": STIM_BITS, "mask_type": "and", "uint_cast": True}
+        return _coded(raw, mne.find_events(raw, stim_channel=stim, verbose="error", **options))
+
+
+def stim_channels(raw: Any) -> list[str]:
+    """Return the channels with triggers, such as ``STI 014`` or BioSemi's ``Status``."""
+    types = zip(raw.ch_names, raw.get_channel_types(), strict=True)
+    return [name for name, channel_type in types if channel_type == "stim"]
+
+
+def _coded(raw: Any, events: NDArray[np.int64]) -> list[Event]:
+    """Return MNE's events (sample, before, code), labelled by their codes."""
+    rate_hz = float(raw.info["sfreq"])
+    return [Event((int(at) - raw.first_samp) / rate_hz, 0.0, str(code)) for at, _, code in events]
+
+
+def label_of_file(path: Path, subject: str) -> str:
+    """Return what the name of a recording says besides its subject.
+
+    >>> label_of_file(Path("Subject00_1.edf"), "Subject00")
+    '1'
+    """
+    stem = re.sub(r"[-_](raw|eeg)$", "", path.stem)
+    return stem.removeprefix(subject).strip("_- ") or stem
+
+
+def whole_recording(raw: Any, label: str, settings: ContinuousSettings) -> list[Event]:
+    """Return one event after another, as many as fit, for a recording of one class."""
+    trial_s = settings.trial_s or DEFAULT_TRIAL_S
+    usable_s = raw.n_times / float(raw.info["sfreq"]) - settings.start_s
+    return [Event(number * trial_s, trial_s, label) for number in range(int(usable_s / trial_s))]
 
 
 def read_events_table(table: Path, column: str, file_name: str = "") -> list[Event]:
@@ -183,6 +254,12 @@ def recording_of(
                 "channels, and a common rate with resample_hz."
             )
         cut, labels, dropped = _cut(part, signal, rate_hz, settings)
+        if trials and cut and cut[0].shape != trials[0].shape:
+            lengths = sorted({trials[0].shape[1] / rate_hz, cut[0].shape[1] / rate_hz})
+            raise ConfigError(
+                f"{part.where}: its events last {lengths[0]:g} s or {lengths[1]:g} s, those of the "
+                "subject's other recordings do not. Set the option trial_s, in seconds."
+            )
         trials += cut
         words += labels
         notes += part.notes
@@ -192,7 +269,8 @@ def recording_of(
         seen = sorted({event.label for part in parts for event in part.events})
         raise DataError(
             f"{dataset} subject {subject}: no trial. Events here: {', '.join(seen) or 'none'}. "
-            "Put a table of events beside the recording, or name its classes with classes."
+            "Put a table of events beside the recording, name its classes with classes, or, if "
+            'each recording is of one class, set classes_from = "file".'
         )
     return Recording.of_trials(
         subject=subject,
@@ -200,7 +278,7 @@ def recording_of(
         labels=words,
         channel_names=first[0],
         rate_hz=first[1],
-        class_names=settings.classes,
+        class_names=None if settings.classes is None else tuple(settings.classes),
         dataset=dataset,
         notes=notes,
     )
@@ -223,7 +301,7 @@ def _signal(
                 "them with channels."
             )
     rate_hz = float(raw.info["sfreq"])
-    signal = raw.get_data(picks=list(names)) * MICROVOLTS_PER_VOLT
+    signal = raw.get_data(picks=list(names)) * (MICROVOLTS_PER_VOLT * settings.scale)
     require_finite(signal, part.where, names)
     signal = filter_signal(signal, rate_hz, band_of(settings.band_hz))
     if settings.resample_hz is not None:
@@ -236,7 +314,8 @@ def _cut(
     part: Part, signal: NDArray[np.floating], rate_hz: float, settings: ContinuousSettings
 ) -> tuple[list[NDArray[np.floating]], list[str], int]:
     """Return the trials, their classes, and the number of events that do not fit."""
-    events = [e for e in part.events if settings.classes is None or e.label in settings.classes]
+    names = settings.names_of_labels()
+    events = [event for event in part.events if names is None or event.label in names]
     trial_s = settings.trial_s
     if trial_s is None:
         durations = {event.duration_s for event in events}
@@ -255,5 +334,5 @@ def _cut(
             dropped += 1
             continue
         trials.append(signal[:, start : start + samples])
-        labels.append(event.label)
+        labels.append(event.label if names is None else names[event.label])
     return trials, labels, dropped

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
-from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
+from afor.bench.data.dataset import PARTIAL_NOTE, Dataset, DatasetInfo, TrialShape
 from afor.bench.data.formats.edf import EdfFile, read_edf
 from afor.bench.data.formats.mat import read_mat
 from afor.bench.data.recording import Recording, require_finite
@@ -208,7 +208,7 @@ def _at_rate(edf: EdfFile, label: str, notes: list[str]) -> NDArray[np.floating]
 def _read_extracted(path: Path, subject: str) -> tuple[NDArray[np.float32], list[str]]:
     where = _where(path, subject)
     arrays = read_mat(path, {label for name in CHANNELS for label in _labels(name, "_")})
-    notes: list[str] = []
+    notes = [PARTIAL_NOTE]
     columns = []
     for name in CHANNELS:
         column = _extracted(arrays, name)

@@ -4,6 +4,7 @@ Recordings in a folder per subject belong to the subject the folder is named aft
 part of their name before the first ``_``: ``anna_1.edf`` and ``anna_2.edf`` are both of anna.
 """
 
+from functools import lru_cache
 from pathlib import Path
 
 from afor.bench.common.errors import DataError
@@ -15,15 +16,26 @@ from afor.bench.data.datasets.continuous import (
     events_of,
     events_table_of,
     is_recording,
+    label_of_file,
+    newest_change,
     read_raw,
     recording_of,
+    whole_recording,
     with_companions,
 )
 from afor.bench.data.recording import Recording
 
 
 def recordings_by_subject(root: Path) -> dict[str, list[Path]]:
-    """Return the recordings under a folder by subject, both sorted."""
+    """Return the recordings under a folder by subject, both sorted.
+
+    A folder is listed again only if it changed.
+    """
+    return _listed(root, newest_change(root))
+
+
+@lru_cache(maxsize=8)
+def _listed(root: Path, _newest_change: int) -> dict[str, list[Path]]:
     by_subject: dict[str, list[Path]] = {}
     for path in sorted(root.rglob("*")):
         parts = path.relative_to(root).parts
@@ -47,7 +59,10 @@ def load_subject(root: Path, subject: str, settings: ContinuousSettings) -> Reco
     for path in recordings_by_subject(root).get(subject, []):
         where = f"recordings subject {subject} ({path.relative_to(root)})"
         raw, notes = read_raw(path, where)
-        events = events_of(raw, path, events_table_of(path), settings.events_column)
+        if settings.classes_from == "events":
+            events = events_of(raw, path, events_table_of(path), settings.events_column)
+        else:
+            events = whole_recording(raw, label_of_file(path, subject), settings)
         parts.append(Part(where, raw, events, notes))
     return recording_of("recordings", subject, parts, settings)
 

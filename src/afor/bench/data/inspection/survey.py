@@ -1,25 +1,53 @@
-"""Look at a folder of EEG files: which data set reads it, its subjects, channels and events."""
+"""Look at a folder of EEG files and propose how a study reads it.
 
+The names of files, BIDS tasks, events and stim channels are looked at in all recordings, the signal
+in the first one. The proposal is then tried: a study that cannot be planned is said to be one.
+"""
+
+import re
+import statistics
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from afor.bench.common.errors import DataError
+import numpy as np
+
+from afor.bench.common.errors import AforError, DataError
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.datasets import bids, recordings
-from afor.bench.data.datasets.continuous import SUFFIXES, events_of, events_table_of, read_raw
+from afor.bench.data.datasets.continuous import (
+    DEFAULT_TRIAL_S,
+    IGNORED_LABELS,
+    MICROVOLTS_PER_VOLT,
+    SUFFIXES,
+    Event,
+    event_file_of,
+    events_of,
+    events_table_of,
+    label_of_file,
+    mne_errors,
+    stim_channels,
+)
 from afor.bench.data.datasets.folder import FolderSettings, find_subjects
+from afor.bench.data.loading import OnSubject, open_windows
 from afor.bench.data.montage import is_eeg_name
+from afor.bench.data.recording import PLAUSIBLE_SD_UV, likely_scale
+from afor.bench.data.splits import make_splits
+from afor.bench.data.window_source import WindowSource
 
+KNOWN = ("bci2a", "eegmat", "sleep_edf", "physionet_mi", "deap", "isruc")
 MAX_FREE_EVENTS = 20  # more different labels than these are no classes
-IGNORED_LABELS = ("bad", "edge", "boundary", "new segment")  # of MNE, EEGLAB, BrainVision
+MIN_TRIAL_S = 0.1  # shorter events are marks, not trials
+MAX_RATE_HZ = 250.0  # recordings above it are resampled
+MAX_SECONDS_LOOKED_AT = 60
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a folder holds. Channels, rate and events are those of the first recording."""
+    """What a folder holds. Channels and rate are those of the first recording."""
 
     root: str
     use: str  # the data set that reads it
@@ -29,29 +57,71 @@ class Survey:
     other_channels: tuple[str, ...] = ()  # that MNE does not take for EEG, or with another name
     rate_hz: float = 0.0
     seconds: float = 0.0
+    typical_uv: float = 0.0  # standard deviation of the median channel
     events_from: str = ""
-    events: Mapping[str, int] = field(default_factory=dict)
-    shortest_event_s: float = 0.0
+    events: Mapping[str, int] = field(default_factory=dict)  # of all recordings
+    event_s: float = 0.0  # shortest duration of an event that may be a trial
+    gap_s: float = 0.0  # from an event to the next, the median
+    conditions: Mapping[str, int] = field(default_factory=dict)  # in names of files or tasks
     tasks: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Return the labels of events that may be classes."""
-        return tuple(label for label in self.events if not label.lower().startswith(IGNORED_LABELS))
+        """Return the labels of events that may be classes.
+
+        Of numbers, which also mark beginnings and ends, those that occur equally often.
+        """
+        labels = [name for name in self.events if not name.lower().startswith(IGNORED_LABELS)]
+        if len(labels) < 3 or not all(label.isdigit() for label in labels):
+            return tuple(labels)
+        by_count: dict[int, list[str]] = {}
+        for label in labels:
+            by_count.setdefault(self.events[label], []).append(label)
+        best = max(by_count.values(), key=lambda group: (len(group), self.events[group[0]]))
+        return tuple(best) if len(best) > 1 else tuple(labels)
+
+    @property
+    def has_condition_per_file(self) -> bool:
+        """Return True if events give no classes, and every subject has the same conditions."""
+        counts = self.conditions.values()
+        return len(self.classes) < 2 <= len(self.conditions) and set(counts) == {len(self.subjects)}
+
+    @property
+    def scale(self) -> float:
+        """Return what to multiply the signal by, if its header has a wrong unit."""
+        low, high = PLAUSIBLE_SD_UV
+        is_plausible = self.typical_uv == 0 or low <= self.typical_uv <= high
+        return 1.0 if is_plausible else likely_scale(self.typical_uv)
 
     def options(self) -> dict[str, Any]:
         """Return options of the data set to start from."""
         if self.use == "folder":
             return {"unit": "uV"}
-        options: dict[str, Any] = {"task": self.tasks[0]} if self.tasks else {}
+        if self.use in KNOWN:
+            return {}
+        options: dict[str, Any] = {}
+        if self.has_condition_per_file:
+            options["classes_from"] = "task" if self.use == "bids" else "file"
+            options["classes"] = list(self.conditions)
+            options["trial_s"] = DEFAULT_TRIAL_S
+        else:
+            if self.tasks:
+                options["task"] = self.tasks[0]
+            if 1 < len(self.classes) <= MAX_FREE_EVENTS:
+                options["classes"] = list(self.classes)
+            options["trial_s"] = self.event_s or min(DEFAULT_TRIAL_S, round(self.gap_s, 1)) or 1.0
         if self.other_channels:
             options["channels"] = list(self.channels)
-        if 1 < len(self.classes) <= MAX_FREE_EVENTS:
-            options["classes"] = list(self.classes)
-        options["trial_s"] = self.shortest_event_s or 1.0
-        options["band_hz"] = [0.3, min(50.0, round(0.45 * self.rate_hz, 1))]
+        if self.scale != 1.0:
+            options["scale"] = self.scale
+        rate_hz = self.rate_hz
+        while rate_hz > MAX_RATE_HZ:
+            rate_hz /= 2
+        if rate_hz != self.rate_hz:
+            options["resample_hz"] = rate_hz
+        options["band_hz"] = [0.3, min(50.0, round(0.45 * rate_hz, 1))]
         return options
 
 
@@ -63,12 +133,20 @@ def survey_folder(root: Path) -> Survey:
     """
     if not root.is_dir():
         raise DataError(f"There is no folder {root}. Name the folder of your recordings.")
-    by_subject = recordings.recordings_by_subject(root)
+    for name in KNOWN:
+        dataset = get_dataset(name)
+        if subjects := dataset.find(root, dataset.parse({})):
+            note = f"recognised: {dataset.info.title}; cite {dataset.info.citation}"
+            return Survey(str(root), name, dict.fromkeys(subjects, 1), notes=(note,))
     if (root / "dataset_description.json").is_file() or any(root.glob("sub-*/**/eeg")):
         return _survey_bids(root)
-    if by_subject:
-        counts = {subject: len(paths) for subject, paths in by_subject.items()}
-        return _with_first(Survey(str(root), "recordings", counts), by_subject)
+    if by_subject := recordings.recordings_by_subject(root):
+        parts = [
+            (subject, path, path, label_of_file(path, subject))
+            for subject, paths in by_subject.items()
+            for path in paths
+        ]
+        return _look_at(Survey(str(root), "recordings", _counts(parts)), parts)
     if subjects := find_subjects(root, FolderSettings()):
         return Survey(str(root), "folder", dict.fromkeys(subjects, 1))
     raise DataError(
@@ -77,50 +155,142 @@ def survey_folder(root: Path) -> Survey:
     )
 
 
+def try_proposal(
+    survey: Survey, cache_dir: Path | None = None, progress: OnSubject | None = None
+) -> tuple[WindowSource | None, str]:
+    """Read the folder as proposed; return its windows, or None and why it cannot be planned."""
+    try:
+        source = open_windows(
+            survey.use,
+            survey.root,
+            options=survey.options(),
+            cache_dir=cache_dir,
+            progress=progress,
+        )
+        make_splits(survey.use, source.subjects, blocks=blocks_of(survey))
+    except AforError as error:
+        return None, str(error)
+    if source.n_classes < 2:
+        return None, f"all trials are of one class, {source.class_names[0]}."
+    return source, ""
+
+
+def blocks_of(survey: Survey) -> int | None:
+    """Return the number of folds to propose: a tenth of many subjects at a time."""
+    return 10 if len(survey.subjects) > MAX_FREE_EVENTS else None
+
+
+# The subject of a recording, what to read (a path, or one of mne-bids), its file and its condition.
+_Part = tuple[str, Any, Path, str]
+
+
 def _survey_bids(root: Path) -> Survey:
     paths = bids.all_paths(root)
     if not paths:
         raise DataError(f"{root}: a BIDS folder without an EEG recording ({', '.join(SUFFIXES)}).")
     tasks = tuple(sorted({path.task for path in paths if path.task}))
     sessions = tuple(sorted({path.session for path in paths if path.session}))
-    by_subject: dict[str, list[Path]] = {}
-    for path in sorted(paths, key=lambda path: f"sub-{path.subject}"):
-        if path.task == (tasks[0] if tasks else None):
-            by_subject.setdefault(f"sub-{path.subject}", []).append(path.fpath)
-    counts = {subject: len(files) for subject, files in by_subject.items()}
-    survey = Survey(str(root), "bids", counts, tasks=tasks, sessions=sessions)
-    return _with_first(survey, by_subject)
+    parts = [(f"sub-{path.subject}", path, path.fpath, path.task or "") for path in paths]
+    survey = Survey(str(root), "bids", _counts(parts), tasks=tasks, sessions=sessions)
+    return _look_at(survey, sorted(parts, key=lambda part: (part[0], str(part[2]))))
 
 
-def _with_first(survey: Survey, by_subject: Mapping[str, list[Path]]) -> Survey:
-    """Add what the first recording holds."""
-    path = sorted(next(iter(by_subject.values())))[0]
-    raw, notes = read_raw(path, str(path))
-    types = zip(raw.ch_names, raw.get_channel_types(), strict=True)
-    eeg = tuple(name for name, type_ in types if type_ == "eeg" and is_eeg_name(name))
-    table = events_table_of(path)
-    if _has_trial_type(table):
-        events = events_of(raw, path, table, "trial_type")
-    else:
-        events = []
-        notes.append(f"{table} has no column trial_type: name another with events_column")
+def _counts(parts: Sequence[_Part]) -> dict[str, int]:
+    return dict(sorted(Counter(subject for subject, *_ in parts).items()))
+
+
+def _look_at(survey: Survey, parts: Sequence[_Part]) -> Survey:
+    """Add what the recordings hold: events of all, signal of the first."""
+    events: list[Event] = []
+    gaps: list[float] = []
+    notes = list(_similar_names(survey.subjects))
+    sources: Counter[str] = Counter()
+    of_subjects: dict[str, set[str]] = {}
+    first: dict[str, Any] = {}
+    for subject, to_read, path, condition in parts:
+        raw, remarks = _open(to_read, path)
+        found, source = _events(raw, path, to_read)
+        if not first:
+            first = _signal_facts(raw, path, survey.root)
+            notes += remarks
+        sources[source] += 1
+        events += found
+        onsets = sorted(event.onset_s for event in found)
+        gaps += [later - earlier for earlier, later in pairwise(onsets) if later > earlier]
+        of_subjects.setdefault(condition, set()).add(subject)
+    usual = [e.duration_s for e in events if e.duration_s >= MIN_TRIAL_S]
     return replace(
         survey,
-        first=str(path.relative_to(survey.root)),
-        channels=eeg,
-        other_channels=tuple(name for name in raw.ch_names if name not in eeg),
-        rate_hz=float(raw.info["sfreq"]),
-        seconds=float(raw.n_times / raw.info["sfreq"]),
-        events_from=str(table.relative_to(survey.root)) if table else "its annotations",
+        **first,
+        events_from=", ".join(sources),
         events=dict(sorted(Counter(event.label for event in events).items())),
-        shortest_event_s=min((e.duration_s for e in events if e.duration_s > 0), default=0.0),
+        event_s=min(usual, default=0.0),
+        gap_s=statistics.median(gaps) if gaps else 0.0,
+        conditions={name: len(people) for name, people in sorted(of_subjects.items())},
         notes=tuple(notes),
     )
 
 
-def _has_trial_type(table: Path | None) -> bool:
-    """Tell whether a table of events has the usual column; annotations need none."""
-    if table is None:
-        return True
+def _open(to_read: Any, path: Path) -> tuple[Any, list[str]]:
+    """Open a recording as the study will, without its samples where MNE allows."""
+    import mne
+
+    if not isinstance(to_read, Path):
+        return bids.read_path(to_read, str(path))
+    with mne_errors(str(path)) as remarks:
+        raw = mne.io.read_raw(path, preload=False, verbose="error")
+    return raw, remarks
+
+
+def _events(raw: Any, path: Path, to_read: Any) -> tuple[list[Event], str]:
+    """Return the events of a recording, and where they come from."""
+    table = events_table_of(path) if isinstance(to_read, Path) else bids.events_table(to_read)
+    if table is not None and not _has_trial_type(table):
+        return [], f"{table.name}, which has no column trial_type: name another (events_column)"
+    events = events_of(raw, path, table, "trial_type")
+    if table is not None:
+        return events, "tables of events"
+    if event_file_of(path) is not None:
+        return events, "files -eve.fif"
+    if raw.annotations and any(
+        not str(text).lower().startswith(IGNORED_LABELS) for text in raw.annotations.description
+    ):
+        return events, "annotations"
+    stim = stim_channels(raw)
+    return events, f"the stim channel {', '.join(stim)}" if stim else "annotations"
+
+
+def _signal_facts(raw: Any, path: Path, root: str) -> dict[str, Any]:
+    types = zip(raw.ch_names, raw.get_channel_types(), strict=True)
+    eeg = tuple(name for name, type_ in types if type_ == "eeg" and is_eeg_name(name))
+    rate_hz = float(raw.info["sfreq"])
+    last = min(raw.n_times, round(MAX_SECONDS_LOOKED_AT * rate_hz))
+    spread = raw.get_data(picks=list(eeg), stop=last).std(axis=1) if eeg else np.zeros(1)
+    return {
+        "first": str(path.relative_to(root)),
+        "channels": eeg,
+        "other_channels": tuple(name for name in raw.ch_names if name not in eeg),
+        "rate_hz": rate_hz,
+        "seconds": float(raw.n_times / rate_hz),
+        "typical_uv": float(np.median(spread)) * MICROVOLTS_PER_VOLT,
+    }
+
+
+def _similar_names(subjects: Mapping[str, int]) -> list[str]:
+    """Warn of subjects whose names differ in their last letter: sessions of one person?"""
+    groups: dict[str, list[str]] = {}
+    for name in subjects:
+        if re.search(r"\d[A-Za-z]$", name):
+            groups.setdefault(name[:-1], []).append(name)
+    return [
+        f"one person? {', '.join(names)} differ in one letter. If so, put their files into one "
+        f"folder, {stem}/: one person must not be on both sides of a split"
+        for stem, names in groups.items()
+        if len(names) > 1
+    ]
+
+
+def _has_trial_type(table: Path) -> bool:
+    """Tell whether a table of events has the usual column."""
     header = table.read_text("utf-8-sig", "replace").partition("\n")[0].strip()
     return "trial_type" in header.split("\t" if table.suffix == ".tsv" else ",")

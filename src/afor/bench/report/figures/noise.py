@@ -54,8 +54,8 @@ def noise_figure(results: Results) -> Any:
             labels.append(f"{optimizer_label(c.optimizer)} (SD {sd:.2f})")
         style.name_rows(axis, labels)
         axis.spines["left"].set_visible(False)
-        axis.set_title(style.plain(block_label(noise.dataset, noise.backbone)))
-        style.set_right_title(axis, f"n = {noise.folds} folds")
+        names = style.plain(block_label(noise.dataset, noise.backbone))
+        axis.set_title(f"{names}\nn = {noise.folds} folds")
     axes[-1, 0].set_xlabel(style.plain(gain_label(metric, results.baseline)))
     figure.supxlabel(
         "small: one fold; large: mean over folds\n"

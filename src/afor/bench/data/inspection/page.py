@@ -1,0 +1,119 @@
+"""One HTML page about the data of a folder: classes, balance, amplitudes and spectra."""
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afor.bench.data.inspection.quality import balance_warning, channel_spread, signal_warnings
+from afor.bench.data.window_source import WindowSource
+
+MAX_WINDOWS = 2000
+MAX_CHANNELS = 64
+STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
+    "table{border-collapse:collapse}td,th{padding:.2rem .8rem;border-bottom:1px solid #ccc;"
+    "text-align:right}th:first-child,td:first-child{text-align:left}img{max-width:100%}"
+)
+
+
+def data_page(
+    title: str, findings: Sequence[str], source: WindowSource | None, problem: str
+) -> str:
+    """Return the page as HTML without scripts or links to other files.
+
+    Args:
+        title: Heading of the page.
+        findings: Lines that describe the folder.
+        source: The windows as the proposed study reads them; None if it cannot.
+        problem: Why it cannot, or an empty text.
+    """
+    parts = [f"<h1>{html.escape(title)}</h1>", _list(findings)]
+    if problem:
+        parts.append(f"<h2>What must be mended</h2><p>{html.escape(problem)}</p>")
+    if source is not None:
+        parts += [_subjects(source), _spectra(source)]
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>"
+        f"{''.join(parts)}</body></html>\n"
+    )
+
+
+def _list(lines: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{html.escape(line.strip())}</li>' for line in lines)}</ul>"
+
+
+def _subjects(source: WindowSource) -> str:
+    """Return a table with the classes and the amplitude of each subject, and what is odd."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in source.class_names)
+    rows, odd = [], []
+    for code, prepared in enumerate(source.prepared):
+        trials = source.trials_of(code)
+        spread = channel_spread(trials)
+        counts = prepared.class_counts()
+        warnings = signal_warnings(trials, prepared.channel_names, spread)
+        warnings += [text] if (text := balance_warning(prepared.class_names, counts)) else []
+        odd += [f"{prepared.subject}: {text}" for text in (*prepared.notes, *warnings)]
+        cells = "".join(f"<td>{count}</td>" for count in counts)
+        rows.append(
+            f"<tr><td>{html.escape(prepared.subject)}</td>{cells}<td>{np.median(spread):.1f}</td>"
+            "</tr>"
+        )
+    totals = np.bincount(source.labels, minlength=source.n_classes) // source.windows_per_trial
+    last = "".join(f"<td>{count}</td>" for count in totals.tolist())
+    return (
+        f"<h2>Trials of each class</h2><table><tr><th>subject</th>{head}<th>SD, µV</th></tr>"
+        f"{''.join(rows)}<tr><td>all</td>{last}<td></td></tr></table>"
+        f"<h2>What is odd</h2>{_list(odd) if odd else '<p>Nothing.</p>'}"
+        "<p>No trial occurs in two subjects: all were compared, sample for sample.</p>"
+    )
+
+
+def _spectra(source: WindowSource) -> str:
+    """Return a picture with the mean spectrum of each class in each channel."""
+    from matplotlib.figure import Figure
+
+    rng = np.random.default_rng(0)
+    chosen = np.sort(rng.permutation(len(source))[:MAX_WINDOWS])
+    windows, labels = source.gather(chosen), source.labels[chosen]
+    names = source.channel_names[:MAX_CHANNELS]
+    columns = min(6, len(names))
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(2.1 * columns, 1.7 * rows + 0.5), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True)).reshape(-1)
+    for label, name in enumerate(source.class_names):
+        freqs, power = _mean_spectrum(windows[labels == label], source.rate_hz)
+        for axis, channel in zip(axes, range(len(names)), strict=False):
+            axis.semilogy(freqs, power[channel], linewidth=1, label=name)
+            axis.set_title(names[channel], fontsize=8)
+    for axis in axes[len(names) :]:
+        axis.set_visible(False)
+    axes[0].legend(fontsize=7)
+    figure.supxlabel("Hz", fontsize=8)
+    figure.supylabel("µV²/Hz", fontsize=8)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=110)
+    data = base64.b64encode(picture.getvalue()).decode()
+    return (
+        "<h2>Spectra of the classes</h2><p>Means over subjects; classes that lie on each other in "
+        "all channels cannot be told apart by power.</p>"
+        f'<img alt="Spectra of each class and channel" src="data:image/png;base64,{data}">'
+    )
+
+
+def _mean_spectrum(
+    windows: NDArray[np.float32], rate_hz: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    from scipy.signal import welch
+
+    if not len(windows):
+        return np.zeros(0), np.zeros((windows.shape[1], 0))
+    length = min(windows.shape[2], round(2 * rate_hz))
+    freqs, power = welch(windows, fs=rate_hz, nperseg=length, axis=-1)
+    return freqs[1:], power.mean(axis=0)[:, 1:]
