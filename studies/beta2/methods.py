@@ -10,6 +10,10 @@ from afor.bench.study.schema import OptimizerEntry, Study, load_study
 
 FOLDER = Path(__file__).parent
 REFERENCE = 0.999
+LABELS = {  # of the optimizers in this folder
+    "kalman:KalmanAdamW": "Kalman β₂",
+    "per_subject:PerSubjectAdamW": "AdamW v per subject",
+}
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class Method:
     @property
     def label(self) -> str:
         """The printed name."""
-        name = optimizer_label(self.optimizer) if self.beta2 is None else f"β₂ = {self.beta2:g}"
+        rule = LABELS.get(self.optimizer) or optimizer_label(self.optimizer)
+        name = rule if self.beta2 is None else f"β₂ = {self.beta2:g}"
         return name + ", clipped" * self.is_clipped + ", reset" * self.is_reset
 
 

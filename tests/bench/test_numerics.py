@@ -105,7 +105,6 @@ def settings_of(optimizer: str) -> RunSettings:
         weight_decay=1e-2,
         batch_size=16,
         max_epochs=3,
-        order="blocks" if optimizer == "adamw_per_subject" else "shuffled",
     )
 
 

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 from afor.bench.common.errors import ConfigError
 from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.models.input_shape import InputShape
-from afor.bench.models.nsal_dgat import NSALDGAT, DynamicAdjacency
+from afor.bench.models.nsal_dgat import NSALDGAT, DynamicAdjacency, GraphLayer
 
 
 def test_every_column_of_the_adjacency_sums_to_one():
@@ -56,15 +56,17 @@ def test_the_bottleneck_has_the_stated_width(channels):
     assert DynamicAdjacency(channels, seed=0).narrow.out_features == expected
 
 
-def test_both_forms_give_the_same_logits_and_gradients(six_channels, batch_of, gradients):
-    fast = NSALDGAT(six_channels, dropout=0.0).double()
-    plain = NSALDGAT(six_channels, dropout=0.0, form="plain").double()
-    plain.load_state_dict(fast.state_dict())
-    signal = batch_of(six_channels, 8, dtype=torch.float64)
-    torch.testing.assert_close(fast(signal), plain(signal))
-    ours, theirs = gradients(fast, signal), gradients(plain, signal)
-    for key, grad in theirs.items():
-        torch.testing.assert_close(ours[key], grad, rtol=1e-8, atol=1e-10, msg=key)
+def test_a_graph_layer_is_its_convolutions_and_norms():
+    layer = GraphLayer(5).double()
+    nodes, adjacency = torch.randn(8, 5, 6).double(), torch.rand(6, 6).double()
+    hidden = F.elu(layer.neighbour_norm(layer.neighbours(nodes)))
+    expected = F.elu(nodes + layer.scale_norm(layer.scale(hidden)) @ adjacency)
+    ours = layer(nodes, adjacency)
+    torch.testing.assert_close(ours, expected)
+    weights = list(layer.parameters())
+    grads = [torch.autograd.grad(out.sin().sum(), weights) for out in (ours, expected)]
+    for mine, theirs in zip(*grads, strict=True):
+        torch.testing.assert_close(mine, theirs)
 
 
 def test_nodes_may_be_raw_samples(six_channels, batch_of, gradients):

@@ -9,17 +9,13 @@ import torch
 from torch import nn
 
 from afor.bench.optimizers.adamp import AdamP
-from afor.bench.optimizers.kalman import KalmanAdamW
 from afor.bench.optimizers.mars import MARS
-from afor.bench.optimizers.per_subject import PerSubjectAdamW
 from afor.bench.optimizers.sophia import Sophia
 
 SETTINGS = {
     AdamP: {"weight_decay": 0.1},
     MARS: {"weight_decay": 0.1},
     Sophia: {},
-    KalmanAdamW: {"lag": 4},
-    PerSubjectAdamW: {},
 }
 CLASSES = pytest.mark.parametrize("cls", list(SETTINGS))
 

@@ -272,7 +272,7 @@ def test_what_a_spec_and_a_study_name_is_listed(study):
     }
     assert names_in_spec(spec) == ("mine:train", "braindecode:EEGNet", "lab:Opt")
     assert names_in_spec({"backbone": {"name": "eegnet"}, "optimizer": {"name": "adam"}}) == ()
-    assert names_in_spec({"trainer": {"source": "afor.bench.execute:train_run"}}) == ()
+    assert names_in_spec({"trainer": {"source": "afor.bench.training.execute:train_run"}}) == ()
     assert names_in_spec({"trainer": 3, "backbone": None}) == ()
     assert list_names(["b:\x1b[2J", "a:x"]) == r"a:x, b:\x1b[2J"
 

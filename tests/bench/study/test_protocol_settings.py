@@ -1,6 +1,7 @@
 """Study settings for clipping, contamination, orders and adaptation: keys, messages, stores."""
 
 import pytest
+import torch
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.runner import open_sources, run_study
@@ -87,10 +88,20 @@ def test_an_unknown_value_gives_a_sentence(small_study, training, sentence) -> N
     assert "\n" not in str(refused.value)
 
 
+class KnowsSubject(torch.optim.SGD):
+    """Must know whose windows a batch holds."""
+
+    def for_subject(self, subject):
+        pass
+
+
+BY_SUBJECT = {"name": "by_subject", "use": f"{__name__}:KnowsSubject"}
+
+
 def test_an_optimizer_that_does_not_fit_the_order_is_refused_before_anything_runs(plan_of) -> None:
-    with pytest.raises(ConfigError, match='"adamw_per_subject" needs batches of one subject'):
-        plan_of(optimizers=["adamw_per_subject"])
-    assert plan_of(optimizers=["adamw_per_subject"], training={"order": "blocks"}).runs
+    with pytest.raises(ConfigError, match='"by_subject" needs batches of one subject'):
+        plan_of(optimizers=[BY_SUBJECT])
+    assert plan_of(optimizers=[BY_SUBJECT], training={"order": "blocks"}).runs
     with pytest.raises(ConfigError, match="adapts to nobody"):
         plan_of(optimizers=[{"name": "adamw", "adaptation_state": "reset"}])
 
@@ -103,7 +114,7 @@ def test_a_stream_is_stored_exported_and_verified_bit_by_bit(
         "contamination": BURST,
     }  # fmt: skip
     text = small_study(
-        training=training, protocol={"only_folds": [0]}, optimizers=["kalman", "adamw_per_subject"]
+        training=training, protocol={"only_folds": [0]}, optimizers=["adamw", "afor"]
     )
     study, path = parse_study(text), tmp_path / "stream.db"
     run_study(study, text, path, inline_engine, cache_dir=window_cache)

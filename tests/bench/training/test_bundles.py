@@ -20,9 +20,8 @@ from afor.bench.training.run_spec import Adaptation, Contamination, RunSettings
 
 SHAPE = InputShape.unnamed(4, samples=36, rate_hz=32, classes=2)
 PAPER = ["adam", "adamw", "radam", "adamp", "sophia", "mars", "afor"]
-# All optimizers of this package but those that need batches of one subject.
-SHUFFLED = [name for name in OPTIMIZERS if "subject" not in name]
-BY_SUBJECT = ["adam", "adamw_per_subject", "afor"]
+ALL = list(OPTIMIZERS)
+BY_SUBJECT = ["adam", f"{__name__}:KnowsSubject", "afor"]
 
 pytestmark = pytest.mark.skipif(
     unavailable_reason() is not None, reason="the native EEGNet was not built"
@@ -93,8 +92,8 @@ PROTOCOLS = {
     "early stopping": {"weights": "best", "patience": 2, "max_epochs": 8},
     "blocks": {"order": "blocks"},
     "stream": {"order": "stream", "normalization": "window", "passes": 2},
-    "label bursts": {"contamination": Contamination("label_burst", share=0.3, length=2)},
-    "amplitude": {"contamination": Contamination("amplitude", share=0.1, gain=5.0)},
+    "label bursts": {"contamination": Contamination(kind="label_burst", share=0.3, length=2)},
+    "amplitude": {"contamination": Contamination(kind="amplitude", share=0.1, gain=5.0)},
     "adaptation": {"adaptation": Adaptation(passes=2)},
     "no constraints": {"constraints": False},
 }
@@ -106,7 +105,7 @@ def test_every_protocol_is_that_of_the_run_alone(protocol, make_model, source, s
     settings = replace(settings, **PROTOCOLS[protocol])
     runs = [settings, replace(settings, optimizer="afor", lr=3e-2, clip_norm=0.5)]
     if protocol == "adaptation":
-        runs.append(replace(settings, adaptation=Adaptation("reset", passes=2)))
+        runs.append(replace(settings, adaptation=Adaptation(state="reset", passes=2)))
     assert_bits(together(runs, source, make_model), runs, source, make_model)
 
 
@@ -140,6 +139,13 @@ class Draws(torch.optim.SGD):
         return super().step(closure)
 
 
+class KnowsSubject(torch.optim.SGD):
+    """Steps by another rate for each subject."""
+
+    def for_subject(self, subject):
+        self.param_groups[0]["lr"] = 1e-3 * (1 + subject)
+
+
 class FailsLater(torch.optim.SGD):
     """Raises in its fourth step."""
 
@@ -158,7 +164,9 @@ class FailsLater(torch.optim.SGD):
         (EEGNet, 4, 36, PAPER, {"adaptation": Adaptation(passes=1)}),
         (EEGNetAuthors, 3, 33, PAPER, {"batch_size": 23, "clip_norm": 0.5}),
         (EEGNet, 1, 35, BY_SUBJECT, {"threads": 2, "batch_size": 31, "order": "blocks"}),
-        pytest.param(EEGNetAuthors, 3, 33, SHUFFLED, {"batch_size": 7}, marks=pytest.mark.slow),
+        pytest.param(
+            EEGNetAuthors, 3, 33, list(OPTIMIZERS), {"batch_size": 7}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_every_optimizer_steps_as_it_does_alone(

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from afor.bench.models.input_shape import InputShape
-from afor.bench.models.settings import Dropout, Form, check_choice
+from afor.bench.models.settings import Dropout, check_choice
 
 Recurrent = Literal["single", "sequence"]
 
@@ -28,7 +28,6 @@ class ACRNN(nn.Module):
             LSTM's recurrent weights always multiply a zero state and their gradient is zero.
             ``"sequence"`` runs the LSTM over the pooled steps.
         dropout: Dropout probability.
-        form: How the convolution is computed; results are equal.
 
     Example:
         >>> model = ACRNN(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
@@ -42,14 +41,11 @@ class ACRNN(nn.Module):
         *,
         recurrent: Recurrent = "single",
         dropout: Dropout = 0.5,
-        form: Form = "fast",
     ) -> None:
         super().__init__()
         shape.require("ACRNN", samples=_KERNEL - 1 + _POOL)
         check_choice("ACRNN", "recurrent", recurrent, Recurrent)
-        check_choice("ACRNN", "form", form, Form)
         self.recurrent: Recurrent = recurrent
-        self.form = form
         self.squeeze = nn.Linear(shape.channels, ATTENTION_HIDDEN)
         self.excite = nn.Linear(ATTENTION_HIDDEN, shape.channels)
         # A kernel over all channels slides in time only: one-dimensional, channels as inputs.
@@ -77,8 +73,6 @@ class ACRNN(nn.Module):
 
     def _pooled_maps(self, signal: Tensor) -> Tensor:
         """Return the max pool of the ELU of the convolution."""
-        if self.form == "plain":
-            return F.max_pool1d(F.elu(self.convolution(signal)), _POOL, _POOL_STRIDE)
         # With channels innermost the convolution runs up to twice as fast on a CPU. ELU is
         # monotonic, so it commutes with the maximum and is applied to the pooled values only.
         innermost = torch.channels_last

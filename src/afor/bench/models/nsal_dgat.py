@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from afor.bench.common.errors import ConfigError
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.layers.features import BANDS_HZ, DifferentialEntropy
-from afor.bench.models.settings import Bands, Dropout, Form, Seed, check_choice
+from afor.bench.models.settings import Bands, Dropout, Seed, check_choice
 
 NodeFeatures = Literal["de", "raw"]
 
@@ -35,7 +35,6 @@ class NSALDGAT(nn.Module):
         dropout: Dropout probability of the classifier.
         graph_seed: Seed of the fixed random vector that the adjacency is computed from; the vector
             is part of the state dict.
-        form: How the graph layers are computed; results are equal.
 
     Example:
         >>> model = NSALDGAT(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
@@ -51,11 +50,9 @@ class NSALDGAT(nn.Module):
         bands_hz: Bands = BANDS_HZ,
         dropout: Dropout = 0.25,
         graph_seed: Seed = 0,
-        form: Form = "fast",
     ) -> None:
         super().__init__()
         check_choice("NSAL-DGAT", "node_features", node_features, NodeFeatures)
-        check_choice("NSAL-DGAT", "form", form, Form)
         if shape.channels < SMALLEST_CHANNELS:
             raise ConfigError(
                 f"NSAL-DGAT needs at least {SMALLEST_CHANNELS} channels, found {shape.channels}."
@@ -70,8 +67,8 @@ class NSALDGAT(nn.Module):
             features = shape.samples
             self.entropy, self.feature_norm = nn.Identity(), nn.Identity()
         self.adjacency: nn.Module = DynamicAdjacency(shape.channels, graph_seed)
-        self.first = GraphLayer(features, form)
-        self.second = GraphLayer(features, form)
+        self.first = GraphLayer(features)
+        self.second = GraphLayer(features)
         self.attention = ConvolutionalAttention(3 * features)
         self.head = make_head(3 * features * shape.channels, dropout, shape.classes)
 
@@ -135,9 +132,8 @@ class DynamicAdjacency(nn.Module):
 class GraphLayer(nn.Module):
     """Filter every feature over neighbouring electrodes, then propagate it along the graph."""
 
-    def __init__(self, features: int, form: Form) -> None:
+    def __init__(self, features: int) -> None:
         super().__init__()
-        self.form = form
         self.neighbours = nn.Conv1d(features, features, 3, groups=features, bias=False)
         self.neighbour_norm = nn.BatchNorm1d(features)
         # The padding restores the two electrodes that the convolution above removes.
@@ -149,10 +145,8 @@ class GraphLayer(nn.Module):
     def forward(self, nodes: Tensor, adjacency: Tensor) -> Tensor:
         """Return features of the same shape, (batch, features, nodes)."""
         hidden = F.elu(self.neighbour_norm(self.neighbours(nodes)))
-        if self.form == "fast":  # a grouped 1×1 convolution is one factor per feature
-            hidden = F.pad(hidden * self.scale.weight.view(-1, 1), (1, 1))
-        else:
-            hidden = self.scale(hidden)
+        # The convolution `scale`: of length 1 and grouped, it is one factor per feature.
+        hidden = F.pad(hidden * self.scale.weight.view(-1, 1), (1, 1))
         hidden = self.scale_norm(hidden)
         return F.elu(nodes + hidden @ adjacency)
 

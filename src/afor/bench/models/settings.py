@@ -24,7 +24,7 @@ Bands = Annotated[Sequence[BandHz], Field(min_length=1, max_length=100)]
 def check_choice(backbone: str, name: str, value: str, literal: Any) -> None:
     """Raise ConfigError unless ``value`` is one of the values of a ``Literal`` type.
 
-    >>> check_choice("ACRNN", "form", "fast", Form)
+    >>> check_choice("HSLT", "form", "fast", Form)
     """
     accepted = get_args(literal)
     if value not in accepted:

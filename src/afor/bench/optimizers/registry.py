@@ -134,17 +134,6 @@ _ENTRIES = [
         "ours: calibrated, with β₂ down to 0.9", statistics="calibrated", beta2_min=0.9,
     ),
     RegisteredOptimizer(
-        "kalman", "Kalman β₂", "rule", f"{_OURS}.kalman:KalmanAdamW",
-        {**ADAM_FAMILY, "beta2_min": 0.9, "beta2_max": 0.9997, "lag": 32, "memory": 0.999},
-        "ours: the gain of a local level model of log mean g²",
-    ),
-    RegisteredOptimizer(
-        "adamw_per_subject", "AdamW v per subject", "rule", f"{_OURS}.per_subject:PerSubjectAdamW",
-        {**ADAM_FAMILY, "prior_steps": 10},
-        "ours: a ceiling; knows whose windows a batch holds",
-        loop="says whose windows a batch holds; batches of one subject only",
-    ),
-    RegisteredOptimizer(
         "sophia_authors", "Sophia (authors)", "alternative", f"{_OURS}.sophia:Sophia",
         _SOPHIA_AUTHORS,
         "the Sophia authors' training script: next batch, sampled gradient clipped",

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     NonNegativeInt,
     ValidationError,
@@ -33,10 +32,13 @@ from afor.bench.common.suggest import did_you_mean
 from afor.bench.study.toml_lines import line_of
 from afor.bench.training.run_spec import (
     DEFAULT_TRAINER,
+    MAX_COUNT,
+    Adaptation,
     Contamination,
-    ContaminationKind,
+    Count,
     Order,
     StateAfterTraining,
+    Table,
     TestedWeights,
     order_fault,
 )
@@ -50,20 +52,14 @@ MAX_FILE_BYTES = 10_000_000
 MAX_NESTING = 20
 MAX_THREADS = 1024
 MAX_DRAWS = 1000
-MAX_COUNT = 1_000_000  # of epochs, windows in a batch, subjects, folds
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$", max_length=80)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 BatchSize = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # batch norm needs two windows
 Index = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class _Entry(_Table):
+class _Entry(Table):
     """A named entry; `use` says what it is if its name does not."""
 
     name: Name
@@ -112,32 +108,7 @@ class OptimizerEntry(_Entry):
     control: bool = False
 
 
-class ContaminationTable(_Table):
-    """Wrong labels or too large amplitudes in training batches; see `run_spec.Contamination`."""
-
-    kind: ContaminationKind
-    share: Annotated[float, Field(gt=0, lt=1)]
-    length: Count | None = None
-    gain: Rate | None = None
-
-    @model_validator(mode="after")
-    def _fits(self) -> "ContaminationTable":
-        try:
-            Contamination(**self.model_dump())
-        except ConfigError as error:
-            raise ValueError(str(error).rstrip(".")) from None  # pydantic adds the key
-        return self
-
-
-class AdaptationTable(_Table):
-    """After the training, adapt to each test subject; see `run_spec.Adaptation`."""
-
-    state: StateAfterTraining = "kept"
-    passes: Count = 5
-    share: Annotated[float, Field(gt=0, lt=1)] = 0.5
-
-
-class Training(_Table):
+class Training(Table):
     """Training settings of all runs, unless a data set or an optimizer overrides them."""
 
     lr: Rate = 1e-3
@@ -154,8 +125,8 @@ class Training(_Table):
     order: Order = "shuffled"  # of the training subjects
     passes: Count = 1  # over each subject of a stream
     weights: TestedWeights = "best"  # tested: of the best epoch, or of the last
-    contamination: ContaminationTable | None = None
-    adaptation: AdaptationTable | None = None
+    contamination: Contamination | None = None
+    adaptation: Adaptation | None = None
 
     @model_validator(mode="after")
     def _order_fits(self) -> "Training":
@@ -165,7 +136,7 @@ class Training(_Table):
         return self
 
 
-class Protocol(_Table):
+class Protocol(Table):
     """How subjects are split, and which folds and draws are run."""
 
     draws: Annotated[int, Field(ge=1, le=MAX_DRAWS)] = 5  # Sec. IV-B
@@ -174,7 +145,7 @@ class Protocol(_Table):
     only_draws: Annotated[list[Index], Field(min_length=1)] | None = None
 
 
-class Search(_Table):
+class Search(Table):
     """Makes the study a learning rate search: every run is trained once per rate of the grid."""
 
     grid: Annotated[list[Rate], Field(min_length=1)]
@@ -187,7 +158,7 @@ def _entries(given: Any) -> Any:
     return given
 
 
-class Study(_Table):
+class Study(Table):
     """A whole study. Two files with the same content give the same runs."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
@@ -197,10 +168,7 @@ class Study(_Table):
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     # auto, cpu, cuda, mps; cuda:1 takes one GPU only. The kind of device is part of a run's key.
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
-    # Which runs of a fold and draw are trained as one network. "exact": where it is faster and
-    # gives the bits of runs by themselves, so that keys do not tell. "auto": also where it is
-    # faster and equal to rounding. A number: as many, wherever it is possible. Runs of the last
-    # two have keys of their own. 1: none.
+    # Train runs of a fold and draw as one network where that is faster; the bits are the same.
     bundle: bool = True
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
@@ -417,8 +385,8 @@ def _fields_at(path: Sequence[str | int]) -> list[str]:
     """Return the keys of the table at a path; the numbers in it count entries of a list."""
     tables: dict[str, type[BaseModel]] = {
         "training": Training,
-        "contamination": ContaminationTable,
-        "adaptation": AdaptationTable,
+        "contamination": Contamination,
+        "adaptation": Adaptation,
         "protocol": Protocol,
         "search": Search,
         "datasets": DatasetEntry,

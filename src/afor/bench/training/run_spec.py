@@ -3,42 +3,51 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from afor.bench.common.devices import Precision
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.seeding import Purpose, derive_seed
 from afor.bench.data.splits import Split
 
-# Part of stored studies: the name stays although the module has moved.
-DEFAULT_TRAINER = "afor.bench.execute:train_run"
+DEFAULT_TRAINER = "afor.bench.training.execute:train_run"
 
 Normalization = Literal["zscore", "window", "none"]
 Order = Literal["shuffled", "blocks", "stream"]
 ContaminationKind = Literal["label_burst", "amplitude_burst", "label_noise", "amplitude"]
 StateAfterTraining = Literal["kept", "reset"]
 TestedWeights = Literal["best", "last"]
+MAX_COUNT = 1_000_000  # of epochs, windows in a batch, passes; far above any real study
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Share = Annotated[float, Field(gt=0, lt=1)]
 
 
-@dataclass(frozen=True)
-class Contamination:
+class Table(BaseModel):
+    """A table of a study: every key is known, and no value is converted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Contamination(Table):
     """Wrong labels or too large amplitudes in batches of training subjects."""
 
     kind: ContaminationKind
-    share: float  # of the steps for bursts, else of the windows
-    length: int | None = None  # batches in a burst
-    gain: float | None = None  # factor of the amplitude
+    share: Share  # of the steps for bursts, else of the windows
+    length: Count | None = None  # batches in a burst
+    gain: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # of the amplitude
 
-    def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise ConfigError(f"contamination.share = {self.share} is not between 0 and 1.")
+    @model_validator(mode="after")
+    def _fits(self) -> "Contamination":
         bursts, amplitudes = self.in_bursts, self.kind.startswith("amplitude")
-        if (self.length is None) == bursts or (self.length is not None and self.length < 1):
+        if (self.length is None) == bursts:
             need = "needs a length of at least 1 batch" if bursts else "has no length"
-            raise ConfigError(f'contamination "{self.kind}" {need}; got length = {self.length}.')
-        if (self.gain is None) == amplitudes or not 0 < (self.gain or 1.0) < math.inf:
+            raise ValueError(f'contamination "{self.kind}" {need}; got length = {self.length}')
+        if (self.gain is None) == amplitudes:
             need = "needs a gain above 0" if amplitudes else "has no gain"
-            raise ConfigError(f'contamination "{self.kind}" {need}; got gain = {self.gain}.')
+            raise ValueError(f'contamination "{self.kind}" {need}; got gain = {self.gain}')
+        return self
 
     @property
     def in_bursts(self) -> bool:
@@ -46,20 +55,12 @@ class Contamination:
         return self.kind.endswith("_burst")
 
 
-@dataclass(frozen=True)
-class Adaptation:
+class Adaptation(Table):
     """After the training, adapt to each test subject on the first part of their trials."""
 
     state: StateAfterTraining = "kept"  # of the optimizer, when the new subject arrives
-    passes: int = 5  # over the adaptation windows
-    share: float = 0.5  # of the trials of each class that adapt; the rest is tested
-
-    def __post_init__(self) -> None:
-        if self.passes < 1 or not 0 < self.share < 1:
-            raise ConfigError(
-                f"adaptation with passes = {self.passes} and share = {self.share} is not possible: "
-                f"passes must be at least 1 and share between 0 and 1."
-            )
+    passes: Count = 5  # over the adaptation windows
+    share: Share = 0.5  # of the trials of each class that adapt; the rest is tested
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class RunSettings:
 
 def shared_settings(settings: RunSettings) -> RunSettings:
     """Return the settings without those in which the runs of a bundle may differ."""
-    adaptation = settings.adaptation and replace(settings.adaptation, state="kept")
+    adaptation = settings.adaptation and settings.adaptation.model_copy(update={"state": "kept"})
     return replace(
         settings,
         optimizer="",

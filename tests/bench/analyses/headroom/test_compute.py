@@ -129,7 +129,7 @@ def grid_store(small_study, tmp_path_factory, window_cache, inline_engine):
         "adamw",
         {"name": "short", "use": "adamw", "settings": {"betas": [0.9, 0.9]}},
         {"name": "clipped", "use": "adamw", "clip_norm": 0.5},
-        "kalman",
+        "afor",
     ]
     text = small_study(
         name="grid",

@@ -106,7 +106,9 @@ def fill(model):
 
 
 def filled(name, shape, form, **settings):
-    model = build_backbone(name, shape, form=form, **settings).double()
+    if "eegnet" in name or "hslt" in name:
+        settings["form"] = form
+    model = build_backbone(name, shape, **settings).double()
     fill(model)
     signal = 3**0.5 * (2 * hashed(3 * shape.channels * shape.samples, 0.5) - 1)
     return model, signal.view(3, shape.channels, shape.samples)
@@ -211,7 +213,10 @@ def eegnet_intermediates(model, signal, seen):
 
 
 def acrnn_intermediates(model, signal, seen):
-    seen["channel_weights"] = seen["excite"].softmax(dim=-1).expand(32, -1, -1)
+    weights = seen["excite"].softmax(dim=-1)
+    seen["channel_weights"] = weights.expand(32, -1, -1)
+    planes = (signal * weights.unsqueeze(-1)).unsqueeze(1).expand(-1, 32, -1, -1)
+    seen["convolution"] = model.convolution(planes)
     seen["elu"] = F.elu(seen["convolution"])
     seen["hidden"] = hidden = seen["lstm"]
     attention = model.attention
@@ -223,6 +228,9 @@ def acrnn_intermediates(model, signal, seen):
 
 def nsal_dgat_intermediates(model, signal, seen):
     vector, adjacency = model.adjacency.seed_vector, model.adjacency
+    for name in ("first", "second"):
+        hidden = F.elu(seen[f"{name}.neighbour_norm"])
+        seen[f"{name}.scale"] = model.get_submodule(name).scale(hidden)
     seen["adjacency"] = torch.tanh(adjacency.widen(F.elu(adjacency.narrow(vector)))).relu()
     seen["map_weights"] = seen["attention.excite"].sum(dim=0).sigmoid()
     seen["electrode_weights"] = seen["attention.spatial"].sigmoid()

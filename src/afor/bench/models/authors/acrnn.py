@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from afor.bench.models.acrnn import ACRNN, ATTENTION_HIDDEN, HIDDEN, MAPS, ExtendedSelfAttention
 from afor.bench.models.input_shape import InputShape
-from afor.bench.models.settings import Dropout, Form, check_choice
+from afor.bench.models.settings import Dropout
 
 # Constants of the released network, the same for every data set.
 _PLANES = 32
@@ -17,9 +17,9 @@ class ACRNNAuthors(ACRNN):
 
     The attended window is repeated as 32 identical planes, convolved over all channels and three
     samples, and all maps and samples together are the one time step of a two-layer LSTM. Because
-    the planes are equal, only the sum of the kernel over its planes acts. ``form="plain"``
-    convolves the 32 planes; ``"fast"`` convolves one plane with the summed kernel, which gives the
-    same logits and the same gradient for each of the 32 slices.
+    the planes are equal, only the sum of the kernel over its planes acts. So one plane is convolved
+    with the summed kernel, which gives the same logits and the same gradient for each of the 32
+    slices.
 
     >>> model = ACRNNAuthors(InputShape.unnamed(32, samples=128, rate_hz=128, classes=2))
     >>> model.convolution.weight.shape
@@ -28,14 +28,11 @@ class ACRNNAuthors(ACRNN):
     Args:
         shape: Shape of a window.
         dropout: Probability of dropping a feature map, and an element after the attention (twice).
-        form: How the convolution is computed.
     """
 
-    def __init__(self, shape: InputShape, *, dropout: Dropout = 0.5, form: Form = "fast") -> None:
+    def __init__(self, shape: InputShape, *, dropout: Dropout = 0.5) -> None:
         nn.Module.__init__(self)
         shape.require("ACRNN of the AFOR authors", samples=_KERNEL)
-        check_choice("ACRNN of the AFOR authors", "form", form, Form)
-        self.form = form
         self.recurrent = "single"
         self.squeeze = nn.Linear(shape.channels, ATTENTION_HIDDEN)
         self.excite = nn.Linear(ATTENTION_HIDDEN, shape.channels)
@@ -52,8 +49,5 @@ class ACRNNAuthors(ACRNN):
 
     def _pooled_maps(self, signal: Tensor) -> Tensor:
         """Return the ELU of the convolution, (batch, maps, samples - 2), without a pool."""
-        if self.form == "plain":
-            planes = signal.unsqueeze(1).expand(-1, _PLANES, -1, -1)
-            return F.elu(self.convolution(planes).squeeze(2))
         weight = self.convolution.weight.sum(dim=1)
         return F.elu(F.conv1d(signal, weight, self.convolution.bias))

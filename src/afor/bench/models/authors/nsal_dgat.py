@@ -13,7 +13,7 @@ from afor.bench.models.nsal_dgat import (
     GraphLayer,
     make_head,
 )
-from afor.bench.models.settings import Dropout, Form, check_choice
+from afor.bench.models.settings import Dropout
 
 _EDGES_PER_UNIT = 128
 _WORKING_CHANNELS = 12  # the fewest channels for which channels² // 128 is at least one
@@ -32,10 +32,8 @@ class PublishedNSALDGAT(NSALDGAT):
         *,
         repair: bool = False,
         dropout: Dropout = 0.25,
-        form: Form = "fast",
     ) -> None:
         nn.Module.__init__(self)
-        check_choice("NSAL-DGAT of the AFOR authors", "form", form, Form)
         if shape.channels < SMALLEST_CHANNELS:
             raise ConfigError(
                 f"NSAL-DGAT of the AFOR authors needs at least {SMALLEST_CHANNELS} channels, "
@@ -44,8 +42,8 @@ class PublishedNSALDGAT(NSALDGAT):
         features = shape.samples  # of a node
         self.entropy, self.feature_norm = nn.Identity(), nn.Identity()
         self.adjacency = PublishedAdjacency(shape.channels, repair=repair)
-        self.first = GraphLayer(features, form)
-        self.second = GraphLayer(features, form)
+        self.first = GraphLayer(features)
+        self.second = GraphLayer(features)
         self.attention = ConvolutionalAttention(3 * features)
         kernel = min(shape.channels, _LARGEST_KERNEL)
         kernel -= 1 - kernel % 2  # odd
@@ -73,7 +71,6 @@ class NSALDGATAuthors(PublishedNSALDGAT):
         shape: Shape of a window, with at least 12 channels without ``repair``.
         repair: Make the network usable on few channels.
         dropout: Probability of dropping an element, twice, in the head.
-        form: How the graph layers are computed.
 
     Raises:
         ConfigError: With fewer than 12 channels and no ``repair``, or fewer than 3 at all.
@@ -85,7 +82,6 @@ class NSALDGATAuthors(PublishedNSALDGAT):
         *,
         repair: bool = False,
         dropout: Dropout = 0.25,
-        form: Form = "fast",
     ) -> None:
         if not repair and shape.channels < _WORKING_CHANNELS:
             raise ConfigError(
@@ -94,7 +90,7 @@ class NSALDGATAuthors(PublishedNSALDGAT):
                 f"{shape.channels**2} // {_EDGES_PER_UNIT} = 0 units. Set repair = true for the "
                 f"smallest change that trains, or use nsal_dgat."
             )
-        super().__init__(shape, repair=repair, dropout=dropout, form=form)
+        super().__init__(shape, repair=repair, dropout=dropout)
 
 
 class PublishedAdjacency(nn.Module):
