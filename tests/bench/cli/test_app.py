@@ -150,3 +150,24 @@ def test_the_shell_completes_options_of_a_command_that_is_loaded_for_it():
     }
     shown = runner.invoke(app, [], prog_name="afor", env=environment)
     assert shown.stdout.split() == ["--json"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("afor plan sens", {"sensitivity"}),
+        ("afor run demo --optimizer rada", {"radam", "radam_decoupled"}),
+        ("afor judge ki", {"kitchen"}),
+    ],
+)
+def test_the_shell_completes_presets_optimizers_and_results(typed, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "kitchen.db").touch()
+    environment = {
+        "_AFOR_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split()) - 1),
+    }
+    shown = runner.invoke(app, [], prog_name="afor", env=environment)
+    assert set(shown.stdout.split()) == expected

@@ -3,7 +3,9 @@
 A dataclass is a group: a command that takes one has an option per field, see `lazy`.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,14 +25,48 @@ def argument(help_text: str, **settings: Any) -> Any:
     return typer.Argument(help=help_text, **settings)
 
 
+def _completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return the function that completes a word in the shell to the names that begin with it."""
+    return lambda incomplete: sorted(name for name in names() if name.startswith(incomplete))
+
+
+def _presets() -> Iterator[str]:
+    folder = files("afor.bench.study").joinpath("presets")
+    yield from (entry.name.removesuffix(".toml") for entry in folder.iterdir())
+    yield from (str(path) for path in Path().glob("*.toml"))
+
+
+def _stores() -> Iterator[str]:
+    yield from (path.stem for path in Path("results").glob("*.db"))
+
+
+def _optimizers() -> Iterable[str]:
+    from afor.bench.optimizers.registry import OPTIMIZERS
+
+    return OPTIMIZERS
+
+
 # What a command works on.
-StudyName = Annotated[str, argument("A preset (`afor study` lists them) or a study's TOML file.")]
-Results = Annotated[str, argument("The results: a study's name, its TOML file or a store file.")]
+StudyName = Annotated[
+    str,
+    argument(
+        "A preset (`afor study` lists them) or a study's TOML file.",
+        autocompletion=_completing(_presets),
+    ),
+]
+Results = Annotated[
+    str,
+    argument(
+        "The results: a study's name, its TOML file or a store file.",
+        autocompletion=_completing(_stores),
+    ),
+]
 ResultsList = Annotated[
     list[str] | None,
     argument(
         "The results: study names, TOML files, store files, or .csv, .json and .parquet "
-        "files of results."
+        "files of results.",
+        autocompletion=_completing(_stores),
     ),
 ]
 OnlyStudies = Annotated[list[str] | None, option("Use only the runs of this study of the store.")]
@@ -124,9 +160,9 @@ class RunOptions:
     cache_dir: CacheDir = None
 
 
-def _change(help_text: str, *names: str) -> Any:
+def _change(help_text: str, *names: str, **settings: Any) -> Any:
     """Return an option that changes a study."""
-    return option(help_text, *names, rich_help_panel=CHANGES_PANEL)
+    return option(help_text, *names, rich_help_panel=CHANGES_PANEL, **settings)
 
 
 @dataclass(frozen=True)
@@ -151,7 +187,8 @@ class ChangeOptions:
         list[str] | None,
         _change(
             "Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1; "
-            "repeatable."
+            "repeatable.",
+            autocompletion=_completing(_optimizers),
         ),
     ] = None
     epochs: Annotated[int | None, _change("Maximum number of epochs.")] = None
