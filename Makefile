@@ -82,13 +82,13 @@ DATA ?= data/physionet_mi
 physionet: $(VENV)/.ready-bench
 	@$(BIN)/afor run studies/physionet/lr-search.toml --root physionet_mi=$(DATA)
 	@$(BIN)/afor run physionet --root physionet_mi=$(DATA)
-	@$(BIN)/afor matched physionet --study physionet --output studies/physionet/matched.toml
+	@$(BIN)/afor analyse matched physionet --study physionet --output studies/physionet/matched.toml
 	@$(BIN)/afor run studies/physionet/matched.toml --root physionet_mi=$(DATA) --store results/physionet.db
 	@$(BIN)/python studies/physionet/results.py results/physionet.db docs/results/physionet
 	@$(MAKE) --no-print-directory physionet-power
-	@$(BIN)/afor memory physionet --root physionet_mi=$(DATA) --steps 1000 \
+	@$(BIN)/afor analyse memory physionet --root physionet_mi=$(DATA) --steps 1000 \
 		--output docs/results/physionet/memory.png > docs/results/physionet/memory.txt
-	@$(BIN)/afor shift physionet --root physionet_mi=$(DATA) --rounds 10 \
+	@$(BIN)/afor analyse shift physionet --root physionet_mi=$(DATA) --rounds 10 \
 		--output docs/results/physionet/shift.png > docs/results/physionet/shift.txt
 
 # What the study can decide, from the runs in the repository (docs/howto/power.md).
