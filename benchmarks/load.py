@@ -28,7 +28,7 @@ datasets = ["synthetic"]
 backbones = ["eegnet", "acrnn", "nsal_dgat", "hslt"]
 optimizers = ["adam", "adamw", "radam", "adamp", "sophia", "mars", "afor"]
 """
-COMMANDS = (["stats"], ["table", "main"], ["report"])
+COMMANDS = (["judge"], ["table", "main"], ["report"])
 
 
 def made_up_run(key, optimizer, fold, rng):

@@ -120,8 +120,11 @@ def is_inside_storage(tensor: Tensor) -> bool:
 
 
 def checked_rate(lr: Tensor) -> Tensor:
-    """Return a learning rate; raise RuntimeError if its storage was freed."""
-    if not is_inside_storage(lr):
+    """Return a learning rate; raise RuntimeError if its storage was freed.
+
+    The compiler traces a step with tensors of its own, which have no storage to look at.
+    """
+    if not torch.compiler.is_compiling() and not is_inside_storage(lr):
         raise RuntimeError("AFOR cannot step: lr has no storage any more; set it anew")
     return lr
 

@@ -173,7 +173,7 @@ def test_metric_and_data_set_can_be_switched(page):
 
 
 def test_the_verdict_stands_before_the_folds_of_a_pair(page):
-    assert answer(page, "pairs").startswith("AFOR is better than Adam: +")
+    assert answer(page, "pairs").startswith("AFOR is better than Adam: Acc is ")
     choose(page, "pairs", "against", "MARS")
     assert answer(page, "pairs").startswith("No verdict: the report tests every optimizer against")
     assert any("AFOR" in t and "MARS" in t for t in mark_texts(page, "pairs"))

@@ -76,7 +76,7 @@ def test_every_view_gives_the_same_numbers(seed, tmp_path):
     }
 
     # the statistics, also by the command line
-    words = ["stats", *map(str, rev_or_not(paths, seed)), "--json"]
+    words = ["judge", *map(str, rev_or_not(paths, seed)), "--json"]
     printed = json.loads(CliRunner().invoke(app, words).stdout)[0]["rows"]
     rows = build_table("comparisons", opened).records
     assert {key_of(r) for r in rows} == {key_of(r) for r in printed} == set(expected)

@@ -253,7 +253,7 @@ def change_spec(path, change, key=None, number=0):
             tuple(fields["key"] if value == old else value for value in row)
             for row in store.plan_rows(name)
         ]
-        store._delete("runs", "key", old)
+        store.forget([old])
         store.replace_study(name, toml, rows)
         store.add(json.dumps(fields, separators=(",", ":")).encode())
     return fields["key"]

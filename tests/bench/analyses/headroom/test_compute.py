@@ -149,7 +149,7 @@ def test_a_finished_study_gives_table_and_figure(grid_store) -> None:
         assert [result.metric for result in results] == ["nll", "accuracy"]
         first = results[0]
         assert [constant.beta2 for constant in first.constants] == [0.9, 0.999]
-        assert [rule.method for rule in first.rules] == ["clipped", "Kalman β₂"]
+        assert [rule.method for rule in first.rules] == ["clipped", "AFOR"]
         assert first.count == 4
         with pytest.raises(ConfigError, match="no metric 'f9'"):
             measure_headroom(store, ["f9"])

@@ -97,7 +97,9 @@ def newest_change(root: Path) -> int:
 
 
 def event_file_of(path: Path) -> Path | None:
-    """Return MNE's file of events beside a recording, or None."""
+    """Return MNE's file of events beside a recording, or None; a recording in memory has none."""
+    if not path.name:
+        return None
     stem = re.sub(r"[-_](raw|eeg)$", "", path.stem)
     candidates = [path.with_name(f"{stem}{end}") for end in ("-eve.fif", "_eve.fif")]
     return next((file for file in candidates if file.is_file()), None)
