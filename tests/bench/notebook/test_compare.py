@@ -102,8 +102,8 @@ def test_a_figure_is_an_image_in_a_fresh_kernel(results, kind):
 
 def test_a_misspelt_metric_is_answered_with_those_that_exist(results):
     store = results.results.paths[0]
-    with pytest.raises(ConfigError, match=r"'acuracy'. Did you mean 'accuracy'\? Here: accuracy"):
-        open_results(store, metric="acuracy")
+    with pytest.raises(ConfigError, match=r"'accurac_y'. Did you mean 'accuracy'\? Here: accuracy"):
+        open_results(store, metric="accurac_y")
     assert open_results(store, metric="kappa").metric == "kappa"
 
 

@@ -159,8 +159,8 @@ def test_mistakes_are_answered_with_what_is_accepted(refuse, store, tmp_path, mo
     assert ".pdf, .svg, .png" in refuse("figure", "gain", store, "-o", "x.gif")
     assert "cannot be read" in refuse("table", "cost", "--ours", str(tmp_path))
     assert "No run has the metric 'f2'" in refuse("figure", "folds", store, "-m", "f2")
-    wrong = refuse("judge", store, "--metric", "acuracy")
-    assert wrong.startswith("No run has the metric 'acuracy'. Did you mean 'accuracy'?")
+    wrong = refuse("judge", store, "--metric", "accurac_y")
+    assert wrong.startswith("No run has the metric 'accurac_y'. Did you mean 'accuracy'?")
 
 
 def test_the_papers_contradiction_is_one_command_away(call):
