@@ -122,7 +122,8 @@ def _spectra(source: WindowSource) -> str:
 def _highest_hz(source: WindowSource) -> float:
     """Return where spectra end: at the edge of the filter's pass band, at most 50 Hz."""
     band_hz = getattr(source.settings, "band_hz", "none")
-    return min(MAX_HZ, source.rate_hz / 2, MAX_HZ if band_hz == "none" else band_hz[1])
+    edge_hz = MAX_HZ if band_hz == "none" else float(band_hz[1])
+    return min(MAX_HZ, source.rate_hz / 2, edge_hz)
 
 
 def _mean_spectrum(
