@@ -105,8 +105,8 @@ def block_label(dataset: str, backbone: str, metric: str = "") -> str:
     >>> block_label("deap", "eegnet"), block_label("deap", "eegnet", "accuracy")
     ('DEAP, EEGNet', 'DEAP, EEGNet, Acc')
     """
-    names = [dataset_label(dataset), backbone_label(backbone)]
-    return ", ".join([*names, metric_label(metric)] if metric else names)
+    names = [dataset_label(dataset), backbone_label(backbone), metric and metric_label(metric)]
+    return ", ".join(filter(None, names))  # a table of scores names no backbone
 
 
 def metric_style(name: str) -> MetricStyle:

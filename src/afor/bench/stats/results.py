@@ -29,8 +29,15 @@ from afor.bench.stats.groups import (
     default_metrics,
 )
 from afor.bench.stats.pooling import PooledComparison, pool_tasks
+from afor.bench.stats.score_tables import is_foreign, read_score_file
 from afor.bench.store.database import open_store
-from afor.bench.store.files import is_store, load_margins, load_results, load_studies
+from afor.bench.store.files import (
+    column_names,
+    is_store,
+    load_margins,
+    load_results,
+    load_studies,
+)
 from afor.bench.store.locations import find_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
@@ -59,6 +66,7 @@ class Results:
         chosen: The optimizers that were asked for; empty takes all but the study's controls.
         paths: The stores and files that were read.
         study_texts: The TOML of each study by its name.
+        remarks: How tables of scores that are no runs of the benchmark were read.
 
     Example:
         >>> from afor.bench.stats.design.simulated import simulate_results
@@ -74,6 +82,7 @@ class Results:
     chosen: tuple[str, ...] = ()
     paths: tuple[Path, ...] = ()
     study_texts: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def open(
@@ -86,19 +95,27 @@ class Results:
         metrics: Sequence[str] = (),
         margins: Mapping[str, float] | None = None,
         allow_different: Collection[str] = (),
+        columns: Mapping[str, str] | None = None,
+        common: bool = False,
     ) -> "Results":
-        """Open the results of studies that have run, here or elsewhere.
+        """Open the results of studies that have run, here or elsewhere, or tables of scores.
 
         Args:
-            names: Names of studies, their TOML files, stores, or .csv, .json or .parquet files.
+            names: Names of studies, their TOML files, stores, or .csv, .json or .parquet files, of
+                `afor export` or of any scores.
             studies: Names of the studies to read; empty reads all.
             baseline: The optimizer that the others are compared with; None takes Adam, or else
                 the first optimizer.
             methods: Optimizers to compare, which Holm's correction then covers alone; empty takes
                 all but controls.
-            metrics: Metrics to show; empty takes accuracy, weighted F1, and NLL if recorded.
+            metrics: Metrics to show; empty takes accuracy, weighted F1, and NLL if recorded, or all
+                of a table of scores. A single one says what the scores of a table without a name
+                are.
             margins: Margins of equivalence by metric, as printed, instead of the studies'.
             allow_different: Settings in which runs that are compared may differ.
+            columns: Columns of tables of scores by their roles: method, unit, score, task,
+                repetition, metric; those with common names are recognised.
+            common: Leave out units of tables of scores that some method lacks.
 
         Returns:
             The results.
@@ -114,17 +131,22 @@ class Results:
             )
         paths = tuple(find_store(str(name)) for name in names)
         given = dict(margins or {})
-        runs, expected = load_results(paths, studies)
+        foreign = [p for p in paths if not is_store(p) and (columns or is_foreign(column_names(p)))]
+        score = metrics[0] if len(metrics) == 1 else "score"
+        tables = [read_score_file(p, columns or {}, score, common=common) for p in foreign]
+        own = [path for path in paths if path not in foreign]
+        runs, expected = load_results(own, studies) if own else ([], [])
         results = cls.of(
-            runs,
+            [*runs, *(run for table in tables for run in table.runs)],
             expected,
             baseline=baseline,
             methods=methods,
             metrics=metrics,
-            margins={**load_margins(paths, studies, except_for=given), **given},
+            margins={**load_margins(own, studies, except_for=given), **given},
             allow_different=allow_different,
+            remarks=[note for table in tables for note in table.notes],
         )
-        texts = load_studies(filter(is_store, paths), studies)
+        texts = load_studies(filter(is_store, own), studies)
         return replace(results, paths=paths, study_texts=texts)
 
     @classmethod
@@ -138,6 +160,7 @@ class Results:
         metrics: Sequence[str] = (),
         margins: Mapping[str, float] | None = None,
         allow_different: Collection[str] = (),
+        remarks: Sequence[str] = (),
     ) -> "Results":
         """Return the results of runs in memory.
 
@@ -149,14 +172,16 @@ class Results:
             metrics: As in `open`.
             margins: Margins of equivalence by metric, as printed; others have their defaults.
             allow_different: As in `open`.
+            remarks: How tables of scores were read, if the runs come from some.
         """
         conditions = collect_conditions(runs, expected, margins, allow_different)
         if baseline is None:
             listed = main_optimizers(conditions)
             baseline = BASELINE if BASELINE in listed or not listed else listed[0]
-        results = cls(
-            runs, conditions, tuple(default_metrics(conditions)), baseline, tuple(methods)
-        )
+        shown = tuple(default_metrics(conditions))
+        if remarks:  # a table of scores shows what it has
+            shown = tuple(dict.fromkeys(name for run in runs for name in run.metrics))
+        results = cls(runs, conditions, shown, baseline, tuple(methods), remarks=tuple(remarks))
         if metrics:
             results = replace(results.by(*metrics), metrics=tuple(metrics))
         return results
@@ -256,7 +281,11 @@ class Results:
     @cached_property
     def notes(self) -> list[str]:
         """What a reader must know of the runs: stand-ins, differing protocols, missing runs."""
-        return [*comparability_notes(self.conditions), *incomplete_notes(self.conditions)]
+        return [
+            *self.remarks,
+            *comparability_notes(self.conditions),
+            *incomplete_notes(self.conditions),
+        ]
 
     @cached_property
     def training(self) -> "Training":

@@ -15,7 +15,7 @@ from afor.bench.cli.options import (
     option,
 )
 from afor.bench.cli.printing import FORMATS, check_figures, choose, render
-from afor.bench.cli.results.reading import Baseline, Margins, ResultOptions
+from afor.bench.cli.results.reading import Baseline, Column, Common, Margins, ResultOptions
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import without_nan
@@ -23,7 +23,7 @@ from afor.bench.execution.timing.run_times import clock
 from afor.bench.report.figures.planning import power_figure
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
-from afor.bench.stats.comparisons import BASELINE, Comparison
+from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.design.power import (
     POWER,
     Design,
@@ -50,7 +50,7 @@ def power(
     optimizer: Annotated[
         str, option("The comparison to plan for.", show_default="afor, or the first of the study")
     ] = "",
-    baseline: Baseline = BASELINE,
+    baseline: Baseline = None,
     metric: Annotated[str, option("Metric to plan for.", "--metric", "-m")] = "accuracy",
     effect: Annotated[
         float | None,
@@ -75,6 +75,8 @@ def power(
         str | None, option("Backbone to plan for.", show_default="the first")
     ] = None,
     study: OnlyStudies = None,
+    column: Column = None,
+    common: Common = False,
     output: FigureFile = None,
     form: TableFormat = None,
     as_json: Json = False,
@@ -94,8 +96,11 @@ def power(
     if effect is not None and not 0 < effect < math.inf:
         raise ConfigError(f"--effect {effect:g}: expected a difference in points, more than 0.")
     table_format = choose(form or "terminal", FORMATS, "--format")
-    options = ResultOptions(results, [metric], baseline, None, study, margin, allow_different)
+    options = ResultOptions(
+        results, [metric], baseline, None, study, margin, allow_different, column, common
+    )
     opened = options.open()
+    baseline = opened.baseline
     _check_optimizers(opened, [baseline, *([optimizer] if optimizer else [])])
     listed = _planned_for(opened, optimizer)
     family = family or max(1, len([name for name in opened.methods if name != baseline]))
@@ -156,7 +161,8 @@ def power(
         )
         save_figure(figure, output)
         typer.echo(str(output), err=as_json or form is not None)
-    if metric == "accuracy" and len(results or ()) == 1 and not (study or margin):
+    plannable = len(results or ()) == 1 and not (study or margin or opened.remarks)
+    if metric == "accuracy" and plannable:
         words = options.words(metric=None)
         print_next(f"afor plan STUDY --pilot {words}")  # it reads the accuracy of one pilot
 

@@ -11,7 +11,6 @@ import typer
 
 from afor.bench.cli.options import AllowDifferent, OnlyStudies, ResultsList, option
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.results import Results, incomplete_notes
 from afor.bench.store.database import stored_difference
 from afor.bench.store.locations import find_store
@@ -34,10 +33,27 @@ Metrics = Annotated[
         show_default="accuracy, weighted_f1, and nll if recorded",
     ),
 ]
-Baseline = Annotated[str, option("The optimizer that all others are compared with.")]
+Baseline = Annotated[
+    str | None,
+    option(
+        "The method that all others are compared with.", show_default="adam, or the first method"
+    ),
+]
 OnlyOptimizers = Annotated[
     list[str] | None,
     option("Use only this optimizer; Holm's correction then covers these alone; repeatable."),
+]
+Column = Annotated[
+    list[str] | None,
+    option(
+        "ROLE=NAME: the column of a table of scores that holds the method, unit (subject or fold), "
+        "score, task, repetition or metric; repeatable.",
+        show_default="recognised by name",
+    ),
+]
+Common = Annotated[
+    bool,
+    option("Leave out the units of a table of scores that some method lacks.", "--common"),
 ]
 
 
@@ -47,11 +63,13 @@ class ResultOptions:
 
     results: ResultsList = None
     metric: Metrics = None
-    baseline: Baseline = BASELINE
+    baseline: Baseline = None
     optimizer: OnlyOptimizers = None
     study: OnlyStudies = None
     margin: Margins = None
     allow_different: AllowDifferent = None
+    column: Column = None
+    common: Common = False
 
     def open(self) -> Results:
         """Open the results; say on standard error how many runs are missing."""
@@ -63,6 +81,8 @@ class ResultOptions:
             metrics=self.metric or (),
             margins=dict(map(_read_pair, self.margin or ())),
             allow_different=self.allow_different or (),
+            columns=dict(map(_read_column, self.column or ())),
+            common=self.common,
         )
         for sentence in incomplete_notes(results.conditions):
             typer.echo(f"{sentence} `afor run` continues.", err=True)
@@ -72,10 +92,11 @@ class ResultOptions:
         """Return the words that make another command ask the same; some options may be changed."""
         options = replace(self, **changes)
         words = list(options.results or ["RESULTS"])
-        words += ["--baseline", options.baseline] if options.baseline != BASELINE else []
-        for name in ("study", "metric", "optimizer", "margin", "allow_different"):
+        words += ["--baseline", options.baseline] if options.baseline else []
+        for name in ("study", "metric", "optimizer", "margin", "allow_different", "column"):
             for value in getattr(options, name) or ():
                 words += [f"--{name.replace('_', '-')}", value]
+        words += ["--common"] if options.common else []
         return shlex.join(words)
 
 
@@ -102,6 +123,13 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read as JSON: {error}.") from None
+
+
+def _read_column(pair: str) -> tuple[str, str]:
+    role, _, name = pair.partition("=")
+    if not name:
+        raise ConfigError(f"--column {pair}: expected ROLE=NAME, such as unit=participant.")
+    return role, name
 
 
 def _read_pair(pair: str) -> tuple[str, float]:
