@@ -209,9 +209,8 @@ def _condition_rows(by_condition: Mapping[ConditionKey, Any]) -> list[dict[str, 
 def _print_needs(needs: Forecast) -> None:
     """Print the forecast of time, disk space and memory, and what it rests on."""
     basis = "epochs as in finished runs" if needs.epochs_measured else "epochs not known before"
-    typer.echo(
-        f"time in all, on one core of this machine: {describe_span(needs.total)} (timed steps, {basis})"
-    )
+    in_all = describe_span(needs.total)
+    typer.echo(f"time in all, on one core of this machine: {in_all} (timed steps, {basis})")
     memory = f"; memory of a worker: about {describe_bytes(needs.worker_bytes or 0)}"
     typer.echo(
         f"disk: {describe_bytes(needs.prepared_bytes)} of prepared trials, "
