@@ -23,7 +23,6 @@ from afor.bench.execution.jobs import Engine
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import Summary, run_study
 from afor.bench.execution.timing.run_times import RunTimes
-from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import SearchedRates, best_rates, search_study
 from afor.bench.store.locations import parse_part, store_path
@@ -82,9 +81,7 @@ def run(
     if selected.words:
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
     with stopped_in_run(f"afor run {shlex.join([name, *selected.words])}", path):
-        workers_engine = make_engine(
-            engine, scheduler, workers, study.threads, time_limit, gpus, cache_dir
-        )
+        workers_engine = make_engine(engine, scheduler, workers, study.threads, time_limit, gpus)
         find_rate = (
             _search_rates(study, path, workers_engine, workers, cache_dir)
             if lr_per_optimizer
@@ -137,12 +134,11 @@ def make_engine(
     threads: int,
     time_limit: float | None = None,
     gpus: Sequence[str] = (),
-    cache_dir: Path | None = None,
 ) -> Engine:
     """Return the engine that the options of a command name; raise ConfigError if they do not fit.
 
     `workers`, `threads` of each, `time_limit` in minutes and `gpus` are for the local engine;
-    `scheduler`, an address, and `cache_dir`, where the times of steps are kept, for dask.
+    `scheduler` is an address, for dask.
     """
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
@@ -152,8 +148,7 @@ def make_engine(
                 "--time-limit works with --engine local only. On a dask cluster the scheduler "
                 "gives up a worker it has not heard from for distributed.scheduler.worker-ttl."
             )
-        timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
-        return DaskEngine(scheduler, timer)
+        return DaskEngine(scheduler)
     if engine != "local" or scheduler:
         raise ConfigError(
             f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "
