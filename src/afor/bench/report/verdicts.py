@@ -268,7 +268,7 @@ def _titles(comparison: Comparison) -> dict[Decision | None, str]:
         Decision.BETTER: f"better than {base}",
         Decision.WORSE: f"worse than {base}",
         Decision.UNDECIDED: "undecided",
-        Decision.NO_VERDICT: "no better than guessing, as the baseline",
+        Decision.NO_VERDICT: "no verdict, both guess",
         None: "incomplete",
         Decision.EQUIVALENT: f"equal within {margin}",
     }

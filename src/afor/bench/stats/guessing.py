@@ -7,6 +7,7 @@ first. docs/explanation/statistics.md gives the reasons and the simulated error 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from afor.bench.store.results import RunResult
 
 # Metrics without a level of their own are judged by another one of the same answers.
 JUDGED_BY = {"calibration_error": "accuracy"}
-MAJORITY, FREQUENCIES, GUESSES = "majority class", "class frequencies", "guessing"
+MAJORITY, FREQUENCIES, GUESSES = "majority class", "frequencies", "guessing"
 _SOURCES = {
     **dict.fromkeys(("accuracy", "accuracy_before"), MAJORITY),
     **dict.fromkeys(("nll", "nll_before", "brier"), FREQUENCIES),
@@ -65,6 +66,12 @@ def learned(condition: Condition, metric: str) -> Learned | None:
         True
     """
     metric = JUDGED_BY.get(metric, metric)
+    if metric not in condition.tested:
+        condition.tested[metric] = _test(condition, metric)
+    return cast("Learned | None", condition.tested[metric])
+
+
+def _test(condition: Condition, metric: str) -> Learned | None:
     if not condition.has(metric):
         return None
     levels = {key: guess_level(metric, run) for key, run in condition.runs.items()}
@@ -173,7 +180,7 @@ def reference_levels(
         classes = max(run.classes for run in runs.values())
         if min(sizes.values()) >= 1:
             # Guesses of as many windows have a mean that varies as the mean over these folds does.
-            windows = math.floor(len(sizes) ** 2 / math.fsum(1 / n for n in sizes.values()))
+            windows = round(len(sizes) ** 2 / math.fsum(1 / n for n in sizes.values()))
             guessed = adjusted_chance(windows, classes)
             if guessed > chance:
                 chance, source = guessed, f"{windows} guesses"

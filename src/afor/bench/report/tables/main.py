@@ -35,11 +35,10 @@ from afor.bench.stats.results import Results
 
 GUESSES_MARK = "°"
 CHANCE_NOTE = (
-    "Chance level: of the mean over folds. Acc: the majority class, or what 95 % of means of as "
-    "many guesses stay below, if that is more. NLL and Brier: the class frequencies of the "
-    "training subjects. Others: the best answers without a signal. ° not better than guessing: "
-    "exact one-sided test over folds of the score minus the majority class, or minus the level, "
-    "at 5 %."
+    "Chance level of the mean over folds: for Acc the majority class, or the 95 % limit of as many "
+    "guesses if that is higher; for NLL and Brier the class frequencies of the training subjects; "
+    "for others the best answers without a signal. ° not better than guessing: exact one-sided "
+    "test over folds, 5 %."
 )
 
 
@@ -147,8 +146,8 @@ def _top_two(
 
 
 def _guesses(condition: Condition, metric: str) -> bool:
-    """Tell whether a condition is not better than guessing, as far as its folds can show that."""
-    made = learned(condition, metric)
+    """Tell whether a complete condition is not better than guessing."""
+    made = learned(condition, metric) if condition.complete else None
     return made is not None and made.above is False
 
 
