@@ -53,7 +53,7 @@ class Section:
 # The sections in their order, each with its title, its tables and its figures with captions.
 _SECTIONS: Mapping[str, tuple[str, Sequence[str], Mapping[str, str]]] = {
     "results": ("Results", ("main",), {}),
-    "gains": ("Gains", ("comparisons",), {"gain": "Gain over the baseline per data set."}),
+    "gains": ("Gains", ("comparisons", "pooled"), {"gain": "Gain over the baseline per data set."}),
     "noise": (
         "Another seed",
         ("noise",),

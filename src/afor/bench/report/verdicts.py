@@ -17,6 +17,7 @@ from afor.bench.stats.labels import (
     p_text,
     signed,
 )
+from afor.bench.stats.pooling import PooledComparison, pool_tasks
 
 FOCUS = "afor"  # the optimizer whose verdict comes first, where it was compared
 
@@ -50,8 +51,11 @@ class Answer:
 
 
 def answers(comparisons: Sequence[Comparison], metric: str) -> list[Answer]:
-    """Return the verdict by one metric on AFOR, or else on the best optimizer, for each task."""
-    found = []
+    """Return the verdict by one metric on AFOR, or else on the best optimizer, for each task.
+
+    Where there are several tasks, the verdict over all of them comes first.
+    """
+    found = _over_tasks(pool_tasks(c for c in comparisons if c.metric == metric))
     for members in _by_task(c for c in comparisons if c.metric == metric):
         focus = _focus(members)
         folds = max(c.folds for c in members)
@@ -136,18 +140,53 @@ def value_text(metric: str, value: float, decimals: int = 2) -> str:
     return f"{100 * value:.{decimals}f} %" if style.unit == "%" else metric_text(metric, value)
 
 
+def pooled_verdict(pooled: PooledComparison) -> Verdict:
+    """Return the verdict on one optimizer over tasks in words."""
+    c, name, base = pooled, optimizer_label(pooled.optimizer), optimizer_label(pooled.baseline)
+    label, difference = metric_style(c.metric).label, difference_text(c)
+    won, tied, lost = c.won_tied_lost
+    counts = f"{name} is ahead on {won} of {len(c.tasks)} tasks, {base} on {lost}"
+    counts += f", {tied} tied." if tied else "."
+    if c.decision is None:
+        what = f"No verdict yet over tasks: runs are missing. So far {label} is {difference}."
+        return Verdict(what, "", counts)
+    if c.decision in (Decision.BETTER, Decision.WORSE):
+        what = f"{name} is {c.decision.value} than {base}: mean {label} is {difference}."
+    elif c.decision is Decision.EQUIVALENT:
+        margin = margin_text(c.metric, c.margin or math.nan)
+        what = f"No difference: {name} and {base} are equal within {margin} of mean {label}."
+    else:
+        what = f"Undecided: no difference of {name} and {base} over tasks is shown; "
+        what += f"mean {label} is {difference}."
+    sure = f"95 % interval of the mean difference {difference_interval(c)}"
+    if math.isinf(c.interval[0]):
+        sure = "Too few folds for an interval"
+    elif c.decision is Decision.EQUIVALENT:
+        sure = f"Mean {label} is {difference} (90 % interval "
+        sure += f"{difference_interval(c, c.inner_interval)})"
+    elif c.p_two_sided < LEVEL:
+        sure += f", p {p_text(c.p_two_sided)}"
+        sure += f", {p_text(c.p_different_holm)} corrected over {c.family}" * (c.family > 1)
+    if not math.isinf(c.prediction[0]):
+        sure += f"; on another data set {difference_interval(c, c.prediction)} (prediction)"
+    if not math.isnan(c.i_squared):
+        sure += f"; heterogeneity I² {100 * c.i_squared:.0f} %"
+    return Verdict(what, f"{sure}.", counts)
+
+
 def verdict_sentence(comparison: Comparison) -> str:
     """Return the verdict on one optimizer as one paragraph."""
     return " ".join(verdict_of(comparison).lines)
 
 
-def verdict_word(comparison: Comparison) -> str:
+def verdict_word(comparison: Comparison | PooledComparison) -> str:
     """Return the verdict as a table shows it; a dash before all runs are there."""
     if comparison.decision is None:
         return "–"
     if comparison.decision is Decision.EQUIVALENT:
         scale = metric_style(comparison.metric).gain_scale
-        return f"equal ±{scale * (comparison.evidence.margin or math.nan):.4g}"
+        evidence = comparison if isinstance(comparison, PooledComparison) else comparison.evidence
+        return f"equal ±{scale * (evidence.margin or math.nan):.4g}"
     return comparison.decision.value
 
 
@@ -162,7 +201,7 @@ def interval_text(low: float, high: float, scale: float) -> str:
     return f"{signed(scale * low)} to {signed(scale * high)}"
 
 
-def difference_text(c: Comparison) -> str:
+def difference_text(c: Comparison | PooledComparison) -> str:
     """Say how far the metric is above or below the baseline's, such as ``0.40 points lower``."""
     style = metric_style(c.metric)
     size = style.size_text(abs(c.gain))
@@ -171,7 +210,9 @@ def difference_text(c: Comparison) -> str:
     return f"{size} {'higher' if (c.gain > 0) != style.lower_is_better else 'lower'}"
 
 
-def difference_interval(c: Comparison, interval: tuple[float, float] | None = None) -> str:
+def difference_interval(
+    c: Comparison | PooledComparison, interval: tuple[float, float] | None = None
+) -> str:
     """Format an interval of the difference of the metric itself: below zero is less of it."""
     style = metric_style(c.metric)
     ends = interval or c.interval
@@ -223,6 +264,23 @@ def _range_text(ends: tuple[int, int]) -> str:
     """
     low, high = (round(number, 2 - len(str(number))) for number in ends)
     return f"about {low}" if low == high else f"about {low} to {high}"
+
+
+def _over_tasks(pooled: Sequence[PooledComparison]) -> list[Answer]:
+    """Return the verdict over tasks on AFOR, or else on the best optimizer; none for one task."""
+    if not pooled:
+        return []
+    focus = next((c for c in pooled if c.optimizer == FOCUS), None)
+    focus = focus or max(pooled, key=lambda c: c.gain)
+    where = f"Over {len(focus.tasks)} tasks"
+    if focus.datasets < len(focus.tasks):
+        where += f" on {focus.datasets} data set{'s' * (focus.datasets > 1)}"
+    others = [
+        f"{optimizer_label(c.optimizer)} {verdict_word(c).replace('–', 'incomplete')}"
+        for c in pooled
+        if c is not focus
+    ]
+    return [Answer(where, pooled_verdict(focus), f"Others: {', '.join(others)}." if others else "")]
 
 
 def _by_task(comparisons: Iterable[Comparison]) -> list[list[Comparison]]:

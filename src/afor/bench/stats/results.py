@@ -29,6 +29,7 @@ from afor.bench.stats.groups import (
     default_metrics,
 )
 from afor.bench.stats.labels import metric_style
+from afor.bench.stats.pooling import PooledComparison, pool_tasks
 from afor.bench.store.database import open_store
 from afor.bench.store.files import is_store, load_margins, load_results, load_studies
 from afor.bench.store.locations import find_store
@@ -240,6 +241,11 @@ class Results:
             wanted = self.metrics if metric is None else [metric]
             compare_all(self.conditions, wanted, optimizers=self.methods, baseline=self.baseline)
         return found
+
+    @cached_property
+    def pooled(self) -> tuple[PooledComparison, ...]:
+        """The comparisons pooled over tasks, by metric; empty for a single task."""
+        return tuple(pool_tasks(self.comparisons))
 
     @cached_property
     def ranks(self) -> dict[str, Ranks]:

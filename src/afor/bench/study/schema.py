@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, get_args
 
 from pydantic import (
     BaseModel,
@@ -24,7 +24,6 @@ from pydantic import (
     model_validator,
 )
 
-from afor.bench.common.devices import Precision
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import look_beside
 from afor.bench.common.parameter_checks import show_value
@@ -33,14 +32,13 @@ from afor.bench.study.toml_lines import line_of
 from afor.bench.training.run_spec import (
     DEFAULT_TRAINER,
     MAX_COUNT,
-    Adaptation,
-    Contamination,
-    Count,
-    Order,
+    BatchSize,
+    Positive,
     StateAfterTraining,
     Table,
-    TestedWeights,
-    order_fault,
+)
+from afor.bench.training.run_spec import (
+    Training as Training,
 )
 
 NETWORKS = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D, by their own publications
@@ -54,8 +52,6 @@ MAX_THREADS = 1024
 MAX_DRAWS = 1000
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$", max_length=80)]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-BatchSize = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # batch norm needs two windows
 Index = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
 
 
@@ -86,7 +82,7 @@ class DatasetEntry(_Entry):
     blocks: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
     batch_size: BatchSize | None = None
     # By backbone. A rate for `eegnet` also serves `eegnet_authors`, unless that has its own.
-    lr: dict[str, Rate] = Field(default_factory=dict)
+    lr: dict[str, Positive] = Field(default_factory=dict)
 
 
 class BackboneEntry(_Entry):
@@ -99,41 +95,13 @@ class OptimizerEntry(_Entry):
     """An optimizer with its settings; another `seed` makes a copy of the same optimizer."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
-    lr: Rate | None = None
+    lr: Positive | None = None
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    clip_norm: Rate | None = None
+    clip_norm: Positive | None = None
     adaptation_state: StateAfterTraining | None = None
     seed: NonNegativeInt | None = None
     # A control is listed below the others, without a verdict, and outside of Holm's correction.
     control: bool = False
-
-
-class Training(Table):
-    """Training settings of all runs, unless a data set or an optimizer overrides them."""
-
-    lr: Rate = 1e-3
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4  # Sec. IV-C
-    batch_size: BatchSize = 64  # Sec. IV-C
-    max_epochs: Count = 200  # Sec. IV-C
-    patience: Count = 30  # Sec. IV-C
-    normalization: Literal["zscore", "window", "none"] = "zscore"
-    subjects_per_batch: Count | None = None
-    constraints: bool = True
-    # Of the forward and backward pass in training; weights and evaluation stay float32.
-    precision: Precision = "float32"
-    clip_norm: Rate | None = None  # of the whole gradient, before each step
-    order: Order = "shuffled"  # of the training subjects
-    passes: Count = 1  # over each subject of a stream
-    weights: TestedWeights = "best"  # tested: of the best epoch, or of the last
-    contamination: Contamination | None = None
-    adaptation: Adaptation | None = None
-
-    @model_validator(mode="after")
-    def _order_fits(self) -> "Training":
-        settings = (self.order, self.normalization, self.subjects_per_batch, self.passes)
-        if fault := order_fault(*settings):
-            raise ValueError(fault.rstrip("."))
-        return self
 
 
 class Protocol(Table):
@@ -148,7 +116,7 @@ class Protocol(Table):
 class Search(Table):
     """Makes the study a learning rate search: every run is trained once per rate of the grid."""
 
-    grid: Annotated[list[Rate], Field(min_length=1)]
+    grid: Annotated[list[Positive], Field(min_length=1)]
 
 
 def _entries(given: Any) -> Any:
@@ -174,7 +142,7 @@ class Study(Table):
     lr_from: str = ""  # finished search: name of its study or path of its store
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
     # Metrics that are not named have the default of `afor.bench.stats.labels`.
-    margins: dict[str, Rate] = Field(default_factory=dict)
+    margins: dict[str, Positive] = Field(default_factory=dict)
     training: Training = Training()
     protocol: Protocol = Protocol()
     search: Search | None = None
@@ -383,18 +351,19 @@ def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> tupl
 
 def _fields_at(path: Sequence[str | int]) -> list[str]:
     """Return the keys of the table at a path; the numbers in it count entries of a list."""
-    tables: dict[str, type[BaseModel]] = {
-        "training": Training,
-        "contamination": Contamination,
-        "adaptation": Adaptation,
-        "protocol": Protocol,
-        "search": Search,
-        "datasets": DatasetEntry,
-        "backbones": BackboneEntry,
-        "optimizers": OptimizerEntry,
-    }
-    names = [part for part in path if isinstance(part, str)]
-    return list((tables[names[-1]] if names else Study).model_fields)
+    table: type[BaseModel] = Study
+    for part in path:
+        if isinstance(part, str):
+            table = _table_of(table.model_fields[part].annotation) or table
+    return list(table.model_fields)
+
+
+def _table_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the table in the type of a key: itself, optional, or the entry of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    tables = (_table_of(argument) for argument in get_args(annotation))
+    return next((table for table in tables if table is not None), None)
 
 
 def _dotted(path: Sequence[str | int]) -> str:

@@ -122,8 +122,10 @@ def test_the_notes_say_how_many_folds_and_the_smallest_p(simulated):
 def test_the_verdict_comes_first_in_every_form(simulated):
     results = Results.of(*simulated, metrics=["accuracy"])
     for table in (main_table(results), comparison_table(results)):
-        assert table.lead[0].startswith("BCI IV 2a, EEGNet, 9 folds. AFOR is better than Adam: Acc")
-        assert len(table.lead) == 2  # backbones
+        over, *tasks = table.lead
+        assert over.startswith("Over 2 tasks on 1 data set. AFOR is better than Adam: mean Acc is")
+        assert tasks[0].startswith("BCI IV 2a, EEGNet, 9 folds. AFOR is better than Adam: Acc")
+        assert len(tasks) == 2  # backbones
         text = to_markdown(table)
         assert text.index("AFOR is better than Adam") < text.index("| Adam")
         assert "AFOR is better than Adam" in to_latex(table)

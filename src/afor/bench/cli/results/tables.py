@@ -67,7 +67,7 @@ def judge(options: ResultOptions, as_json: Json = False) -> None:
     """
     results = options.open()
     tables = [build_table("comparisons", results)]
-    for name in ("ranks", "noise"):
+    for name in ("pooled", "ranks", "noise"):
         with suppress(ConfigError):  # one task, or no replicates
             tables.append(build_table(name, results))
     if as_json:
