@@ -31,7 +31,7 @@ from afor.bench.stats.groups import (
 from afor.bench.stats.labels import metric_style
 from afor.bench.stats.pooling import PooledComparison, pool_tasks
 from afor.bench.store.database import open_store
-from afor.bench.store.files import is_store, load_margins, load_results, load_studies
+from afor.bench.store.files import is_store, load_results, load_studies, stated_margins
 from afor.bench.store.locations import find_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
@@ -116,16 +116,16 @@ class Results:
         paths = tuple(find_store(str(name)) for name in names)
         given = dict(margins or {})
         runs, expected = load_results(paths, studies)
+        texts = load_studies(filter(is_store, paths), studies)
         results = cls.of(
             runs,
             expected,
             baseline=baseline,
             methods=methods,
             metrics=metrics,
-            margins={**load_margins(paths, studies, except_for=given), **given},
+            margins={**stated_margins(texts, except_for=given), **given},
             allow_different=allow_different,
         )
-        texts = load_studies(filter(is_store, paths), studies)
         return replace(results, paths=paths, study_texts=texts)
 
     @classmethod

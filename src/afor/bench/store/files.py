@@ -371,18 +371,22 @@ def load_studies(paths: Iterable[Path], studies: Sequence[str] = ()) -> dict[str
     return {name: toml for name, toml in tomls.items() if not studies or name in studies}
 
 
-def load_margins(
-    paths: Iterable[Path], studies: Sequence[str] = (), *, except_for: Container[str] = ()
+def stated_margins(
+    tomls: Mapping[str, str], *, except_for: Container[str] = ()
 ) -> dict[str, float]:
-    """Return the margins of equivalence that the studies in these stores state, by metric.
+    """Return the margins of equivalence that studies state, by metric.
 
-    They are as printed: in points, or as a number for kappa. Files of results state no margins.
+    They are as printed: in points, or as a number for kappa.
+
+    Args:
+        tomls: The TOML of each study by its name.
+        except_for: Metrics in whose margins studies may differ.
 
     Raises:
-        ConfigError: Two studies state different margins for a metric that is not in `except_for`.
+        ConfigError: Two studies state different margins for another metric.
     """
     margins: dict[str, float] = {}
-    for name, toml in load_studies(filter(is_store, paths), studies).items():
+    for name, toml in tomls.items():
         try:
             stated = parse_study(toml).margins
         except ConfigError:  # written by another version

@@ -24,7 +24,7 @@ from afor.bench.report.figures.planning import power_figure
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
 from afor.bench.report.verdicts import verdict_of, verdict_sentence
-from afor.bench.stats.comparisons import BASELINE, Comparison
+from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.design.power import (
     POWER,
     Design,
@@ -51,7 +51,7 @@ def power(
     optimizer: Annotated[
         str, option("The comparison to plan for.", show_default="afor, or the first of the study")
     ] = "",
-    baseline: Baseline = BASELINE,
+    baseline: Baseline = None,
     metric: Annotated[str, option("Metric to plan for.", "--metric", "-m")] = "accuracy",
     effect: Annotated[
         float | None,
@@ -97,6 +97,7 @@ def power(
     table_format = choose(form or "terminal", FORMATS, "--format")
     options = ResultOptions(results, [metric], baseline, None, study, margin, allow_different)
     opened = options.open()
+    baseline = opened.baseline
     _check_optimizers(opened, [baseline, *([optimizer] if optimizer else [])])
     listed = _planned_for(opened, optimizer)
     family = family or max(1, len([name for name in opened.methods if name != baseline]))
@@ -164,14 +165,14 @@ def power(
         print_next(f"afor plan STUDY --pilot {words}")  # it reads the accuracy of one pilot
 
 
-def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:
+def pilot_sentences(planned: StudyPlan, pilot: str) -> list[str]:
     """Say what a planned study can decide about accuracy at the noise of a pilot.
 
     Returns one sentence per data set, backbone and optimizer of the plan. A task that the pilot
     does not hold is judged by the noise of those that it holds, and the sentence says so.
     """
-    opened = Results.open([pilot], baseline=baseline, metrics=["accuracy"])
-    expected = planned.expected()
+    opened = Results.open([pilot], baseline=None, metrics=["accuracy"])
+    baseline, expected = opened.baseline, planned.expected()
     replicates = {row.optimizer for row in expected if row.role is not None and row.role.copy_of}
     listed = dict.fromkeys(row.optimizer for row in expected if row.optimizer not in replicates)
     others = [name for name in listed if name != baseline]
@@ -211,7 +212,7 @@ def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:
         present = ", ".join(dict.fromkeys(o for _, _, o in opened.conditions))
         raise ConfigError(
             f"--pilot {pilot}: no optimizer of the study shares two or more folds with the "
-            f"baseline {baseline!r} there. It holds {present}; choose with --baseline."
+            f"baseline {baseline!r} there. It holds {present}."
         )
     return sentences
 

@@ -61,7 +61,7 @@ class DaskEngine:
         self, scheduler: str, timer: StepTimer | None = None, bundle: int = MAX_BUNDLE
     ) -> None:
         if not scheduler:
-            raise ConfigError("--engine dask needs --scheduler tcp://HOST:PORT.")
+            raise ConfigError("A dask cluster needs --scheduler tcp://HOST:PORT.")
         self.scheduler = scheduler
         self.timer = timer
         self.bundle = bundle
@@ -310,7 +310,7 @@ def _import_distributed() -> Any:
         import distributed
     except ImportError as error:
         raise ConfigError(
-            "--engine dask needs the packages dask and distributed: pip install 'afor[dask]'."
+            "--scheduler needs the packages dask and distributed: pip install 'afor[dask]'."
         ) from error
     return distributed
 

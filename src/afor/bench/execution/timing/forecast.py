@@ -11,6 +11,7 @@ import numpy as np
 
 from afor.bench.data.expected_windows import ExpectedWindows
 from afor.bench.data.window_source import WindowSource
+from afor.bench.execution.timing.run_times import clock
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import Store
 from afor.bench.study.bundling import MAX_BUNDLE
@@ -159,11 +160,16 @@ def _peak_memory() -> int | None:
 
 
 def describe_span(span: Span) -> str:
-    """Return a time in core-hours with its range.
+    """Return a time of one core with its range.
 
     >>> describe_span(Span(3600, 7200, 36000)), describe_span(Span(60, 60, 60))
-    ('2 core-hours (1 to 10)', '0.017 core-hours')
+    ('2 core-hours (1 to 10)', '1 min 00 s')
+    >>> describe_span(Span(20, 60, 600))
+    '1 min 00 s (20 s to 10 min 00 s)'
     """
+    if span.middle < 3600:
+        ends = f" ({clock(span.low)} to {clock(span.high)})" if span.low != span.high else ""
+        return f"{clock(span.middle)}{ends}"
     low, middle, high = (_hours(seconds) for seconds in (span.low, span.middle, span.high))
     return f"{middle} core-hours" + (f" ({low} to {high})" if low != high else "")
 
