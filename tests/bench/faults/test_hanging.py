@@ -91,12 +91,12 @@ def test_time_in_which_the_driver_itself_was_stopped_counts_for_no_worker(monkey
 def test_a_time_limit_that_is_none_is_refused_and_dask_has_its_own():
     from afor.bench.cli.studies.run import make_engine
 
-    assert make_engine("local", "", 1, 1, 2.0).limits.fixed_limit_s == 120.0
+    assert make_engine("", 1, 1, 2.0).limits.fixed_limit_s == 120.0
     for minutes in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ConfigError, match="--time-limit"):
-            make_engine("local", "", 1, 1, minutes)
+            make_engine("", 1, 1, minutes)
     with pytest.raises(ConfigError, match="worker-ttl"):
-        make_engine("dask", "tcp://127.0.0.1:1", 1, 1, 5.0)
+        make_engine("tcp://127.0.0.1:1", 1, 1, 5.0)
 
 
 def test_status_says_who_runs_and_what_has_been_running_unusually_long(tiny, monkeypatch, capsys):

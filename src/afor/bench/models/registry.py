@@ -35,9 +35,6 @@ BRAINDECODE_ADVICE = (
     "Install braindecode in this environment (pip install braindecode) and check that "
     "`import braindecode.models` works."
 )
-# Settings added to a network after stores had been written. A run's key omits them at their
-# default, so that the runs of those stores keep their keys.
-ADDED_SETTINGS: dict[str, tuple[str, ...]] = {"eegnet": ("norm_momentum", "norm_eps")}
 # Networks whose own code gives other bits than it once did, with the version of their numbers. It
 # is part of a run's key, so that old and new runs never share one; the runs of other networks keep
 # theirs. 2: the native form, which adds in another order. 3: exact gradients of the first norm.

@@ -35,9 +35,7 @@ from afor.bench.training.run_spec import (
     Positive,
     StateAfterTraining,
     Table,
-)
-from afor.bench.training.run_spec import (
-    Training as Training,
+    Training,
 )
 
 NETWORKS = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D, by their own publications

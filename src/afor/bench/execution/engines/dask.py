@@ -54,7 +54,7 @@ class DaskEngine:
 
     def __init__(self, scheduler: str, bundle: int = MAX_BUNDLE) -> None:
         if not scheduler:
-            raise ConfigError("--engine dask needs --scheduler tcp://HOST:PORT.")
+            raise ConfigError("A dask cluster needs --scheduler tcp://HOST:PORT.")
         self.scheduler = scheduler
         self.bundle = bundle
 
@@ -301,7 +301,7 @@ def _import_distributed() -> Any:
         import distributed
     except ImportError as error:
         raise ConfigError(
-            "--engine dask needs the packages dask and distributed: pip install 'afor[dask]'."
+            "--scheduler needs the packages dask and distributed: pip install 'afor[dask]'."
         ) from error
     return distributed
 
