@@ -28,15 +28,16 @@ from afor.bench.stats.groups import (
     comparability_notes,
     default_metrics,
 )
+from afor.bench.stats.labels import metric_style
 from afor.bench.stats.pooling import PooledComparison, pool_tasks
 from afor.bench.stats.score_tables import is_foreign, read_score_file
 from afor.bench.store.database import open_store
 from afor.bench.store.files import (
     column_names,
     is_store,
-    load_margins,
     load_results,
     load_studies,
+    stated_margins,
 )
 from afor.bench.store.locations import find_store
 from afor.bench.store.results import RunResult
@@ -136,17 +137,17 @@ class Results:
         tables = [read_score_file(p, columns or {}, score, common=common) for p in foreign]
         own = [path for path in paths if path not in foreign]
         runs, expected = load_results(own, studies) if own else ([], [])
+        texts = load_studies(filter(is_store, own), studies)
         results = cls.of(
             [*runs, *(run for table in tables for run in table.runs)],
             expected,
             baseline=baseline,
             methods=methods,
             metrics=metrics,
-            margins={**load_margins(own, studies, except_for=given), **given},
+            margins={**stated_margins(texts, except_for=given), **given},
             allow_different=allow_different,
             remarks=[note for table in tables for note in table.notes],
         )
-        texts = load_studies(filter(is_store, own), studies)
         return replace(results, paths=paths, study_texts=texts)
 
     @classmethod
@@ -284,7 +285,22 @@ class Results:
         return [
             *self.remarks,
             *comparability_notes(self.conditions),
+            *self._ungated_notes(),
             *incomplete_notes(self.conditions),
+        ]
+
+    def _ungated_notes(self) -> list[str]:
+        """Name the data sets and metrics whose level of guessing is not known."""
+        unknown: dict[str, dict[str, None]] = {}
+        for c in self.comparisons:
+            if c.learned is None and c.base_learned is None:
+                unknown.setdefault(c.dataset, {})[metric_style(c.metric).label] = None
+        if not unknown:
+            return []
+        names = "; ".join(f"{name} ({', '.join(labels)})" for name, labels in unknown.items())
+        return [
+            f"{names}: the level of guessing is not known, so whether the methods are better than "
+            "guessing is not tested."
         ]
 
     @cached_property

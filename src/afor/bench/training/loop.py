@@ -410,7 +410,7 @@ def _adapting(fit: Fit, first: Side, rest: Side) -> Fit:
 
     Contamination is of training subjects alone.
     """
-    clean = replace(fit.settings, contamination=None)
+    clean = fit.settings.changed(contamination=None)
     adapting = Fit(clean, fit.model, first, rest, fit.n_classes)
     if fit.settings.adaptation is not None and fit.settings.adaptation.state == "kept":
         adapting.optimizer.load_state_dict(copy.deepcopy(fit.best_state))

@@ -34,13 +34,6 @@ class FolderSettings(DataSettings):
     classes: Words | None = None  # order of the classes; None sorts them by name
     band_hz: BandHz = "none"
 
-    def trial_settings(self) -> dict[str, Any]:
-        """Leave out the channels where all are taken, as before there was a choice."""
-        settings = super().trial_settings()
-        if self.channels is None:
-            del settings["channels"]
-        return settings
-
 
 def find_subjects(root: Path, _settings: FolderSettings) -> tuple[str, ...]:
     """Return the subjects, from the names of the files; raise DataError for recordings instead."""
