@@ -148,8 +148,7 @@ def pool_tasks(comparisons: Iterable[Comparison]) -> list[PooledComparison]:
     """
     by_method: dict[tuple[str, str], list[Comparison]] = {}
     for c in comparisons:
-        if not c.is_blind:
-            by_method.setdefault((c.metric, c.optimizer), []).append(c)
+        by_method.setdefault((c.metric, c.optimizer), []).append(c)
     pooled = [made for members in by_method.values() if (made := _pool(members)) is not None]
     corrected = []
     for metric in dict.fromkeys(made.metric for made in pooled):
