@@ -164,10 +164,10 @@ def test_the_one_metric_that_is_asked_for_names_the_score():
 
 
 def test_misspelt_columns_name_the_nearest():
-    with pytest.raises(ConfigError, match=r"has no column 'pipelin'. Did you mean 'pipeline'"):
-        read_scores(LONG, {"method": "pipelin"})
-    with pytest.raises(ConfigError, match=r"cannot be 'metod'. Did you mean 'method'"):
-        read_scores(LONG, {"metod": "pipeline"})
+    with pytest.raises(ConfigError, match=r"has no column 'pipeline1'. Did you mean 'pipeline'"):
+        read_scores(LONG, {"method": "pipeline1"})
+    with pytest.raises(ConfigError, match=r"cannot be 'methods'. Did you mean 'method'"):
+        read_scores(LONG, {"methods": "pipeline"})
 
 
 def test_unpaired_units_get_a_sentence_and_no_verdict_or_are_left_out():
