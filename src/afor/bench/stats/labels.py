@@ -58,6 +58,7 @@ METRIC_STYLES: Mapping[str, MetricStyle] = {
     "balanced_accuracy": MetricStyle("bAcc", margin=1.0),
     # 0.02: one point of accuracy with two balanced classes
     "kappa": MetricStyle("kappa", 1.0, "", 1.0, "absolute", margin=0.02),
+    "auroc": MetricStyle("AUROC", margin=1.0),
     "nll": _NATS,
     "brier": MetricStyle("Brier", 1.0, "", 1000.0, "10⁻³", lower_is_better=True, decimals=3),
     "calibration_error": MetricStyle("ECE", lower_is_better=True),

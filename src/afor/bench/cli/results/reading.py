@@ -27,7 +27,7 @@ Metrics = Annotated[
     list[str] | None,
     option(
         "Metric to show; repeatable, the first one decides: accuracy, weighted_f1, macro_f1, "
-        "balanced_accuracy, kappa, nll, brier or calibration_error.",
+        "balanced_accuracy, kappa, auroc, nll, brier or calibration_error.",
         "--metric",
         "-m",
         show_default="accuracy, weighted_f1, and nll if recorded",
