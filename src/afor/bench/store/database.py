@@ -416,6 +416,8 @@ def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
         majority_accuracy=truth[majority] / sum(truth),
         classes=len(truth),
         test_windows=record.test.n,
+        train_counts=record.train_class_counts,
+        test_counts=tuple(truth),
         key=stored.key,
         role=stored.role,
         elapsed_s=stored.elapsed_s,
