@@ -18,7 +18,7 @@ from pathlib import Path
 
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.store.results import RunResult
-from afor.bench.store.rows import (
+from afor.bench.store.tables import (
     PLAN_COLUMNS,
     RUN_COLUMNS,
     DamageError,
@@ -26,11 +26,14 @@ from afor.bench.store.rows import (
     Rows,
     RunRow,
     check_content,
+    connect,
+    create,
+    damaged,
+    explain,
     read_rows,
     run_row,
     study_digest,
 )
-from afor.bench.store.schema import connect, create, damaged, explain
 from afor.bench.study.planned_runs import ExpectedRuns, StudyPlan, count_expected
 from afor.bench.study.protocol import (
     DATA_KIND,
