@@ -242,7 +242,7 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
     for run in runs:
         left_out = {"metrics", "key", "role", "protocol"}
         left_out |= {"elapsed_s"} if run.elapsed_s is None else set()
-        row = {k: v for k, v in asdict(run).items() if k not in left_out}
+        row = {k: v for k, v in vars(run).items() if k not in left_out}
         row["test_subjects"] = join_subjects(run.test_subjects)
         if has_roles:
             row |= role_columns(run.role or role_from_name(run.optimizer))
