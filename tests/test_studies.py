@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.stats.comparisons import adjusted_chance
 from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.guessing import adjusted_chance
 from afor.bench.stats.inference.decisions import decide
 from afor.bench.store.files import load_results
 from afor.bench.study.schema import load_study
