@@ -22,7 +22,7 @@ EEGNET = "src/afor/bench/models/native"
 class BuildKernels(build_ext):
     """Build libraries that ctypes loads, not modules that Python imports."""
 
-    def get_export_symbols(self, ext: Extension) -> list[str]:
+    def get_export_symbols(self, _ext: Extension) -> list[str]:
         """Return no symbols: the sources mark what they export, and have no `PyInit_...`."""
         return []
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from afor.bench.store.database import open_or_create
-from afor.bench.store.rows import PlanRow
+from afor.bench.store.tables import PlanRow
 from afor.bench.training.record import Epoch, FinishedRun, Metrics, RunRecord, encode
 
 OPTIMIZERS = ("adam", "adamw", "radam", "adamp", "sophia", "mars", "afor")

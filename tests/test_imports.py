@@ -77,9 +77,7 @@ INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
         [
             "afor.bench.models.registry",
             "afor.bench.models.stacked_eegnet",
-            "afor.bench.optimizers.build",
-            "afor.bench.training.batches",
-            "afor.bench.training.fit",
+            "afor.bench.training.loop",
         ],
     ),
     (

@@ -64,7 +64,7 @@ def test_an_interval_without_ends_and_a_missing_metric_are_null():
     few[0].metrics["kappa"] = 0.5
     shown = chart_data(Results.of(few, expected, metrics=["accuracy", "kappa"]))
     assert shown["comparisons"][0]["low"] is None
-    assert shown["comparisons"][0]["word"] == "no verdict yet"
+    assert shown["comparisons"][0]["word"] == "incomplete"
     assert shown["runs"][1][5][1] is None
     json.loads(json_for_script(shown))
 

@@ -28,6 +28,7 @@ from afor.bench.stats.groups import (
     comparability_notes,
     default_metrics,
 )
+from afor.bench.stats.labels import metric_style
 from afor.bench.stats.pooling import PooledComparison, pool_tasks
 from afor.bench.store.database import open_store
 from afor.bench.store.files import is_store, load_results, load_studies, stated_margins
@@ -256,7 +257,25 @@ class Results:
     @cached_property
     def notes(self) -> list[str]:
         """What a reader must know of the runs: stand-ins, differing protocols, missing runs."""
-        return [*comparability_notes(self.conditions), *incomplete_notes(self.conditions)]
+        return [
+            *comparability_notes(self.conditions),
+            *self._ungated_notes(),
+            *incomplete_notes(self.conditions),
+        ]
+
+    def _ungated_notes(self) -> list[str]:
+        """Name the data sets and metrics whose level of guessing is not known."""
+        unknown: dict[str, dict[str, None]] = {}
+        for c in self.comparisons:
+            if c.learned is None and c.base_learned is None:
+                unknown.setdefault(c.dataset, {})[metric_style(c.metric).label] = None
+        if not unknown:
+            return []
+        names = "; ".join(f"{name} ({', '.join(labels)})" for name, labels in unknown.items())
+        return [
+            f"{names}: the level of guessing is not known, so whether the methods are better than "
+            "guessing is not tested."
+        ]
 
     @cached_property
     def training(self) -> "Training":

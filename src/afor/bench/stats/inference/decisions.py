@@ -34,6 +34,7 @@ class Decision(StrEnum):
     WORSE = "worse"
     EQUIVALENT = "equivalent"
     UNDECIDED = "undecided"
+    NO_VERDICT = "no verdict"  # neither method is better than guessing
 
 
 @dataclass(frozen=True)
