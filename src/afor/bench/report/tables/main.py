@@ -76,7 +76,10 @@ def main_table(results: Results) -> Table:
         else "Results under the cross-subject protocol: mean ± SD over folds",
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
-        lead=tuple(answer.text for answer in answers(results.comparisons, results.metrics[0])),
+        lead=tuple(
+            answer.text
+            for answer in answers(results.comparisons, results.metrics[0], results.pooled)
+        ),
         notes=_notes(results, has_signs=True),
         records=tuple(records),
     )
@@ -109,7 +112,9 @@ def comparison_table(results: Results) -> Table:
     lead = [
         answer.text
         for metric in results.metrics
-        for answer in answers([c for c in comparisons if c.metric == metric], metric)
+        for answer in answers(
+            [c for c in comparisons if c.metric == metric], metric, results.pooled
+        )
     ]
     return Table(
         name="comparisons",
