@@ -11,7 +11,7 @@ step of one run, and as shares for the evaluation.
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -65,9 +65,9 @@ def make_fits(case: Case, batch: int, runs: int, optimizer: str) -> list[Fit]:
     data = rng.standard_normal((len(names), case.channels, case.samples), dtype=np.float32)
     source = ArrayWindows(data, rng.integers(2, size=len(names)), list(names))
     split = make_splits("benchmark", source.subjects).split(0, 0)
-    settings = RunSettings("benchmark", split, optimizer, 1e-3, batch_size=batch)
+    settings = RunSettings(dataset="benchmark", split=split, optimizer=optimizer, batch_size=batch)
     rates = [1e-4 * 2**number for number in range(runs)]
-    return [make_fit(replace(settings, lr=lr), case.build(), source, CPU) for lr in rates]
+    return [make_fit(settings.changed(lr=lr), case.build(), source, CPU) for lr in rates]
 
 
 def measure(case: Case, batch: int, runs: int, rounds: int, optimizer: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -140,9 +140,13 @@ def measure(case: Case, rounds: int) -> None:
     source = windows(case)
     split = make_splits("benchmark", source.subjects).split(0, 0)
     adam = RunSettings(
-        "benchmark", split, "adam", lr=1e-3, batch_size=case.batch_size, max_epochs=1
+        dataset="benchmark",
+        split=split,
+        optimizer="adam",
+        batch_size=case.batch_size,
+        max_epochs=1,
     )
-    afor = replace(adam, optimizer="afor")
+    afor = adam.changed(optimizer="afor")
     contenders: dict[str, tuple[Callable[..., float], RunSettings]] = {
         "ours": (our_epoch, adam),
         "bare": (bare_epoch, adam),

@@ -19,10 +19,11 @@ from afor.bench.models.registry import BACKBONES, check_backbone
 from afor.bench.optimizers.build import accepted_settings, check_optimizer
 from afor.bench.optimizers.registry import OPTIMIZERS
 from afor.bench.study.plan import make_plan
-from afor.bench.study.schema import Protocol, Study, Training, check_study, load_study, parse_study
+from afor.bench.study.schema import Protocol, Study, check_study, load_study, parse_study
 from afor.bench.study.toml_io import toml_text
 from afor.bench.training.execute import execute
 from afor.bench.training.record import decode, encode
+from afor.bench.training.run_spec import Training
 
 SHAPE = InputShape(("C3", "Cz", "C4", "O1"), samples=200, rate_hz=128, classes=2)
 MANY = InputShape.unnamed(22, samples=200, rate_hz=128, classes=2)

@@ -16,7 +16,6 @@ import functools
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,9 +96,9 @@ def settings_of(optimizer: str) -> RunSettings:
     # The gate of AFOR opens after a hundred steps; here it must open within nine.
     opens_late = full_settings(optimizer, {}).get("warmup_steps", 0) > 2
     return RunSettings(
-        "numerics",
-        make_splits("numerics", ["s0", "s1", "s2", "s3"]).split(0, 0),
-        optimizer,
+        dataset="numerics",
+        split=make_splits("numerics", ["s0", "s1", "s2", "s3"]).split(0, 0),
+        optimizer=optimizer,
         lr=3e-3,
         optimizer_settings={"warmup_steps": 2} if opens_late else {},
         weight_decay=1e-2,
@@ -244,7 +243,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_the_training_is_larger_than_the_tolerance(record, change):
     needs_the_same_draws(record)
-    changed = Training("eegnet", replace(settings_of("adamw"), **CHANGES[change]))
+    changed = Training("eegnet", settings_of("adamw").changed(**CHANGES[change]))
     assert difference(changed.numbers, record["float64"]["eegnet adamw"]) > 2 * TOLERANCE
 
 
@@ -252,5 +251,5 @@ def test_a_change_in_float32_alone_is_larger_than_rounding():
     settings = settings_of("afor")
     single, double = (trained("eegnet", "afor", dtype) for dtype in (np.float32, np.float64))
     allowed = MARGIN * rounding_spread("eegnet", settings, single, double) + FLOAT32
-    changed = Training("eegnet", replace(settings, lr=1.01 * settings.lr), np.float32)
+    changed = Training("eegnet", settings.changed(lr=1.01 * settings.lr), np.float32)
     assert difference(changed.numbers, double.numbers) > 2 * allowed

@@ -9,8 +9,7 @@ import pytest
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Died, Ended, Started
-from afor.bench.execution.running import read_running
-from afor.bench.execution.status import print_status, status_of
+from afor.bench.execution.status import print_status, read_running, status_of
 from afor.bench.execution.timing.run_times import LEAST_S, UNKNOWN_S, RunTimes
 from afor.bench.store.database import open_store
 from afor.bench.store.lock import driver_of
@@ -92,12 +91,12 @@ def test_time_in_which_the_driver_itself_was_stopped_counts_for_no_worker(monkey
 def test_a_time_limit_that_is_none_is_refused_and_dask_has_its_own():
     from afor.bench.cli.studies.run import make_engine
 
-    assert make_engine("local", "", 1, 1, 2.0).limits.fixed_limit_s == 120.0
+    assert make_engine("", 1, 1, 2.0).limits.fixed_limit_s == 120.0
     for minutes in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ConfigError, match="--time-limit"):
-            make_engine("local", "", 1, 1, minutes)
+            make_engine("", 1, 1, minutes)
     with pytest.raises(ConfigError, match="worker-ttl"):
-        make_engine("dask", "tcp://127.0.0.1:1", 1, 1, 5.0)
+        make_engine("tcp://127.0.0.1:1", 1, 1, 5.0)
 
 
 def test_status_says_who_runs_and_what_has_been_running_unusually_long(tiny, monkeypatch, capsys):

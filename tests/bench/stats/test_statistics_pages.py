@@ -21,6 +21,7 @@ MODULES = [
     "afor.bench.stats.design.power",
     "afor.bench.stats.inference.paired_tests",
     "afor.bench.stats.paper_numbers",
+    "afor.bench.stats.pooling",
     "afor.bench.stats.sensitivity",
     "afor.bench.stats.comparisons",
     "afor.bench.report.tables.formats",

@@ -54,7 +54,6 @@ def test_a_spec_holds_all_that_decides_the_number(text, sources):
     assert spec["optimizer"]["name"] == "afor"
     assert spec["optimizer"]["settings"]["betas"] == [0.9, 0.999]
     assert spec["optimizer"]["lr"] == 3e-3
-    assert spec["backbone"]["settings"]["depth"] == 2  # a default, written out
     assert spec["training"]["batch_size"] == 16
     assert {"code", "seed", "threads", "dtype", "device", "split"} < spec.keys()
     assert run_key(spec) == make_plan(parse_study(text), sources).runs[1].key
@@ -93,23 +92,6 @@ def test_margins_and_controls_change_no_key_and_a_control_has_its_role(text, sou
     assert [run.role.control for run in plan.runs[:2]] == [False, True]
     with pytest.raises(ConfigError, match=r"margins.accuracy = -1.0 is not valid"):
         parse_study(marked.replace("2.5", "-1.0"))
-
-
-def test_a_setting_that_came_later_changes_a_key_only_when_it_is_used(text, sources):
-    settings = make_plan(parse_study(text), sources).runs[0].spec["backbone"]["settings"]
-    assert settings == {
-        "temporal_filters": 8,
-        "depth": 2,
-        "separable_filters": 16,
-        "kernel_samples": None,
-        "dropout": 0.25,
-        "max_norm": True,
-        "form": "auto",
-    }
-    entry = 'backbones = [{{ name = "eegnet", settings = {{ norm_momentum = {} }} }}]'
-    texts = [text.replace('backbones = ["eegnet"]', entry.format(m)) for m in (0.01, 0.1)]
-    assert keys(sources, texts[0]) == keys(sources, text)
-    assert not set(keys(sources, texts[1])) & set(keys(sources, text))
 
 
 def test_a_rate_for_a_network_of_the_paper_serves_both_its_families(text, sources):

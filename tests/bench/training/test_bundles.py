@@ -1,7 +1,5 @@
 """Several EEGNets as one network: each run has the bits that it has by itself."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,7 @@ import torch
 from afor.bench.common.errors import CannotBundleError, ConfigError
 from afor.bench.data.splits import make_splits
 from afor.bench.data.window_source import ArrayWindows
-from afor.bench.models.authors.eegnet import EEGNetAuthors
+from afor.bench.models.authors import EEGNetAuthors
 from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.native.binding import unavailable_reason
@@ -102,19 +100,23 @@ PROTOCOLS = {
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("make_model", [original, authors, double])
 def test_every_protocol_is_that_of_the_run_alone(protocol, make_model, source, settings) -> None:
-    settings = replace(settings, **PROTOCOLS[protocol])
-    runs = [settings, replace(settings, optimizer="afor", lr=3e-2, clip_norm=0.5)]
+    settings = settings.changed(**PROTOCOLS[protocol])
+    runs = [
+        settings,
+        settings.changed(optimizer="afor", lr=3e-2, clip_norm=0.5),
+        settings.changed(schedule="one_cycle", decay_exempt=True),
+    ]
     if protocol == "adaptation":
-        runs.append(replace(settings, adaptation=Adaptation(state="reset", passes=2)))
+        runs.append(settings.changed(adaptation=Adaptation(state="reset", passes=2)))
     assert_bits(together(runs, source, make_model), runs, source, make_model)
 
 
 def test_a_run_that_diverges_or_fails_leaves_the_others_as_they_are(source, settings) -> None:
     runs = [
-        replace(settings, optimizer="torch.optim:SGD", lr=1e30),
+        settings.changed(optimizer="torch.optim:SGD", lr=1e30),
         settings,
-        replace(settings, optimizer=f"{__name__}:FailsLater"),
-        replace(settings, optimizer="mars"),
+        settings.changed(optimizer=f"{__name__}:FailsLater"),
+        settings.changed(optimizer="mars"),
     ]
     diverged, adam, failed, mars = together(runs, source, original)
     assert diverged.status == "diverged"
@@ -124,7 +126,7 @@ def test_a_run_that_diverges_or_fails_leaves_the_others_as_they_are(source, sett
 
 
 def test_a_run_that_draws_from_the_shared_generator_has_to_leave(source, settings) -> None:
-    runs = [replace(settings, optimizer=f"{__name__}:Draws"), settings]
+    runs = [settings.changed(optimizer=f"{__name__}:Draws"), settings]
     drawing, adam = together(runs, source, original)
     assert isinstance(drawing, CannotBundleError)
     assert_bits([adam], [settings], source, original)
@@ -172,8 +174,8 @@ class FailsLater(torch.optim.SGD):
 def test_every_optimizer_steps_as_it_does_alone(
     network, channels, samples, names, changes, source, settings
 ) -> None:
-    settings = replace(settings, **{"max_epochs": 1, **changes})
-    runs = [replace(settings, optimizer=name, lr=1e-3 * 2**i) for i, name in enumerate(names)]
+    settings = settings.changed(**{"max_epochs": 1, **changes})
+    runs = [settings.changed(optimizer=name, lr=1e-3 * 2**i) for i, name in enumerate(names)]
     part = ArrayWindows(
         source.gather(np.arange(200))[:, :channels, :samples],
         source.labels,
@@ -186,7 +188,7 @@ def test_every_optimizer_steps_as_it_does_alone(
 
 
 def test_every_run_has_its_share_of_the_time(source, settings) -> None:
-    records = together([settings, replace(settings, optimizer="afor")], source, original)
+    records = together([settings, settings.changed(optimizer="afor")], source, original)
     for record in records:
         assert record.processor_s > 0
         assert sum(e.train_s + e.validation_s for e in record.history) < record.elapsed_s
@@ -194,9 +196,9 @@ def test_every_run_has_its_share_of_the_time(source, settings) -> None:
 
 def test_runs_that_do_not_belong_together_are_refused(source, settings) -> None:
     with pytest.raises(ConfigError, match="differ in more than the optimizer"):
-        together([settings, replace(settings, batch_size=8)], source, original)
+        together([settings, settings.changed(batch_size=8)], source, original)
     with pytest.raises(ConfigError, match="bfloat16"):
-        together([replace(settings, precision="bfloat16")] * 2, source, original)
+        together([settings.changed(precision="bfloat16")] * 2, source, original)
 
 
 @pytest.mark.parametrize("form", ["plain", "fast"])

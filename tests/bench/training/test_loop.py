@@ -49,14 +49,12 @@ class Scripted(nn.Module):
 
 def scripted_run(source, settings, accuracies: list[float], patience: int):
     model = Scripted(source, accuracies)
-    settings = dataclasses.replace(
-        settings, patience=patience, max_epochs=len(accuracies), normalization="none"
-    )
+    settings = settings.changed(patience=patience, max_epochs=len(accuracies), normalization="none")
     return train(settings, source, lambda: model), model
 
 
 def test_training_learns_what_can_be_learned(source, settings, tiny_net) -> None:
-    record = train(dataclasses.replace(settings, max_epochs=25), source, tiny_net)
+    record = train(settings.changed(max_epochs=25), source, tiny_net)
     assert record.status == "done"
     assert record.test.accuracy > 0.85
     assert record.test.n == 30
@@ -72,7 +70,7 @@ def test_training_learns_what_can_be_learned(source, settings, tiny_net) -> None
 def test_a_run_repeats_bit_by_bit_whatever_happened_before(
     name, source, settings, tiny_net
 ) -> None:
-    settings = dataclasses.replace(settings, optimizer=name)
+    settings = settings.changed(optimizer=name)
     first = train(settings, source, tiny_net)
     torch.rand(13)
     np.random.default_rng().random(3)
@@ -87,15 +85,15 @@ def test_all_optimizers_start_from_the_same_weights_and_see_the_same_batches_and
     # With a learning rate too small to change a float, every optimizer trains the same network,
     # so equal losses mean equal weights, batches and dropout masks.
     same = {"lr": 1e-30, "weight_decay": 0.0, "max_epochs": 3}
-    reference = train(dataclasses.replace(settings, optimizer="adam", **same), source, tiny_net)
-    other = train(dataclasses.replace(settings, optimizer=name, **same), source, tiny_net)
+    reference = train(settings.changed(optimizer="adam", **same), source, tiny_net)
+    other = train(settings.changed(optimizer=name, **same), source, tiny_net)
     assert [e.train_loss for e in other.history] == [e.train_loss for e in reference.history]
     assert len({e.train_loss for e in other.history}) == 3
 
 
 @pytest.mark.parametrize("name", [n for n, e in OPTIMIZERS.items() if e.variant_of == "afor"])
 def test_every_variant_of_afor_trains_and_leaves_traces(name, source, settings, tiny_net) -> None:
-    record = train(dataclasses.replace(settings, optimizer=name, max_epochs=2), source, tiny_net)
+    record = train(settings.changed(optimizer=name, max_epochs=2), source, tiny_net)
     assert record.status == "done"
     for trace in record.traces.values():
         lowest = OPTIMIZERS[name].settings["beta2_min"]
@@ -125,7 +123,7 @@ def test_a_record_is_made_of_plain_values(source, settings, tiny_net) -> None:
 def test_folds_draws_and_study_seeds_differ(source, settings, tiny_net) -> None:
     splits = make_splits("toy", source.subjects)
     records = [
-        train(dataclasses.replace(settings, **change), source, tiny_net).history[0].train_loss
+        train(settings.changed(**change), source, tiny_net).history[0].train_loss
         for change in (
             {},
             {"study_seed": 1},
@@ -201,7 +199,7 @@ def test_a_diverged_run_is_recorded_as_such_and_never_tested(
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
             return super().forward(inputs) * 1e30 ** (1 + self.head.weight.abs().max().detach() * 4)
 
-    settings = dataclasses.replace(settings, optimizer=name, lr=1e4)
+    settings = settings.changed(optimizer=name, lr=1e4)
     record = train(settings, source, Exploding)
     assert record.status == "diverged"
     assert "loss became" in record.reason
@@ -224,7 +222,7 @@ def test_constraints_hold_after_every_step_unless_switched_off(source, settings,
     train(settings, source, Bounded)
     assert max(lengths[1:]) <= 0.25 + 1e-5
     lengths.clear()
-    train(dataclasses.replace(settings, constraints=False), source, Bounded)
+    train(settings.changed(constraints=False), source, Bounded)
     assert max(lengths[1:]) > 0.25 + 1e-3
 
 
@@ -244,7 +242,7 @@ def test_an_optimizer_may_see_each_batch_before_its_forward_pass(
 
     monkeypatch.setattr(Sophia, "before_step", note)
     monkeypatch.setattr(Sophia, "after_step", lambda *_: None)
-    train(dataclasses.replace(settings, optimizer="sophia_authors", max_epochs=1), source, Watching)
+    train(settings.changed(optimizer="sophia_authors", max_epochs=1), source, Watching)
     assert events
     assert [kind for kind, _ in events] == ["before", "forward"] * (len(events) // 2)
     assert all(a[1] == b[1] for a, b in zip(events[::2], events[1::2], strict=True))
@@ -254,7 +252,7 @@ def test_few_subjects_per_batch_change_the_batches(source, settings, tiny_net) -
     seen: list[int] = []
     gather = source.gather
     source.gather = lambda i: (seen.append(len(np.unique(source.subject_codes[i]))), gather(i))[1]
-    settings = dataclasses.replace(settings, subjects_per_batch=1, max_epochs=1)
+    settings = settings.changed(subjects_per_batch=1, max_epochs=1)
     record = train(settings, source, tiny_net)
     assert seen[: record.steps] == [1] * record.steps
 
@@ -265,7 +263,7 @@ def test_a_network_with_the_wrong_number_of_outputs_is_refused(source, settings,
 
 
 def test_only_afor_leaves_traces_one_value_per_epoch(source, settings, tiny_net) -> None:
-    traces = train(dataclasses.replace(settings, optimizer="afor"), source, tiny_net).traces
+    traces = train(settings.changed(optimizer="afor"), source, tiny_net).traces
     assert list(traces) == ["mix", "norm", "head"]
     assert all(len(trace["beta2"]) == 4 for trace in traces.values())
     assert train(settings, source, tiny_net).traces == {}
@@ -294,7 +292,7 @@ def test_an_optimizer_with_two_modes_is_judged_in_its_second(
         "afor.bench.training.fit.build_optimizer",
         lambda _name, model, lr, _decay, **_: TwoModesSGD(model.parameters(), lr=lr),
     )
-    train(dataclasses.replace(settings, max_epochs=2), source, Watching)
+    train(settings.changed(max_epochs=2), source, Watching)
     epoch = ["optimizer trains", "network trains", "optimizer evaluates", "network evaluates"]
     assert events == epoch * 2
 

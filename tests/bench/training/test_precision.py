@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -74,5 +72,5 @@ class Loud(torch.nn.Module):
 @pytest.mark.parametrize("name", ["adamw", "afor"])
 def test_a_first_step_that_overflows_in_float16_is_left_out(name, source, settings):
     changes = {"precision": "float16", "optimizer": name, "max_epochs": 2, "lr": 1e-4}
-    record = train(replace(settings, **changes), source, Loud)
+    record = train(settings.changed(**changes), source, Loud)
     assert record.status == "done"

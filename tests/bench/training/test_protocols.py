@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from afor.bench.common.errors import ConfigError, DataError, TrainingError
 from afor.bench.data.window_source import ArrayWindows
-from afor.bench.training.batches import Batch, Side, epoch_batches, split_trials
-from afor.bench.training.contamination import contaminate
+from afor.bench.training.batches import Batch, Side, contaminate, epoch_batches, split_trials
 from afor.bench.training.loop import train
 from afor.bench.training.run_spec import Adaptation, Contamination, RunSettings
 
@@ -36,17 +35,17 @@ def steps_of(settings, source, tiny_net):
 def test_clipping_bounds_the_norm_of_the_whole_gradient(source, settings, tiny_net) -> None:
     _, free = steps_of(settings, source, tiny_net)
     bound = float(np.median([norm for _, norm in free]))
-    record, clipped = steps_of(replace(settings, clip_norm=bound), source, tiny_net)
+    record, clipped = steps_of(settings.changed(clip_norm=bound), source, tiny_net)
     assert max(norm for _, norm in free) > bound
     assert max(norm for _, norm in clipped) <= bound * (1 + 1e-5)
     assert record.status == "done"
 
 
 def test_the_last_weights_are_tested_after_all_epochs_on_demand(source, settings, tiny_net) -> None:
-    last = train(replace(settings, weights="last", patience=1, max_epochs=6), source, tiny_net)
+    last = train(settings.changed(weights="last", patience=1, max_epochs=6), source, tiny_net)
     assert len(last.history) == 6  # no early stopping
     assert last.best_epoch == 5
-    best = train(replace(settings, max_epochs=6), source, tiny_net)
+    best = train(settings.changed(max_epochs=6), source, tiny_net)
     assert [e.train_loss for e in best.history] == [e.train_loss for e in last.history]
     assert (best.test == last.test) == (best.best_epoch == 5)
 
@@ -91,8 +90,8 @@ def test_windows_are_contaminated_one_by_one_with_the_gain_and_share_asked_for()
 def test_contamination_is_paired_and_reaches_training_batches_alone(
     source, settings, tiny_net
 ) -> None:
-    still = replace(settings, lr=1e-30, weight_decay=0.0, normalization="none")
-    burst = replace(still, contamination=Contamination(kind="label_burst", share=0.4, length=2))
+    still = settings.changed(lr=1e-30, weight_decay=0.0, normalization="none")
+    burst = still.changed(contamination=Contamination(kind="label_burst", share=0.4, length=2))
     clean, clean_steps = steps_of(still, source, tiny_net)
     dirty, dirty_steps = steps_of(burst, source, tiny_net)
     flipped = [
@@ -104,7 +103,7 @@ def test_contamination_is_paired_and_reaches_training_batches_alone(
     losses = [[epoch.validation_loss for epoch in record.history] for record in (clean, dirty)]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)  # batch norm saw the same inputs
     assert clean.test == dirty.test
-    other, _ = steps_of(replace(burst, optimizer="afor"), source, tiny_net)
+    other, _ = steps_of(burst.changed(optimizer="afor"), source, tiny_net)
     assert [e.train_loss for e in other.history] == [e.train_loss for e in dirty.history]
     assert [e.train_loss for e in clean.history] != [e.train_loss for e in dirty.history]
 
@@ -138,7 +137,7 @@ def test_blocks_hold_one_subject_after_the_other_with_every_window_once(source) 
 
 
 def test_a_stream_scores_each_subject_before_it_trains_on_them(source, settings, tiny_net) -> None:
-    stream = replace(settings, order="stream", passes=3, normalization="none", max_epochs=1)
+    stream = settings.changed(order="stream", passes=3, normalization="none", max_epochs=1)
     record, seen = steps_of(stream, source, tiny_net)
     training = settings.split.train
     assert len(record.history) == len(training) == record.best_epoch + 1
@@ -159,10 +158,10 @@ def test_a_stream_scores_each_subject_before_it_trains_on_them(source, settings,
 def test_a_stream_is_scored_with_the_weights_before_the_subject(source, settings, tiny_net) -> None:
     # With weights that do not move the scores are those of the initial network.
     still = {"lr": 1e-30, "weight_decay": 0.0, "normalization": "none", "order": "stream"}
-    record = train(replace(settings, **still), source, tiny_net)
-    again = train(replace(settings, **still, optimizer="afor"), source, tiny_net)
+    record = train(settings.changed(**still), source, tiny_net)
+    again = train(settings.changed(**still, optimizer="afor"), source, tiny_net)
     assert record.prequential == again.prequential
-    learned = train(replace(settings, **still | {"lr": 1e-2, "passes": 5}), source, tiny_net)
+    learned = train(settings.changed(**still | {"lr": 1e-2, "passes": 5}), source, tiny_net)
     assert learned.metrics()["prequential_nll"] < record.metrics()["prequential_nll"]
 
 
@@ -183,12 +182,12 @@ def test_the_trials_of_each_class_are_divided_in_time() -> None:
 def test_adaptation_tests_the_other_trials_and_the_state_decides(
     name, source, settings, tiny_net
 ) -> None:
-    base = replace(settings, optimizer=name, max_epochs=2)
+    base = settings.changed(optimizer=name, max_epochs=2)
     adaptation = Adaptation(state="kept", passes=4, share=0.5)
     plain = train(base, source, tiny_net)
-    kept = train(replace(base, adaptation=adaptation), source, tiny_net)
+    kept = train(base.changed(adaptation=adaptation), source, tiny_net)
     reset = train(
-        replace(base, adaptation=Adaptation(state="reset", passes=4, share=0.5)), source, tiny_net
+        base.changed(adaptation=Adaptation(state="reset", passes=4, share=0.5)), source, tiny_net
     )
     assert kept.history != ()
     assert [e.train_loss for e in kept.history] == [e.train_loss for e in plain.history]
@@ -196,7 +195,7 @@ def test_adaptation_tests_the_other_trials_and_the_state_decides(
     assert kept.before_adaptation == reset.before_adaptation
     assert len({kept.before_adaptation.nll, kept.test.nll, reset.test.nll}) == 3
     assert kept.metrics()["nll_before"] == kept.before_adaptation.nll
-    again = train(replace(base, adaptation=adaptation), source, tiny_net)
+    again = train(base.changed(adaptation=adaptation), source, tiny_net)
     assert again.numbers() == kept.numbers()
 
 
@@ -211,8 +210,8 @@ def test_the_windows_that_a_test_subject_is_adapted_with_are_never_contaminated(
     contamination, source, settings, tiny_net
 ) -> None:
     # The weights do not move in the training, so the adaptation alone decides the test.
-    still = replace(settings, optimizer=f"{__name__}:StillAtFirst", adaptation=Adaptation(passes=3))
-    dirty = replace(still, contamination=contamination)
+    still = settings.changed(optimizer=f"{__name__}:StillAtFirst", adaptation=Adaptation(passes=3))
+    dirty = still.changed(contamination=contamination)
     records = [train(settings, source, NoStatistics) for settings in (still, dirty)]
     losses = [[epoch.train_loss for epoch in record.history] for record in records]
     assert losses[0] != losses[1]
@@ -253,9 +252,9 @@ class NoStatistics(torch.nn.Module):
 
 def test_several_test_subjects_adapt_each_from_the_same_weights(source, settings, tiny_net) -> None:
     split = replace(settings.split, test=("s0", "s1"), train=("s2", "s3"), validation=("s4",))
-    both = train(replace(settings, split=split, adaptation=Adaptation(passes=3)), source, tiny_net)
+    both = train(settings.changed(split=split, adaptation=Adaptation(passes=3)), source, tiny_net)
     alone = train(
-        replace(settings, split=replace(split, test=("s0",)), adaptation=Adaptation(passes=3)),
+        settings.changed(split=replace(split, test=("s0",)), adaptation=Adaptation(passes=3)),
         source,
         tiny_net,
     )
@@ -264,20 +263,20 @@ def test_several_test_subjects_adapt_each_from_the_same_weights(source, settings
     assert (
         both.test.nll
         != train(
-            replace(settings, split=last_only, adaptation=Adaptation(passes=3)), source, tiny_net
+            settings.changed(split=last_only, adaptation=Adaptation(passes=3)), source, tiny_net
         ).test.nll
     )
 
 
 def test_settings_that_do_not_fit_together_are_refused(settings: RunSettings) -> None:
     with pytest.raises(ConfigError, match="have not appeared yet"):
-        replace(settings, order="stream")
+        settings.changed(order="stream")
     with pytest.raises(ConfigError, match="belongs to order"):
-        replace(settings, order="blocks", subjects_per_batch=2)
+        settings.changed(order="blocks", subjects_per_batch=2)
     with pytest.raises(ConfigError, match="passes = 3 belongs"):
-        replace(settings, passes=3)
+        settings.changed(passes=3)
     with pytest.raises(ConfigError, match="clip_norm = 0"):
-        replace(settings, clip_norm=0.0)
+        settings.changed(clip_norm=0.0)
     with pytest.raises(ValidationError, match="greater than or equal to 1"):
         Adaptation(passes=0)
 
@@ -286,4 +285,4 @@ def test_an_optimizer_that_must_know_the_subject_refuses_mixed_batches(
     source, settings, tiny_net
 ) -> None:
     with pytest.raises(TrainingError, match="batches of one subject"):
-        train(replace(settings, optimizer=f"{__name__}:KnowsSubject"), source, tiny_net)
+        train(settings.changed(optimizer=f"{__name__}:KnowsSubject"), source, tiny_net)

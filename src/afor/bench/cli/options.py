@@ -114,10 +114,6 @@ Device = Annotated[
         show_default="the study's",
     ),
 ]
-JobsPerDevice = Annotated[
-    int,
-    option("Number of parallel processes on each GPU, if the device is cuda.", min=1, max=MAX_JOBS),
-]
 Trust = Annotated[
     bool,
     option("Import the code that a store names. Without it the code is only listed.", "--trust"),

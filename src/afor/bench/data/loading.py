@@ -153,7 +153,8 @@ def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
     if not dataset.needs_root:
         return Path(root) if root is not None else Path()
     info = dataset.info
-    advice = f"Get the data from {info.where}; expected layout: {info.layout}"
+    source = f"with `afor data get {info.name}`" if dataset.fetch else f"from {info.where}"
+    advice = f"Get the data {source}; expected layout: {info.layout}"
     folder = Path(root) if root is not None else default_root(info.name)
     if not (exists(folder) and folder.is_dir()):
         hint = " Name it with --root." if root is None else ""
@@ -272,15 +273,20 @@ def check_together(dataset: str, prepared: Sequence[PreparedSubject]) -> None:
                     f'exclude = ["{other.subject}"] or choose common settings.'
                 )
     owner: dict[str, tuple[str, int]] = {}
+    shared: list[tuple[str, int, str, int]] = []
     for subject in prepared:
         for trial_id, digest in zip(subject.trial_ids, subject.trial_hashes, strict=True):
             if not digest:
                 continue
             other_subject, other_trial = owner.setdefault(digest, (subject.subject, trial_id))
             if other_subject != subject.subject:
-                raise LeakageError(
-                    f"{dataset}: trial {trial_id} of subject {subject.subject} is trial "
-                    f"{other_trial} of subject {other_subject}, sample for sample. One person's "
-                    "data under two ids would stand on both sides of a split: leave one out with "
-                    f'exclude = ["{subject.subject}"].'
-                )
+                shared.append((subject.subject, trial_id, other_subject, other_trial))
+    if shared:
+        name, trial_id, other_subject, other_trial = shared[0]
+        more = f"; {len(shared)} trials in all are shared" if len(shared) > 1 else ""
+        copies = ", ".join(f'"{copy}"' for copy in dict.fromkeys(copy for copy, *_ in shared))
+        raise LeakageError(
+            f"{dataset}: trial {trial_id} of subject {name} is trial {other_trial} of subject "
+            f"{other_subject}, sample for sample{more}. One person's data under two ids would "
+            f"stand on both sides of a split: leave one out with exclude = [{copies}]."
+        )

@@ -15,7 +15,7 @@ ROW_NARROWING = 0.55  # how much rows shrink towards the front and the back
 # MNE takes such channels of EDF files for EEG.
 OTHER_SIGNALS = re.compile(
     r"(?<![a-z])(ecg|ekg|emg|eog|heog|veog|eogl|eogr|eogv|eogh|loc|roc|e[12]-[am][12]|gsr|eda|scr|ppg|bvp"
-    r"|pleth|resp\w*|rsp|belt|flow|airflow|thorax|abdomen|abdo|chest|snore|temp\w*|spo2|sao2|hr"
+    r"|plet\w*|exg\w*|erg\d*|resp\w*|rsp|belt|flow|airflow|thorax|abdomen|abdo|chest|snore|temp\w*|spo2|sao2|hr"
     r"|pulse|acc\w*|gyro\w*|trig\w*|trg|sti|stim\w*|status|marker\w*|event\w*|photo\w*|aux\w*"
     r"|misc\w*|emg\w*|eog\w*|ecg\w*|ekg\w*|dc\d*)(?![a-z])",
     re.IGNORECASE,

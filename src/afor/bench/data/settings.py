@@ -1,7 +1,7 @@
 """Options of data sets: the common ones, and the check of all."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -25,9 +25,12 @@ class DataSettings(BaseModel):
     window_samples: Samples = 0  # 0: the whole trial
     stride_samples: Samples = 0  # 0: as long as the window
 
+    # Options that choose among the trials, or cut them, without changing any.
+    NOT_OF_TRIALS: ClassVar[frozenset[str]] = frozenset({"window_samples", "stride_samples"})
+
     def trial_settings(self) -> dict[str, Any]:
-        """Return the options that determine the cached trials: all but those of the windows."""
-        return self.model_dump(mode="json", exclude={"window_samples", "stride_samples"})
+        """Return the options that determine the cached trials and are not at their defaults."""
+        return self.model_dump(mode="json", exclude=set(self.NOT_OF_TRIALS), exclude_defaults=True)
 
 
 Settings = TypeVar("Settings", bound=DataSettings)

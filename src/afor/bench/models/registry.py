@@ -11,10 +11,7 @@ from afor.bench.common.module_search import ADVICE, import_named, returns_instan
 from afor.bench.common.parameter_checks import check_values
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.models.acrnn import ACRNN
-from afor.bench.models.authors.acrnn import ACRNNAuthors
-from afor.bench.models.authors.eegnet import EEGNetAuthors
-from afor.bench.models.authors.hslt import HSLTAuthors
-from afor.bench.models.authors.nsal_dgat import NSALDGATAuthors
+from afor.bench.models.authors import ACRNNAuthors, EEGNetAuthors, HSLTAuthors, NSALDGATAuthors
 from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.hslt import HSLT
 from afor.bench.models.input_shape import InputShape
@@ -38,9 +35,6 @@ BRAINDECODE_ADVICE = (
     "Install braindecode in this environment (pip install braindecode) and check that "
     "`import braindecode.models` works."
 )
-# Settings added to a network after stores had been written. A run's key omits them at their
-# default, so that the runs of those stores keep their keys.
-ADDED_SETTINGS: dict[str, tuple[str, ...]] = {"eegnet": ("norm_momentum", "norm_eps")}
 # Networks whose own code gives other bits than it once did, with the version of their numbers. It
 # is part of a run's key, so that old and new runs never share one; the runs of other networks keep
 # theirs. 2: the native form, which adds in another order. 3: exact gradients of the first norm.

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment
@@ -14,6 +15,7 @@ from markupsafe import Markup
 
 from afor import __version__
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.files import write_output
 from afor.bench.data.catalog import NAMES, OWN, get_dataset
 from afor.bench.report.explore import chart_data, json_for_script, libraries_script
 from afor.bench.report.figures.results import folds_figure
@@ -53,7 +55,7 @@ class Section:
 # The sections in their order, each with its title, its tables and its figures with captions.
 _SECTIONS: Mapping[str, tuple[str, Sequence[str], Mapping[str, str]]] = {
     "results": ("Results", ("main",), {}),
-    "gains": ("Gains", ("comparisons",), {"gain": "Gain over the baseline per data set."}),
+    "gains": ("Gains", ("comparisons", "pooled"), {"gain": "Gain over the baseline per data set."}),
     "noise": (
         "Another seed",
         ("noise",),
@@ -146,7 +148,7 @@ def render_report(
         missing=sum(max(c.expected - c.done, 0) for c in conditions.values()),
         sources=[path.name for path in results.paths],
         notes=results.notes,
-        answers=answers(results.comparisons, results.metrics[0]),
+        answers=answers(results.comparisons, results.metrics[0], results.pooled),
         sections=shown,
         details=[_details(c, results.metrics, anchors[_link(c)]) for c in conditions.values()
                  if c.runs],
@@ -160,6 +162,32 @@ def render_report(
         scripts=[Markup(script) for script in scripts],
         script_sources=" ".join(_script_source(script) for script in scripts) or "'none'",
     )  # fmt: skip
+
+
+def write_report(
+    results: Results,
+    output: Path,
+    *,
+    title: str = "",
+    sections: Sequence[Section] = (),
+    static: bool = False,
+) -> dict[str, Any]:
+    """Write the report; return the file, its size and a verdict per data set and backbone.
+
+    The runs of a large study are written as a CSV file beside the page, which links to it.
+    """
+    runs_file = ""
+    if len(results.runs) > MAX_EMBEDDED:
+        beside = output.with_name(f"{output.stem}-runs.csv")
+        write_output(beside, results_csv(results.runs))
+        runs_file = beside.name
+    page = render_report(
+        results, title=title, sections=sections, static=static, runs_file=runs_file
+    )
+    write_output(output, page)
+    found = answers(results.comparisons, results.metrics[0], results.pooled)
+    verdicts = [answer.text for answer in found]
+    return {"file": str(output), "bytes": len(page.encode()), "verdicts": verdicts}
 
 
 def _section(

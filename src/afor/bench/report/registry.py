@@ -12,7 +12,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import curves
 from afor.bench.report.figures.noise import noise_figure
 from afor.bench.report.figures.results import folds_figure, gain_figure, rank_figure
-from afor.bench.report.tables import main, paper, side, variants
+from afor.bench.report.tables import main, paper, pooled, side, variants
 from afor.bench.report.tables.formats import Table
 from afor.bench.report.verdicts import FOCUS
 from afor.bench.stats.comparisons import Comparison
@@ -59,6 +59,7 @@ def _forgetting_figure(results: Results) -> Any:
 FROM_RESULTS: Mapping[str, Callable[[Results], Table]] = {
     "main": main.main_table,
     "comparisons": main.comparison_table,
+    "pooled": pooled.pooled_table,
     "ablation": variants.ablation_table,
     "sensitivity": variants.sensitivity_table,
     "ranks": side.ranks_table,

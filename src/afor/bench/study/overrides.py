@@ -21,14 +21,13 @@ from afor.bench.optimizers.registry import OPTIMIZERS
 from afor.bench.study.roles import role_from_name
 from afor.bench.study.schema import (
     PAPER_BACKBONES,
-    Training,
     check_study,
     paper_backbone,
     preset_text,
     read_toml,
 )
 from afor.bench.study.toml_io import updated_toml
-from afor.bench.training.run_spec import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER, Training
 
 # Presets from which a data set that is new to a study takes its options, rates and batch size.
 CATALOGUE = ("paper", "physionet", "demo-synthetic")

@@ -1,9 +1,11 @@
 """List the runs of a study, each with the specification that determines its result.
 
 A run's key is the SHA-256 of the canonical JSON of its *spec*: data fingerprint, preprocessing,
-subjects of the split, backbone and optimizer with all settings, seed, threads, dtype, device,
-and the version of the numeric code. Paths, workers, engines, bundles and the names of the study and
-its entries are not part of it: a run that two studies share is trained once.
+subjects of the split, backbone and optimizer with their settings, seed, threads, dtype, device,
+and the version of the numeric code. Settings at their defaults are left out, so that a new setting
+changes no key; whoever changes what a default means increases `NUMERICS`. Paths, workers, engines,
+bundles and the names of the study and its entries are not part of it: a run that two studies share
+is trained once.
 """
 
 import inspect
@@ -27,11 +29,10 @@ from afor.bench.study.schema import (
     DatasetEntry,
     OptimizerEntry,
     Study,
-    Training,
     paper_backbone,
 )
 from afor.bench.training.execute import input_shape, resolve_trainer
-from afor.bench.training.run_spec import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER, Training
 
 if TYPE_CHECKING:
     from afor.bench.study.planned_runs import Source
@@ -40,11 +41,6 @@ if TYPE_CHECKING:
 # network alone there is NETWORK_NUMERICS in models/registry.py. 2: windows that a test subject is
 # adapted with are not contaminated.
 NUMERICS = 2
-
-# Training settings of every spec; others are part of it only where they differ from the default.
-ALWAYS_IN_SPEC = {
-    "max_epochs", "patience", "normalization", "subjects_per_batch", "constraints"
-}  # fmt: skip
 
 # A plan holds all its runs with the names of their subjects in memory.
 MAX_RUNS = 200_000
@@ -175,34 +171,24 @@ def _spec(
         "seed": study.seed if optimizer.seed is None else optimizer.seed,
         "split": asdict(split),
         "threads": study.threads,
-        "training": {
-            **training.model_dump(include=ALWAYS_IN_SPEC),
-            "batch_size": dataset.batch_size or training.batch_size,
-            **({} if training.precision == "float32" else {"precision": training.precision}),
-            **_added_training(training, optimizer),
-        },
+        "training": _training(study, dataset, optimizer).model_dump(
+            exclude_defaults=True, exclude={"lr", "weight_decay"}
+        ),
     }
 
 
-def _added_training(training: Training, optimizer: OptimizerEntry) -> Spec:
-    """Return settings that earlier versions did not have; only those that change the training.
-
-    A run that uses none of them keeps the key it always had.
-    """
-    clip_norm = training.clip_norm if optimizer.clip_norm is None else optimizer.clip_norm
-    added: Spec = {} if clip_norm is None else {"clip_norm": clip_norm}
-    if training.order != "shuffled":
-        added["order"] = training.order
-    if training.weights != "best":
-        added["weights"] = training.weights
-    if training.order == "stream":
-        added["passes"] = training.passes
-    if training.contamination is not None:
-        added["contamination"] = training.contamination.model_dump(exclude_none=True)
-    if training.adaptation is not None:
-        state = optimizer.adaptation_state or training.adaptation.state
-        added["adaptation"] = {**training.adaptation.model_dump(), "state": state}
-    return added
+def _training(study: Study, dataset: DatasetEntry, optimizer: OptimizerEntry) -> Training:
+    """Return the training settings of a run: the study's, with what its entries override."""
+    training = study.training
+    changed: dict[str, object] = {}
+    if dataset.batch_size is not None:
+        changed["batch_size"] = dataset.batch_size
+    if optimizer.clip_norm is not None:
+        changed["clip_norm"] = optimizer.clip_norm
+    if training.adaptation is not None and optimizer.adaptation_state is not None:
+        state = {"state": optimizer.adaptation_state}
+        changed["adaptation"] = training.adaptation.model_copy(update=state)
+    return training.model_copy(update=changed)
 
 
 def _rates(
@@ -250,21 +236,17 @@ def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
 
 
 def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
-    """Return the backbone with all its settings, defaults included."""
+    """Return the backbone with the settings that are not at their defaults."""
     spec: Spec = {"name": entry.use, "settings": dict(entry.settings)}
     spec |= code_of(entry.use, "backbone")
     if trainer != DEFAULT_TRAINER:
         return spec
-    from afor.bench.models.registry import ADDED_SETTINGS, BACKBONES, NETWORK_NUMERICS
+    from afor.bench.models.registry import BACKBONES, NETWORK_NUMERICS
 
     if entry.use in BACKBONES:
-        parameters = inspect.signature(BACKBONES[entry.use]).parameters.values()
-        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        added = ADDED_SETTINGS.get(entry.use, ())
+        parameters = inspect.signature(BACKBONES[entry.use]).parameters
         spec["settings"] = {
-            key: value
-            for key, value in {**defaults, **entry.settings}.items()
-            if key not in added or value != defaults[key]
+            key: value for key, value in entry.settings.items() if value != parameters[key].default
         }
     if entry.use in NETWORK_NUMERICS:
         spec["code"] = NETWORK_NUMERICS[entry.use]

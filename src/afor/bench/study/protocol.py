@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from afor.bench.study.schema import BackboneEntry, OptimizerEntry, Study, Training
+from afor.bench.study.schema import BackboneEntry, OptimizerEntry, Study
+from afor.bench.training.run_spec import Training
 
 RunProtocol = Mapping[str, str]
 

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, get_args
 
 from pydantic import (
     BaseModel,
@@ -24,23 +24,18 @@ from pydantic import (
     model_validator,
 )
 
-from afor.bench.common.devices import Precision
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import look_beside
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.study.toml_lines import line_of
 from afor.bench.training.run_spec import (
     DEFAULT_TRAINER,
     MAX_COUNT,
-    Adaptation,
-    Contamination,
-    Count,
-    Order,
+    BatchSize,
+    Positive,
     StateAfterTraining,
     Table,
-    TestedWeights,
-    order_fault,
+    Training,
 )
 
 NETWORKS = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D, by their own publications
@@ -54,9 +49,12 @@ MAX_THREADS = 1024
 MAX_DRAWS = 1000
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$", max_length=80)]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-BatchSize = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # batch norm needs two windows
 Index = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
+
+KeyPath = tuple[str | int, ...]
+_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]")
+_ASSIGNMENT = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[\w"'-]+)*)\s*=""")
+_QUOTES = ('"""', "'''")
 
 
 class _Entry(Table):
@@ -86,7 +84,7 @@ class DatasetEntry(_Entry):
     blocks: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
     batch_size: BatchSize | None = None
     # By backbone. A rate for `eegnet` also serves `eegnet_authors`, unless that has its own.
-    lr: dict[str, Rate] = Field(default_factory=dict)
+    lr: dict[str, Positive] = Field(default_factory=dict)
 
 
 class BackboneEntry(_Entry):
@@ -99,41 +97,13 @@ class OptimizerEntry(_Entry):
     """An optimizer with its settings; another `seed` makes a copy of the same optimizer."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
-    lr: Rate | None = None
+    lr: Positive | None = None
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    clip_norm: Rate | None = None
+    clip_norm: Positive | None = None
     adaptation_state: StateAfterTraining | None = None
     seed: NonNegativeInt | None = None
     # A control is listed below the others, without a verdict, and outside of Holm's correction.
     control: bool = False
-
-
-class Training(Table):
-    """Training settings of all runs, unless a data set or an optimizer overrides them."""
-
-    lr: Rate = 1e-3
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4  # Sec. IV-C
-    batch_size: BatchSize = 64  # Sec. IV-C
-    max_epochs: Count = 200  # Sec. IV-C
-    patience: Count = 30  # Sec. IV-C
-    normalization: Literal["zscore", "window", "none"] = "zscore"
-    subjects_per_batch: Count | None = None
-    constraints: bool = True
-    # Of the forward and backward pass in training; weights and evaluation stay float32.
-    precision: Precision = "float32"
-    clip_norm: Rate | None = None  # of the whole gradient, before each step
-    order: Order = "shuffled"  # of the training subjects
-    passes: Count = 1  # over each subject of a stream
-    weights: TestedWeights = "best"  # tested: of the best epoch, or of the last
-    contamination: Contamination | None = None
-    adaptation: Adaptation | None = None
-
-    @model_validator(mode="after")
-    def _order_fits(self) -> "Training":
-        settings = (self.order, self.normalization, self.subjects_per_batch, self.passes)
-        if fault := order_fault(*settings):
-            raise ValueError(fault.rstrip("."))
-        return self
 
 
 class Protocol(Table):
@@ -148,7 +118,7 @@ class Protocol(Table):
 class Search(Table):
     """Makes the study a learning rate search: every run is trained once per rate of the grid."""
 
-    grid: Annotated[list[Rate], Field(min_length=1)]
+    grid: Annotated[list[Positive], Field(min_length=1)]
 
 
 def _entries(given: Any) -> Any:
@@ -174,7 +144,7 @@ class Study(Table):
     lr_from: str = ""  # finished search: name of its study or path of its store
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
     # Metrics that are not named have the default of `afor.bench.stats.labels`.
-    margins: dict[str, Rate] = Field(default_factory=dict)
+    margins: dict[str, Positive] = Field(default_factory=dict)
     training: Training = Training()
     protocol: Protocol = Protocol()
     search: Search | None = None
@@ -324,9 +294,7 @@ def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
     return study
 
 
-def _unusable_values(
-    content: Any, path: tuple[str | int, ...] = ()
-) -> Iterator[tuple[tuple[str | int, ...], Any, str]]:
+def _unusable_values(content: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any, str]]:
     """Yield each value that JSON cannot store, with its path and the reason."""
     if isinstance(content, dict | list):
         if len(path) >= MAX_NESTING:
@@ -366,7 +334,7 @@ def _explain(error: ValidationError, content: dict[str, Any], text: str, where: 
     return f"{location}: {key} = {show_value(first['input'])} is not valid: {message}."
 
 
-def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> tuple[str | int, ...]:
+def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> KeyPath:
     """Return the parts of pydantic's location that are keys of the file, without type names."""
     path: list[str | int] = []
     here = content
@@ -383,18 +351,19 @@ def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> tupl
 
 def _fields_at(path: Sequence[str | int]) -> list[str]:
     """Return the keys of the table at a path; the numbers in it count entries of a list."""
-    tables: dict[str, type[BaseModel]] = {
-        "training": Training,
-        "contamination": Contamination,
-        "adaptation": Adaptation,
-        "protocol": Protocol,
-        "search": Search,
-        "datasets": DatasetEntry,
-        "backbones": BackboneEntry,
-        "optimizers": OptimizerEntry,
-    }
-    names = [part for part in path if isinstance(part, str)]
-    return list((tables[names[-1]] if names else Study).model_fields)
+    table: type[BaseModel] = Study
+    for part in path:
+        if isinstance(part, str):
+            table = _table_of(table.model_fields[part].annotation) or table
+    return list(table.model_fields)
+
+
+def _table_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the table in the type of a key: itself, optional, or the entry of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    tables = (_table_of(argument) for argument in get_args(annotation))
+    return next((table for table in tables if table is not None), None)
 
 
 def _dotted(path: Sequence[str | int]) -> str:
@@ -429,3 +398,61 @@ def _check_names(study: Study, text: str, where: str) -> None:
                     f'{location}: datasets.{number + 1}.lr has "{name}", which is no '
                     f"backbone of this study.{hint} Accepted: {', '.join(backbones)}."
                 )
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int | None:
+    r"""Return the line, counted from 1, of a key or of the nearest table around it.
+
+    >>> line_of("seed = 0\n[[sets]]\nname = 'a'\n[[sets]]\nnane = 'b'", ("sets", 1, "nane"))
+    5
+    """
+    lines = _lines(text)
+    for length in range(len(path), 0, -1):
+        if (line := lines.get(tuple(path[:length]))) is not None:
+            return line
+    return None
+
+
+def _lines(text: str) -> dict[KeyPath, int]:
+    """Map every key and table to the line of its first occurrence."""
+    lines: dict[KeyPath, int] = {}
+    counts: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    open_quote = ""
+    depth = 0  # inside an array or inline table that spans several lines
+    for number, line in enumerate(text.splitlines(), start=1):
+        if open_quote:
+            open_quote = "" if open_quote in line else open_quote
+            continue
+        if depth == 0 and (header := _HEADER.match(line)):
+            names = _names(header.group(2))
+            table = _resolve(names, counts)
+            if header.group(1) == "[[":
+                whole = (*_resolve(names[:-1], counts), names[-1])
+                counts[whole] = counts.get(whole, -1) + 1
+                table = (*whole, counts[whole])
+                lines.setdefault(whole, number)
+            lines.setdefault(table, number)
+            continue
+        if depth == 0 and (assignment := _ASSIGNMENT.match(line)):
+            names = _names(assignment.group(1))
+            for length in range(1, len(names) + 1):
+                lines.setdefault((*table, *names[:length]), number)
+        open_quote = next((q for q in _QUOTES if line.count(q) % 2), "")
+        bare = re.sub(r'"[^"]*"|\'[^\']*\'|#.*', "", line)
+        depth = max(depth + sum(map(bare.count, "[{")) - sum(map(bare.count, "]}")), 0)
+    return lines
+
+
+def _names(dotted: str) -> KeyPath:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+
+
+def _resolve(names: KeyPath, counts: dict[KeyPath, int]) -> KeyPath:
+    """Insert the index of the latest entry after each name of an array of tables."""
+    path: KeyPath = ()
+    for name in names:
+        path = (*path, name)
+        if path in counts:
+            path = (*path, counts[path])
+    return path

@@ -19,7 +19,7 @@ from afor.bench.common.module_search import import_named, is_trainer
 from afor.bench.data.splits import Split
 from afor.bench.models.input_shape import InputShape
 from afor.bench.training.record import FinishedRun, RunRecord, decode, encode
-from afor.bench.training.run_spec import DEFAULT_TRAINER, Adaptation, Contamination, RunSettings
+from afor.bench.training.run_spec import DEFAULT_TRAINER, RunSettings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -173,17 +173,8 @@ def run_settings(spec: Mapping[str, Any]) -> RunSettings:
         study_seed=spec["seed"],
         device=spec["device"],
         threads=spec["threads"],
-        **_training_settings(spec["training"]),
+        **spec["training"],
     )
-
-
-def _training_settings(training: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of `training`, with its tables as the classes of `run_spec`."""
-    settings = dict(training)
-    for name, table in (("contamination", Contamination), ("adaptation", Adaptation)):
-        if settings.get(name) is not None:
-            settings[name] = table(**settings[name])
-    return settings
 
 
 def input_shape(source: "WindowSource | ExpectedWindows") -> InputShape:

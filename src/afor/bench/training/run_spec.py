@@ -1,14 +1,12 @@
-"""The settings of one run. This module does not import torch."""
+"""The settings of a training, of a study and of one run. This module does not import torch."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from afor.bench.common.devices import Precision
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.seeding import Purpose, derive_seed
 from afor.bench.data.splits import Split
 
@@ -19,8 +17,11 @@ Order = Literal["shuffled", "blocks", "stream"]
 ContaminationKind = Literal["label_burst", "amplitude_burst", "label_noise", "amplitude"]
 StateAfterTraining = Literal["kept", "reset"]
 TestedWeights = Literal["best", "last"]
+Schedule = Literal["constant", "cosine", "one_cycle", "warmup"]
 MAX_COUNT = 1_000_000  # of epochs, windows in a batch, passes; far above any real study
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+BatchSize = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # batch norm needs two windows
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -36,7 +37,7 @@ class Contamination(Table):
     kind: ContaminationKind
     share: Share  # of the steps for bursts, else of the windows
     length: Count | None = None  # batches in a burst
-    gain: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # of the amplitude
+    gain: Positive | None = None  # of the amplitude
 
     @model_validator(mode="after")
     def _fits(self) -> "Contamination":
@@ -63,62 +64,78 @@ class Adaptation(Table):
     share: Share = 0.5  # of the trials of each class that adapt; the rest is tested
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """Everything that determines the result of a run besides the windows and the network."""
+class Training(Table):
+    """The settings of a training that a study states, with the defaults of the paper."""
+
+    lr: Positive = 1e-3
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4  # Sec. IV-C
+    decay_exempt: bool = False  # biases, scales and shifts of norms without weight decay
+    # Of the learning rate, over all steps up to max_epochs; `lr` is its largest value.
+    schedule: Schedule = "constant"
+    batch_size: BatchSize = 64  # Sec. IV-C: 256 for DEAP, 64 for the others
+    max_epochs: Count = 200  # Sec. IV-C
+    patience: Count = 30  # Sec. IV-C; 15 in the search for the learning rate
+    normalization: Normalization = "zscore"
+    subjects_per_batch: Count | None = None  # None: windows of all training subjects are mixed
+    constraints: bool = True  # call the network's apply_constraints() after each step
+    # Of the forward and backward pass in training; weights and evaluation stay float32.
+    precision: Precision = "float32"
+    clip_norm: Positive | None = None  # of the whole gradient, before each step
+    order: Order = "shuffled"  # of the training subjects
+    passes: Count = 1  # over each subject of a stream
+    weights: TestedWeights = "best"  # tested: of the best validation accuracy, or after the end
+    contamination: Contamination | None = None
+    adaptation: Adaptation | None = None
+
+    @model_validator(mode="after")
+    def _order_fits(self) -> "Training":
+        if self.order != "shuffled" and self.subjects_per_batch is not None:
+            raise ValueError(
+                f'subjects_per_batch belongs to order = "shuffled"; with order = "{self.order}" '
+                f"every batch holds one subject. Remove one of the two"
+            )
+        if self.order == "stream" and self.normalization == "zscore":
+            raise ValueError(
+                'order = "stream" cannot have normalization = "zscore", whose statistics come from '
+                'subjects that have not appeared yet. Choose "window" or "none"'
+            )
+        if self.order != "stream" and self.passes != 1:
+            raise ValueError(
+                f'passes = {self.passes} belongs to order = "stream"; max_epochs sets the others'
+            )
+        return self
+
+
+class RunSettings(Training):
+    """Everything that determines the result of a run besides the windows and the network.
+
+    Raises:
+        ConfigError: A value cannot be used.
+    """
 
     dataset: str  # name, part of the seeds
     split: Split
     optimizer: str
-    lr: float
-    optimizer_settings: Mapping[str, object] = field(default_factory=dict)
-    weight_decay: float = 1e-4  # Sec. IV-C
-    batch_size: int = 64  # Sec. IV-C: 256 for DEAP, 64 for the others
-    max_epochs: int = 200  # Sec. IV-C
-    patience: int = 30  # Sec. IV-C; 15 in the search for the learning rate
-    normalization: Normalization = "zscore"
-    subjects_per_batch: int | None = None  # None: windows of all training subjects are mixed
-    constraints: bool = True  # call the network's apply_constraints() after each step
-    clip_norm: float | None = None  # clip the global norm of the gradient before each step
-    contamination: Contamination | None = None  # of training batches
-    order: Order = "shuffled"
-    passes: int = 1  # over each subject of a stream
-    adaptation: Adaptation | None = None
-    weights: TestedWeights = "best"  # tested: of the best validation accuracy, or after the end
+    optimizer_settings: dict[str, Any] = Field(default_factory=dict)
     study_seed: int = 0
     device: str = "cpu"
-    threads: int = 1
-    precision: Precision = "float32"
+    threads: Count = 1
 
-    def __post_init__(self) -> None:
-        checks = {
-            "lr": 0 < self.lr < math.inf,
-            "weight_decay": 0 <= self.weight_decay < math.inf,
-            "batch_size": self.batch_size >= 2,
-            "max_epochs": self.max_epochs >= 1,
-            "patience": self.patience >= 1,
-            "threads": self.threads >= 1,
-            "subjects_per_batch": self.subjects_per_batch is None or self.subjects_per_batch >= 1,
-            "clip_norm": self.clip_norm is None or 0 < self.clip_norm < math.inf,
-            "passes": self.passes >= 1,
-        }
-        accepted = {
-            "lr": "above 0",
-            "clip_norm": "above 0",
-            "weight_decay": "0 or above",
-            "batch_size": "at least 2, for batch norm",
-        }
-        for key, holds in checks.items():
-            if not holds:
-                raise ConfigError(
-                    f"{key} = {getattr(self, key)} cannot be used: "
-                    f"it must be {accepted.get(key, 'at least 1')}."
-                )
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(map(str, first["loc"]))
+            found = f"{key} = {show_value(first['input'])} is not valid: " if key else ""
+            fault = first["msg"].removeprefix("Value error, ")
+            raise ConfigError(
+                f"{found}{fault[0].lower() if key else fault[0]}{fault[1:]}."
+            ) from None
 
-        if fault := order_fault(
-            self.order, self.normalization, self.subjects_per_batch, self.passes
-        ):
-            raise ConfigError(fault)
+    def changed(self, **values: Any) -> "RunSettings":
+        """Return these settings with other values; raise ConfigError if they cannot be used."""
+        return RunSettings(**{**dict(self), **values})
 
     def seed(self, purpose: Purpose) -> int:
         """Return the seed of this run for one purpose; it does not depend on the optimizer."""
@@ -129,31 +146,13 @@ class RunSettings:
 def shared_settings(settings: RunSettings) -> RunSettings:
     """Return the settings without those in which the runs of a bundle may differ."""
     adaptation = settings.adaptation and settings.adaptation.model_copy(update={"state": "kept"})
-    return replace(
-        settings,
+    return settings.changed(
         optimizer="",
         lr=1.0,
         optimizer_settings={},
         weight_decay=0.0,
+        decay_exempt=False,
+        schedule="constant",
         clip_norm=None,
         adaptation=adaptation,
     )
-
-
-def order_fault(
-    order: Order, normalization: Normalization, subjects_per_batch: int | None, passes: int
-) -> str:
-    """Return why these settings do not fit together, or an empty text."""
-    if order != "shuffled" and subjects_per_batch is not None:
-        return (
-            f'subjects_per_batch belongs to order = "shuffled"; with order = "{order}" every batch '
-            f"holds one subject. Remove one of the two."
-        )
-    if order == "stream" and normalization == "zscore":
-        return (
-            'order = "stream" cannot have normalization = "zscore", whose statistics come from '
-            'subjects that have not appeared yet. Choose "window" or "none".'
-        )
-    if order != "stream" and passes != 1:
-        return f'passes = {passes} belongs to order = "stream"; max_epochs sets the others.'
-    return ""

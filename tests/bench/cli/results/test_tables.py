@@ -82,7 +82,7 @@ def test_stats_print_comparisons_ranks_and_noise(call, store):
         assert text in result.stdout
     assert result.stdout.index(texts[1]) < result.stdout.index(texts[2])
     tables = json.loads(call("judge", store, "--json").stdout)
-    assert [table["table"] for table in tables] == ["comparisons", "ranks", "noise"]
+    assert [table["table"] for table in tables] == ["comparisons", "pooled", "ranks", "noise"]
     row = next(r for r in tables[0]["rows"] if r["optimizer"] == "afor")
     assert row["verdict"] == "better"
     assert row["margin"] == 0.01

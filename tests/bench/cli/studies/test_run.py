@@ -47,6 +47,8 @@ def test_json_is_one_object_on_stdout_and_all_else_goes_to_stderr(here):
     result = runner.invoke(app, ["run", str(here.file), "--json"])
     assert result.exit_code == 0
     content = json.loads(result.stdout)
+    (verdict,) = content.pop("verdicts")
+    assert verdict.startswith("Synthetic, tiny, 3 folds. Undecided: no difference between b and a")
     assert content == {
         "study": "tiny",
         "store": "results/tiny.db",
@@ -55,8 +57,44 @@ def test_json_is_one_object_on_stdout_and_all_else_goes_to_stderr(here):
         "diverged": 0,
         "failed": 0,
         "trained": 6,
+        "report": "results/tiny.html",
     }
+    assert "Next: open results/tiny.html" in result.stderr
+
+
+def test_a_run_ends_with_the_verdict_and_the_report_that_judge_and_report_give(here):
+    here.write(subjects=3, draws=1)
+    result = runner.invoke(app, ["run", str(here.file)])
+    table = runner.invoke(app, ["table", "main", "results/tiny.db"])
+    assert table.stdout.strip() in result.stdout
+    assert result.stdout.endswith("The report: results/tiny.html\n")
+    assert runner.invoke(app, ["report", "tiny", "-o", "again.html"]).exit_code == 0
+    assert Path("again.html").read_text() == Path("results/tiny.html").read_text()
+
+
+def test_without_a_report_the_verdict_is_printed_alone(here):
+    here.write(subjects=3, draws=1)
+    result = runner.invoke(app, ["run", str(here.file), "--no-report"])
+    assert "Undecided: no difference between b and a is shown" in result.stdout
     assert "Next: afor judge results/tiny.db" in result.stderr
+    assert not Path("results/tiny.html").exists()
+
+
+def test_one_optimizer_has_no_verdict_and_the_reason_is_said(here):
+    here.write(optimizers=("a",), subjects=3, draws=1)
+    result = runner.invoke(app, ["run", str(here.file)])
+    assert result.exit_code == 0
+    assert "There is no verdict: There is nothing to compare" in result.stderr
+    assert not Path("results/tiny.html").exists()
+
+
+def test_the_report_concerns_the_study_that_ran_and_no_other_of_its_store(here):
+    here.write(optimizers=("a", "c"), subjects=3, draws=1)
+    runner.invoke(app, ["run", str(here.file), "--store", "both.db"])
+    here.write(name="second", subjects=3, draws=1)
+    result = runner.invoke(app, ["run", str(here.file), "--store", "both.db"])
+    assert "between b and a" in result.stdout
+    assert "Others" not in result.stdout
 
 
 def test_failed_runs_give_exit_code_1_and_lead_to_the_list_of_failures(here):
@@ -101,14 +139,14 @@ def test_workers_are_as_many_as_cores_hold_runs_and_threads_come_from_the_study(
 
 
 def test_engines_are_made_as_they_are_asked_for():
-    local = make_engine("local", "", 3, 2)
+    local = make_engine("", 3, 2)
     assert isinstance(local, LocalEngine)
     assert (local.workers, local.threads) == (3, 2)
-    cluster = make_engine("dask", "tcp://10.0.0.1:8786", 3, 2)
+    cluster = make_engine("tcp://10.0.0.1:8786", 3, 2)
     assert isinstance(cluster, DaskEngine)
     assert cluster.scheduler == "tcp://10.0.0.1:8786"
-    with pytest.raises(ConfigError, match=r"--engine local --scheduler tcp://x is not possible"):
-        make_engine("local", "tcp://x", 1, 1)
+    with pytest.raises(ConfigError, match="--time-limit does not work with --scheduler"):
+        make_engine("tcp://x", 1, 1, time_limit=5.0)
 
 
 def test_a_summary_leaves_out_what_is_zero():

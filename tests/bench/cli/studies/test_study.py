@@ -41,6 +41,31 @@ def test_a_printed_study_has_a_name_of_its_own_and_keeps_its_comments(tiny):
     assert runner.invoke(app, ["study", "demo", "--name", "no/path"]).exit_code != 0
 
 
+def test_the_command_after_a_plan_keeps_what_changes_the_answer(tiny):
+    tiny.write(subjects=3, draws=1)
+    asked = ["--device", "cpu", "--store", "other.db", "--trust", "--epochs", "3"]
+    planned = tiny.call(*asked, "-j", "1", command="plan")
+    expected = "--epochs 3 --store other.db --trust --device cpu --jobs 1"
+    assert planned.endswith(f"Next: afor run {tiny.file} {expected}\n")
+
+
+def test_a_plan_answers_in_a_few_lines_whatever_the_size_of_the_study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = runner.invoke(app, ["plan", "paper", "--no-timing"])
+    assert shown.stdout.startswith("paper: 7140 runs: 7140 open\n")
+    assert len(shown.output.splitlines()) <= 15
+
+
+@pytest.mark.usefixtures("train_here")
+def test_the_plan_of_a_study_that_has_ended_leads_to_what_is_left(tiny):
+    tiny.write(subjects=3, draws=1)
+    tiny.call()
+    assert tiny.call(command="plan").endswith("Next: afor judge results/tiny.db\n")
+    tiny.write(optimizers=("a", "raiser"), subjects=3, draws=1)
+    tiny.call(code=1)
+    assert tiny.call(command="plan").endswith("Next: afor store failures results/tiny.db\n")
+
+
 def test_a_study_goes_from_nothing_to_results_one_command_after_another(tiny):
     tiny.write(optimizers=("adam", "afor"), subjects=3, draws=2)
     planned = tiny.call(command="plan")
@@ -48,6 +73,10 @@ def test_a_study_goes_from_nothing_to_results_one_command_after_another(tiny):
     assert "1 / 1 / 1 to train / validate / test" in planned
     assert "not known before the first run" in planned
     assert "Next: afor run" in planned
+    assert "synthetic × tiny × afor" not in planned
+    assert "synthetic × tiny × afor: 3 folds × 2 draws, lr" in tiny.call(
+        "--details", command="plan"
+    )
     content = json.loads(tiny.call("--json", command="plan"))
     assert (content["open"], len(content["runs"])) == (12, 12)
     done = tiny.call("-j", "2")
@@ -123,8 +152,7 @@ def test_shards_run_apart_and_merge_into_one_store(tiny):
     ("arguments", "message"),
     [
         (["--shard", "3/2"], "expected i/n"),
-        (["--engine", "slurm"], "Accepted: --engine local"),
-        (["--scheduler", "tcp://x:1"], "--engine dask"),
+        (["--scheduler", "tcp://x:1", "--time-limit", "3"], "--time-limit does not work"),
         (["--lr-per-optimizer", "--shard", "1/2"], "--lr-from"),
         (["--lr-from", "nothing"], "no results"),
         (["--root", "deap=/data"], "expected NAME=FOLDER with a data set of the study: synthetic"),

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+from collections import Counter
 
 import mne
 import numpy as np
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.data.datasets import recordings
 from afor.bench.data.inspection.survey import survey_folder
 from afor.bench.data.loading import open_windows
 from afor.bench.data.stand_ins import write_edf, write_gdf, write_stand_in
@@ -38,14 +41,26 @@ def egi(root):
 
 
 def biosemi(root):
+    edfio = pytest.importorskip("edfio")
+    microvolts = {"physical_dimension": "uV", "physical_range": (-262144, 262143)}
     for number, subject in enumerate("abc"):
-        raw = raw_of(number, [*TEN_TWENTY, "Status"], ["eeg"] * 3 + ["stim"])
-        trigger = np.zeros(raw.n_times)
+        rng = np.random.default_rng(number)
+        status = np.full(40 * RATE, 0x100000)  # CMS in range
+        status[0] |= 0x10000  # a new epoch
         for at, code in enumerate([1, 2] * 6):
-            trigger[(at * 3 + 1) * RATE : (at * 3 + 1) * RATE + 10] = code + 0x10000  # CMS bit
-        raw._data[3] = trigger
-        raw.save(root / f"{subject}_raw.fif", verbose="error")
-    return lambda survey: survey.events == {"1": 18, "2": 18} and "Status" in survey.events_from
+            status[(at * 3 + 1) * RATE : (at * 3 + 1) * RATE + 10] |= code
+        signals = [
+            edfio.BdfSignal(rng.normal(300, 10, 40 * RATE), RATE, label=name, **microvolts)
+            for name in ("A1", "A2", "B1", "EXG1", "Plet")
+        ]
+        whole = {"physical_dimension": "Boolean", "physical_range": (-8388608, 8388607)}
+        signals.append(edfio.BdfSignal(status.astype(float), RATE, label="Status", **whole))
+        edfio.Bdf(signals).write(root / f"{subject}_1.bdf")
+    return lambda survey: (
+        survey.events == {"1": 18, "2": 18}
+        and survey.events_from == "the stim channel Status"
+        and survey.channels == ("A1", "A2", "B1")
+    )
 
 
 def event_files(root):
@@ -186,6 +201,7 @@ def test_one_persons_recording_under_two_names_is_found(tmp_path, cache_dir):
     words = ["data", "import", str(tmp_path), "--cache-dir", str(cache_dir)]
     answer = CliRunner().invoke(app, words)
     assert 'leave one out with exclude = ["d"]' in str(answer.exception)
+    assert "12 trials in all are shared" in str(answer.exception)
 
 
 def test_2a_is_recognised_and_names_that_differ_in_a_letter_are_asked_about(tmp_path):
@@ -209,17 +225,38 @@ def test_codes_get_names_and_two_lengths_of_events_get_a_sentence(tmp_path, cach
     assert source.class_names == ("hand", "other")
 
 
-def test_scanning_is_linear_in_the_number_of_subjects(tmp_path, monkeypatch):
-    from afor.bench.data.datasets import recordings
+@pytest.mark.parametrize("name", ["s{subject:03d}/{file}.edf", "s{subject:03d}_{file}.edf"])
+def test_scanning_is_linear_in_the_number_of_subjects(tmp_path, name):
+    n_subjects, n_files = 300, 6
+    for subject in range(n_subjects):
+        for file in range(n_files):
+            path = tmp_path / name.format(subject=subject, file=file)
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+    calls = Counter()
 
-    for number in range(40):
-        (tmp_path / f"s{number:02d}_1.fif").touch()
-    listed = []
-    real = recordings.is_recording
-    monkeypatch.setattr(recordings, "is_recording", lambda path: listed.append(path) or real(path))
-    for subject in recordings.recordings_by_subject(tmp_path):
-        recordings.source_files(tmp_path, subject, None)
-    assert len(listed) == 40
+    def count(_frame, event, argument):
+        if event == "c_call" and argument.__name__ in ("scandir", "stat"):
+            calls[argument.__name__] += 1
+
+    sys.setprofile(count)
+    try:
+        subjects = recordings.DATASET.find(tmp_path, None)
+        for subject in subjects:
+            recordings.source_files(tmp_path, subject, None)
+            recordings.recordings_by_subject(tmp_path)  # as when it is loaded
+    finally:
+        sys.setprofile(None)
+    assert len(subjects) == n_subjects
+    assert calls["scandir"] < 4 * (n_subjects + 1)
+    assert calls["stat"] < 30 * n_subjects * n_files  # companions and tables beside each file
+
+
+def test_a_file_that_came_later_is_found(tmp_path):
+    (tmp_path / "a_1.edf").touch()
+    assert recordings.DATASET.find(tmp_path, None) == ("a",)
+    (tmp_path / "b_1.edf").touch()
+    assert recordings.DATASET.find(tmp_path, None) == ("a", "b")
 
 
 def test_the_cache_is_listed_and_cleared(tmp_path):

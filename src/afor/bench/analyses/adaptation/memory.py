@@ -23,6 +23,7 @@ from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import isolated
 from afor.bench.training.batches import Batch
+from afor.bench.training.execute import run_settings
 from afor.bench.training.fit import Fit, WatchStep
 from afor.bench.training.record import RunRecord
 from afor.monitor import AWAKE
@@ -142,11 +143,11 @@ def train_to_end(run: ChosenRun, watch: WatchStep) -> RunRecord:
 
 def extend(run: ChosenRun, steps: int) -> ChosenRun:
     """Return the run with at least `steps` steps and no early stopping, from the same start."""
-    training = run.planned.spec["training"]
-    windows = len(run.source.indices_of(run.planned.spec["split"]["train"]))
-    per_epoch = max(1, windows // training["batch_size"])
+    spec = run.planned.spec
+    windows = len(run.source.indices_of(spec["split"]["train"]))
+    per_epoch = max(1, windows // run_settings(spec).batch_size)
     epochs = -(-steps // per_epoch)
-    changed = {**training, "max_epochs": epochs, "patience": epochs}
+    changed = {**spec["training"], "max_epochs": epochs, "patience": epochs}
     return _changed(run, {"training": changed})
 
 

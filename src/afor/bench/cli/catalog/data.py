@@ -101,8 +101,8 @@ def get(
 ) -> None:
     """Fetch a public data set: size, licence and citation first, then the files that are missing.
 
-    Every file is checked against its published checksum. A transfer that breaks off leaves no file,
-    and the same command goes on. Data sets that need a signed agreement are described.
+    Every file is checked against its published checksum. A transfer that breaks off goes on where
+    it stopped, also by the same command later. Data sets that need an agreement are described.
 
     Example:
         afor data get physionet_mi --subject 1-10
@@ -359,9 +359,10 @@ def _findings(survey: Survey) -> list[str]:
     """Describe what a folder holds, in lines."""
     names = list(survey.subjects)
     shown = ", ".join(names[:MAX_SHOWN]) + (", …" if len(names) > MAX_SHOWN else "")
+    n_files = sum(survey.subjects.values())
+    files = f", {n_files} files" if n_files else ""
     lines = [
-        f"{survey.root}: {len(names)} subjects, {sum(survey.subjects.values())} files, read as "
-        f'"{survey.use}"',
+        f'{survey.root}: {len(names)} subjects{files}, read as "{survey.use}"',
         f"subjects: {shown}",
     ]
     if survey.tasks:
@@ -391,13 +392,12 @@ def _findings(survey: Survey) -> list[str]:
 def _proposed_study(survey: Survey, root: Path) -> str:
     """Return the TOML of a study to start from."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", root.resolve().name).lstrip("_.-") or "mine"
-    blocks = blocks_of(survey)
+    options = {"blocks": blocks_of(survey), "options": survey.options()}
     dataset = {
         "name": name,
         "use": survey.use,
         "root": str(root.resolve()),
-        **({"blocks": blocks} if blocks else {}),
-        "options": survey.options(),
+        **{key: value for key, value in options.items() if value},
     }
     content = {
         "name": f"{name[:60]}-study",

@@ -23,7 +23,8 @@ from afor.bench.execution.timing.run_times import clock
 from afor.bench.report.figures.planning import power_figure
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
-from afor.bench.stats.comparisons import BASELINE, Comparison
+from afor.bench.report.verdicts import verdict_of, verdict_sentence
+from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.design.power import (
     POWER,
     Design,
@@ -50,7 +51,7 @@ def power(
     optimizer: Annotated[
         str, option("The comparison to plan for.", show_default="afor, or the first of the study")
     ] = "",
-    baseline: Baseline = BASELINE,
+    baseline: Baseline = None,
     metric: Annotated[str, option("Metric to plan for.", "--metric", "-m")] = "accuracy",
     effect: Annotated[
         float | None,
@@ -96,10 +97,12 @@ def power(
     table_format = choose(form or "terminal", FORMATS, "--format")
     options = ResultOptions(results, [metric], baseline, None, study, margin, allow_different)
     opened = options.open()
+    baseline = opened.baseline
     _check_optimizers(opened, [baseline, *([optimizer] if optimizer else [])])
     listed = _planned_for(opened, optimizer)
     family = family or max(1, len([name for name in opened.methods if name != baseline]))
     made = _pick(listed, opened, optimizer, dataset, backbone)
+    _refuse_blind(made)
     noise = noise_of(made)
     goals = _goals(made, effect, LEVEL / family)
     seconds = _seconds(opened, made)
@@ -107,7 +110,8 @@ def power(
     folds = _grid_folds(noise.folds, designs)
     repetitions = sorted({*GRID_REPETITIONS, noise.draws}) if noise.draws > 1 else [1]
     grids = [power_grid(noise, goal, folds, repetitions) for goal in goals]
-    built = [tables.assessment_table(listed, family=family, power=wanted)]
+    shown = [c for c in listed if not c.is_blind]
+    built = [tables.assessment_table(shown, family=family, power=wanted)]
     built += [
         tables.power_table(made, goal, folds, repetitions, grid, power=wanted)
         for goal, grid in zip(goals, grids, strict=True)
@@ -161,14 +165,14 @@ def power(
         print_next(f"afor plan STUDY --pilot {words}")  # it reads the accuracy of one pilot
 
 
-def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:
+def pilot_sentences(planned: StudyPlan, pilot: str) -> list[str]:
     """Say what a planned study can decide about accuracy at the noise of a pilot.
 
     Returns one sentence per data set, backbone and optimizer of the plan. A task that the pilot
     does not hold is judged by the noise of those that it holds, and the sentence says so.
     """
-    opened = Results.open([pilot], baseline=baseline, metrics=["accuracy"])
-    expected = planned.expected()
+    opened = Results.open([pilot], baseline=None, metrics=["accuracy"])
+    baseline, expected = opened.baseline, planned.expected()
     replicates = {row.optimizer for row in expected if row.role is not None and row.role.copy_of}
     listed = dict.fromkeys(row.optimizer for row in expected if row.optimizer not in replicates)
     others = [name for name in listed if name != baseline]
@@ -191,6 +195,11 @@ def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:
             )
             continue
         for c in same or compared:
+            if c.is_blind:
+                sentences.append(
+                    f"{dataset} × {backbone}, {c.optimizer} − {baseline}: {verdict_of(c).what}"
+                )
+                continue
             sd = math.sqrt(noise_of(c).fold_variance(draws))
             borrowed = "" if same else f", noise of {c.dataset} × {c.backbone}"
             sentences.append(
@@ -203,7 +212,7 @@ def pilot_sentences(planned: StudyPlan, pilot: str, baseline: str) -> list[str]:
         present = ", ".join(dict.fromkeys(o for _, _, o in opened.conditions))
         raise ConfigError(
             f"--pilot {pilot}: no optimizer of the study shares two or more folds with the "
-            f"baseline {baseline!r} there. It holds {present}; choose with --baseline."
+            f"baseline {baseline!r} there. It holds {present}."
         )
     return sentences
 
@@ -217,6 +226,15 @@ def _planned_for(opened: Results, asked: str) -> list[Comparison]:
             c for t in opened.tasks for c in opened.against(opened.baseline, [asked], *t, metric)
         ]
     return [c for c in found if c.noise is not None]
+
+
+def _refuse_blind(made: Comparison) -> None:
+    """Raise ConfigError if neither method is better than guessing: its noise is not theirs."""
+    if made.is_blind:
+        raise ConfigError(
+            f"{tables.comparison_text(made)}: {verdict_sentence(made)} A study cannot be planned "
+            "from networks that guess."
+        )
 
 
 def _seconds(opened: Results, made: Comparison) -> float:

@@ -11,7 +11,6 @@ import typer
 
 from afor.bench.cli.options import AllowDifferent, OnlyStudies, ResultsList, option
 from afor.bench.common.errors import ConfigError
-from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.results import Results, incomplete_notes
 from afor.bench.store.database import stored_difference
 from afor.bench.store.locations import find_store
@@ -34,7 +33,13 @@ Metrics = Annotated[
         show_default="accuracy, weighted_f1, and nll if recorded",
     ),
 ]
-Baseline = Annotated[str, option("The optimizer that all others are compared with.")]
+Baseline = Annotated[
+    str | None,
+    option(
+        "The optimizer that all others are compared with.",
+        show_default="adam, or the study's first",
+    ),
+]
 OnlyOptimizers = Annotated[
     list[str] | None,
     option("Use only this optimizer; Holm's correction then covers these alone; repeatable."),
@@ -47,7 +52,7 @@ class ResultOptions:
 
     results: ResultsList = None
     metric: Metrics = None
-    baseline: Baseline = BASELINE
+    baseline: Baseline = None
     optimizer: OnlyOptimizers = None
     study: OnlyStudies = None
     margin: Margins = None
@@ -72,7 +77,7 @@ class ResultOptions:
         """Return the words that make another command ask the same; some options may be changed."""
         options = replace(self, **changes)
         words = list(options.results or ["RESULTS"])
-        words += ["--baseline", options.baseline] if options.baseline != BASELINE else []
+        words += ["--baseline", options.baseline] if options.baseline else []
         for name in ("study", "metric", "optimizer", "margin", "allow_different"):
             for value in getattr(options, name) or ():
                 words += [f"--{name.replace('_', '-')}", value]

@@ -1,7 +1,7 @@
 """The commands ``afor judge | table | figure | report``: results to read and to publish."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
 from afor.bench.report.figures import curves
 from afor.bench.report.figures.style import save_figure
-from afor.bench.report.page import MAX_EMBEDDED, Section, render_report
+from afor.bench.report.page import write_report
 from afor.bench.report.registry import (
     FIGURES,
     FROM_NOTHING,
@@ -31,10 +31,7 @@ from afor.bench.report.registry import (
 )
 from afor.bench.report.tables.formats import Table, to_json
 from afor.bench.report.tables.paper import paper_cost_table
-from afor.bench.report.verdicts import answers
-from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import Sensitivity
-from afor.bench.store.files import results_csv
 
 # Tables of measured values, beside the paper's.
 MEASURED: Mapping[str, Callable[[Any], Table]] = {
@@ -67,7 +64,7 @@ def judge(options: ResultOptions, as_json: Json = False) -> None:
     """
     results = options.open()
     tables = [build_table("comparisons", results)]
-    for name in ("ranks", "noise"):
+    for name in ("pooled", "ranks", "noise"):
         with suppress(ConfigError):  # one task, or no replicates
             tables.append(build_table(name, results))
     if as_json:
@@ -205,32 +202,6 @@ def report(
         return
     typer.echo(f"{output}  ({content['bytes'] / 1e6:.1f} MB, opens in any browser)")
     print_next(f"open {output}")
-
-
-def write_report(
-    results: Results,
-    output: Path,
-    *,
-    title: str = "",
-    sections: Sequence[Section] = (),
-    static: bool = False,
-) -> dict[str, Any]:
-    """Write the report; return the file, its size and a verdict per data set and backbone.
-
-    The runs of a large study are written as a CSV file beside the page, which links to it.
-    """
-    runs_file = ""
-    if len(results.runs) > MAX_EMBEDDED:
-        beside = output.with_name(f"{output.stem}-runs.csv")
-        write_output(beside, results_csv(results.runs))
-        runs_file = beside.name
-    page = render_report(
-        results, title=title, sections=sections, static=static, runs_file=runs_file
-    )
-    write_output(output, page)
-    found = answers(results.comparisons, results.metrics[0])
-    verdicts = [answer.text for answer in found]
-    return {"file": str(output), "bytes": len(page.encode()), "verdicts": verdicts}
 
 
 def _draw_file(name: str, data: Path) -> Any:

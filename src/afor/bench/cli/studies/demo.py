@@ -1,41 +1,27 @@
 """The command ``afor demo``: the whole protocol on ten synthetic subjects, in minutes."""
 
 import tomllib
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import CacheDir, Jobs, Json, StorePath, option
-from afor.bench.cli.printing import render
-from afor.bench.cli.results.tables import write_report
-from afor.bench.cli.studies.run import describe_summary, make_engine, stopped_in_run
+from afor.bench.cli.options import Jobs, Json, option
+from afor.bench.cli.studies.run import make_engine, show_outcome, stopped_in_run, train
 from afor.bench.cli.studies.selection import cores
-from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.fetching import fetch_files
 from afor.bench.data.prepared.cache import open_cache
-from afor.bench.execution.progress import Progress
-from afor.bench.execution.runner import run_study
-from afor.bench.report.registry import build_table
-from afor.bench.stats.results import Results
 from afor.bench.store.locations import store_path
-from afor.bench.store.lock import locked
 from afor.bench.study.schema import Study, load_study, parse_study, study_text
 from afor.bench.study.toml_io import updated_toml
 
 
 def demo(
     jobs: Jobs = 0,
-    store: StorePath = None,
-    cache_dir: CacheDir = None,
-    fresh: Annotated[
-        bool, option("Set the results of an earlier demo aside first.", "--fresh")
-    ] = False,
     people: Annotated[
         bool,
-        option("Use recordings of ten people of PhysioNet, fetched once (25 MB).", "--people"),
+        option("Use recordings of ten people of PhysioNet, fetched once (26 MB).", "--people"),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -49,33 +35,16 @@ def demo(
     name = "demo-people" if people else "demo"
     study, (toml, _) = load_study(name), study_text(name)
     if people:
-        study, toml = _with_people(study, toml, open_cache(cache_dir) / "recordings")
-    path = store_path(study.name, store)
-    if fresh:
-        _archive_previous_store(path)
-    workers = jobs or cores()
+        study, toml = _with_people(study, toml, open_cache(None) / "recordings")
+    path, workers = store_path(study.name), jobs or cores()
     typer.echo(
         f"{study.description}\n{_attribution(study)}Safe to stop with Ctrl-C; the same command "
         f"continues.\n",
         err=True,
     )
     with stopped_in_run("afor demo --people" if people else "afor demo", path):
-        engine = make_engine("local", "", workers, study.threads)
-        with Progress(study.name, workers) as watch:
-            summary = run_study(study, toml, path, engine, cache_dir=cache_dir, watch=watch)
-    results, page = Results.open([path]), path.with_suffix(".html")
-    if as_json:
-        content = {"study": study.name, "store": str(path), **asdict(summary)}
-        content["report"] = write_report(results, page)
-        print_json(content, ensure_ascii=False)
-    else:
-        typer.echo(describe_summary(study.name, path, summary) + "\n")
-        typer.echo(render(build_table("main", results), "terminal"))
-        write_report(results, page)
-        typer.echo(f"The report: {page}")
-        print_next(f"open {page}")
-    if summary.failed:
-        raise typer.Exit(code=1)
+        summary = train(study, toml, path, make_engine("", workers, study.threads), workers)
+    show_outcome(study, path, summary, as_json=as_json)
 
 
 def _with_people(study: Study, toml: str, folder: Path) -> tuple[Study, str]:
@@ -100,15 +69,3 @@ def _attribution(study: Study) -> str:
     return "".join(
         f"Data: {d.info.title}. {d.info.licence}. Cite {d.info.citation}.\n" for d in datasets
     )
-
-
-def _archive_previous_store(path: Path) -> None:
-    """Rename an earlier store, with its log and its spool, to NAME.old-1.db or the next number."""
-    with locked(path):
-        number = 1
-        while (archived := path.with_name(f"{path.stem}.old-{number}.db")).exists():
-            number += 1
-        for suffix in ("", "-wal", "-shm", ".spool", ".splits"):
-            file = path.with_name(f"{path.name}{suffix}")
-            if file.exists():
-                file.replace(archived.with_name(f"{archived.name}{suffix}"))

@@ -1,21 +1,22 @@
-"""The command ``afor run``: train the runs of a study until its store is complete."""
+"""The command ``afor run``: train the runs of a study, judge them and write the report."""
 
 import math
 import shlex
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from afor.bench.cli.options import Jobs, JobsPerDevice, Json, StudyName, StudyOptions, option
+from afor.bench.cli.options import Jobs, Json, StudyName, StudyOptions, option
+from afor.bench.cli.printing import render
 from afor.bench.cli.studies.selection import cores, rates_for, select_study
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import gpus_for
-from afor.bench.common.errors import ConfigError
+from afor.bench.common.errors import AforError, ConfigError
 from afor.bench.common.text import counted
 from afor.bench.execution.engines.dask import DaskEngine
 from afor.bench.execution.engines.local import LocalEngine
@@ -23,7 +24,11 @@ from afor.bench.execution.jobs import Engine
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import Summary, run_study
 from afor.bench.execution.timing.run_times import RunTimes
-from afor.bench.execution.timing.step_timing import StepTimer
+from afor.bench.report.page import write_report
+from afor.bench.report.registry import build_table
+from afor.bench.report.verdicts import answers
+from afor.bench.stats.groups import ConditionKey
+from afor.bench.stats.results import Results
 from afor.bench.store.database import open_store
 from afor.bench.store.learning_rates import SearchedRates, best_rates, search_study
 from afor.bench.store.locations import parse_part, store_path
@@ -40,11 +45,8 @@ def run(
     shard: Annotated[
         str, option("Train only part i of n, such as 2/8, in a store of its own.")
     ] = "",
-    engine: Annotated[
-        str, option("Where runs are trained: local (processes of this machine) or dask.")
-    ] = "local",
     scheduler: Annotated[
-        str, option("Address of the dask scheduler, such as tcp://HOST:PORT.")
+        str, option("Train on the dask cluster of this scheduler, such as tcp://HOST:PORT.")
     ] = "",
     time_limit: Annotated[
         float | None,
@@ -57,12 +59,15 @@ def run(
     lr_per_optimizer: Annotated[
         bool, option("Search the learning rate of every optimizer first.", "--lr-per-optimizer")
     ] = False,
+    no_report: Annotated[
+        bool, option("Write no HTML report beside the store.", "--no-report")
+    ] = False,
     as_json: Json = False,
-    jobs_per_device: JobsPerDevice = 1,
 ) -> None:
     """Train the missing runs of a study; safe to stop at any time.
 
-    Finished runs stay in the store, and the same command continues with the others.
+    Finished runs stay in the store, and the same command continues with the others. It ends with
+    the verdict and writes the report beside the store.
 
     Example:
         afor run demo --jobs 4
@@ -76,50 +81,87 @@ def run(
             "--lr-per-optimizer makes its own search: leave out --lr-from. With --shard, run the "
             "search without --shard first and name it with --lr-from."
         )
-    is_local = engine == "local" and study.trainer == DEFAULT_TRAINER
+    is_local = not scheduler and study.trainer == DEFAULT_TRAINER
     gpus = gpus_for(study.device) if is_local else ()
-    workers = jobs or jobs_per_device * len(gpus) or max(1, cores() // study.threads)
-    if selected.words:
+    workers = jobs or len(gpus) or max(1, cores() // study.threads)
+    if selected.is_changed:
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
-    with stopped_in_run(f"afor run {shlex.join([name, *selected.words])}", path):
-        workers_engine = make_engine(
-            engine, scheduler, workers, study.threads, time_limit, gpus, cache_dir
+    with stopped_in_run(shlex.join(["afor", "run", name, *selected.words]), path):
+        engine = make_engine(scheduler, workers, study.threads, time_limit, gpus)
+        if lr_per_optimizer:
+            search = search_study(study)
+            train(search, study_toml(search), path, engine, workers, cache_dir=cache_dir)
+            rates = _rates(path, search.name)
+            typer.echo("\n".join(_describe_rates(rates)), err=True)
+            find_rate: FindRate | None = SearchedRates(rates)
+        else:
+            find_rate = rates_for(study, options.lr_from)
+        summary = train(
+            study, toml, path, engine, workers, part=part, find_rate=find_rate, cache_dir=cache_dir
         )
-        find_rate = (
-            _search_rates(study, path, workers_engine, workers, cache_dir)
-            if lr_per_optimizer
-            else rates_for(study, options.lr_from)
-        )
-        with Progress(study.name, workers) as watch:
-            summary = run_study(
-                study,
-                toml,
-                path,
-                workers_engine,
-                part=part,
-                find_rate=find_rate,
-                cache_dir=cache_dir,
-                watch=watch,
-            )
-    if as_json:
-        print_json({"study": study.name, "store": str(path), **asdict(summary)}, indent=None)
+    show_outcome(study, path, summary, part=part, report=not no_report, as_json=as_json)
+
+
+def train(
+    study: Study, toml: str, path: Path, engine: Engine, workers: int, **options: Any
+) -> Summary:
+    """Train the missing runs of a study and show the progress; the options are `run_study`'s."""
+    with Progress(study.name, workers) as watch:
+        return run_study(study, toml, path, engine, watch=watch, **options)
+
+
+def show_outcome(
+    study: Study,
+    path: Path,
+    summary: Summary,
+    *,
+    part: tuple[int, int] | None = None,
+    report: bool = True,
+    as_json: bool = False,
+) -> None:
+    """Print the verdict of a study and what to do next; write the report beside its store.
+
+    A part of a study and a search of learning rates have no verdict. The exit code is 1 if a run
+    failed.
+    """
+    lines = [describe_summary(study.name, path, summary)]
+    verdicts: list[str] = []
+    page: Path | None = None
+    next_command = _results_command(study.name, path)
+    if part is not None:
+        next_command = f"afor store merge {store_path(study.name)} {path}"
+    elif study.search:
+        next_command = f"afor run paper --lr-from {path}"
+        lines += _describe_rates(_rates(path, study.name))
     else:
-        typer.echo(describe_summary(study.name, path, summary))
+        try:
+            results = Results.open([path], studies=[study.name], baseline=None)
+            table = build_table("main", results)
+            found = answers(results.needed_comparisons(), results.metrics[0])
+        except AforError as error:
+            typer.echo(f"There is no verdict: {error}", err=True)
+        else:
+            verdicts = [answer.text for answer in found]
+            lines += ["", render(table, "terminal")]
+            if report:
+                page = path.with_suffix(".html")
+                write_report(results, page)
+                lines.append(f"The report: {page}")
+                next_command = next_command or f"open {page}"
+    if as_json:
+        content = {"study": study.name, "store": str(path), **asdict(summary)}
+        content |= {"verdicts": verdicts, "report": str(page) if page else None}
+        print_json(content, indent=None)
+    else:
+        typer.echo("\n".join(lines))
     if summary.failed:
         print_next(f"afor store failures {path}")
         raise typer.Exit(code=1)
-    next_command = _results_command(study.name, path)
-    if part:
-        next_command = f"afor store merge results/{study.name}.db {path}"
-    elif study.search:
-        if not as_json:
-            _print_rates(path, study.name, err=False)
-        next_command = f"afor run paper --lr-from {path}"
-    print_next(next_command)
+    print_next(next_command or f"afor judge {path}")
 
 
 def _results_command(study: str, path: Path) -> str:
-    """Return the command that shows the results a preset is for; others have `afor judge`."""
+    """Return the command that shows the results a preset is for; others have none."""
     commands = {
         "ablation": f"afor table ablation {path}",
         "sensitivity": f"afor figure sensitivity {path}",
@@ -127,40 +169,32 @@ def _results_command(study: str, path: Path) -> str:
         "controls": f"afor table noise {path}",
     }
     # The name of a changed preset starts with the preset's: ablation-synthetic.
-    return commands.get(study.partition("-")[0], f"afor judge {path}")
+    return commands.get(study.partition("-")[0], "")
 
 
 def make_engine(
-    engine: str,
     scheduler: str,
     workers: int,
     threads: int,
     time_limit: float | None = None,
     gpus: Sequence[str] = (),
-    cache_dir: Path | None = None,
 ) -> Engine:
     """Return the engine that the options of a command name; raise ConfigError if they do not fit.
 
-    `workers`, `threads` of each, `time_limit` in minutes and `gpus` are for the local engine;
-    `scheduler`, an address, and `cache_dir`, where the times of steps are kept, for dask.
+    `workers`, `threads` of each, `time_limit` in minutes and `gpus` are for processes of this
+    machine; `scheduler`, an address, is for dask.
     """
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
-    if engine == "dask":
-        if time_limit is not None:
-            raise ConfigError(
-                "--time-limit works with --engine local only. On a dask cluster the scheduler "
-                "gives up a worker it has not heard from for distributed.scheduler.worker-ttl."
-            )
-        timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
-        return DaskEngine(scheduler, timer)
-    if engine != "local" or scheduler:
+    if not scheduler:
+        limits = RunTimes(None if time_limit is None else 60.0 * time_limit)
+        return LocalEngine(workers, threads, limits, gpus)
+    if time_limit is not None:
         raise ConfigError(
-            f"--engine {engine}{' --scheduler ' + scheduler if scheduler else ''} is not possible. "
-            f"Accepted: --engine local, or --engine dask --scheduler tcp://HOST:PORT."
+            "--time-limit does not work with --scheduler. On a dask cluster the scheduler gives "
+            "up a worker it has not heard from for distributed.scheduler.worker-ttl."
         )
-    limits = RunTimes(None if time_limit is None else 60.0 * time_limit)
-    return LocalEngine(workers, threads, limits, gpus)
+    return DaskEngine(scheduler)
 
 
 def describe_summary(name: str, path: Path, summary: Summary) -> str:
@@ -194,19 +228,10 @@ def stopped_in_run(command: str, path: Path) -> AbstractContextManager[None]:
     )
 
 
-def _search_rates(
-    study: Study, path: Path, engine: Engine, workers: int, cache_dir: Path | None
-) -> FindRate:
-    """Run the search for every optimizer's learning rate and return the rates it finds."""
-    search = search_study(study)
-    with Progress(search.name, workers) as watch:
-        run_study(search, study_toml(search), path, engine, cache_dir=cache_dir, watch=watch)
-    return SearchedRates(_print_rates(path, search.name, err=True))
-
-
-def _print_rates(path: Path, study: str, *, err: bool) -> dict[tuple[str, str, str], float]:
+def _rates(path: Path, study: str) -> dict[ConditionKey, float]:
     with open_store(path) as store:
-        rates = best_rates(store, study)
-    for (dataset, backbone, optimizer), rate in rates.items():
-        typer.echo(f"learning rate of {dataset} × {backbone} × {optimizer}: {rate:g}", err=err)
-    return rates
+        return best_rates(store, study)
+
+
+def _describe_rates(rates: Mapping[ConditionKey, float]) -> list[str]:
+    return [f"learning rate of {' × '.join(names)}: {rate:g}" for names, rate in rates.items()]

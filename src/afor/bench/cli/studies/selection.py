@@ -1,6 +1,6 @@
 """Find the study that a command works on, with the changes its options make."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from afor.bench.cli.options import ChangeOptions, StudyOptions
@@ -44,7 +44,8 @@ class SelectedStudy:
 
     study: Study
     toml: str
-    words: list[str]  # the options that change it
+    words: list[str]  # of the command line: its changes, and the other options of `plan` and `run`
+    is_changed: bool
 
 
 def select_study(name: str, options: StudyOptions) -> SelectedStudy:
@@ -55,7 +56,21 @@ def select_study(name: str, options: StudyOptions) -> SelectedStudy:
     study = with_roots(parse_study(toml, where), options.root)
     if options.available:
         study = available_part(study)
-    return SelectedStudy(study, toml, changes.words())
+    words = changes.words()
+    return SelectedStudy(study, toml, words + _other_words(options), bool(words))
+
+
+def _other_words(options: StudyOptions) -> list[str]:
+    """Return the options that change no study, as they stand on the command line."""
+    words: list[str] = []
+    for field in fields(options)[len(fields(ChangeOptions)) :]:
+        value, name = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
+        if value is True:
+            words.append(name)
+        elif value:
+            for each in value if isinstance(value, list) else [value]:
+                words += [name, str(each)]
+    return words
 
 
 def changed_text(

@@ -21,12 +21,12 @@ from afor.bench.cli.studies.selection import changed_text, cores, overrides, rat
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.devices import is_available
 from afor.bench.common.errors import ConfigError
+from afor.bench.common.text import counted
 from afor.bench.execution.sources import absent_datasets, expected_sources
 from afor.bench.execution.status import remaining_s
 from afor.bench.execution.timing.forecast import Forecast, describe_bytes, describe_span, forecast
 from afor.bench.execution.timing.run_times import clock
 from afor.bench.execution.timing.step_timing import StepTimer
-from afor.bench.stats.comparisons import BASELINE
 from afor.bench.stats.groups import ConditionKey
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import store_path
@@ -108,9 +108,10 @@ def plan(
             "store, or a .csv, .json or .parquet file."
         ),
     ] = "",
-    baseline: Annotated[
-        str, option("With --pilot: the optimizer that the others are compared with.")
-    ] = BASELINE,
+    details: Annotated[
+        bool,
+        option("Also list the optimizers of each data set and backbone, with rate and time."),
+    ] = False,
 ) -> None:
     """Show the runs of a study, which are done, and the time left.
 
@@ -139,7 +140,7 @@ def plan(
     if seconds_left is None and timing and can_be_timed:
         needs = forecast(study_plan.runs, sources, timer)
         seconds_left = needs.total.middle
-    decisions = pilot_sentences(study_plan, pilot, baseline) if pilot else []
+    decisions = pilot_sentences(study_plan, pilot) if pilot else []
     words = [statuses.get(run.key, "open") for run in study_plan.runs]
     counts = {word: words.count(word) for word in ("done", "diverged", "failed", "open")}
     if as_json:
@@ -167,22 +168,28 @@ def plan(
         summary |= {"decides": decisions} if pilot else {}
         print_json(summary, indent=None)
         return
-    _print_plan(planned, study_plan, needs)
-    typer.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
+    states = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    typer.echo(f"{planned.name}: {counted(len(study_plan.runs), 'run')}: {states}")
     if counts["open"]:
         workers = jobs or cores()
-        unknown = "not known before the first run"
-        left = unknown if seconds_left is None else clock(seconds_left / workers)
-        typer.echo(f"time left with {workers} at once: {left}")
+        left = "not known before the first run"
+        if seconds_left is not None:
+            left = f"about {clock(seconds_left / workers)}"
+        typer.echo(f"time left, {workers} at once: {left}")
     if needs is not None:
         _print_needs(needs)
-    for name_of_dataset, reason in absent.items():
-        typer.echo(f"absent, planned as published: {name_of_dataset}. {reason}", err=True)
+    _print_data(study_plan, absent)
+    if details:
+        _print_conditions(planned, study_plan, needs)
     for sentence in decisions:
         typer.echo(sentence)
-    trusted = ["--trust"] if options.trust else []
-    run = shlex.join(["afor", "run", name, *selected.words, *trusted])
-    print_next(run if counts["open"] else f"afor judge {path}")
+    if counts["failed"]:
+        print_next(f"afor store failures {path}")
+    elif counts["open"]:
+        workers_asked = ["--jobs", str(jobs)] if jobs else []
+        print_next(shlex.join(["afor", "run", name, *selected.words, *workers_asked]))
+    else:
+        print_next(f"afor judge {path}")
 
 
 def _forecast_content(needs: Forecast) -> dict[str, Any]:
@@ -202,10 +209,8 @@ def _condition_rows(by_condition: Mapping[ConditionKey, Any]) -> list[dict[str, 
 def _print_needs(needs: Forecast) -> None:
     """Print the forecast of time, disk space and memory, and what it rests on."""
     basis = "epochs as in finished runs" if needs.epochs_measured else "epochs not known before"
-    typer.echo(
-        f"in all {describe_span(needs.total)} on this machine: three timed steps of each network "
-        f"and optimizer, {basis}"
-    )
+    in_all = describe_span(needs.total)
+    typer.echo(f"time in all, on one core of this machine: {in_all} (timed steps, {basis})")
     memory = f"; memory of a worker: about {describe_bytes(needs.worker_bytes or 0)}"
     typer.echo(
         f"disk: {describe_bytes(needs.prepared_bytes)} of prepared trials, "
@@ -213,19 +218,23 @@ def _print_needs(needs: Forecast) -> None:
     )
 
 
-def _print_plan(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> None:
-    """Print the data sets with their folds, then a line per data set, backbone and optimizer."""
-    typer.echo(f"{study.name}: {len(study_plan.runs)} runs. {study.description}")
+def _print_data(study_plan: StudyPlan, absent: Mapping[str, Exception]) -> None:
+    """Print a line per data set: subjects, folds and windows, and why it is absent."""
     for title, manifest in study_plan.manifests.items():
         first = manifest.splits[0]
         sizes = f"{len(first.train)} / {len(first.validation)} / {len(first.test)}"
         typer.echo(
-            f"  {title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
+            f"{title}: {len(manifest.subjects)} subjects, {manifest.blocks} folds, "
             f"{sizes} to train / validate / test; {len(study_plan.sources[title])} windows"
         )
+        if title in absent:
+            typer.echo(f"absent, planned as published: {title}. {absent[title]}", err=True)
+
+
+def _print_conditions(study: Study, study_plan: StudyPlan, needs: Forecast | None) -> None:
+    """Print a line per data set, backbone and optimizer, and what is trained together."""
     # The rate of a condition's first run; a search has several.
-    runs = reversed(study_plan.runs)
-    rates = {(run.dataset, run.backbone, run.optimizer): run.rate for run in runs}
+    rates = {run.condition: run.rate for run in reversed(study_plan.runs)}
     for row in study_plan.expected():
         condition = (row.dataset, row.backbone, row.optimizer)
         time = f", {describe_span(needs.by_condition[condition])}" if needs else ""

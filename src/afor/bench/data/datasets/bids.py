@@ -13,7 +13,6 @@ from afor.bench.data.datasets.continuous import (
     Part,
     events_of,
     mne_errors,
-    newest_change,
     recording_of,
     whole_recording,
     with_companions,
@@ -29,13 +28,15 @@ class BidsSettings(ContinuousSettings):
     sessions: Words | None = None  # None: all, together on one side of a split
 
 
-def all_paths(root: Path) -> list[Any]:
-    """Return all EEG recordings of a BIDS folder as paths of mne-bids, sorted."""
-    return list(_listed(root, newest_change(root)))
+def find_subjects(root: Path, settings: BidsSettings) -> tuple[str, ...]:
+    """Return the subjects; this lists the folder anew, once for all that is read after it."""
+    all_paths.cache_clear()
+    return tuple(bids_paths(root, settings))
 
 
 @lru_cache(maxsize=8)
-def _listed(root: Path, _newest_change: int) -> list[Any]:
+def all_paths(root: Path) -> list[Any]:
+    """Return all EEG recordings of a BIDS folder as paths of mne-bids, sorted."""
     paths = _import_mne_bids().find_matching_paths(
         root, datatypes="eeg", suffixes="eeg", extensions=list(SUFFIXES), check=True
     )
@@ -135,7 +136,7 @@ DATASET = Dataset(
         layout="sub-<subject>/[ses-<session>/]eeg/sub-…_task-…_eeg.<suffix>, as BIDS says",
     ),
     settings=BidsSettings,
-    find=lambda root, settings: tuple(bids_paths(root, settings)),
+    find=find_subjects,
     files=source_files,
     load=load_subject,
 )

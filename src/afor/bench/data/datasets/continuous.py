@@ -9,7 +9,6 @@ has a column ``onset`` in seconds, ``duration`` (optional) and a column with the
 
 import csv
 import math
-import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -88,12 +87,6 @@ def events_table_of(path: Path) -> Path | None:
     names = [f"{stem}_events", f"{path.stem}_events", FOLDER_TABLE]
     candidates = [path.with_name(f"{name}{suffix}") for name in names for suffix in TABLE_SUFFIXES]
     return next((table for table in candidates if table.is_file()), None)
-
-
-def newest_change(root: Path) -> int:
-    """Return the time of the last change to the names in a folder and in its subfolders."""
-    folders = [root, *(Path(entry) for entry, _, _ in os.walk(root))]
-    return max(folder.stat().st_mtime_ns for folder in folders)
 
 
 def event_file_of(path: Path) -> Path | None:

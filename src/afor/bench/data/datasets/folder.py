@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo
-from afor.bench.data.datasets.recordings import recordings_by_subject
+from afor.bench.data.datasets import recordings
 from afor.bench.data.recording import Recording, channel_rows, number_labels, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
 from afor.bench.data.signal import filter_signal
@@ -34,20 +34,16 @@ class FolderSettings(DataSettings):
     classes: Words | None = None  # order of the classes; None sorts them by name
     band_hz: BandHz = "none"
 
-    def trial_settings(self) -> dict[str, Any]:
-        """Leave out the channels where all are taken, as before there was a choice."""
-        settings = super().trial_settings()
-        if self.channels is None:
-            del settings["channels"]
-        return settings
-
 
 def find_subjects(root: Path, _settings: FolderSettings) -> tuple[str, ...]:
     """Return the subjects, from the names of the files; raise DataError for recordings instead."""
-    subjects = tuple(sorted(_files_by_subject(root)))
-    if not subjects and (recordings := recordings_by_subject(root)):
-        count = sum(map(len, recordings.values()))
-        one = next(iter(recordings.values()))[0].relative_to(root)
+    names = [path.name for path in root.iterdir() if path.is_file()]
+    found = {n.removesuffix(s) for n in names for s in SUFFIXES if n.endswith(s)}
+    subjects = tuple(sorted(found))
+    if not subjects and recordings.find_subjects(root):
+        paths = recordings.recordings_by_subject(root)
+        count = sum(map(len, paths.values()))
+        one = next(iter(paths.values()))[0].relative_to(root)
         raise DataError(
             f"{root} has no {' or '.join(f'<subject>{s}' for s in SUFFIXES)}, but {count} "
             f'recordings such as {one}. Read them with use = "recordings" (or "bids"); '
@@ -58,7 +54,8 @@ def find_subjects(root: Path, _settings: FolderSettings) -> tuple[str, ...]:
 
 def source_files(root: Path, subject: str, _settings: FolderSettings) -> tuple[Path, ...]:
     """Return the file of a subject; raise DataError unless there is exactly one."""
-    files = _files_by_subject(root).get(subject, [])
+    candidates = [root / f"{subject}{suffix}" for suffix in SUFFIXES]
+    files = [path for path in candidates if path.is_file()]
     if len(files) != 1:
         number = "no file" if not files else f"{len(files)} files"
         raise DataError(
@@ -156,15 +153,6 @@ def _read_fif(path: Path, subject: str, settings: FolderSettings) -> Recording:
         trial_ids=epochs.selection,
         dataset="folder",
     )
-
-
-def _files_by_subject(root: Path) -> dict[str, list[Path]]:
-    files: dict[str, list[Path]] = {}
-    for path in sorted(root.iterdir()):
-        for suffix in SUFFIXES:
-            if path.name.endswith(suffix) and path.is_file():
-                files.setdefault(path.name.removesuffix(suffix), []).append(path)
-    return files
 
 
 DATASET = Dataset(

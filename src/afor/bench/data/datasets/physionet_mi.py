@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,9 +83,7 @@ class PhysionetSettings(DataSettings):
     window_samples: Samples = 160
     stride_samples: Samples = 160
 
-    def trial_settings(self) -> dict[str, Any]:
-        """Leave out the option that only selects subjects."""
-        return {k: v for k, v in super().trial_settings().items() if k != "include_irregular"}
+    NOT_OF_TRIALS = DataSettings.NOT_OF_TRIALS | {"include_irregular"}
 
 
 def irregular_subjects(settings: PhysionetSettings) -> dict[str, str]:
@@ -276,7 +274,7 @@ def _remote_files(
     _root: Path, subjects: Sequence[str], settings: PhysionetSettings
 ) -> list[RemoteFile]:
     names = [f"{s}/{s}R{run:02d}.edf" for s in subjects for run in RUNS[settings.task]]
-    megabytes = 1.3 if settings.task == "eyes" else 2.6
+    megabytes = 1.276 if settings.task == "eyes" else 2.597
     return [
         RemoteFile(
             name=name,

@@ -17,7 +17,6 @@ from afor.bench.data.datasets.continuous import (
     events_table_of,
     is_recording,
     label_of_file,
-    newest_change,
     read_raw,
     recording_of,
     whole_recording,
@@ -26,16 +25,15 @@ from afor.bench.data.datasets.continuous import (
 from afor.bench.data.recording import Recording
 
 
-def recordings_by_subject(root: Path) -> dict[str, list[Path]]:
-    """Return the recordings under a folder by subject, both sorted.
-
-    A folder is listed again only if it changed.
-    """
-    return _listed(root, newest_change(root))
+def find_subjects(root: Path, _settings: object = None) -> tuple[str, ...]:
+    """Return the subjects; this lists the folder anew, once for all that is read after it."""
+    recordings_by_subject.cache_clear()
+    return tuple(recordings_by_subject(root))
 
 
 @lru_cache(maxsize=8)
-def _listed(root: Path, _newest_change: int) -> dict[str, list[Path]]:
+def recordings_by_subject(root: Path) -> dict[str, list[Path]]:
+    """Return the recordings under a folder by subject, both sorted, as `find_subjects` saw them."""
     by_subject: dict[str, list[Path]] = {}
     for path in sorted(root.rglob("*")):
         parts = path.relative_to(root).parts
@@ -77,7 +75,7 @@ DATASET = Dataset(
         "<name>_events.tsv, events.tsv or the file's annotations",
     ),
     settings=ContinuousSettings,
-    find=lambda root, _settings: tuple(recordings_by_subject(root)),
+    find=find_subjects,
     files=source_files,
     load=load_subject,
 )

@@ -65,9 +65,7 @@ class SyntheticSettings(DataSettings):
     window_samples: Samples
     stride_samples: Samples
 
-    def trial_settings(self) -> dict[str, Any]:
-        """Leave out the number of subjects, which does not change a subject."""
-        return {k: v for k, v in super().trial_settings().items() if k != "n_subjects"}
+    NOT_OF_TRIALS = DataSettings.NOT_OF_TRIALS | {"n_subjects"}
 
     @model_validator(mode="before")
     @classmethod

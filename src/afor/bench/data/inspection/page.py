@@ -13,10 +13,11 @@ from afor.bench.data.window_source import WindowSource
 
 MAX_WINDOWS = 2000
 MAX_CHANNELS = 64
+MAX_HZ = 50.0
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse}td,th{padding:.2rem .8rem;border-bottom:1px solid #ccc;"
-    "text-align:right}th:first-child,td:first-child{text-align:left}img{max-width:100%}"
+    "text-align:right}tr.all{font-weight:600}th:first-child,td:first-child{text-align:left}img{max-width:100%}"
 )
 
 
@@ -69,7 +70,7 @@ def _subjects(source: WindowSource) -> str:
     last = "".join(f"<td>{count}</td>" for count in totals.tolist())
     return (
         f"<h2>Trials of each class</h2><table><tr><th>subject</th>{head}<th>SD, µV</th></tr>"
-        f"{''.join(rows)}<tr><td>all</td>{last}<td></td></tr></table>"
+        f"{''.join(rows)}<tr class=all><td>all</td>{last}<td></td></tr></table>"
         f"<h2>What is odd</h2>{_list(odd) if odd else '<p>Nothing.</p>'}"
         "<p>No trial occurs in two subjects: all were compared, sample for sample.</p>"
     )
@@ -85,26 +86,44 @@ def _spectra(source: WindowSource) -> str:
     names = source.channel_names[:MAX_CHANNELS]
     columns = min(6, len(names))
     rows = -(-len(names) // columns)
-    figure = Figure(figsize=(2.1 * columns, 1.7 * rows + 0.5), layout="constrained")
-    axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True)).reshape(-1)
+    figure = Figure(figsize=(2.1 * columns, 1.7 * rows + 0.8), layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    axes = grid.reshape(-1)
+    highest_hz = _highest_hz(source)
     for label, name in enumerate(source.class_names):
         freqs, power = _mean_spectrum(windows[labels == label], source.rate_hz)
-        for axis, channel in zip(axes, range(len(names)), strict=False):
-            axis.semilogy(freqs, power[channel], linewidth=1, label=name)
-            axis.set_title(names[channel], fontsize=8)
+        shown = freqs <= highest_hz
+        for axis, of_channel in zip(axes, power[: len(names)], strict=False):
+            axis.semilogy(freqs[shown], of_channel[shown], linewidth=1, label=name)
+    for axis, channel in zip(axes, names, strict=False):
+        axis.set_title(channel, fontsize=8)
     for axis in axes[len(names) :]:
         axis.set_visible(False)
-    axes[0].legend(fontsize=7)
+    for axis in axes[max(0, len(names) - columns) : len(names)]:
+        axis.tick_params(labelbottom=True)  # also above an empty place of the last row
+    handles, texts = axes[0].get_legend_handles_labels()
+    figure.legend(handles, texts, fontsize=8, ncols=6, loc="outside upper left", frameon=False)
     figure.supxlabel("Hz", fontsize=8)
     figure.supylabel("µV²/Hz", fontsize=8)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=110)
     data = base64.b64encode(picture.getvalue()).decode()
+    n_channels = len(source.channel_names)
+    left_out = (
+        f", the first {len(names)} of {n_channels} channels" if n_channels > len(names) else ""
+    )
     return (
-        "<h2>Spectra of the classes</h2><p>Means over subjects; classes that lie on each other in "
-        "all channels cannot be told apart by power.</p>"
+        f"<h2>Spectra of the classes</h2><p>Means over subjects{left_out}; classes that lie on "
+        "each other in all channels cannot be told apart by power.</p>"
         f'<img alt="Spectra of each class and channel" src="data:image/png;base64,{data}">'
     )
+
+
+def _highest_hz(source: WindowSource) -> float:
+    """Return where spectra end: at the edge of the filter's pass band, at most 50 Hz."""
+    band_hz = getattr(source.settings, "band_hz", "none")
+    edge_hz = MAX_HZ if band_hz == "none" else float(band_hz[1])
+    return min(MAX_HZ, source.rate_hz / 2, edge_hz)
 
 
 def _mean_spectrum(

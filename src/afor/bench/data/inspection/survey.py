@@ -41,7 +41,7 @@ from afor.bench.data.window_source import WindowSource
 KNOWN = ("bci2a", "eegmat", "sleep_edf", "physionet_mi", "deap", "isruc")
 MAX_FREE_EVENTS = 20  # more different labels than these are no classes
 MIN_TRIAL_S = 0.1  # shorter events are marks, not trials
-MAX_RATE_HZ = 250.0  # recordings above it are resampled
+MAX_RATE_HZ = 256.0  # recordings above it are resampled
 MAX_SECONDS_LOOKED_AT = 60
 
 
@@ -51,7 +51,7 @@ class Survey:
 
     root: str
     use: str  # the data set that reads it
-    subjects: Mapping[str, int]  # number of recordings of each
+    subjects: Mapping[str, int]  # number of recordings of each; 0: of a data set known by name
     first: str = ""
     channels: tuple[str, ...] = ()
     other_channels: tuple[str, ...] = ()  # that MNE does not take for EEG, or with another name
@@ -137,13 +137,13 @@ def survey_folder(root: Path) -> Survey:
         dataset = get_dataset(name)
         if subjects := dataset.find(root, dataset.parse({})):
             note = f"recognised: {dataset.info.title}; cite {dataset.info.citation}"
-            return Survey(str(root), name, dict.fromkeys(subjects, 1), notes=(note,))
+            return Survey(str(root), name, dict.fromkeys(subjects, 0), notes=(note,))
     if (root / "dataset_description.json").is_file() or any(root.glob("sub-*/**/eeg")):
         return _survey_bids(root)
-    if by_subject := recordings.recordings_by_subject(root):
+    if recordings.find_subjects(root):
         parts = [
             (subject, path, path, label_of_file(path, subject))
-            for subject, paths in by_subject.items()
+            for subject, paths in recordings.recordings_by_subject(root).items()
             for path in paths
         ]
         return _look_at(Survey(str(root), "recordings", _counts(parts)), parts)
@@ -185,6 +185,7 @@ _Part = tuple[str, Any, Path, str]
 
 
 def _survey_bids(root: Path) -> Survey:
+    bids.all_paths.cache_clear()
     paths = bids.all_paths(root)
     if not paths:
         raise DataError(f"{root}: a BIDS folder without an EEG recording ({', '.join(SUFFIXES)}).")

@@ -11,11 +11,12 @@ import numpy as np
 
 from afor.bench.data.expected_windows import ExpectedWindows
 from afor.bench.data.window_source import WindowSource
+from afor.bench.execution.timing.run_times import clock
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import Store
 from afor.bench.study.bundling import MAX_BUNDLE
 from afor.bench.study.planned_runs import PlannedRun
-from afor.bench.training.execute import input_shape
+from afor.bench.training.execute import input_shape, run_settings
 
 Source = WindowSource | ExpectedWindows
 # Of a finished run in the store: the head, each epoch, and the trace of AFOR's controller.
@@ -76,7 +77,7 @@ def forecast(
     spans: dict[tuple[str, str, str], Span] = {}
     epochs_of_runs = 0.0
     for run in runs:
-        epochs = _epochs(run.spec["training"], known_epochs.get((run.dataset, run.backbone)))
+        epochs = _epochs(run.spec, known_epochs.get((run.dataset, run.backbone)))
         epochs_of_runs += epochs.middle
         together = min(companions[run.companions], MAX_BUNDLE) if run.companions else 1
         span = _run_span(run.spec, sources[run.dataset], timer, epochs, together)
@@ -100,42 +101,29 @@ def mean_epochs(store: Store) -> dict[tuple[str, str], float]:
     return {condition: float(np.mean(values)) for condition, values in epochs.items()}
 
 
-def _epochs(training: Mapping[str, Any], measured: float | None) -> Span:
-    most = training["max_epochs"]
-    least = min(most, training["patience"] + 1)
+def _epochs(spec: Mapping[str, Any], measured: float | None) -> Span:
+    settings = run_settings(spec)
+    most = settings.max_epochs
+    least = min(most, settings.patience + 1)
     if measured is None:
         return Span(least, math.sqrt(least * most), most)
     return Span(least, min(max(measured, 1), most), most)
-
-
-def expected_seconds(
-    spec: Mapping[str, Any], source: Source, timer: StepTimer, together: int
-) -> float:
-    """Return the seconds that a run is expected to take on this machine.
-
-    Args:
-        spec: Spec of the run, see `study.plan`.
-        source: The windows of its data set, or what is expected of them.
-        timer: Measures steps.
-        together: Number of runs of its bundle.
-    """
-    return _run_span(spec, source, timer, _epochs(spec["training"], None), together).middle
 
 
 def _run_span(
     spec: Mapping[str, Any], source: Source, timer: StepTimer, epochs: Span, together: int
 ) -> Span:
     times = timer.times(spec, input_shape(source), together)
-    split, training = spec["split"], spec["training"]
+    split, settings = spec["split"], run_settings(spec)
     windows = {side: source.count_windows(split[side]) for side in ("train", "validation", "test")}
-    if training.get("order") == "stream":
+    if settings.order == "stream":
         # Each subject once: scored, trained on in so many passes, then the validation subjects.
         counts = [source.count_windows([subject]) for subject in split["train"]]
-        steps = training["passes"] * sum(math.ceil(n / training["batch_size"]) for n in counts)
+        steps = settings.passes * sum(math.ceil(n / settings.batch_size) for n in counts)
         scored = sum(counts) - counts[0] + len(counts) * windows["validation"] + windows["test"]
         seconds = steps * times.step_s + scored * times.window_s
         return Span(seconds, seconds, seconds)
-    steps = math.ceil(windows["train"] / training["batch_size"])
+    steps = math.ceil(windows["train"] / settings.batch_size)
     epoch_s = steps * times.step_s + windows["validation"] * times.window_s
     test_s = windows["test"] * times.window_s
     return Span(*(count * epoch_s + test_s for count in (epochs.low, epochs.middle, epochs.high)))
@@ -158,11 +146,16 @@ def _peak_memory() -> int | None:
 
 
 def describe_span(span: Span) -> str:
-    """Return a time in core-hours with its range.
+    """Return a time of one core with its range.
 
     >>> describe_span(Span(3600, 7200, 36000)), describe_span(Span(60, 60, 60))
-    ('2 core-hours (1 to 10)', '0.017 core-hours')
+    ('2 core-hours (1 to 10)', '1 min 00 s')
+    >>> describe_span(Span(20, 60, 600))
+    '1 min 00 s (20 s to 10 min 00 s)'
     """
+    if span.middle < 3600:
+        ends = f" ({clock(span.low)} to {clock(span.high)})" if span.low != span.high else ""
+        return f"{clock(span.middle)}{ends}"
     low, middle, high = (_hours(seconds) for seconds in (span.low, span.middle, span.high))
     return f"{middle} core-hours" + (f" ({low} to {high})" if low != high else "")
 
