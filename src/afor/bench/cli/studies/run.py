@@ -74,7 +74,7 @@ def run(
         afor run demo --jobs 4
     """
     selected = select_study(name, options)
-    study, toml, cache_dir = selected.study, selected.toml, options.cache_dir
+    study, toml = selected.study, selected.toml
     part = parse_part(shard) if shard else None
     path = store_path(study.name, options.store, part)
     if lr_per_optimizer and (options.lr_from or part):
@@ -88,18 +88,16 @@ def run(
     if selected.is_changed:
         typer.echo(f"{study.description} It is called {study.name}, in {path}.", err=True)
     with stopped_in_run(shlex.join(["afor", "run", name, *selected.words]), path):
-        engine = make_engine(scheduler, workers, study.threads, time_limit, gpus, cache_dir)
+        engine = make_engine(scheduler, workers, study.threads, time_limit, gpus)
         if lr_per_optimizer:
             search = search_study(study)
-            train(search, study_toml(search), path, engine, workers, cache_dir=cache_dir)
+            train(search, study_toml(search), path, engine, workers)
             rates = _rates(path, search.name)
             typer.echo("\n".join(_describe_rates(rates)), err=True)
             find_rate: FindRate | None = SearchedRates(rates)
         else:
             find_rate = rates_for(study, options.lr_from)
-        summary = train(
-            study, toml, path, engine, workers, part=part, find_rate=find_rate, cache_dir=cache_dir
-        )
+        summary = train(study, toml, path, engine, workers, part=part, find_rate=find_rate)
     show_outcome(study, path, summary, part=part, report=not no_report, as_json=as_json)
 
 
@@ -179,12 +177,11 @@ def make_engine(
     threads: int,
     time_limit: float | None = None,
     gpus: Sequence[str] = (),
-    cache_dir: Path | None = None,
 ) -> Engine:
     """Return the engine that the options of a command name; raise ConfigError if they do not fit.
 
     `workers`, `threads` of each, `time_limit` in minutes and `gpus` are for processes of this
-    machine; `scheduler`, an address, and `cache_dir`, where the times of steps are kept, for dask.
+    machine, `scheduler`, an address, for dask.
     """
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
@@ -196,7 +193,7 @@ def make_engine(
             "--time-limit does not work with --scheduler. On a dask cluster the scheduler gives "
             "up a worker it has not heard from for distributed.scheduler.worker-ttl."
         )
-    timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
+    timer = StepTimer(None, lambda what: typer.echo(f"Timing {what} ...", err=True))
     return DaskEngine(scheduler, timer)
 
 
