@@ -12,7 +12,7 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/ke
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
-	awake-study bursts-study amplitude-study stream-study adaptation-study variants-study clean
+	open-study awake-study bursts-study amplitude-study stream-study adaptation-study variants-study clean
 
 help:
 	@echo "make demo       the main job on synthetic subjects: sets up, runs, shows the result"
@@ -26,6 +26,7 @@ help:
 	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
+	@echo "make open-study the paper's comparison on open data (DATA=folder of the recordings; half a day)"
 	@echo "make bursts-study amplitude-study stream-study adaptation-study awake-study variants-study"
 	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; hours)"
 
@@ -156,6 +157,13 @@ variants-study: $(VENV)/.ready-bench
 	@$(RUN) studies/beta2/variants.toml
 	@$(RUN) studies/beta2/step-size.toml
 	@$(RESULTS)
+
+# The paper's comparison on open data. DATA holds the folders physionet_eyes, sam40 and imagery22.
+OPEN = --root eyes=$(DATA)/physionet_eyes --root stress=$(DATA)/sam40 --root imagery=$(DATA)/imagery22
+open-study: $(VENV)/.ready-bench
+	@$(BIN)/afor run studies/open/rates.toml $(OPEN)
+	@for task in eyes stress imagery; do $(BIN)/afor run studies/open/$$task.toml $(OPEN) || exit 1; done
+	@$(BIN)/python studies/open/results.py results docs/results/open
 
 clean:
 	@rm -rf $(VENV) build dist docs/_build src/*.egg-info src/afor/native/*.so src/afor/bench/models/native/*.so

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.stats.comparisons import adjusted_chance
 from afor.bench.stats.groups import collect_conditions
+from afor.bench.stats.guessing import adjusted_chance
 from afor.bench.stats.inference.decisions import decide
 from afor.bench.store.files import load_results
 from afor.bench.study.schema import load_study
@@ -290,3 +290,24 @@ def test_a_difference_in_two_tables_on_beta2_has_one_decision() -> None:
                 assert method.over_reference.decision == ours.decision, (regime.title, label)
                 seen += 1
     assert seen > 20
+
+
+OPEN = ROOT / "studies" / "open"
+OPEN_RESULTS = RESULTS / "open"
+
+
+@pytest.mark.parametrize("task", ["eyes", "stress", "imagery"])
+def test_open_studies_train_as_their_search_with_the_rates_it_found(task) -> None:
+    search, study = load_study(str(OPEN / "rates.toml")), load_study(str(OPEN / f"{task}.toml"))
+    searched = {entry.name: entry for entry in search.datasets}[task]
+    ours = study.datasets[0]
+    assert ours.model_copy(update={"lr": {}}) == searched
+    assert (study.training, study.backbones) == (search.training, search.backbones)
+    best: dict[str, tuple[float, float]] = {}
+    with (OPEN_RESULTS / "rates.csv").open() as file:
+        for row in csv.DictReader(file):
+            rate = float(row["optimizer"].removeprefix("adam lr="))
+            found = (-float(row["best_validation_accuracy"]), rate)
+            if row["dataset"] == task:
+                best[row["backbone"]] = min(best.get(row["backbone"], found), found)
+    assert {name: rate for name, (_, rate) in best.items()} == ours.lr

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from afor import AFOR, reference
 from afor.bench.common.seeding import isolated
-from afor.bench.models.authors.nsal_dgat import PublishedAdjacency
+from afor.bench.models.authors import PublishedAdjacency
 from afor.monitor import read
 
 # Defaults of the method, Sec. III.

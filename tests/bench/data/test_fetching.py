@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sys
 import threading
 import tomllib
@@ -11,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.common.errors import AbsentError, ConfigError, DataError
 from afor.bench.data import fetching
 from afor.bench.data.datasets import eegmat, physionet_mi, sleep_edf
-from afor.bench.data.fetching import RemoteFile, download, named_subjects
+from afor.bench.data.fetching import Fetch, RemoteFile, download, fetch_files, named_subjects
 from afor.bench.data.loading import open_windows
 from afor.bench.data.stand_ins import write_edf
 from afor.bench.study import schema
@@ -35,6 +37,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files, self.faults, self.asked = {}, [], []
+        self.ranges, self.has_ranges = [], True  # the first byte that each request asks for
 
     @property
     def address(self):
@@ -64,12 +67,31 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
+        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        start = int(asked[1]) if asked and server.has_ranges else 0
+        server.ranges.append(start)
+        if start >= len(content):
+            self.send_response(416)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            last = len(content) - 1
+            self.send_header("Content-Range", f"bytes {start}-{last}/{len(content)}")
+        self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
         if fault == "wrong bytes":
             content = content[:-1] + bytes([content[-1] ^ 1])
-        self.wfile.write(content[: len(content) // 2] if fault == "break off" else content)
+        rest = content[start:]
+        half = len(rest) // 2
+        self.wfile.write(rest[:half])
+        if fault == "stall":
+            server.released.wait(20)
+        if fault == "slow":
+            server.released.wait(0.3)
+        if fault not in ("break off", "stall"):
+            self.wfile.write(rest[half:])
 
 
 @pytest.fixture
@@ -81,6 +103,7 @@ def server(monkeypatch):
     thread.start()
     monkeypatch.setenv("AFOR_MIRROR", made.address)
     monkeypatch.setattr(fetching.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(fetching, "PIECE_BYTES", 100)
     yield made
     made.released.set()
     made.shutdown()
@@ -91,41 +114,101 @@ def remote(server, checksum=f"sha256:{SHA256}"):
     return RemoteFile("a.edf", f"{server.address}/a.edf", checksum)
 
 
+@pytest.mark.parametrize("has_ranges", [True, False])
 @pytest.mark.parametrize(
-    "faults", [[], ["break off"], ["wrong bytes"], ["redirect"], [503, 503], ["break off", 500]]
-)
-def test_a_file_comes_whole_in_spite_of_a_fault(server, tmp_path, faults):
-    server.faults = faults
+    "faults",
+    [[], ["break off"], ["wrong bytes"], ["redirect"], [503, 503], ["break off", 500], ["slow"],
+     ["stall"], ["break off", "wrong bytes"], ["break off", "redirect"]],
+)  # fmt: skip
+def test_a_file_comes_whole_in_spite_of_a_fault(server, tmp_path, monkeypatch, faults, has_ranges):
+    monkeypatch.setattr(fetching, "TIMEOUT_S", (5, 1))
+    server.faults, server.has_ranges = faults, has_ranges
     download(tmp_path, remote(server))
     assert [path.name for path in tmp_path.iterdir()] == ["a.edf"]
     assert (tmp_path / "a.edf").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
-    ("faults", "error", "words"),
+    ("faults", "error", "words", "kept"),
     [
-        (["break off"] * 3, AbsentError, "the transfer breaks off"),
-        (["wrong bytes"] * 3, DataError, "not the published ones"),
-        ([503] * 3, AbsentError, "the server answers 503"),
-        ([404], AbsentError, "the server answers 404"),
-        (["silent"], AbsentError, "no answer in time"),
+        (["break off"] * 3, AbsentError, "the transfer breaks off", 87_500),
+        (["wrong bytes"] * 3, DataError, "not the published ones", 0),
+        ([503] * 3, AbsentError, "the server answers 503", 0),
+        ([404], AbsentError, "the server answers 404", 0),
+        (["break off", 404], AbsentError, "the server answers 404", 50_000),
+        (["silent"], AbsentError, "no answer in time", 0),
     ],
 )
 def test_what_cannot_be_fetched_leaves_no_file_and_one_sentence(
-    server, tmp_path, monkeypatch, faults, error, words
+    server, tmp_path, monkeypatch, faults, error, words, kept
 ):
     monkeypatch.setattr(fetching, "TIMEOUT_S", (1, 1))
     server.faults = faults
     with pytest.raises(error, match=words):
         download(tmp_path, remote(server))
-    assert list(tmp_path.iterdir()) == []
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    assert sizes == ({"a.edf.part": kept} if kept else {})
 
 
-def test_without_a_checksum_a_transfer_that_breaks_off_is_still_noticed(server, tmp_path):
+def test_a_later_command_goes_on_where_the_transfer_stopped(server, tmp_path):
+    server.faults = ["break off"] * 3
+    with pytest.raises(AbsentError, match="the same command goes on"):
+        download(tmp_path, remote(server))
+    download(tmp_path, remote(server))
+    assert server.ranges == [0, 50_000, 75_000, 87_500]
+    assert (tmp_path / "a.edf").read_bytes() == CONTENT
+
+
+def test_a_server_without_ranges_starts_from_the_first_byte(server, tmp_path):
+    server.has_ranges, server.faults = False, ["break off"]
+    download(tmp_path, remote(server))
+    assert server.ranges == [0, 0]
+
+
+@pytest.mark.parametrize("part", [CONTENT[:-1] + b"x", CONTENT + b"longer", b"\0" * 500])
+def test_a_part_of_other_bytes_is_fetched_anew(server, tmp_path, part):
+    (tmp_path / "a.edf.part").write_bytes(part)
+    download(tmp_path, remote(server))
+    assert (tmp_path / "a.edf").read_bytes() == CONTENT
+    assert server.ranges[-1] == 0
+
+
+def test_a_large_file_comes_over_a_line_that_breaks_off_again_and_again(
+    server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(fetching, "PROGRESS_BYTES", 1000)
+    server.faults = ["break off"] * 6
+    download(tmp_path, remote(server))
+    assert len(server.ranges) == 7
+    assert (tmp_path / "a.edf").read_bytes() == CONTENT
+
+
+def test_without_a_checksum_a_transfer_that_breaks_off_is_noticed_and_starts_anew(server, tmp_path):
     server.faults = ["break off"] * 3
     with pytest.raises(AbsentError, match="breaks off"):
         download(tmp_path, remote(server, None))
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "a.edf").exists()
+    download(tmp_path, remote(server, None))
+    assert server.ranges == [0] * 4
+
+
+def test_without_a_checksum_a_file_is_whole_only_if_it_was_fetched_here(server, tmp_path):
+    file = remote(server, None)
+    fetch = Fetch(files=lambda *_: [file], get=download)
+    (tmp_path / "a.edf").write_bytes(CONTENT[:100])  # torn, by another program
+    assert not file.is_whole(tmp_path)
+    assert fetch_files(fetch, tmp_path, [], None) == [file]
+    assert file.is_whole(tmp_path)
+    assert fetch_files(fetch, tmp_path, [], None) == []
+    (tmp_path / "a.edf").write_bytes(CONTENT[:-1])
+    assert fetch_files(fetch, tmp_path, [], None) == [file]
+    assert (tmp_path / "FETCHED.txt").read_text() == f"{SHA256}  a.edf\n"
+
+
+def test_two_commands_do_not_write_one_file(server, tmp_path):
+    fetch = Fetch(files=lambda *_: [remote(server)], get=download)
+    with FileLock(tmp_path / ".fetching.lock"), pytest.raises(DataError, match="another process"):
+        fetch_files(fetch, tmp_path, [], None)
 
 
 @pytest.mark.timeout(30)
@@ -208,6 +291,18 @@ def test_the_demo_runs_on_people(eegmmidb, tmp_path, monkeypatch):
     assert len(eegmmidb.asked) == asked
 
 
+def test_irregular_people_are_not_fetched_unless_they_are_asked_for(tmp_path):
+    def dry(*words):
+        answer = get("eegmmidb", "--root", str(tmp_path), "--dry-run", "--json", *words)
+        return json.loads(answer.stdout)
+
+    assert dry("-o", "task=imagery")["subjects"] == 105
+    assert dry("-o", "task=fists_feet")["subjects"] == 106  # only run 8 of S104 is cut short
+    assert dry()["subjects"] == 109
+    assert dry("-o", "task=imagery", "-o", "include_irregular=true")["subjects"] == 109
+    assert dry("-o", "task=imagery", "--subject", "100")["files"] == 6
+
+
 def test_an_agreement_or_own_data_are_described_with_exit_code_3():
     for name, words in (("deap", "signed agreement"), ("isruc", "unrar"), ("folder", "your own")):
         answer = get(name)
@@ -253,6 +348,9 @@ def test_eegmat_is_fetched_with_the_publishers_list_and_read(server, tmp_path):
             lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.name}\n")
     server.files["/eegmat/1.0.0/SHA256SUMS.txt"] = "".join(lines).encode()
     root = tmp_path / "root"
+    root.mkdir()
+    (root / "Subject00_1.edf").write_bytes(b"torn")
+    (root / "SHA256SUMS.txt").write_bytes(lines[0].encode())  # torn, too
     assert get("eegmat", "--subject", "0-2", "--root", str(root)).exit_code == 0
     source = open_windows("eegmat", root, cache_dir=tmp_path / "cache")
     assert (source.rate_hz, len(source.channel_names)) == (125.0, 19)

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from afor.bench.execution.bundles import make_bundles
 from afor.bench.execution.engines.local import LocalEngine
-from afor.bench.execution.jobs import Died, Ended, Job
+from afor.bench.execution.jobs import Died, Ended, Job, make_bundles
 from afor.bench.execution.runner import open_jobs, run_study
 from afor.bench.execution.sources import open_sources
 from afor.bench.execution.timing.run_times import UNKNOWN_S, RunTimes

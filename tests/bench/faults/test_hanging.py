@@ -9,8 +9,7 @@ import pytest
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.jobs import Died, Ended, Started
-from afor.bench.execution.running import read_running
-from afor.bench.execution.status import print_status, status_of
+from afor.bench.execution.status import print_status, read_running, status_of
 from afor.bench.execution.timing.run_times import LEAST_S, UNKNOWN_S, RunTimes
 from afor.bench.store.database import open_store
 from afor.bench.store.lock import driver_of

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from afor.bench.models.authors.eegnet import EEGNetAuthors
+from afor.bench.models.authors import EEGNetAuthors
 from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.native.binding import unavailable_reason

@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from afor.bench.models import eegnet
-from afor.bench.models.authors.eegnet import EEGNetAuthors
+from afor.bench.models.authors import EEGNetAuthors
 from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.input_shape import InputShape

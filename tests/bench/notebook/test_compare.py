@@ -2,11 +2,14 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import mne
 import numpy as np
 import pytest
+import torch
 
 from afor.bench import compare, open_results, parse_study
 from afor.bench.common.errors import ConfigError, DataError
@@ -105,6 +108,73 @@ def test_a_misspelt_metric_is_answered_with_those_that_exist(results):
     with pytest.raises(ConfigError, match=r"'accurac_y'. Did you mean 'accuracy'\? Here: accuracy"):
         open_results(store, metric="accurac_y")
     assert open_results(store, metric="kappa").metric == "kappa"
+
+
+NETWORK = """
+import torch
+from torch import nn
+
+WIDTH = 4
+x = object()  # of the notebook; the x below is another one
+
+
+def pooled(x):
+    return x.abs().mean(-1)
+
+
+class Net(nn.Module):
+    def __init__(self, shape, width=WIDTH):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(shape.channels, width), nn.ReLU(), nn.Linear(width, shape.classes)
+        )
+
+    def forward(self, x):
+        return self.layers(pooled(torch.flatten(x, 1, -2)))
+"""
+
+
+@pytest.fixture
+def notebook(monkeypatch, tmp_path):
+    """Define the network as a notebook does: in `__main__`."""
+    file = tmp_path / "cell.py"
+    file.write_text(NETWORK)
+    main = ModuleType("__main__")
+    main.__file__ = str(file)
+    exec(compile(NETWORK, str(file), "exec"), vars(main))
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    return main
+
+
+@pytest.mark.usefixtures("train_here")
+def test_classes_instances_and_lists_of_networks_are_compared(run, notebook, tmp_path):
+    sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0, momentum=0.9)
+    results = run(
+        optimizers=[torch.optim.AdamW, sgd, partial(torch.optim.SGD, nesterov=False)],
+        backbone=["eegnet", notebook.Net, partial(notebook.Net, width=8)],
+        store=tmp_path / "x.db",
+    )
+    tasks = [backbone for _, backbone in results.results.tasks]
+    assert sorted(tasks) == ["Net", "Net-3", "eegnet"]
+    assert results.results.methods == ["adamw", "SGD", "SGD-3"]
+    assert len(results.to_rows()) == 3 * 3 * 4
+    assert len(results.verdict().splitlines()) >= 3
+    study = parse_study(next(iter(results.results.study_texts.values())))
+    assert [entry.settings.get("momentum") for entry in study.optimizers] == [None, 0.9, None]
+    assert study.optimizers[1].use == "torch.optim.sgd:SGD"
+
+
+def test_what_a_worker_cannot_build_again_is_refused(run):
+    class Local(torch.nn.Module):
+        pass
+
+    for backbone, words in (
+        (torch.nn.Linear(1, 1), "builds it anew"),
+        (Local, "defined inside another function"),
+        (partial(Local, 3), "settings by name"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            run(backbone=backbone)
 
 
 def test_a_notebook_shows_verdict_and_table(results):

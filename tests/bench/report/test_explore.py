@@ -64,7 +64,7 @@ def test_an_interval_without_ends_and_a_missing_metric_are_null():
     few[0].metrics["kappa"] = 0.5
     shown = chart_data(Results.of(few, expected, metrics=["accuracy", "kappa"]))
     assert shown["comparisons"][0]["low"] is None
-    assert shown["comparisons"][0]["word"] == "no verdict yet"
+    assert shown["comparisons"][0]["word"] == "incomplete"
     assert shown["runs"][1][5][1] is None
     json.loads(json_for_script(shown))
 
@@ -75,7 +75,7 @@ def test_curves_average_the_runs_that_are_still_training(simulated):
         ("isruc", "eegnet", "afor"): [np.array([1.0, 3.0]), np.array([2.0])],
         ("isruc", "eegnet", "adam_seed_1"): [np.array([9.0])],
     }
-    results.__dict__["training"] = Training(losses, {})
+    results._training.append(Training(losses, {}))
     (curve,) = chart_data(results)["curves"]  # no replicates
     assert (curve["dataset"], curve["optimizer"], curve["runs"]) == ("isruc", "afor", 2)
     assert curve["mean"] == [1.5, 3.0]

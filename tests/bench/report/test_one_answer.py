@@ -15,6 +15,7 @@ from afor.bench.notebook.results import StudyResults
 from afor.bench.report.explore import DIGITS, chart_data
 from afor.bench.report.page import render_report
 from afor.bench.report.registry import FIGURES, FROM_RESULTS, build_table, draw_figure, focus
+from afor.bench.stats import results as results_module
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import sensitivity_of
@@ -42,6 +43,8 @@ def random_study(seed, folder):
         rounded = [
             replace(r, metrics={**r.metrics, "nll": 1.5 - r.metrics["accuracy"]}) for r in rounded
         ]
+    if seed % 3 == 2:  # networks that guess: nobody may call one of them better or equal
+        rounded = [replace(r, majority_accuracy=0.99) for r in rounded]
     lost = rng.choice([0.0, 0.05, 0.3])
     kept = [run for run in rounded if rng.random() >= lost]
     kept = [
@@ -87,6 +90,14 @@ def test_every_view_gives_the_same_numbers(seed, tmp_path):
         assert row["verdict"] == (c.decision and c.decision.value)
         assert (shown["gain"], shown["p_two_sided"]) == (row["gain"], row["p_two_sided"])
         assert shown["sentence"] == row["sentence"]
+        blind = not (row["above_guessing"] or row["baseline_above_guessing"])
+        assert (row["verdict"] == "no verdict") == (blind and c.complete)
+        assert ("neither network is better than guessing" in row["sentence"]) == (
+            row["verdict"] == "no verdict"
+        )
+        if row["verdict"] == "no verdict":
+            assert (row["folds_needed_low"], shown["folds_needed_low"]) == (None, None)
+            assert not re.search("equal|better than Adam|worse|settle", row["sentence"])
 
     # every other table that these results hold, and the notebook's
     for name in FROM_RESULTS:
@@ -101,6 +112,9 @@ def test_every_view_gives_the_same_numbers(seed, tmp_path):
         for row in table.records if name == "main" else ():
             c = expected.get(key_of(row))
             assert row["gain"] == (c.gain if c and row["optimizer"] in opened.methods else None)
+            if c:
+                assert row["verdict"] == (c.decision and c.decision.value)
+                assert row["above_guessing"] == (c.learned and c.learned.above)
         for row in table.records if name == "beside-paper" else ():
             (gain,) = [c.gain for k, c in expected.items() if k == key_of(row)] or [None]
             if gain is not None:
@@ -128,6 +142,12 @@ def test_every_view_gives_the_same_numbers(seed, tmp_path):
     assert int(won) == c.won_tied_lost[0]
     assert float(mean.replace("−", "-")) == pytest.approx(100 * c.gain, abs=0.0051)
     assert set(FIGURES) >= {"gain", "folds", "ranks", "noise"}
+
+    # the plan of another study: refused from networks that guess
+    for c in [c for c in expected.values() if c.complete and c.metric == metric][:1]:
+        named = ["--optimizer", c.optimizer, "--dataset", c.dataset, "--backbone", c.backbone]
+        planned = CliRunner().invoke(app, ["power", *map(str, paths), *named, "--json"])
+        assert (planned.exit_code != 0) == (c.is_blind or c.noise is None), planned.output
 
     # the report's embedded data, and what its chart of pairs makes of the runs
     data = chart_data(opened)
@@ -196,3 +216,21 @@ def pairs_by_the_chart(data, entry):
     won = sum(g >= data["tie"] for g in gains)
     lost = sum(-g >= data["tie"] for g in gains)
     return won, len(gains) - won - lost, lost
+
+
+def test_a_report_reads_the_trainings_and_makes_each_comparison_once(tmp_path, monkeypatch):
+    runs, expected = simulate_results(
+        {"adam": 0.0, "adamw": 0.0, "afor": 0.02}, datasets=["bci2a"], backbones=["eegnet", "acrnn"]
+    )
+    compared, read = [], []
+    make, read_training = results_module.compare, Results._read_training
+    monkeypatch.setattr(
+        results_module, "compare", lambda *a, **k: compared.append((a[1:], str(k))) or make(*a, **k)
+    )
+    monkeypatch.setattr(
+        Results, "_read_training", lambda self: read.append(1) or read_training(self)
+    )
+    render_report(Results.of(runs, expected))
+    assert len(read) == 1
+    assert compared
+    assert len(compared) == len(set(compared))

@@ -3,22 +3,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom
-from sklearn.metrics import balanced_accuracy_score, f1_score
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.report.tables.formats import to_markdown
 from afor.bench.report.tables.main import comparison_table, main_table
 from afor.bench.stats.comparisons import (
-    adjusted_chance,
     compare,
     compare_all,
     control_optimizers,
     main_optimizers,
-    majority_value,
     mean_ranks,
-    reference_levels,
 )
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.groups import collect_conditions, default_metrics
@@ -117,42 +112,6 @@ def test_where_all_but_one_are_controls_they_are_compared():
 def test_nothing_to_compare_is_an_error_that_names_what_is_there(simulated):
     with pytest.raises(ConfigError, match=r"baseline 'lion'.*Optimizers here: adam, "):
         compare_all(collect_conditions(*simulated), ["accuracy"], baseline="lion")
-
-
-@pytest.mark.parametrize("counts", [(70, 30), (10, 60, 30), (25, 25, 25, 25)])
-def test_the_majority_row_is_what_sklearn_gives_a_constant_answer(counts):
-    truth = np.repeat(np.arange(len(counts)), counts)
-    answer = np.full_like(truth, int(np.argmax(counts)))
-    accuracy = float((truth == answer).mean())
-    value = {
-        m: majority_value(m, accuracy, len(counts))
-        for m in ("weighted_f1", "macro_f1", "balanced_accuracy")
-    }
-    options = {"zero_division": 0}
-    assert value["weighted_f1"] == pytest.approx(
-        f1_score(truth, answer, average="weighted", **options)
-    )
-    assert value["macro_f1"] == pytest.approx(f1_score(truth, answer, average="macro", **options))
-    assert value["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(truth, answer))
-    assert math.isnan(majority_value("loss", accuracy, 2))
-
-
-def test_guessing_exceeds_the_adjusted_chance_level_in_at_most_five_percent():
-    for windows, classes in [(40, 2), (288, 4), (2400, 2)]:
-        level = adjusted_chance(windows, classes)
-        assert level > 1 / classes
-        assert binom.sf(round(level * windows), windows, 1 / classes) <= 0.05
-        assert binom.sf(round(level * windows) - 1, windows, 1 / classes) > 0.05
-
-
-def test_reference_levels_come_from_the_runs(simulated):
-    level = reference_levels(collect_conditions(*simulated), "bci2a", "eegnet", "accuracy")
-    assert level.majority == (pytest.approx(0.3), pytest.approx(0.0), 9)
-    assert level.adjusted_chance == pytest.approx(adjusted_chance(2880, 4))
-    assert level.chance == (level.majority[0], "majority class")
-    assert replace(level, adjusted_chance=0.31).chance == (0.31, "guessing")
-    results = [replace(r, classes=0, test_windows=0) for r in simulated[0]]
-    assert reference_levels(collect_conditions(results), "bci2a", "eegnet", "accuracy") is None
 
 
 def test_ranks_average_over_complete_blocks_and_share_ties(simulated):

@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from afor.bench.common.errors import StoreError
-from afor.bench.store.schema import APPLICATION_ID, SCHEMA_VERSION, connect, create, explain
+from afor.bench.store.tables import APPLICATION_ID, SCHEMA_VERSION, connect, create, explain
 
 
 @pytest.fixture

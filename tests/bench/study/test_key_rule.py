@@ -4,7 +4,8 @@ import pytest
 
 from afor.bench.data.loading import open_windows
 from afor.bench.study.plan import make_plan
-from afor.bench.study.schema import Training, parse_study
+from afor.bench.study.schema import parse_study
+from afor.bench.training.run_spec import Training
 
 DATA = {"name": "synthetic", "options": {"n_subjects": 3, "trials": 8}}
 PARTS = {"datasets": [DATA], "backbones": ["eegnet"], "optimizers": ["adam"]}

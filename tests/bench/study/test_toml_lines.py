@@ -1,6 +1,6 @@
 import pytest
 
-from afor.bench.study.toml_lines import line_of
+from afor.bench.study.schema import line_of
 
 TEXT = """\
 name = "x"   # one

@@ -7,7 +7,7 @@ import torch
 from afor.bench.common.errors import CannotBundleError, ConfigError
 from afor.bench.data.splits import make_splits
 from afor.bench.data.window_source import ArrayWindows
-from afor.bench.models.authors.eegnet import EEGNetAuthors
+from afor.bench.models.authors import EEGNetAuthors
 from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.native.binding import unavailable_reason

@@ -9,7 +9,7 @@ from afor.bench.data.splits import Split
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone
-from afor.bench.training import placement
+from afor.bench.training import batches as placement
 from afor.bench.training.fit import Fit, Team
 from afor.bench.training.loop import make_fit
 from afor.bench.training.run_spec import RunSettings

@@ -3,9 +3,8 @@ import pytest
 import torch
 
 from afor.bench.data.window_source import ArrayWindows
-from afor.bench.training import placement
-from afor.bench.training.batches import Side
-from afor.bench.training.placement import FromHost, OnDevice, fits, make_loader, read_ahead
+from afor.bench.training import batches as placement
+from afor.bench.training.batches import Loader, Side, fits, make_loader, read_ahead
 
 CPU = torch.device("cpu")
 
@@ -24,7 +23,7 @@ def test_windows_on_the_device_are_those_of_the_source(windows, monkeypatch):
     monkeypatch.setattr(placement, "COPIED_AT_ONCE", 7)
     indices = np.array([39, 0, 7, 7, 13])
     expected = torch.from_numpy(windows.gather(indices))
-    for loader in (OnDevice(windows, CPU), FromHost(windows, CPU)):
+    for loader in (Loader(windows, CPU, keep=keep) for keep in (True, False)):
         inputs = loader.inputs(indices)
         assert torch.equal(inputs, expected)
         inputs.zero_()  # a copy: the windows themselves stay
@@ -41,27 +40,27 @@ def test_an_accelerator_keeps_what_fits_and_reads_ahead_what_does_not(windows, m
     meta = torch.device("meta")  # stands in for an accelerator
     monkeypatch.setattr(placement, "_kept", {})
     monkeypatch.setattr(placement, "free_bytes", lambda _: 0)
-    assert isinstance(make_loader(windows, meta), FromHost)
+    assert make_loader(windows, meta)._kept is None
     assert make_loader(windows, meta).reads_ahead
     monkeypatch.setattr(placement, "free_bytes", lambda _: 1 << 40)
     kept = make_loader(windows, meta)
-    assert isinstance(kept, OnDevice)
+    assert kept._kept is not None
     assert make_loader(windows, meta) is kept  # the next run uses it again
     assert not make_loader(windows, CPU).reads_ahead
 
 
 def test_the_cpu_keeps_a_small_data_set_and_reads_a_large_one(windows, monkeypatch):
     monkeypatch.setattr(placement, "_kept", {})
-    assert isinstance(make_loader(windows, CPU), FromHost)  # arrays: in memory already
+    assert make_loader(windows, CPU)._kept is None  # arrays: in memory already
     windows.fingerprint = "prepared"
     kept = make_loader(windows, CPU)
-    assert isinstance(kept, OnDevice)
+    assert kept._kept is not None
     assert make_loader(windows, CPU) is kept
     indices = np.array([3, 1])
     assert torch.equal(kept.inputs(indices), torch.from_numpy(windows.gather(indices)))
     monkeypatch.setattr(placement, "KEPT_BYTES_ON_CPU", 40 * 3 * 16 * 4 - 1)
     windows.fingerprint = "other windows"
-    assert isinstance(make_loader(windows, CPU), FromHost)
+    assert make_loader(windows, CPU)._kept is None
 
 
 def test_reading_ahead_keeps_the_order_and_passes_errors_on():

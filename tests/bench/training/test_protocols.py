@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from afor.bench.common.errors import ConfigError, DataError, TrainingError
 from afor.bench.data.window_source import ArrayWindows
-from afor.bench.training.batches import Batch, Side, epoch_batches, split_trials
-from afor.bench.training.contamination import contaminate
+from afor.bench.training.batches import Batch, Side, contaminate, epoch_batches, split_trials
 from afor.bench.training.loop import train
 from afor.bench.training.run_spec import Adaptation, Contamination, RunSettings
 

@@ -1,12 +1,14 @@
-"""Define the interface of engines: jobs go in, events come out."""
+"""The interface of engines: jobs go in, in bundles that one worker trains, and events come out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
+
 
 # A job that killed this many workers is recorded as failed.
 MAX_DEATHS = 3
@@ -55,3 +57,44 @@ class Engine(Protocol):
         self, jobs: Sequence[Job], sources: Mapping[str, "WindowSource"], spool: Path
     ) -> Iterator[Started | Died | Ended]:
         """Yield events until every job has ended; raise EngineError or StoreError."""
+
+
+Bundle = tuple[Job, ...]
+
+
+def make_bundles(jobs: Sequence[Job], size: int, workers: int) -> list[Bundle]:
+    """Put runs of the same data, network and split together, at most `size` in a bundle.
+
+    Args:
+        jobs: The jobs in the order of the plan.
+        size: Maximum number of runs of a bundle.
+        workers: Number of workers; the last bundles are made smaller so that all have one.
+
+    Returns:
+        The bundles, in the order of their first jobs. A job that cannot be bundled is one of its
+        own.
+    """
+    companions: dict[str, list[Job]] = {}
+    for job in jobs:
+        companions.setdefault(f"{job.dataset} {job.companions or job.key}", []).append(job)
+    bundles = [piece for group in companions.values() for piece in _cut(group, size)]
+    while len(bundles) % workers:
+        last = range(max(len(bundles) - workers, 0), len(bundles))
+        position = max(last, key=lambda number: len(bundles[number]))
+        if len(bundles[position]) == 1:
+            break
+        bundles[position : position + 1] = halves(bundles[position])
+    return bundles
+
+
+def halves(bundle: Bundle) -> list[Bundle]:
+    """Return the two halves of a bundle."""
+    middle = (len(bundle) + 1) // 2
+    return [bundle[:middle], bundle[middle:]]
+
+
+def _cut(group: Sequence[Job], size: int) -> list[Bundle]:
+    """Cut a group into pieces of nearly equal size."""
+    count = -(-len(group) // max(size, 1))
+    edges = [len(group) * number // count for number in range(count + 1)]
+    return [tuple(group[a:b]) for a, b in pairwise(edges)]

@@ -16,13 +16,13 @@ from afor.bench.common.errors import EngineError, StoreError
 from afor.bench.common.files import write_atomically
 from afor.bench.data.splits import manifest_text
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
-from afor.bench.execution.running import RunningFile
 from afor.bench.execution.sources import PreparationWatcher, open_sources
+from afor.bench.execution.status import RunningFile
 from afor.bench.execution.timing.run_times import RunTimes, run_kind
 from afor.bench.store.database import Store, open_or_create
 from afor.bench.store.lock import locked
-from afor.bench.store.schema import explain
 from afor.bench.store.spool import leftovers, quarantine, read_spool, spool_folder
+from afor.bench.store.tables import explain
 from afor.bench.study.plan import make_plan, shard
 from afor.bench.study.planned_runs import FindRate, PlannedRun, StudyPlan
 from afor.bench.study.schema import Study

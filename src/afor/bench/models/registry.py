@@ -11,10 +11,7 @@ from afor.bench.common.module_search import ADVICE, import_named, returns_instan
 from afor.bench.common.parameter_checks import check_values
 from afor.bench.common.suggest import did_you_mean
 from afor.bench.models.acrnn import ACRNN
-from afor.bench.models.authors.acrnn import ACRNNAuthors
-from afor.bench.models.authors.eegnet import EEGNetAuthors
-from afor.bench.models.authors.hslt import HSLTAuthors
-from afor.bench.models.authors.nsal_dgat import NSALDGATAuthors
+from afor.bench.models.authors import ACRNNAuthors, EEGNetAuthors, HSLTAuthors, NSALDGATAuthors
 from afor.bench.models.eegnet import EEGNet
 from afor.bench.models.hslt import HSLT
 from afor.bench.models.input_shape import InputShape

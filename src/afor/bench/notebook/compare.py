@@ -10,6 +10,7 @@ from afor.bench.common.errors import ConfigError, EngineError
 from afor.bench.data.prepared.cache import open_cache
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.runner import run_study
+from afor.bench.notebook.own_code import entries_of
 from afor.bench.notebook.progress_bar import ProgressBar
 from afor.bench.notebook.results import StudyResults
 from afor.bench.notebook.trials import as_trials, write_trials
@@ -24,8 +25,8 @@ def compare(
     labels: Any = None,
     subjects: Any = None,
     *,
-    optimizers: Sequence[str] = ("adamw", "afor"),
-    backbone: str = "eegnet",
+    optimizers: Any = ("adamw", "afor"),
+    backbone: Any = "eegnet",
     rate_hz: float | None = None,
     channel_names: Sequence[str] | None = None,
     trial_s: float | None = None,
@@ -60,8 +61,10 @@ def compare(
             and the labels of a data set.
         subjects: Subject of each trial, or the name of a column of Epochs' metadata. None for a
             dictionary, and for braindecode's descriptions. For a named data set: those to use.
-        optimizers: Names of optimizers.
-        backbone: Name of the network.
+        optimizers: Names of optimizers, classes such as ``torch.optim.SGD``, instances, or
+            ``functools.partial`` of a class with settings.
+        backbone: Name of a network, a class or function that takes an `InputShape`, a class of
+            ``braindecode.models``, or a list of these.
         rate_hz: Sampling rate of arrays.
         channel_names: Names of the channels of arrays; None numbers them.
         trial_s: Length of a trial of Raw, from its annotations on; None takes their duration.
@@ -102,7 +105,8 @@ def compare(
         3
     """
     cache = open_cache(cache_dir)
-    names = list(optimizers)
+    entries = entries_of(optimizers, "optimizer", cache / "code")
+    names = [entry["name"] for entry in entries]
     first = baseline or (names[0] if names else "")
     if first not in names:
         raise ConfigError(f"baseline {first!r} is not one of the optimizers {', '.join(names)}.")
@@ -119,16 +123,17 @@ def compare(
         dataset["options"] = dict(options or {})
     if blocks is not None:
         dataset["blocks"] = blocks
-    entries: list[dict[str, Any]] = [{"name": entry} for entry in names]
     if control:
-        entries.append({"name": f"{first}_seed_{seed + 1}", "use": first, "seed": seed + 1})
+        again = next(entry for entry in entries if entry["name"] == first)
+        copied = {"use": first, **again, "name": f"{first}_seed_{seed + 1}", "seed": seed + 1}
+        entries.append(copied)
     study = parse_study(
         {
             "name": name,
             "description": f"{', '.join(names)} on {dataset['name']}.",
             "seed": seed,
             "datasets": [dataset],
-            "backbones": [backbone],
+            "backbones": entries_of(backbone, "backbone", cache / "code"),
             "optimizers": entries,
             "training": {
                 "lr": float(lr),

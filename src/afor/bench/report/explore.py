@@ -131,7 +131,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "margin": comparison.evidence.margin,
         "complete": comparison.complete,
         "folds": comparison.folds,
-        "word": verdict_word(comparison) if comparison.complete else "no verdict yet",
+        "word": verdict_word(comparison) if comparison.complete else "incomplete",
         "sentence": printable(verdict_sentence(comparison)),
     }
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.design.power import fewest_folds, needed_folds
+from afor.bench.stats.guessing import FREQUENCIES, MAJORITY, Learned
 from afor.bench.stats.inference.decisions import LEVEL, Decision
 from afor.bench.stats.labels import (
     block_label,
     margin_text,
     metric_style,
+    metric_text,
     optimizer_label,
     p_text,
     signed,
@@ -48,12 +50,23 @@ class Answer:
         return " ".join(filter(None, [f"{self.where}.", *self.verdict.lines, self.others]))
 
 
-def answers(comparisons: Sequence[Comparison], metric: str) -> list[Answer]:
+def answers(
+    comparisons: Sequence[Comparison],
+    metric: str,
+    pooled: Sequence[PooledComparison] | None = None,
+) -> list[Answer]:
     """Return the verdict by one metric on AFOR, or else on the best optimizer, for each task.
 
     Where there are several tasks, the verdict over all of them comes first.
+
+    Args:
+        comparisons: Those of all tasks, with one baseline.
+        metric: The metric.
+        pooled: The comparisons pooled over tasks, where they are known.
     """
-    found = _over_tasks(pool_tasks(c for c in comparisons if c.metric == metric))
+    if pooled is None:
+        pooled = pool_tasks(c for c in comparisons if c.metric == metric)
+    found = _over_tasks([made for made in pooled if made.metric == metric])
     for members in _by_task(c for c in comparisons if c.metric == metric):
         focus = _focus(members)
         folds = max(c.folds for c in members)
@@ -71,24 +84,71 @@ def verdict_of(comparison: Comparison) -> Verdict:
     if c.decision is None:
         what = f"No verdict yet: {c.done} of {c.expected} runs of {name} and {base} are done."
         return Verdict(what, f"So far {label} of {name} is {difference}.", "")
+    if c.decision is Decision.NO_VERDICT:
+        return _no_verdict(c)
     interval = f"95 % interval of the difference {difference_interval(c)}"
     if c.decision in (Decision.BETTER, Decision.WORSE):
         small = c.evidence.margin if c.evidence.within_margin else None
         by_less = f", by less than {margin_text(c.metric, small)}" if small is not None else ""
         p = p_text(c.evidence.p_different_holm)
         what = f"{name} is {c.decision.value} than {base}{by_less}: {label} is {difference}."
-        return Verdict(what, f"{interval}, corrected p {p}.", "")
+        return Verdict(what, f"{interval}, corrected p {p}.{_only_one_learned(c)}", "")
     if c.decision is Decision.EQUIVALENT:
         inner = difference_interval(c, c.evidence.inner_interval)
         margin = margin_text(c.metric, c.evidence.margin or math.nan)
         what = f"No difference: {name} and {base} are equal within {margin} of {label}."
-        return Verdict(what, f"{label} is {difference} (90 % interval {inner}).", "")
+        sure = f"{label} is {difference} (90 % interval {inner}).{_only_one_learned(c)}"
+        return Verdict(what, sure, "")
     what = f"Undecided: no difference between {name} and {base} is shown; {label} is {difference}."
     if math.isinf(c.interval[0]):
         sure = f"{c.folds} folds are too few for an interval."
     else:
         sure = f"Anything from {difference_interval(c)} is possible (95 % interval)."
-    return Verdict(what, sure, _what_would_settle(c))
+    return Verdict(what, sure + _only_one_learned(c), _what_would_settle(c))
+
+
+def _no_verdict(c: Comparison) -> Verdict:
+    """Say that neither side is better than guessing, and what to do about it."""
+    ours, theirs = c.learned, c.base_learned
+    assert ours is not None  # otherwise there is a verdict
+    assert theirs is not None
+    label = metric_style(theirs.metric).label
+    seen = (
+        f"{optimizer_label(name)} {value_text(side.metric, side.mean)} (p {p_text(side.p)})"
+        for name, side in ((c.baseline, theirs), (c.optimizer, ours))
+    )
+    return Verdict(
+        f"No verdict: neither network is better than guessing ({guess_text(theirs)}).",
+        f"{label} of {' and '.join(seen)}; p of the mean over {theirs.folds} folds.",
+        "Train longer or at another learning rate, and check the labels; more subjects would not "
+        "help.",
+    )
+
+
+def _only_one_learned(c: Comparison) -> str:
+    """Name the side that alone is better than guessing, as a sentence after another; or nothing."""
+    sides = ((c.optimizer, c.learned), (c.baseline, c.base_learned))
+    above = [name for name, side in sides if side is not None and side.above]
+    below = [side for _, side in sides if side is not None and side.above is False]
+    if len(above) != 1 or not below:
+        return ""
+    return f" Only {optimizer_label(above[0])} is better than guessing ({guess_text(below[0])})."
+
+
+def guess_text(learned: Learned) -> str:
+    """Return the level of guessing and what it is of, such as ``25.0 % of 4 classes``."""
+    value = value_text(learned.metric, learned.level, decimals=1)
+    if learned.source == FREQUENCIES:
+        return f"{metric_style(learned.metric).label} {value} of the class frequencies"
+    if learned.source == MAJORITY and abs(learned.level - 1 / learned.classes) > 5e-4:
+        return f"{value} of the majority class"
+    return f"{value} of {learned.classes} classes"
+
+
+def value_text(metric: str, value: float, decimals: int = 2) -> str:
+    """Format a value of a metric for a sentence: percent with its sign, others as tables do."""
+    style = metric_style(metric)
+    return f"{100 * value:.{decimals}f} %" if style.unit == "%" else metric_text(metric, value)
 
 
 def pooled_verdict(pooled: PooledComparison) -> Verdict:
@@ -277,6 +337,7 @@ def _titles(comparison: Comparison) -> dict[Decision | None, str]:
         Decision.BETTER: f"better than {base}",
         Decision.WORSE: f"worse than {base}",
         Decision.UNDECIDED: "undecided",
+        Decision.NO_VERDICT: "no verdict, both guess",
         None: "incomplete",
         Decision.EQUIVALENT: f"equal within {margin}",
     }

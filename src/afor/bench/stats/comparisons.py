@@ -1,10 +1,10 @@
-"""Compare optimizers: paired tests against a baseline, ranks, chance levels.
+"""Compare optimizers: paired tests against a baseline, and ranks.
 
 The decisions, and why they were taken, are explained in docs/explanation/statistics.md.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,12 +20,10 @@ from afor.bench.stats.design.variance import (
 from afor.bench.stats.groups import (
     Condition,
     Conditions,
-    block_of,
-    mean_of_draws,
-    mean_sd,
     paired_fold_values,
     paired_gains,
 )
+from afor.bench.stats.guessing import Learned, learned
 from afor.bench.stats.inference.decisions import LEVEL, Decision, PairedDecision, decide_family
 from afor.bench.stats.inference.paired_tests import holm, smallest_p
 from afor.bench.stats.labels import better_sign, margin_of
@@ -67,6 +65,8 @@ class Comparison:
     family: int  # comparisons that Holm corrects for
     done: int  # runs of the two conditions together
     expected: int
+    learned: Learned | None  # whether the optimizer is better than guessing; None if not known
+    base_learned: Learned | None  # whether the baseline is
     # By (fold, repetition, seed), of the folds that have all of them; what `power` plans with.
     differences: NDArray[np.float64] = field(repr=False, compare=False)
 
@@ -105,13 +105,21 @@ class Comparison:
 
     @property
     def decision(self) -> Decision | None:
-        """Better, worse, equivalent or undecided; None before both conditions are complete."""
+        """The verdict; None before both conditions are complete."""
+        if self.complete and self.is_blind:
+            return Decision.NO_VERDICT
         return self.evidence.decision if self.complete else None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether neither side is better than guessing, so that nothing can be said of the two."""
+        sides = (self.learned, self.base_learned)
+        return all(side is not None and side.above is False for side in sides)
 
     @property
     def significant(self) -> bool:
         """Whether the paper's one-sided test gives a star; never before all runs are there."""
-        return self.complete and self.p_holm < LEVEL
+        return self.complete and not self.is_blind and self.p_holm < LEVEL
 
     @property
     def can_be_significant(self) -> bool:
@@ -122,22 +130,6 @@ class Comparison:
     def noise(self) -> VarianceComponents | None:
         """Where the variance of the differences comes from; None with fewer than two folds."""
         return estimate_components(self.differences) if len(self.differences) > 1 else None
-
-
-@dataclass(frozen=True)
-class ReferenceLevels:
-    """Scores that need no brain signal: the majority class, and guessing."""
-
-    majority: tuple[float, float, int]  # mean, SD over folds, folds
-    adjusted_chance: float  # guessing does not exceed it in 95 % of folds; accuracy only
-
-    @property
-    def chance(self) -> tuple[float, str]:
-        """The larger of the two and its name; NaN where guessing has no level."""
-        majority = self.majority[0]
-        if majority > self.adjusted_chance:
-            return majority, "majority class"
-        return self.adjusted_chance, "guessing"
 
 
 @dataclass(frozen=True)
@@ -202,6 +194,7 @@ def compare(
     gains = [[pair.gain for pair in pairs] for _, pairs in paired]
     margin = margin_of(metric, base.margins)
     decisions = decide_family(gains, margin=margin, family=len(names))
+    base_learned = learned(base, metric) if paired else None
     one_sided = holm([made.p_better for made in decisions], len(names))
     return [
         Comparison(
@@ -216,6 +209,8 @@ def compare(
             family=len(names),
             done=condition.done + base.done,
             expected=condition.expected + base.expected,
+            learned=learned(condition, metric),
+            base_learned=base_learned,
             differences=paired_differences(
                 conditions, dataset, backbone, metric, condition.optimizer, baseline
             ),
@@ -282,48 +277,6 @@ def compare_all(
     return comparisons
 
 
-def reference_levels(
-    conditions: Conditions, dataset: str, backbone: str, metric: str
-) -> ReferenceLevels | None:
-    """Return the majority-class score and the chance level of a task.
-
-    They come from the condition with most runs. The majority class is that of the training
-    subjects: a constant answer with accuracy a has a weighted F1 of 2a²/(1+a).
-    """
-    task = [condition.runs for condition in block_of(conditions, dataset, backbone)]
-    runs = max(task, key=len, default={})
-    if not runs or any(
-        run.classes < 2 or run.test_windows < 1 or abs(run.majority_accuracy) > 1
-        for run in runs.values()
-    ):
-        return None  # these columns of a file of results are optional
-    majority = mean_of_draws(
-        {k: majority_value(metric, run.majority_accuracy, run.classes) for k, run in runs.items()}
-    )
-    sizes = {(run.test_windows, run.classes) for run in runs.values()}
-    levels = {size: adjusted_chance(*size) for size in sizes}
-    adjusted = mean_of_draws(
-        {key: levels[run.test_windows, run.classes] for key, run in runs.items()}
-    )
-    return ReferenceLevels(
-        majority=mean_sd(list(majority.values())),
-        adjusted_chance=mean_sd(list(adjusted.values()))[0] if metric == "accuracy" else math.nan,
-    )
-
-
-def adjusted_chance(windows: int, classes: int, level: float = LEVEL) -> float:
-    """Return the accuracy that guessing on `windows` windows exceeds with probability < level.
-
-    Windows of one trial are correlated, so the true level is higher.
-
-    >>> adjusted_chance(100, 2)
-    0.58
-    """
-    from scipy.stats import binom
-
-    return float(binom.isf(level, windows, 1 / classes)) / windows
-
-
 def mean_ranks(
     conditions: Conditions, metric: str, optimizers: Sequence[str] | None = None
 ) -> Ranks:
@@ -351,19 +304,3 @@ def mean_ranks(
             p = float(friedmanchisquare(*np.array(rows).T).pvalue)
     averages = np.mean(rows, axis=0) if rows else np.full(k, math.nan)
     return Ranks(metric, tuple(names), tuple(averages.tolist()), tuple(tasks), difference, p)
-
-
-def majority_value(metric: str, accuracy: float, classes: int) -> float:
-    """Return the metric of a constant answer that has this accuracy; NaN for unknown metrics.
-
-    >>> majority_value("weighted_f1", 0.5, 2)
-    0.3333333333333333
-    """
-    values: Mapping[str, float] = {
-        "accuracy": accuracy,
-        "weighted_f1": 2 * accuracy**2 / (1 + accuracy),
-        "macro_f1": 2 * accuracy / (1 + accuracy) / classes,
-        "balanced_accuracy": 1 / classes,
-        "kappa": 0.0,
-    }
-    return values.get(metric, math.nan)

@@ -7,6 +7,7 @@ A condition is one (data set, backbone, optimizer). Its fold value is the mean o
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,11 @@ class Condition:
     draws_expected: int
     role: Role
     margins: Mapping[str, float] = field(default_factory=dict)  # by metric, as printed
+
+    @cached_property
+    def tested(self) -> dict[str, object]:
+        """What was tested of it, by metric, so that no table tests it again."""
+        return {}
 
     @property
     def method(self) -> str:

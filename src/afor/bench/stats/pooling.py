@@ -142,11 +142,13 @@ def pool_tasks(comparisons: Iterable[Comparison]) -> list[PooledComparison]:
         comparisons: Those of all tasks, with one baseline.
 
     Returns:
-        One entry per metric and method that two or more tasks have; none for a single task.
+        One entry per metric and method that two or more tasks have; none for a single task. Tasks
+        in which neither side is better than guessing are left out.
     """
     by_method: dict[tuple[str, str], list[Comparison]] = {}
     for c in comparisons:
-        by_method.setdefault((c.metric, c.optimizer), []).append(c)
+        if not c.is_blind:
+            by_method.setdefault((c.metric, c.optimizer), []).append(c)
     pooled = [made for members in by_method.values() if (made := _pool(members)) is not None]
     corrected = []
     for metric in dict.fromkeys(made.metric for made in pooled):

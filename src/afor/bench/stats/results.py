@@ -28,9 +28,10 @@ from afor.bench.stats.groups import (
     comparability_notes,
     default_metrics,
 )
+from afor.bench.stats.labels import metric_style
 from afor.bench.stats.pooling import PooledComparison, pool_tasks
 from afor.bench.store.database import open_store
-from afor.bench.store.files import is_store, load_margins, load_results, load_studies
+from afor.bench.store.files import is_store, load_results, load_studies, stated_margins
 from afor.bench.store.locations import find_store
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
@@ -74,6 +75,9 @@ class Results:
     chosen: tuple[str, ...] = ()
     paths: tuple[Path, ...] = ()
     study_texts: Mapping[str, str] = field(default_factory=dict)
+    # What was computed or read once, for all views of these runs: `by` and `only` hand it on.
+    _compared: dict[tuple[str, ...], list[Comparison]] = field(default_factory=dict, repr=False)
+    _training: list[Training] = field(default_factory=list, repr=False)
 
     @classmethod
     def open(
@@ -115,16 +119,16 @@ class Results:
         paths = tuple(find_store(str(name)) for name in names)
         given = dict(margins or {})
         runs, expected = load_results(paths, studies)
+        texts = load_studies(filter(is_store, paths), studies)
         results = cls.of(
             runs,
             expected,
             baseline=baseline,
             methods=methods,
             metrics=metrics,
-            margins={**load_margins(paths, studies, except_for=given), **given},
+            margins={**stated_margins(texts, except_for=given), **given},
             allow_different=allow_different,
         )
-        texts = load_studies(filter(is_store, paths), studies)
         return replace(results, paths=paths, study_texts=texts)
 
     @classmethod
@@ -203,10 +207,6 @@ class Results:
             for comparison in self.against(self.baseline, self.methods, *task, metric)
         )
 
-    @cached_property
-    def _compared(self) -> dict[tuple[str, ...], list[Comparison]]:
-        return {}
-
     def against(
         self, baseline: str, methods: Sequence[str], dataset: str, backbone: str, metric: str
     ) -> list[Comparison]:
@@ -219,6 +219,7 @@ class Results:
             backbone: The backbone.
             metric: The metric.
         """
+        methods = [name for name in methods if name != baseline]
         key = (baseline, dataset, backbone, metric, *methods)
         if key not in self._compared:
             self._compared[key] = compare(
@@ -256,11 +257,34 @@ class Results:
     @cached_property
     def notes(self) -> list[str]:
         """What a reader must know of the runs: stand-ins, differing protocols, missing runs."""
-        return [*comparability_notes(self.conditions), *incomplete_notes(self.conditions)]
+        return [
+            *comparability_notes(self.conditions),
+            *self._ungated_notes(),
+            *incomplete_notes(self.conditions),
+        ]
 
-    @cached_property
-    def training(self) -> "Training":
+    def _ungated_notes(self) -> list[str]:
+        """Name the data sets and metrics whose level of guessing is not known."""
+        unknown: dict[str, dict[str, None]] = {}
+        for c in self.comparisons:
+            if c.learned is None and c.base_learned is None:
+                unknown.setdefault(c.dataset, {})[metric_style(c.metric).label] = None
+        if not unknown:
+            return []
+        names = "; ".join(f"{name} ({', '.join(labels)})" for name, labels in unknown.items())
+        return [
+            f"{names}: the level of guessing is not known, so whether the methods are better than "
+            "guessing is not tested."
+        ]
+
+    @property
+    def training(self) -> Training:
         """What the stores hold of the trainings themselves; read when it is first asked for."""
+        if not self._training:
+            self._training.append(self._read_training())
+        return self._training[0]
+
+    def _read_training(self) -> Training:
         losses: dict[ConditionKey, list[NDArray[np.float64]]] = {}
         traced: dict[ConditionKey, list[tuple[RunResult, RunRecord]]] = {}
         for path in filter(is_store, self.paths):
@@ -294,10 +318,7 @@ class Results:
         if not selected:
             present = ", ".join(f"{d}/{b}" for d, b in self.tasks)
             raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {present}.")
-        part = replace(self, conditions=selected)
-        if "training" in self.__dict__:
-            part.__dict__["training"] = self.training
-        return part
+        return replace(self, conditions=selected)
 
 
 def incomplete_notes(conditions: Conditions) -> list[str]:

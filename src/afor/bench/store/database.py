@@ -18,7 +18,7 @@ from pathlib import Path
 
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.store.results import RunResult
-from afor.bench.store.rows import (
+from afor.bench.store.tables import (
     PLAN_COLUMNS,
     RUN_COLUMNS,
     DamageError,
@@ -26,11 +26,14 @@ from afor.bench.store.rows import (
     Rows,
     RunRow,
     check_content,
+    connect,
+    create,
+    damaged,
+    explain,
     read_rows,
     run_row,
     study_digest,
 )
-from afor.bench.store.schema import connect, create, damaged, explain
 from afor.bench.study.planned_runs import ExpectedRuns, StudyPlan, count_expected
 from afor.bench.study.protocol import (
     DATA_KIND,
@@ -416,6 +419,8 @@ def _result(stored: StoredRun, run: FinishedRun) -> RunResult:
         majority_accuracy=truth[majority] / sum(truth),
         classes=len(truth),
         test_windows=record.test.n,
+        train_counts=record.train_class_counts,
+        test_counts=tuple(truth),
         key=stored.key,
         role=stored.role,
         elapsed_s=stored.elapsed_s,

@@ -60,7 +60,9 @@ COLUMNS: Mapping[str, type[int | float | str]] = {
     **dict.fromkeys((f"trial_{name}" for name in METRICS), float),
     **dict.fromkeys(PROTOCOL_METRICS, float),
     "majority_accuracy": float,
-    **dict.fromkeys(("classes", "test_windows", "epochs", "best_epoch"), int),
+    **dict.fromkeys(("classes", "test_windows"), int),
+    **dict.fromkeys(("train_counts", "test_counts"), str),
+    **dict.fromkeys(("epochs", "best_epoch"), int),
     "best_validation_accuracy": float,
     **dict.fromkeys(("steps", "parameters"), int),
     "device": str,
@@ -220,6 +222,8 @@ def _exported(stored: StoredRun, run: FinishedRun | None, result: RunResult | No
         "majority_accuracy": result.majority_accuracy if result else None,
         "classes": result.classes if result else None,
         "test_windows": test.n if test else None,
+        "train_counts": join_counts(result.train_counts) if result else None,
+        "test_counts": join_counts(result.test_counts) if result else None,
         "epochs": len(history) if record else None,
         "best_epoch": best,
         "best_validation_accuracy": history[best].validation_accuracy if best is not None else None,
@@ -242,8 +246,11 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
     for run in runs:
         left_out = {"metrics", "key", "role", "protocol"}
         left_out |= {"elapsed_s"} if run.elapsed_s is None else set()
-        row = {k: v for k, v in asdict(run).items() if k not in left_out}
+        left_out |= set() if run.test_counts else {"train_counts", "test_counts"}
+        row = {k: v for k, v in vars(run).items() if k not in left_out}
         row["test_subjects"] = join_subjects(run.test_subjects)
+        if run.test_counts:
+            row |= {name: join_counts(row[name]) for name in ("train_counts", "test_counts")}
         if has_roles:
             row |= role_columns(run.role or role_from_name(run.optimizer))
         if has_protocols:
@@ -341,6 +348,15 @@ def split_subjects(text: str) -> tuple[str, ...]:
     return tuple(re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL) for name in names)
 
 
+def join_counts(counts: Iterable[int]) -> str:
+    """Join the numbers of windows of each class with semicolons.
+
+    >>> join_counts((30, 28))
+    '30;28'
+    """
+    return ";".join(map(str, counts))
+
+
 def is_store(path: Path) -> bool:
     """Tell whether a path is read as a store, not as a file of results."""
     return path.suffix.lower() not in _FILES
@@ -355,18 +371,22 @@ def load_studies(paths: Iterable[Path], studies: Sequence[str] = ()) -> dict[str
     return {name: toml for name, toml in tomls.items() if not studies or name in studies}
 
 
-def load_margins(
-    paths: Iterable[Path], studies: Sequence[str] = (), *, except_for: Container[str] = ()
+def stated_margins(
+    tomls: Mapping[str, str], *, except_for: Container[str] = ()
 ) -> dict[str, float]:
-    """Return the margins of equivalence that the studies in these stores state, by metric.
+    """Return the margins of equivalence that studies state, by metric.
 
-    They are as printed: in points, or as a number for kappa. Files of results state no margins.
+    They are as printed: in points, or as a number for kappa.
+
+    Args:
+        tomls: The TOML of each study by its name.
+        except_for: Metrics in whose margins studies may differ.
 
     Raises:
-        ConfigError: Two studies state different margins for a metric that is not in `except_for`.
+        ConfigError: Two studies state different margins for another metric.
     """
     margins: dict[str, float] = {}
-    for name, toml in load_studies(filter(is_store, paths), studies).items():
+    for name, toml in tomls.items():
         try:
             stated = parse_study(toml).margins
         except ConfigError:  # written by another version
@@ -449,6 +469,9 @@ def _read_file(path: Path, studies: Sequence[str]) -> tuple[list[RunResult], lis
         raise StoreError(f'{path}, "expected": {_first_fault(error)}.') from None
 
 
+Counts = Annotated[str, Field(pattern=r"^\d{1,12}(;\d{1,12})+$")]
+
+
 class _Row(BaseModel):
     """The columns that the reader uses; from CSV, all of them are text."""
 
@@ -465,6 +488,8 @@ class _Row(BaseModel):
     majority_accuracy: float | None = None
     classes: Annotated[int, Field(ge=0, lt=10**9)] | None = None
     test_windows: Annotated[int, Field(ge=0)] | None = None
+    train_counts: Counts | None = None
+    test_counts: Counts | None = None
     is_search: Annotated[int, Field(ge=0, le=1)] | None = None
     elapsed_s: Annotated[float, Field(ge=0)] | None = None
     key: str | None = None
@@ -500,6 +525,7 @@ def _result(row: _Row, file: str) -> RunResult:
     if isinstance(subjects, str):
         subjects = split_subjects(subjects)
     is_done = row.status in (None, "done")
+    train_counts, test_counts = _counts(row)
     return RunResult(
         *(row.study or "", row.dataset, row.backbone, row.optimizer, row.fold, row.draw),
         test_subjects=subjects,
@@ -512,11 +538,23 @@ def _result(row: _Row, file: str) -> RunResult:
         majority_accuracy=math.nan if row.majority_accuracy is None else row.majority_accuracy,
         classes=row.classes or 0,
         test_windows=row.test_windows or 0,
+        train_counts=train_counts,
+        test_counts=test_counts,
         key=row.key or "",
         role=_role(row),
         elapsed_s=row.elapsed_s,
         protocol=unknown_protocol(file) if row.protocol is None else read_protocol(row.protocol),
     )
+
+
+def _counts(row: _Row) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the training and test windows of each class; nothing if they do not fit the run."""
+    train, test = (
+        tuple(int(count) for count in (text or "").split(";") if count)
+        for text in (row.train_counts, row.test_counts)
+    )
+    fits = all(len(counts) == row.classes and sum(counts) for counts in (train, test))
+    return (train, test) if fits else ((), ())
 
 
 def _role(row: _Row) -> Role | None:

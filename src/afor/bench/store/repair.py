@@ -16,7 +16,7 @@ from typing import Any
 
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.store.database import Store, open_or_create
-from afor.bench.store.rows import (
+from afor.bench.store.tables import (
     PLAN_COLUMNS,
     RUN_COLUMNS,
     PlanRow,

@@ -22,6 +22,8 @@ class RunResult:
     majority_accuracy: float  # of always answering the training majority class, on the test windows
     classes: int
     test_windows: int
+    train_counts: tuple[int, ...] = ()  # training windows of each class; empty if not known
+    test_counts: tuple[int, ...] = ()  # test windows of each class; empty if not known
     key: str = ""  # of the run in the store
     role: Role | None = None  # of its optimizer entry; None in files without roles
     elapsed_s: float | None = None  # time of the run in seconds; None in files without it

@@ -29,11 +29,10 @@ from afor.bench.study.schema import (
     DatasetEntry,
     OptimizerEntry,
     Study,
-    Training,
     paper_backbone,
 )
 from afor.bench.training.execute import input_shape, resolve_trainer
-from afor.bench.training.run_spec import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER, Training
 
 if TYPE_CHECKING:
     from afor.bench.study.planned_runs import Source

@@ -28,7 +28,6 @@ from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import look_beside
 from afor.bench.common.parameter_checks import show_value
 from afor.bench.common.suggest import did_you_mean
-from afor.bench.study.toml_lines import line_of
 from afor.bench.training.run_spec import (
     DEFAULT_TRAINER,
     MAX_COUNT,
@@ -36,9 +35,7 @@ from afor.bench.training.run_spec import (
     Positive,
     StateAfterTraining,
     Table,
-)
-from afor.bench.training.run_spec import (
-    Training as Training,
+    Training,
 )
 
 NETWORKS = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D, by their own publications
@@ -53,6 +50,11 @@ MAX_DRAWS = 1000
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$", max_length=80)]
 Index = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
+
+KeyPath = tuple[str | int, ...]
+_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]")
+_ASSIGNMENT = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[\w"'-]+)*)\s*=""")
+_QUOTES = ('"""', "'''")
 
 
 class _Entry(Table):
@@ -292,9 +294,7 @@ def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
     return study
 
 
-def _unusable_values(
-    content: Any, path: tuple[str | int, ...] = ()
-) -> Iterator[tuple[tuple[str | int, ...], Any, str]]:
+def _unusable_values(content: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any, str]]:
     """Yield each value that JSON cannot store, with its path and the reason."""
     if isinstance(content, dict | list):
         if len(path) >= MAX_NESTING:
@@ -334,7 +334,7 @@ def _explain(error: ValidationError, content: dict[str, Any], text: str, where: 
     return f"{location}: {key} = {show_value(first['input'])} is not valid: {message}."
 
 
-def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> tuple[str | int, ...]:
+def _real_path(loc: Sequence[str | int], content: Any, *, missing: bool) -> KeyPath:
     """Return the parts of pydantic's location that are keys of the file, without type names."""
     path: list[str | int] = []
     here = content
@@ -398,3 +398,61 @@ def _check_names(study: Study, text: str, where: str) -> None:
                     f'{location}: datasets.{number + 1}.lr has "{name}", which is no '
                     f"backbone of this study.{hint} Accepted: {', '.join(backbones)}."
                 )
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int | None:
+    r"""Return the line, counted from 1, of a key or of the nearest table around it.
+
+    >>> line_of("seed = 0\n[[sets]]\nname = 'a'\n[[sets]]\nnane = 'b'", ("sets", 1, "nane"))
+    5
+    """
+    lines = _lines(text)
+    for length in range(len(path), 0, -1):
+        if (line := lines.get(tuple(path[:length]))) is not None:
+            return line
+    return None
+
+
+def _lines(text: str) -> dict[KeyPath, int]:
+    """Map every key and table to the line of its first occurrence."""
+    lines: dict[KeyPath, int] = {}
+    counts: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    open_quote = ""
+    depth = 0  # inside an array or inline table that spans several lines
+    for number, line in enumerate(text.splitlines(), start=1):
+        if open_quote:
+            open_quote = "" if open_quote in line else open_quote
+            continue
+        if depth == 0 and (header := _HEADER.match(line)):
+            names = _names(header.group(2))
+            table = _resolve(names, counts)
+            if header.group(1) == "[[":
+                whole = (*_resolve(names[:-1], counts), names[-1])
+                counts[whole] = counts.get(whole, -1) + 1
+                table = (*whole, counts[whole])
+                lines.setdefault(whole, number)
+            lines.setdefault(table, number)
+            continue
+        if depth == 0 and (assignment := _ASSIGNMENT.match(line)):
+            names = _names(assignment.group(1))
+            for length in range(1, len(names) + 1):
+                lines.setdefault((*table, *names[:length]), number)
+        open_quote = next((q for q in _QUOTES if line.count(q) % 2), "")
+        bare = re.sub(r'"[^"]*"|\'[^\']*\'|#.*', "", line)
+        depth = max(depth + sum(map(bare.count, "[{")) - sum(map(bare.count, "]}")), 0)
+    return lines
+
+
+def _names(dotted: str) -> KeyPath:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+
+
+def _resolve(names: KeyPath, counts: dict[KeyPath, int]) -> KeyPath:
+    """Insert the index of the latest entry after each name of an array of tables."""
+    path: KeyPath = ()
+    for name in names:
+        path = (*path, name)
+        if path in counts:
+            path = (*path, counts[path])
+    return path

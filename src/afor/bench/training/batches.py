@@ -1,8 +1,21 @@
-"""Batches of windows for one side of a split; the subjects of every batch are checked."""
+"""Batches of windows for one side of a split; the subjects of every batch are checked.
+
+On the CPU the windows of a small data set are kept in memory, and those of a large one are read
+when they are needed. On an accelerator all windows of a data set are copied to the device once, if
+they take less than half of its free memory; otherwise a thread reads the next batch into pinned
+memory while the device works on the present one.
+
+Training batches may be contaminated: what is contaminated depends on the seed of the run and the
+number of the step, never on the optimizer or on earlier draws, so that comparisons stay paired.
+Windows of validation and test subjects are never changed, nor are those that a test subject is
+adapted with.
+"""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,8 +23,124 @@ import torch
 from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError, DataError, LeakageError
-from afor.bench.training.placement import make_loader, read_ahead, to_device
-from afor.bench.training.run_spec import Normalization, Order
+from afor.bench.common.seeding import derive_substep
+from afor.bench.training.run_spec import Contamination, Normalization, Order
+
+MEMORY_SHARE = 0.5  # of the free memory of a device, for all windows of a data set
+KEPT_BYTES_ON_CPU = 256 * 2**20  # per worker; larger data sets stay in memory-mapped files
+COPIED_AT_ONCE = 4096  # windows
+READ_AHEAD = 2  # batches
+
+Indices = NDArray[np.int64]
+
+
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor of the host on the device; on CUDA without waiting for the copy.
+
+    A copy from memory that is not pinned would wait for all work that the device has queued.
+    """
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    # Apple's devices share their memory with the host, which could change it too early.
+    return tensor.to(device, non_blocking=device.type != "mps")
+
+
+class Loader:
+    """Brings windows to a device.
+
+    Args:
+        source: The windows.
+        device: The device.
+        keep: Copy all windows to the device now; otherwise they are read when they are needed.
+    """
+
+    def __init__(self, source: "Windows", device: torch.device, *, keep: bool) -> None:
+        self._source = source  # alive as long as its windows are kept, so that no other has its id
+        self._device = device
+        self.reads_ahead = device.type != "cpu" and not keep
+        self._kept: torch.Tensor | None = None
+        if keep:
+            count, first = len(source.labels), source.gather(np.zeros(1, dtype=np.int64))
+            shape, dtype = (count, *first.shape[1:]), torch.from_numpy(first).dtype
+            self._kept = torch.empty(shape, dtype=dtype, device=device)
+            for start in range(0, count, COPIED_AT_ONCE):
+                part = np.arange(start, min(start + COPIED_AT_ONCE, count))
+                self._kept[start : start + len(part)] = self._read(part)
+
+    def inputs(self, indices: Indices) -> torch.Tensor:
+        """Return windows as a new tensor, float32 (n, channels, samples), on the device."""
+        if self._kept is None:
+            return self._read(indices)
+        return self._kept.index_select(0, to_device(torch.from_numpy(indices), self._device))
+
+    def _read(self, indices: Indices) -> torch.Tensor:
+        return to_device(torch.from_numpy(self._source.gather(indices)), self._device)
+
+
+def make_loader(source: "Windows", device: torch.device) -> Loader:
+    """Return the loader for a device: with windows on the device if they fit.
+
+    Args:
+        source: The windows.
+        device: The device of the network.
+    """
+    fingerprint = getattr(source, "fingerprint", "")
+    if device.type == "cpu" and not fingerprint:
+        return Loader(source, device, keep=False)  # arrays, which are in memory already
+    key = (fingerprint or id(source), device)
+    if key not in _kept:
+        _kept.clear()  # runs of another data set follow: make room
+        if device.type == "cpu":
+            keep = all_bytes(source) <= KEPT_BYTES_ON_CPU
+        else:
+            keep = fits(source, free_bytes(device))
+        loader = Loader(source, device, keep=keep)
+        if not keep:
+            return loader
+        _kept[key] = loader
+    return _kept[key]
+
+
+# The windows on the device, which the next run of a worker uses again.
+_kept: dict[tuple[object, torch.device], Loader] = {}
+
+
+def fits(source: "Windows", free: int) -> bool:
+    """Tell whether all windows of a data set fit into the share of the free memory."""
+    return all_bytes(source) <= MEMORY_SHARE * free
+
+
+def all_bytes(source: "Windows") -> int:
+    """Return the size of all windows of a data set in memory."""
+    return len(source.labels) * source.gather(np.zeros(1, dtype=np.int64)).nbytes
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the free memory of a device; 0 if it does not tell."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type == "mps":
+        used = torch.mps.current_allocated_memory()
+        return max(0, int(torch.mps.recommended_max_memory()) - used)
+    return 0
+
+
+def read_ahead(load: Callable[[Indices], "Batch"], order: Iterable[Indices]) -> Iterator["Batch"]:
+    """Yield batches in their order while a thread loads the next ones."""
+    remaining = iter(order)
+    with ThreadPoolExecutor(1, thread_name_prefix="afor-windows") as thread:
+        waiting: list[Future[Batch]] = [
+            thread.submit(load, indices) for indices in islice(remaining, READ_AHEAD)
+        ]
+        try:
+            while waiting:
+                batch = waiting.pop(0).result()
+                waiting.extend(thread.submit(load, indices) for indices in islice(remaining, 1))
+                yield batch
+        finally:
+            for future in waiting:
+                future.cancel()
+
 
 Normalize = Callable[[torch.Tensor], torch.Tensor]
 
@@ -249,3 +378,39 @@ def split_trials(side: Side, share: float) -> tuple[Side, Side]:
         firsts.append(of_class[:count])
     is_first = np.isin(side.trial_ids, np.concatenate(firsts))
     return side.part(side.indices[is_first]), side.part(side.indices[~is_first])
+
+
+def contaminate(
+    batch: Batch, contamination: Contamination, seed: int, step: int, n_classes: int
+) -> Batch:
+    """Return the batch as the network sees it in one step of a contaminated training.
+
+    Steps are grouped into blocks of `length`; a burst is a whole block, drawn with probability
+    `share`. Without bursts, each window is drawn by itself with probability `share`.
+
+    Args:
+        batch: A normalised training batch; it is not changed.
+        contamination: What is contaminated, and how often.
+        seed: Seed of the run for this purpose.
+        step: Number of the step, from 0.
+        n_classes: Number of classes.
+    """
+    block_seed, window_seed = derive_substep(seed, 0), derive_substep(seed, 1)
+    windows = np.random.default_rng(derive_substep(window_seed, step))
+    if contamination.in_bursts:
+        block = derive_substep(block_seed, step // (contamination.length or 1))
+        is_burst = np.random.default_rng(block).random() < contamination.share
+        is_contaminated = np.full(len(batch.subjects), is_burst)
+    else:
+        is_contaminated = windows.random(len(batch.subjects)) < contamination.share
+    if not is_contaminated.any():
+        return batch
+    picked = to_device(torch.from_numpy(is_contaminated), batch.labels.device)
+    if contamination.gain is not None:
+        larger = batch.inputs * contamination.gain
+        return replace(batch, inputs=torch.where(picked[:, None, None], larger, batch.inputs))
+    drawn = windows.integers(1, n_classes, len(is_contaminated))
+    offsets = to_device(torch.from_numpy(drawn), picked.device)
+    return replace(
+        batch, labels=torch.where(picked, (batch.labels + offsets) % n_classes, batch.labels)
+    )

@@ -20,8 +20,7 @@ from afor.bench.common.errors import CannotBundleError, TrainingError
 from afor.bench.common.seeding import seed_torch
 from afor.bench.models.stacked_eegnet import StackedEEGNet
 from afor.bench.optimizers.build import AfterStep, BeforeStep, ForSubject, TwoModes, build_optimizer
-from afor.bench.training.batches import Batch, Side
-from afor.bench.training.contamination import contaminate
+from afor.bench.training.batches import Batch, Side, contaminate
 from afor.bench.training.controller_trace import Traces
 from afor.bench.training.precision import MixedPrecision
 from afor.bench.training.record import Epoch, NextSubject

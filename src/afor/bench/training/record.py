@@ -160,7 +160,7 @@ def decode(content: bytes | str) -> FinishedRun:
         raise ValueError(f"not a finished run ({reason})") from None
     if stored.format != FORMAT:
         raise ValueError("a run of another format")
-    run = FinishedRun(**{field.name: getattr(stored, field.name) for field in fields(FinishedRun)})
+    run = FinishedRun(**{name: getattr(stored, name) for name in _FIELDS})
     if fault := _fault(run):
         raise ValueError(f"not a finished run ({fault})")
     return run
@@ -174,6 +174,7 @@ class _StoredRun(FinishedRun):
 
 
 _STORED_RUN = TypeAdapter(_StoredRun)
+_FIELDS = tuple(field.name for field in fields(FinishedRun))
 
 
 def _fault(run: FinishedRun) -> str:

@@ -18,7 +18,7 @@ from afor.bench.analyses.step_log import StepLog, Steps
 from afor.bench.common.errors import ConfigError
 from afor.bench.data.window_source import WindowSource
 from afor.bench.study.schema import parse_study
-from afor.bench.training import placement
+from afor.bench.training import batches as placement
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from afor.bench.common.errors import ConfigError, EngineError
-from afor.bench.execution.bundles import make_bundles
 from afor.bench.execution.engines.dask import DaskEngine, _Session, _write_token, run_remotely
-from afor.bench.execution.jobs import Ended, Job, Started
+from afor.bench.execution.jobs import Ended, Job, Started, make_bundles
 from afor.bench.store.database import open_store
 from afor.bench.store.spool import SUFFIX, read_spool, write_spool
 from afor.bench.training.record import decode

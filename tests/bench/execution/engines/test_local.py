@@ -109,8 +109,8 @@ def kill_first_workers(tmp_path, monkeypatch):
 def test_workers_killed_before_they_can_start_count_against_nothing(
     work, monkeypatch, kill_first_workers
 ):
-    monkeypatch.setattr("afor.bench.execution.engines.worker_starts.LONGEST_PAUSE_S", 0.02)
-    monkeypatch.setattr("afor.bench.execution.engines.worker_starts.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("afor.bench.execution.engines.local.LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr("afor.bench.execution.engines.local.FIRST_PAUSE_S", 0.01)
     jobs, sources, spool = work(subjects=3, draws=1)
     births = kill_first_workers(60)
     ended = [e for e in LocalEngine(2).run(jobs, sources, spool) if isinstance(e, Ended)]
@@ -122,7 +122,7 @@ def test_workers_killed_before_they_can_start_count_against_nothing(
 def test_workers_that_are_killed_for_good_end_the_study_after_a_while(
     work, monkeypatch, kill_first_workers
 ):
-    monkeypatch.setattr("afor.bench.execution.engines.worker_starts.GIVE_UP_AFTER_S", 1.0)
+    monkeypatch.setattr("afor.bench.execution.engines.local.GIVE_UP_AFTER_S", 1.0)
     jobs, sources, spool = work(subjects=3, draws=1)
     kill_first_workers(10_000)
     with pytest.raises(EngineError, match=r"were killed before their first.*the same command"):

@@ -18,7 +18,7 @@ class FixedTimer:
     """A timer that knows its times."""
 
     def times(self, spec, shape, together):  # noqa: ARG002
-        return StepTimes(gradient_s=0.4, optimizer_s=0.1, window_s=WINDOW_S)
+        return StepTimes(STEP_S, WINDOW_S)
 
 
 def make(text, cache_dir):

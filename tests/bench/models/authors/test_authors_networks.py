@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from afor.bench.common.errors import ConfigError
-from afor.bench.models.authors.nsal_dgat import PublishedAdjacency, PublishedNSALDGAT
+from afor.bench.models.authors import PublishedAdjacency, PublishedNSALDGAT
 from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import build_backbone

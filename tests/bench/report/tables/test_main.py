@@ -101,14 +101,14 @@ def test_a_cell_without_a_run_is_a_dash_with_its_count(simulated):
 def test_majority_and_chance_stand_below_every_data_set(simulated):
     rows = rows_of(main_table(Results.of(*simulated)))
     assert rows["Majority class"][0].text == "30.00±0.00"
-    assert rows["Chance level"][0].text == "30.00 (majority class)"  # guessing: 26.32
-    assert rows["Chance level"][1].text == "–"
+    assert rows["Chance level"][0].text == "30.00 (majority class)"  # 25 920 guesses: 25.44
+    assert rows["Chance level"][1].text == "25.42 (guessing)"
 
 
 def test_the_chance_level_is_the_larger_one_and_named(simulated):
     results = [replace(r, majority_accuracy=0.25) for r in simulated[0]]
     rows = rows_of(main_table(Results.of(results)))
-    assert rows["Chance level"][0].text == "26.32 (guessing)"
+    assert rows["Chance level"][0].text == "25.44 (25920 guesses)"
 
 
 def test_the_notes_say_how_many_folds_and_the_smallest_p(simulated):

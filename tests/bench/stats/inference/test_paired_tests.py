@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from scipy.stats import permutation_test
 from statsmodels.stats.multitest import multipletests
 
+from afor.bench.stats.inference import paired_tests
 from afor.bench.stats.inference.paired_tests import (
     GRID,
+    INTERVAL_GRID,
     MEET_IN_THE_MIDDLE,
     _bounded_p,
     equivalence_p,
@@ -91,6 +93,54 @@ def test_the_bound_for_many_folds_is_above_the_exact_value_and_close(seed, n):
     d = np.random.default_rng(seed).normal(0.2, 1.0, n)
     exact, bound = sign_flip_p(d), _bounded_p(d, GRID)
     assert exact <= bound <= exact * 1.01 + 2 * 2.0**-n
+
+
+@pytest.mark.parametrize(
+    "kind", ["heavy tails", "whole numbers", "one outlier", "one sign", "equal"]
+)
+@pytest.mark.parametrize("grid", [2**5, INTERVAL_GRID, GRID])
+def test_the_bound_is_never_below_the_exact_value(kind, grid):
+    rng = np.random.default_rng(11)
+    for n in (3, 8, 17, 22):
+        values = {
+            "heavy tails": rng.standard_t(1.5, n),
+            "whole numbers": rng.integers(-4, 6, n) / 240,
+            "one outlier": np.append(rng.normal(0.1, 1, n - 1), 1e4),
+            "one sign": np.abs(rng.normal(0, 1, n)),
+            "equal": np.full(n, 0.3),
+        }[kind]
+        if values.any():
+            assert sign_flip_p(values) <= _bounded_p(values, grid) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("n", "tolerance"), [(100, 0.01), (400, 0.02)])
+def test_the_bound_for_hundreds_of_folds_is_as_close_as_stated(n, tolerance):
+    rng = np.random.default_rng(n)
+    for _ in range(5):
+        values = rng.standard_t(5, n)
+        values += 1.96 / math.sqrt(n) * values.std(ddof=1) - values.mean()
+        fine = _bounded_p(values, 16 * GRID)
+        assert fine == pytest.approx(0.025, rel=0.1)
+        assert fine <= sign_flip_p(values) <= fine * (1 + tolerance)
+
+
+def test_the_smallest_p_of_many_folds_and_extreme_levels():
+    values = np.random.default_rng(3).uniform(0.5, 1.5, 60)
+    assert smallest_p(60) <= sign_flip_p(values) <= 1e-12
+    low, high = exact_interval(values, 1 - 1e-9)
+    assert values.min() - 1 < low < values.mean() < high < values.max() + 1
+
+
+def test_an_end_of_an_interval_takes_few_tests(monkeypatch):
+    tests = []
+    bound = paired_tests._bounded_p
+    monkeypatch.setattr(
+        paired_tests, "_bounded_p", lambda values, grid: tests.append(grid) or bound(values, grid)
+    )
+    rng = np.random.default_rng(5)
+    for n in (30, 100, 400):
+        exact_interval(rng.standard_t(4, n), 0.95, margin=5.0)
+    assert len(tests) <= 3 * 2 * 3
 
 
 def test_more_folds_than_two_halves_can_hold_give_the_bound():

@@ -100,8 +100,8 @@ def get(
 ) -> None:
     """Fetch a public data set: size, licence and citation first, then the files that are missing.
 
-    Every file is checked against its published checksum. A transfer that breaks off leaves no file,
-    and the same command goes on. Data sets that need a signed agreement are described.
+    Every file is checked against its published checksum. A transfer that breaks off goes on where
+    it stopped, also by the same command later. Data sets that need an agreement are described.
 
     Example:
         afor data get physionet_mi --subject 1-10

@@ -23,6 +23,7 @@ from afor.bench.execution.timing.run_times import clock
 from afor.bench.report.figures.planning import power_figure
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.tables import planning as tables
+from afor.bench.report.verdicts import verdict_of, verdict_sentence
 from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.design.power import (
     POWER,
@@ -100,6 +101,7 @@ def power(
     listed = _planned_for(opened, optimizer)
     family = family or max(1, len([name for name in opened.methods if name != baseline]))
     made = _pick(listed, opened, optimizer, dataset, backbone)
+    _refuse_blind(made)
     noise = noise_of(made)
     goals = _goals(made, effect, LEVEL / family)
     seconds = _seconds(opened, made)
@@ -107,7 +109,8 @@ def power(
     folds = _grid_folds(noise.folds, designs)
     repetitions = sorted({*GRID_REPETITIONS, noise.draws}) if noise.draws > 1 else [1]
     grids = [power_grid(noise, goal, folds, repetitions) for goal in goals]
-    built = [tables.assessment_table(listed, family=family, power=wanted)]
+    shown = [c for c in listed if not c.is_blind]
+    built = [tables.assessment_table(shown, family=family, power=wanted)]
     built += [
         tables.power_table(made, goal, folds, repetitions, grid, power=wanted)
         for goal, grid in zip(goals, grids, strict=True)
@@ -191,6 +194,11 @@ def pilot_sentences(planned: StudyPlan, pilot: str) -> list[str]:
             )
             continue
         for c in same or compared:
+            if c.is_blind:
+                sentences.append(
+                    f"{dataset} × {backbone}, {c.optimizer} − {baseline}: {verdict_of(c).what}"
+                )
+                continue
             sd = math.sqrt(noise_of(c).fold_variance(draws))
             borrowed = "" if same else f", noise of {c.dataset} × {c.backbone}"
             sentences.append(
@@ -217,6 +225,15 @@ def _planned_for(opened: Results, asked: str) -> list[Comparison]:
             c for t in opened.tasks for c in opened.against(opened.baseline, [asked], *t, metric)
         ]
     return [c for c in found if c.noise is not None]
+
+
+def _refuse_blind(made: Comparison) -> None:
+    """Raise ConfigError if neither method is better than guessing: its noise is not theirs."""
+    if made.is_blind:
+        raise ConfigError(
+            f"{tables.comparison_text(made)}: {verdict_sentence(made)} A study cannot be planned "
+            "from networks that guess."
+        )
 
 
 def _seconds(opened: Results, made: Comparison) -> float:

@@ -24,7 +24,6 @@ from afor.bench.execution.jobs import Engine
 from afor.bench.execution.progress import Progress
 from afor.bench.execution.runner import Summary, run_study
 from afor.bench.execution.timing.run_times import RunTimes
-from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.report.page import write_report
 from afor.bench.report.registry import build_table
 from afor.bench.report.verdicts import answers
@@ -181,7 +180,7 @@ def make_engine(
     """Return the engine that the options of a command name; raise ConfigError if they do not fit.
 
     `workers`, `threads` of each, `time_limit` in minutes and `gpus` are for processes of this
-    machine, `scheduler`, an address, for dask.
+    machine; `scheduler`, an address, is for dask.
     """
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise ConfigError(f"--time-limit {time_limit}: expected minutes, more than 0.")
@@ -193,8 +192,7 @@ def make_engine(
             "--time-limit does not work with --scheduler. On a dask cluster the scheduler gives "
             "up a worker it has not heard from for distributed.scheduler.worker-ttl."
         )
-    timer = StepTimer(None, lambda what: typer.echo(f"Timing {what} ...", err=True))
-    return DaskEngine(scheduler, timer)
+    return DaskEngine(scheduler)
 
 
 def describe_summary(name: str, path: Path, summary: Summary) -> str:

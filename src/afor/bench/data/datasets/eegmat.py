@@ -115,11 +115,9 @@ def _remote_files(
     return files
 
 
-def _fetch_checksums(root: Path) -> None:
-    """Fetch the publisher's list, which the files are checked against now and when read."""
-    if not (root / PUBLISHED_LIST).is_file():
-        url = physionet_url(f"eegmat/1.0.0/{PUBLISHED_LIST}")
-        download(root, RemoteFile(PUBLISHED_LIST, url))
+def _published_list() -> list[RemoteFile]:
+    """Return the publisher's list, which the files are checked against now and when read."""
+    return [RemoteFile(PUBLISHED_LIST, physionet_url(f"eegmat/1.0.0/{PUBLISHED_LIST}"))]
 
 
 HOW = "Fetch it: afor data get eegmat."
@@ -142,5 +140,5 @@ DATASET = Dataset(
     files=_source_files,
     load=load_subject,
     trial_shape=trial_shape,
-    fetch=Fetch(files=_remote_files, get=download, prepare=_fetch_checksums),
+    fetch=Fetch(files=_remote_files, get=download, lists=_published_list),
 )

@@ -22,10 +22,7 @@ from afor.bench.common.errors import ConfigError, EngineError
 from afor.bench.common.files import write_atomically
 from afor.bench.common.module_search import add_folders, used_folders
 from afor.bench.data.prepared.cache import default_cache_dir, samples_path
-from afor.bench.execution.bundles import Bundle, halves, make_bundles
-from afor.bench.execution.jobs import MAX_DEATHS, Ended, Job, Started
-from afor.bench.execution.timing.order import longest_first
-from afor.bench.execution.timing.step_timing import StepTimer
+from afor.bench.execution.jobs import MAX_DEATHS, Bundle, Ended, Job, Started, halves, make_bundles
 from afor.bench.store.spool import SUFFIX, read_spool, write_spool
 from afor.bench.study.bundling import MAX_BUNDLE
 from afor.bench.training.execute import execute_bundle, failed_run
@@ -46,24 +43,19 @@ _received: dict[str, Path] = {}  # fingerprint → folder of received trials
 
 
 class DaskEngine:
-    """Executes jobs on the workers of a dask scheduler, the longest of each draw first.
+    """Executes jobs on the workers of a dask scheduler.
 
     Args:
         scheduler: Address of the scheduler.
-        timer: Measures steps, from which the time of a job is expected; None makes one that keeps
-            its times in the user's cache.
         bundle: Maximum number of runs that a worker trains as one network.
     """
 
     trains_elsewhere = True  # the driver need not have the device of the study
 
-    def __init__(
-        self, scheduler: str, timer: StepTimer | None = None, bundle: int = MAX_BUNDLE
-    ) -> None:
+    def __init__(self, scheduler: str, bundle: int = MAX_BUNDLE) -> None:
         if not scheduler:
             raise ConfigError("A dask cluster needs --scheduler tcp://HOST:PORT.")
         self.scheduler = scheduler
-        self.timer = timer
         self.bundle = bundle
 
     def run(
@@ -83,8 +75,7 @@ class DaskEngine:
             ) from error
         try:
             session = _Session(client, distributed, sources, spool, token)
-            bundles = make_bundles(jobs, self.bundle, session.room())
-            yield from session.run(longest_first(bundles, sources, self.timer or StepTimer()))
+            yield from session.run(make_bundles(jobs, self.bundle, session.room()))
         finally:
             with contextlib.suppress(Exception):  # the scheduler may be gone
                 client.close(timeout=CONNECT_S)

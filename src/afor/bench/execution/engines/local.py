@@ -1,4 +1,8 @@
-"""Execute jobs in local worker processes, which serve many runs and die with their driver."""
+"""Execute jobs in local worker processes, which serve many runs and die with their driver.
+
+A worker that exits by itself before its first run will do so again: a few in a row end the study. A
+worker that was killed from outside is replaced, after a pause that grows, up to a time limit.
+"""
 
 import contextlib
 import math
@@ -11,17 +15,24 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from afor.bench.common.devices import VISIBLE_GPUS
 from afor.bench.common.errors import ConfigError, EngineError, StoreError
 from afor.bench.common.module_search import BOOTSTRAP, search_folders
-from afor.bench.execution.bundles import Bundle, halves, make_bundles
 from afor.bench.execution.engines.worker import receive, send
-from afor.bench.execution.engines.worker_starts import WorkerStarts
-from afor.bench.execution.jobs import MAX_DEATHS, Died, Ended, Job, Started
+from afor.bench.execution.jobs import (
+    MAX_DEATHS,
+    Bundle,
+    Died,
+    Ended,
+    Job,
+    Started,
+    halves,
+    make_bundles,
+)
 from afor.bench.execution.timing.run_times import RunKind, RunTimes, clock, run_kind
 from afor.bench.store.spool import SUFFIX, read_spool
 from afor.bench.study.bundling import MAX_BUNDLE
@@ -30,6 +41,55 @@ from afor.bench.training.record import decode
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import WindowSource
+
+
+MAX_FALSE_STARTS = 5  # workers in a row that exited by themselves
+# A machine out of memory may need minutes to recover.
+GIVE_UP_AFTER_S = 600.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
+
+
+class WorkerStarts:
+    """Counts the workers in a row that never started a run."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._exited = self._killed = 0
+        self._since = self._not_before = clock()
+
+    def began_run(self) -> None:
+        """Reset the failure counters: a worker reached its first run."""
+        self._exited = self._killed = 0
+        self._not_before = self._clock()
+
+    def ended_early(self, *, was_killed: bool) -> None:
+        """Count a worker that ended before its first run."""
+        moment = self._clock()
+        if not self._exited and not self._killed:
+            self._since = moment
+        if was_killed:
+            pause_s = min(FIRST_PAUSE_S * 2.0 ** min(self._killed, 30), LONGEST_PAUSE_S)
+            self._not_before = moment + pause_s
+            self._killed += 1
+        else:
+            self._exited += 1
+
+    def pause_s(self) -> float:
+        """Return the seconds until the next worker may start."""
+        return max(self._not_before - self._clock(), 0.0)
+
+    def verdict(self) -> str:
+        """Return why no further worker is started; empty while one may be."""
+        if self._exited >= MAX_FALSE_STARTS:
+            return f"{self._exited} workers in a row ended before their first run"
+        elapsed_s = self._clock() - self._since
+        if self._killed and elapsed_s >= GIVE_UP_AFTER_S:
+            return (
+                f"{self._killed} workers in a row were killed before their first run, for "
+                f"{elapsed_s / 60:.0f} minutes"
+            )
+        return ""
+
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # cuBLAS is deterministic only with a workspace of fixed size, set before it is loaded.

@@ -110,20 +110,6 @@ def _epochs(spec: Mapping[str, Any], measured: float | None) -> Span:
     return Span(least, min(max(measured, 1), most), most)
 
 
-def expected_seconds(
-    spec: Mapping[str, Any], source: Source, timer: StepTimer, together: int
-) -> float:
-    """Return the seconds that a run is expected to take on this machine.
-
-    Args:
-        spec: Spec of the run, see `study.plan`.
-        source: The windows of its data set, or what is expected of them.
-        timer: Measures steps.
-        together: Number of runs of its bundle.
-    """
-    return _run_span(spec, source, timer, _epochs(spec, None), together).middle
-
-
 def _run_span(
     spec: Mapping[str, Any], source: Source, timer: StepTimer, epochs: Span, together: int
 ) -> Span:

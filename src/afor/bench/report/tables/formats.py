@@ -266,7 +266,7 @@ _LATEX = {
     "%": r"\%", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
     "±": r"$\pm$", "−": "$-$", "–": "--", "β₂": r"$\beta_2$", "β": r"$\beta$", "²": "$^{2}$",
-    "⁻³": "$^{-3}$", "≤": r"$\leq$", "≈": r"$\approx$", "↑": r"$\uparrow$",
+    "⁻³": "$^{-3}$", "≤": r"$\leq$", "≈": r"$\approx$", "°": r"$^\circ$", "↑": r"$\uparrow$",
     "↓": r"$\downarrow$", "×": r"$\times$", "�": "?", "*": "$^{*}$", "…": r"\ldots{}",
     "√": r"$\surd$", "Σ": r"$\Sigma$", "Δ": r"$\Delta$", "α": r"$\alpha$", "ε": r"$\varepsilon$",
     "η": r"$\eta$", "θ": r"$\theta$", "κ": r"$\kappa$", "λ": r"$\lambda$", "π": r"$\pi$",

@@ -13,9 +13,10 @@ from afor.bench.report.tables.parts import (
     verdict_note,
 )
 from afor.bench.report.verdicts import answers, interval_text, verdict_sentence, verdict_word
-from afor.bench.stats.comparisons import Comparison, reference_levels
+from afor.bench.stats.comparisons import Comparison
 from afor.bench.stats.design.power import needed_folds
 from afor.bench.stats.groups import Condition, Conditions, block_of
+from afor.bench.stats.guessing import learned, reference_levels
 from afor.bench.stats.inference.paired_tests import smallest_p
 from afor.bench.stats.labels import (
     backbone_label,
@@ -31,6 +32,14 @@ from afor.bench.stats.labels import (
     signed,
 )
 from afor.bench.stats.results import Results
+
+GUESSES_MARK = "°"
+CHANCE_NOTE = (
+    "Chance level of the mean over folds: for Acc the majority class, or the 95 % limit of as many "
+    "guesses if that is higher; for NLL and Brier the class frequencies of the training subjects; "
+    "for others the best answers without a signal. ° not better than guessing: exact one-sided "
+    "test over folds, 5 %."
+)
 
 
 def main_table(results: Results) -> Table:
@@ -65,7 +74,10 @@ def main_table(results: Results) -> Table:
         title="Results under the cross-subject protocol: mean ± SD over folds",
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
-        lead=tuple(answer.text for answer in answers(results.comparisons, results.metrics[0])),
+        lead=tuple(
+            answer.text
+            for answer in answers(results.comparisons, results.metrics[0], results.pooled)
+        ),
         notes=_notes(results, has_signs=True),
         records=tuple(records),
     )
@@ -98,7 +110,9 @@ def comparison_table(results: Results) -> Table:
     lead = [
         answer.text
         for metric in results.metrics
-        for answer in answers([c for c in comparisons if c.metric == metric], metric)
+        for answer in answers(
+            [c for c in comparisons if c.metric == metric], metric, results.pooled
+        )
     ]
     return Table(
         name="comparisons",
@@ -124,12 +138,22 @@ def comparison_table(results: Results) -> Table:
 def _top_two(
     conditions: Conditions, dataset: str, backbone: str, metric: str, names: Sequence[str]
 ) -> dict[str, int]:
-    """Return the ranks 1 and 2 of the best and second best complete conditions."""
+    """Return the ranks 1 and 2 of complete conditions; one that only guesses has none."""
     members = [c for c in block_of(conditions, dataset, backbone) if c.optimizer in names]
-    means = {c.optimizer: c.summary(metric)[0] for c in members if c.complete and c.has(metric)}
+    means = {
+        c.optimizer: c.summary(metric)[0]
+        for c in members
+        if c.complete and c.has(metric) and not _guesses(c, metric)
+    }
     levels = sorted(set(means.values()), reverse=better_sign(metric) > 0)[:2]
     # A single method is not marked as best.
     return {n: levels.index(m) + 1 for n, m in means.items() if m in levels and len(means) > 1}
+
+
+def _guesses(condition: Condition, metric: str) -> bool:
+    """Tell whether a complete condition is not better than guessing."""
+    made = learned(condition, metric) if condition.complete else None
+    return made is not None and made.above is False
 
 
 def _result_cell(
@@ -143,7 +167,7 @@ def _result_cell(
         condition_text(condition, metric),
         best=rank == 1,
         second=rank == 2,
-        mark=verdict_mark(comparison),
+        mark=verdict_mark(comparison) + GUESSES_MARK * _guesses(condition, metric),
         partial=partial(condition),
         link=f"{condition.dataset}/{condition.backbone}/{condition.optimizer}",
     )
@@ -153,6 +177,7 @@ def _record(
     condition: Condition, metric: str, comparison: Comparison | None, rank: int
 ) -> Mapping[str, object]:
     mean, sd, n = condition.summary(metric)
+    tested = learned(condition, metric)
     return {
         "dataset": condition.dataset,
         "backbone": condition.backbone,
@@ -166,6 +191,9 @@ def _record(
         "place": rank or None,
         "gain": comparison.gain if comparison else None,
         "verdict": _verdict_value(comparison) if comparison else None,
+        "guessing": tested.level if tested else None,
+        "p_above_guessing": tested.p if tested else None,
+        "above_guessing": tested.above if tested else None,
     }
 
 
@@ -179,8 +207,8 @@ def _reference_rows(
     for level, (_, metric) in zip(levels, columns, strict=True):
         mean, sd, _ = level.majority if level else (math.nan, math.nan, 0)
         majority.append(MISSING if math.isnan(mean) else TableCell(metric_text(metric, mean, sd)))
-        value, name = level.chance if level else (math.nan, "")
-        text = f"{metric_text(metric, value)} ({name})"
+        value = level.chance if level else math.nan
+        text = f"{metric_text(metric, value)} ({level.source if level else ''})"
         chance.append(MISSING if math.isnan(value) else TableCell(text))
     return [Row("Majority class", tuple(majority), rule=True), Row("Chance level", tuple(chance))]
 
@@ -190,6 +218,8 @@ def _notes(results: Results, *, has_signs: bool) -> tuple[str, ...]:
     comparisons = results.comparisons
     if comparisons:
         notes.append(verdict_note(comparisons, has_signs=has_signs))
+        if has_signs and any(c.learned or c.base_learned for c in comparisons):
+            notes.append(CHANCE_NOTE)
         for dataset in dict.fromkeys(c.dataset for c in comparisons):
             of_dataset = [c for c in comparisons if c.dataset == dataset]
             n, family = max(c.folds for c in of_dataset), max(c.family for c in of_dataset)
@@ -241,6 +271,10 @@ def _flat(comparison: Comparison) -> Mapping[str, object]:
         "inner_interval_low": inner_low,
         "inner_interval_high": inner_high,
         "complete": comparison.complete,
+        "above_guessing": comparison.learned.above if comparison.learned else None,
+        "baseline_above_guessing": (
+            comparison.base_learned.above if comparison.base_learned else None
+        ),
         "folds_needed_low": folds[0] if folds else None,
         "folds_needed_high": folds[1] if folds else None,
         "sentence": verdict_sentence(comparison),

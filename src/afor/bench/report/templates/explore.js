@@ -219,7 +219,8 @@
     const title = `${metric.label} gain over ${label(data.baseline)} (${metric.gainUnit})`;
     const count = (word) => shown.filter((c) => c.word.startsWith(word)).length;
     const words = [["better", "better"], ["worse", "worse"], ["equal", "equal"],
-      ["undecided", "undecided"], ["no verdict yet", "no verdict"]]
+      ["undecided", "undecided"], ["no verdict (not better than guessing)", "no verdict"],
+      ["incomplete", "incomplete"]]
       .map(([text, word]) => [count(word), text]).filter(([times]) => times)
       .map(([times, text]) => `${times} ${text}`);
     return {

@@ -96,11 +96,12 @@ def needed_folds(comparison: Comparison, effect: float | None = None) -> tuple[i
 
     Returns:
         The numbers at the two ends of the 80 % interval of the noise, Holm-corrected as the
-        comparison was. None without a margin, with fewer than six folds, or beyond `MAX_FOLDS`.
+        comparison was. None without a margin, with fewer than six folds, beyond `MAX_FOLDS`, or
+        if neither method is better than guessing.
     """
     margin, noise = comparison.evidence.margin, comparison.noise
     size = margin if effect is None else abs(effect)
-    if not size or noise is None or noise.folds < fewest_folds():
+    if comparison.is_blind or not size or noise is None or noise.folds < fewest_folds():
         return None
     level = LEVEL / comparison.family
     goals = [Goal(size, level=level)]

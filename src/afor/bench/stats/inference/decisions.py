@@ -34,6 +34,7 @@ class Decision(StrEnum):
     WORSE = "worse"
     EQUIVALENT = "equivalent"
     UNDECIDED = "undecided"
+    NO_VERDICT = "no verdict"  # neither method is better than guessing
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def decide_family(
 def _evidence(values: Sequence[float], margin: float | None, level: float) -> PairedDecision:
     """Return the evidence of one comparison, as if it were alone."""
     mean = math.fsum(values) / len(values)
-    p_two_sided = two_sided_p(values)
+    p_better = sign_flip_p(values)
+    p_two_sided = min(1.0, 2 * p_better) if mean > 0 else two_sided_p(values)
     p_equivalent = math.nan if margin is None else equivalence_p(values, margin)
     return PairedDecision(
         folds=len(values),
@@ -116,7 +118,7 @@ def _evidence(values: Sequence[float], margin: float | None, level: float) -> Pa
         margin=margin,
         interval=exact_interval(values, 1 - level),
         inner_interval=exact_interval(values, 1 - 2 * level, margin=margin or 0.0),
-        p_better=sign_flip_p(values),
+        p_better=p_better,
         p_two_sided=p_two_sided,
         p_equivalent=p_equivalent,
         p_different_holm=p_two_sided,

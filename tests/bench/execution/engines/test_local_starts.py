@@ -1,6 +1,6 @@
 import pytest
 
-from afor.bench.execution.engines.worker_starts import (
+from afor.bench.execution.engines.local import (
     GIVE_UP_AFTER_S,
     LONGEST_PAUSE_S,
     WorkerStarts,

@@ -1,4 +1,0 @@
-"""Build the networks as the AFOR authors released them.
-
-Imports `common` and `models`. Start reading at `eegnet`.
-"""

@@ -1,0 +1,166 @@
+"""Write the tables, figures and files of the page on open data from its finished stores.
+
+    python studies/open/results.py results docs/results/open
+    python studies/open/results.py docs/results/open docs/results/open
+
+The first folder holds the stores (`open-eyes.db`, ...) or the runs that were exported from them
+(`eyes.csv`, ...). A task whose runs are not there is left out.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from afor.bench.report.figures.style import (
+    color_of,
+    house_style,
+    legend_below,
+    name_rows,
+    new_figure,
+    save_figure,
+)
+from afor.bench.stats.comparisons import Comparison
+from afor.bench.stats.paper_numbers import published, published_results
+from afor.bench.stats.results import Results
+from afor.bench.study.schema import load_study, paper_backbone
+
+# The task here, and the paper's data set that it stands for.
+TASKS = {"stress": "deap", "imagery": "bci2a", "eyes": "isruc"}
+NETWORKS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
+PAPER_NAMES = {"deap": "DEAP", "bci2a": "BCI IV 2a", "isruc": "ISRUC"}
+POINTS = 100
+
+
+def runs_in(folder: Path) -> dict[str, Path]:
+    """Return the file of each task that has runs: exported ones before stores."""
+    found = {}
+    for task in TASKS:
+        for path in (folder / f"{task}.csv", folder / f"open-{task}.db"):
+            if path.is_file():
+                found.setdefault(task, path)
+    return found
+
+
+def commands(source: Path, folder: Path) -> list[list[str]]:
+    """Return the commands of `afor` that write the files, one per file."""
+    runs = runs_in(source)
+    names = [str(path) for path in runs.values()]
+    exports = [
+        ["export", str(path), "--output", str(folder / f"{task}.csv")]
+        for task, path in {**runs, **_search(source)}.items()
+        if path.suffix == ".db"
+    ]
+    accuracy = ["--metric", "accuracy"]
+    tables = [
+        ["table", "main", *names, "--metric", "accuracy", "--metric", "weighted_f1"],
+        ["table", "comparisons", *names, *accuracy],
+        ["table", "ranks", *names],
+        *([["table", "pooled", *names]] if len(names) > 1 else []),
+    ]
+    return [
+        *exports,
+        *([*words, "--output", str(folder / f"{words[1]}.md")] for words in tables),
+        [*tables[0], "--output", str(folder / "main.tex")],
+        [*tables[1], "--output", str(folder / "comparisons.json")],
+        ["figure", "gain", *names, "--output", str(folder / "gain.png")],
+    ]
+
+
+def _search(source: Path) -> dict[str, Path]:
+    store = source / "open-rates.db"
+    return {"rates": store} if store.is_file() else {}
+
+
+def afor_over_adam(results: Results, metric: str) -> list[Comparison]:
+    """Return the comparisons of AFOR with Adam, one per task and network."""
+    return [c for c in results.comparisons if c.optimizer == "afor" and c.metric == metric]
+
+
+def headline(results: Results) -> str:
+    """Return the paper's claims beside what was found here, as Markdown."""
+    claims = published()["claims"]
+    lines = ["| AFOR − Adam | the paper | here |", "|---|---:|---:|"]
+    accuracy = afor_over_adam(results, "accuracy")
+    for task, dataset in TASKS.items():
+        gains = [c.gain for c in accuracy if c.dataset == task]
+        paper = claims["gain_accuracy_by_dataset"][dataset]
+        label = f"accuracy, {PAPER_NAMES[dataset]} / {task}, mean over networks"
+        lines.append(f"| {label} | {paper:+.2f} | {_mean(gains)} |")
+    for metric, name in (("accuracy", "accuracy"), ("weighted_f1", "weighted F1")):
+        compared = afor_over_adam(results, metric)
+        gains = [c.gain for c in compared]
+        paper = claims[f"gain_{metric}"]
+        label = f"{name}, mean over {len(gains)} conditions (the paper: 12)"
+        lines.append(f"| {label} | {paper['mean']:+.2f} | {_mean(gains)} |")
+        highest = f"{POINTS * max(gains):+.2f}" if gains else ""
+        lines.append(f"| {name}, highest | {paper['highest']:+.2f} | {highest} |")
+    both = [c for metric in ("accuracy", "weighted_f1") for c in afor_over_adam(results, metric)]
+    stars, of = claims["significant"]
+    found = f"{sum(c.significant for c in both)} of {len(both)}"
+    lines.append(f"| the paper's star, of accuracy and weighted F1 | {stars} of {of} | {found} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mean(gains: Sequence[float]) -> str:
+    return f"{POINTS * fmean(gains):+.2f}" if gains else ""
+
+
+def learning_rates() -> str:
+    """Return the learning rates of the studies beside those of the paper, as Markdown."""
+    paper = published()["learning_rates"]["cells"]
+    lines = [
+        f"| task (paper) | {' | '.join(NETWORKS.values())} |",
+        "|---|" + "---:|" * len(NETWORKS),
+    ]
+    for task, dataset in TASKS.items():
+        rates = load_study(str(Path(__file__).with_name(f"{task}.toml"))).datasets[0].lr
+        cells = [f"{rates[f'{name}_authors']:g} ({paper[dataset][name]:g})" for name in NETWORKS]
+        lines.append(f"| {task} ({PAPER_NAMES[dataset]}) | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw_beside(results: Results, path: Path) -> None:
+    """Draw the gain of AFOR over Adam with its interval, and the paper's gain beside it."""
+    compared = afor_over_adam(results, "accuracy")
+    with house_style():
+        figure, axes = new_figure(6 * len(compared) + 18)
+        axis = axes[0, 0]
+        for row, c in enumerate(compared):
+            low, high = (POINTS * end for end in c.interval)
+            axis.barh(row, _paper_gain(c), 0.6, color="#d9d9d9", label="" if row else "the paper")
+            axis.plot([low, high], [row, row], color=color_of("afor"))
+            label = "" if row else "here, with exact 95 % interval"
+            axis.plot(POINTS * c.gain, row, "o", color=color_of("afor"), label=label)
+        labels = [f"{c.dataset}, {NETWORKS[paper_backbone(c.backbone)]}" for c in compared]
+        name_rows(axis, labels)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_xlabel("accuracy, AFOR − Adam, points")
+        legend_below(figure, axis, 2)
+        save_figure(figure, path)
+
+
+def _paper_gain(c: Comparison) -> float:
+    """Return the gain that the paper prints for the data set that this task stands for."""
+    dataset, network = TASKS[c.dataset], paper_backbone(c.backbone)
+    afor, adam = (published_results()[dataset, network, o, "accuracy"] for o in ("afor", "adam"))
+    return afor.mean - adam.mean
+
+
+def main(source: Path, folder: Path) -> None:
+    """Write all files; stop at the first command that fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    afor = Path(sys.executable).with_name("afor")
+    for command in commands(source, folder):
+        sys.stderr.write(f"afor {' '.join(command)}\n")
+        subprocess.run([str(afor), *command], check=True)
+    metrics = ("accuracy", "weighted_f1")
+    results = Results.open(list(runs_in(folder).values()), metrics=metrics)
+    (folder / "headline.md").write_text(headline(results), "utf-8")
+    (folder / "learning-rates.md").write_text(learning_rates(), "utf-8")
+    draw_beside(results, folder / "beside-paper.png")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
