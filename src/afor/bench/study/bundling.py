@@ -16,8 +16,7 @@ from afor.bench.training.execute import input_shape
 from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 if TYPE_CHECKING:
-    from afor.bench.data.expected_windows import ExpectedWindows
-    from afor.bench.data.window_source import WindowSource
+    from afor.bench.data.window_source import ExpectedWindows, WindowSource
 
 MAX_BUNDLE = 8  # runs; more are hardly faster, see docs/explanation/speed.md
 # The largest windows and batches that are faster in a bundle by benchmarks/bundles.py, on the CPU:
@@ -87,7 +86,8 @@ def plan_bundling(
 
 def companion_key(spec: Mapping[str, Any]) -> str:
     """Return a text that is equal for the runs that can be one network."""
-    training = {key: value for key, value in spec["training"].items() if key != "clip_norm"}
+    own = ("clip_norm", "schedule", "decay_exempt")  # of each run
+    training = {key: value for key, value in spec["training"].items() if key not in own}
     if "adaptation" in training:
         training["adaptation"] = {**training["adaptation"], "state": ""}
     shared = {**spec, "optimizer": "", "training": training}
