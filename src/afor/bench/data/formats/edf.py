@@ -10,6 +10,7 @@ samples, or another physical or digital range of a signal. Checksums find these.
 import io
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,6 +90,15 @@ class EdfFile:
         digital = self._samples(signal).reshape(-1).astype(np.float64)
         return scale * ((digital - signal.digital_min) * gain + signal.physical_min)
 
+    def stacked(self, labels: Sequence[str], rate_hz: float) -> NDArray[np.float64]:
+        """Return signals in microvolts, (signals, samples); raise DataError for another rate."""
+        for label in labels:
+            if self.rate_hz(label) != rate_hz:
+                raise DataError(
+                    f"{self.path}: signal {label!r} has another rate than {rate_hz:g} Hz."
+                )
+        return np.stack([self.microvolts(label) for label in labels])
+
     def annotations(self) -> list[Annotation]:
         """Return the EDF+ annotations with a text, by onset."""
         annotations: list[Annotation] = []
@@ -144,7 +154,7 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
         faults.append(
             _Fault(
                 error="the number of records was never written: the recording was not closed. "
-                "Accept what is there with --allow-truncated.",
+                "Accept what is there with the option allow_truncated=true.",
                 note=f"not closed: {present} records",
             )
         )
@@ -153,7 +163,7 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
         faults.append(
             _Fault(
                 error=f"truncated, {present} of {n_records} records are there. Fetch the file "
-                "again, or accept the part with --allow-truncated.",
+                "again, or accept the part with the option allow_truncated=true.",
                 note=f"truncated: {present} of {n_records} records",
             )
         )
@@ -164,7 +174,7 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
             _Fault(
                 error=f"{extra} bytes more than its header announces ({n_records} records). Header "
                 "or file is damaged; fetch the file again, or accept the announced part with "
-                "--allow-truncated.",
+                "the option allow_truncated=true.",
                 note=f"{extra} bytes after the last record left out",
             )
         )
