@@ -142,7 +142,7 @@ def test_what_methods_do_not_share_is_said():
     ("change", "message"),
     [
         (('training.schedule = "cosine"', 'training.schedule = "cos"'), "line 15: .*schedule of"),
-        (("training.schedule", "training.schedul"), 'line 15: .*Did you mean "schedule"'),
+        (("training.schedule", "training.scheduler"), 'line 15: .*Did you mean "schedule"'),
         (("training.schedule = ", "training.clip_norm = "), "Set clip_norm of the method itself"),
         (
             ('optimizer = "adam"', 'optimiser = "adam"'),
