@@ -166,7 +166,7 @@ def check_interpreters(wheel: Path, folder: Path) -> str:
             try:
                 run([python, "-c", LOAD, *kernels])
             except CheckError as error:
-                if "not found" in str(error):  # a stand-in of pyenv for a version that is not there
+                if "pyenv" in str(error):  # its stand-in for a version that is not selected
                     continue
                 raise
             loaded.append(f"3.{minor}")
