@@ -46,10 +46,10 @@ DATA = [
 # The optimizer: a stage imports from itself and from stages above it.
 OPTIMIZER = [
     ["torch_private"],
-    ["control", "reference", "state_check", "sums"],
-    ["tensor_lists"],
+    ["control", "reference"],
+    ["tensors"],
+    ["known_group"],
     ["native", "triton"],
-    ["rows"],
     ["update", "released"],
     ["sharded"],
     ["checkpoint"],
