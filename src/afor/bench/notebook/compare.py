@@ -33,6 +33,7 @@ def compare(
     options: Mapping[str, Any] | None = None,
     baseline: str | None = None,
     control: bool = False,
+    reference: bool = True,
     lr: float = 1e-3,
     batch_size: int = 32,
     max_epochs: int = 60,
@@ -72,6 +73,7 @@ def compare(
         baseline: The optimizer that the others are compared with; None takes the first.
         control: Train the baseline a second time under another seed, to see how far apart the
             same method comes out.
+        reference: Fit a linear model on the same splits where that takes seconds.
         lr: Learning rate of all optimizers.
         batch_size: Number of windows in a batch.
         max_epochs: Maximum number of epochs.
@@ -132,6 +134,7 @@ def compare(
             "name": name,
             "description": f"{', '.join(names)} on {dataset['name']}.",
             "seed": seed,
+            "reference": reference,
             "datasets": [dataset],
             "backbones": entries_of(backbone, "backbone", cache / "code"),
             "optimizers": entries,
