@@ -4,8 +4,8 @@
     python benchmarks/load.py 500             # other numbers
 
 Makes stores of made-up runs (seven optimizers, four networks, two repetitions and as many folds as
-it takes; AFOR's runs have traces) and prints the processor seconds, the peak memory and the size of
-the report, each measured in a process of its own.
+it takes; AFOR's runs have traces) and prints the processor seconds and the peak memory of each
+command, measured in a process of its own, and the size of the report's page.
 """
 
 import subprocess
@@ -89,17 +89,24 @@ def measure(command, store, folder):
     return seconds, megabytes
 
 
+def measure_store(folder, size):
+    """Return the figures of one store, by name."""
+    made = {"runs": make_store(folder / "load.db", size)}
+    for command in COMMANDS:
+        name = " ".join(command)
+        made[f"{name}, s"], made[f"{name}, MB"] = measure(command, folder / "load.db", folder)
+    made["page, MB"] = (folder / "report.html").stat().st_size / 1e6
+    return made
+
+
 def main(sizes):
-    print("| runs | stats | table main | report | memory of the report | page |")
-    print("|---:|---:|---:|---:|---:|---:|")
-    for size in sizes:
+    for number, size in enumerate(sizes):
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            runs = make_store(folder / "load.db", size)
-            measured = [measure(command, folder / "load.db", folder) for command in COMMANDS]
-            seconds = " | ".join(f"{s:.1f} s" for s, _ in measured)
-            page = (folder / "report.html").stat().st_size / 1e6
-            print(f"| {runs} | {seconds} | {measured[-1][1]:.0f} MB | {page:.1f} MB |", flush=True)
+            figures = measure_store(Path(name), size)
+        if number == 0:
+            print(f"| {' | '.join(figures)} |", "|---:" * len(figures) + "|", sep="\n")
+        runs, *rest = figures.values()
+        print(f"| {runs} | {' | '.join(f'{figure:.1f}' for figure in rest)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,23 @@ def assert_printed_checks(page: Path) -> None:
             assert result.stdout.strip() == printed.strip()
 
 
+def test_the_sizes_of_downloads_are_those_that_the_command_prints(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("AFOR_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    commands = 0
+    for page in PAGES:
+        for command, printed in re.findall(
+            r"^\$ afor (data get .*--dry-run)\n(\w.*)$", page.read_text("utf-8"), re.MULTILINE
+        ):
+            assert CliRunner().invoke(app, command.split()).stdout.splitlines()[0] == printed
+            commands += 1
+    assert commands == 4
+    ten = CliRunner().invoke(app, "data get eegmmidb --subject 1-10 --dry-run".split())  # noqa: SIM905
+    (size,) = re.findall(r"about \d+ MB", ten.stdout)
+    assert f"({size})" in PAGES[0].read_text("utf-8")
+    assert size in (ROOT / "docs" / "howto" / "studies.md").read_text("utf-8")
+
+
 @pytest.mark.timeout(1200)  # 24 trainings, on however slow a machine
 @pytest.mark.usefixtures("train_here")
 def test_the_results_of_the_first_study_are_those_of_the_page(tmp_path, monkeypatch) -> None:

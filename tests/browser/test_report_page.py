@@ -24,7 +24,7 @@ def page_path(tmp_path_factory):
     made = simulate_results(GAINS, datasets=["bci2a", "isruc"], draws=2)
     results = Results.of(*made)
     losses = {key: [1 / np.arange(1.0, 5.0)] * 3 for key in results.conditions}
-    results.__dict__["training"] = Training(losses, {})
+    results._training.append(Training(losses, {}))
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render_report(results), "utf-8")
     return path

@@ -75,7 +75,7 @@ def test_curves_average_the_runs_that_are_still_training(simulated):
         ("isruc", "eegnet", "afor"): [np.array([1.0, 3.0]), np.array([2.0])],
         ("isruc", "eegnet", "adam_seed_1"): [np.array([9.0])],
     }
-    results.__dict__["training"] = Training(losses, {})
+    results._training.append(Training(losses, {}))
     (curve,) = chart_data(results)["curves"]  # no replicates
     assert (curve["dataset"], curve["optimizer"], curve["runs"]) == ("isruc", "afor", 2)
     assert curve["mean"] == [1.5, 3.0]

@@ -15,6 +15,7 @@ from afor.bench.notebook.results import StudyResults
 from afor.bench.report.explore import DIGITS, chart_data
 from afor.bench.report.page import render_report
 from afor.bench.report.registry import FIGURES, FROM_RESULTS, build_table, draw_figure, focus
+from afor.bench.stats import results as results_module
 from afor.bench.stats.design.simulated import simulate_results
 from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import sensitivity_of
@@ -215,3 +216,21 @@ def pairs_by_the_chart(data, entry):
     won = sum(g >= data["tie"] for g in gains)
     lost = sum(-g >= data["tie"] for g in gains)
     return won, len(gains) - won - lost, lost
+
+
+def test_a_report_reads_the_trainings_and_makes_each_comparison_once(tmp_path, monkeypatch):
+    runs, expected = simulate_results(
+        {"adam": 0.0, "adamw": 0.0, "afor": 0.02}, datasets=["bci2a"], backbones=["eegnet", "acrnn"]
+    )
+    compared, read = [], []
+    make, read_training = results_module.compare, Results._read_training
+    monkeypatch.setattr(
+        results_module, "compare", lambda *a, **k: compared.append((a[1:], str(k))) or make(*a, **k)
+    )
+    monkeypatch.setattr(
+        Results, "_read_training", lambda self: read.append(1) or read_training(self)
+    )
+    render_report(Results.of(runs, expected))
+    assert len(read) == 1
+    assert compared
+    assert len(compared) == len(set(compared))

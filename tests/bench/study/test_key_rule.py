@@ -66,4 +66,6 @@ def test_defaults_are_those_that_the_keys_of_stored_runs_assume():
         "weights": "best",
         "contamination": None,
         "adaptation": None,
+        "schedule": "constant",
+        "decay_exempt": False,
     }

@@ -5,12 +5,14 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import afor.bench
 from afor.bench.cli.app import app
-from afor.bench.data.stand_ins import write_stand_in
+from afor.bench.data.datasets import eegmat, physionet_mi
+from afor.bench.data.stand_ins import write_edf, write_stand_in
 from afor.bench.store.database import open_store
 from afor.bench.study.schema import load_study
 
@@ -93,6 +95,64 @@ def test_the_rates_of_a_search_serve_the_study_that_follows(here):
     )
     with open_store(here / done["store"]) as store:
         assert {cell.rate for cell in store.runs()} <= {1e-3, 1e-2}
+
+
+@pytest.mark.parametrize(
+    ("preset", "runs", "windows"),
+    [
+        ("open", 30, {"imagery": 7200, "eyes": 1800, "arithmetic": 4320}),
+        ("open-sleep", 10, {"sleep_edf": 51_200}),
+    ],
+)
+def test_the_study_on_open_data_is_planned_without_the_files(
+    tmp_path, monkeypatch, preset, runs, windows
+):
+    monkeypatch.setenv("AFOR_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
+    one = ["--backbone", "eegnet_authors", "--optimizer", "adam"]
+    answer = runner.invoke(app, ["plan", preset, *one])
+    assert answer.exit_code == 0, answer.exception
+    assert f"{runs} runs: {runs} open" in answer.stdout
+    for name, count in windows.items():
+        assert any(
+            line.startswith(f"{name}: ") and line.endswith(f"; {count} windows")
+            for line in answer.stdout.splitlines()
+        )
+
+
+def test_the_preset_open_has_the_settings_of_the_studies_on_open_data():
+    preset = load_study("open")
+    study = load_study(str(Path(__file__).parents[3] / "studies" / "open" / "rates.toml"))
+    assert preset.training == study.training
+    assert preset.backbones == study.backbones
+    assert preset.protocol == study.protocol.model_copy(update={"only_folds": None})
+    eyes, theirs = (next(d for d in s.datasets if d.name == "eyes") for s in (preset, study))
+    assert eyes.model_copy(update={"lr": {}}) == theirs
+
+
+@pytest.mark.usefixtures("train_here")
+def test_the_study_on_open_data_trains_from_files_as_they_are_fetched(here, monkeypatch):
+    folder = here / "fetched"
+    for number in range(3):
+        for run_number in (1, 2):
+            signal = np.random.default_rng([number, run_number]).normal(0, 20, (64, 61 * 160))
+            name = f"S00{number + 1}/S00{number + 1}R0{run_number}.edf"
+            path = folder / "physionet_mi" / name
+            write_edf(path, physionet_mi.CHANNELS, signal, 160, [(0.0, 61.0, "T0")])
+            names = [f"EEG {name}" for name in eegmat.CHANNELS]
+            path = folder / "eegmat" / f"Subject0{number}_{run_number}.edf"
+            write_edf(path, names, signal[:19].repeat(4, axis=1)[:, : 62 * 500], 500)
+    monkeypatch.setenv("AFOR_DATA", str(folder))
+    small = [
+        "datasets.eyes.subjects=['S001', 'S002', 'S003']", "datasets.eyes.blocks=3",
+        "datasets.arithmetic.complete=false", "datasets.arithmetic.blocks=3",
+    ]  # fmt: skip
+    done = run(
+        here, "open", "--dataset", "eyes", "--dataset", "arithmetic", "--optimizer", "adam",
+        "--backbone", "eegnet_authors", "--backbone", "hslt_authors", *FEW,
+        *(word for setting in small for word in ("--set", setting)),
+    )  # fmt: skip
+    assert (done["done"], done["failed"]) == (4, 0)
 
 
 @pytest.mark.slow

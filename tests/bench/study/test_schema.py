@@ -20,9 +20,9 @@ optimizers = ["adam"]
 
 def test_the_presets_are_those_the_documentation_names():
     wanted = (
-        "ablation controls convergence demo demo-people demo-synthetic headroom lr-search paper "
+        "ablation controls convergence demo demo-people demo-synthetic headroom lr-search open "
     )
-    wanted += "paper-original physionet sensitivity smoke"
+    wanted += "open-sleep paper paper-original physionet sensitivity smoke"
     assert preset_names() == wanted.split()
     for name in preset_names():
         assert load_study(name).name == name

@@ -101,7 +101,11 @@ PROTOCOLS = {
 @pytest.mark.parametrize("make_model", [original, authors, double])
 def test_every_protocol_is_that_of_the_run_alone(protocol, make_model, source, settings) -> None:
     settings = settings.changed(**PROTOCOLS[protocol])
-    runs = [settings, settings.changed(optimizer="afor", lr=3e-2, clip_norm=0.5)]
+    runs = [
+        settings,
+        settings.changed(optimizer="afor", lr=3e-2, clip_norm=0.5),
+        settings.changed(schedule="one_cycle", decay_exempt=True),
+    ]
     if protocol == "adaptation":
         runs.append(settings.changed(adaptation=Adaptation(state="reset", passes=2)))
     assert_bits(together(runs, source, make_model), runs, source, make_model)

@@ -153,7 +153,8 @@ def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
     if not dataset.needs_root:
         return Path(root) if root is not None else Path()
     info = dataset.info
-    advice = f"Get the data from {info.where}; expected layout: {info.layout}"
+    source = f"with `afor data get {info.name}`" if dataset.fetch else f"from {info.where}"
+    advice = f"Get the data {source}; expected layout: {info.layout}"
     folder = Path(root) if root is not None else default_root(info.name)
     if not (exists(folder) and folder.is_dir()):
         hint = " Name it with --root." if root is None else ""

@@ -76,6 +76,7 @@ def build_optimizer(
     weight_decay: float,
     *,
     seed: int = 0,
+    decay_exempt: bool = False,
     **settings: object,
 ) -> "Optimizer":
     """Build an optimizer over all parameters of a model.
@@ -86,6 +87,8 @@ def build_optimizer(
         lr: Learning rate.
         weight_decay: Weight decay.
         seed: Seed, passed to optimizers that take one.
+        decay_exempt: Leave parameters of one dimension, biases and the scales and shifts of norms,
+            without weight decay.
         **settings: Further arguments of the optimizer; they override those of the table.
 
     Returns:
@@ -100,7 +103,8 @@ def build_optimizer(
         >>> type(build_optimizer("mars", model, lr=1e-3, weight_decay=1e-4, gamma=0.05)).__name__
         'MARS'
     """
-    return _construct(name, list(model.named_parameters()), lr, weight_decay, seed, settings)
+    tensors = list(model.named_parameters())
+    return _construct(name, tensors, lr, weight_decay, seed, settings, decay_exempt=decay_exempt)
 
 
 def check_optimizer(name: str, settings: Mapping[str, object], weight_decay: float = 0.0) -> None:
@@ -177,12 +181,20 @@ def _construct(
     weight_decay: float,
     seed: int,
     settings: Mapping[str, object],
+    *,
+    decay_exempt: bool = False,
 ) -> "Optimizer":
     cls = load_class(name)
     arguments = _arguments(name, lr, weight_decay, seed, settings)
     # Other optimizers expect plain tensors, without names.
     takes_names = "beta2_by_tensor" in inspect.signature(cls).parameters
-    params = tensors if takes_names else [tensor for _, tensor in tensors]
+    params: list[Any] = [*tensors] if takes_names else [tensor for _, tensor in tensors]
+    if decay_exempt and weight_decay:
+        is_exempt = [tensor.ndim <= 1 for _, tensor in tensors]
+        decayed = [given for given, exempt in zip(params, is_exempt, strict=True) if not exempt]
+        exempted = [given for given, exempt in zip(params, is_exempt, strict=True) if exempt]
+        groups = [(decayed, {}), (exempted, {"weight_decay": 0.0})]
+        params = [{"params": members, **changes} for members, changes in groups if members]
     try:
         return cls(params, **arguments)
     except Exception as error:

@@ -148,7 +148,7 @@ def render_report(
         missing=sum(max(c.expected - c.done, 0) for c in conditions.values()),
         sources=[path.name for path in results.paths],
         notes=results.notes,
-        answers=answers(results.comparisons, results.metrics[0]),
+        answers=answers(results.comparisons, results.metrics[0], results.pooled),
         sections=shown,
         details=[_details(c, results.metrics, anchors[_link(c)]) for c in conditions.values()
                  if c.runs],
@@ -185,7 +185,7 @@ def write_report(
         results, title=title, sections=sections, static=static, runs_file=runs_file
     )
     write_output(output, page)
-    found = answers(results.comparisons, results.metrics[0])
+    found = answers(results.comparisons, results.metrics[0], results.pooled)
     verdicts = [answer.text for answer in found]
     return {"file": str(output), "bytes": len(page.encode()), "verdicts": verdicts}
 

@@ -50,12 +50,23 @@ class Answer:
         return " ".join(filter(None, [f"{self.where}.", *self.verdict.lines, self.others]))
 
 
-def answers(comparisons: Sequence[Comparison], metric: str) -> list[Answer]:
+def answers(
+    comparisons: Sequence[Comparison],
+    metric: str,
+    pooled: Sequence[PooledComparison] | None = None,
+) -> list[Answer]:
     """Return the verdict by one metric on AFOR, or else on the best optimizer, for each task.
 
     Where there are several tasks, the verdict over all of them comes first.
+
+    Args:
+        comparisons: Those of all tasks, with one baseline.
+        metric: The metric.
+        pooled: The comparisons pooled over tasks, where they are known.
     """
-    found = _over_tasks(pool_tasks(c for c in comparisons if c.metric == metric))
+    if pooled is None:
+        pooled = pool_tasks(c for c in comparisons if c.metric == metric)
+    found = _over_tasks([made for made in pooled if made.metric == metric])
     for members in _by_task(c for c in comparisons if c.metric == metric):
         focus = _focus(members)
         folds = max(c.folds for c in members)

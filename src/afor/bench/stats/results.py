@@ -81,6 +81,9 @@ class Results:
     chosen: tuple[str, ...] = ()
     paths: tuple[Path, ...] = ()
     study_texts: Mapping[str, str] = field(default_factory=dict)
+    # What was computed or read once, for all views of these runs: `by` and `only` hand it on.
+    _compared: dict[tuple[str, ...], list[Comparison]] = field(default_factory=dict, repr=False)
+    _training: list[Training] = field(default_factory=list, repr=False)
 
     @classmethod
     def open(
@@ -210,10 +213,6 @@ class Results:
             for comparison in self.against(self.baseline, self.methods, *task, metric)
         )
 
-    @cached_property
-    def _compared(self) -> dict[tuple[str, ...], list[Comparison]]:
-        return {}
-
     def against(
         self, baseline: str, methods: Sequence[str], dataset: str, backbone: str, metric: str
     ) -> list[Comparison]:
@@ -226,6 +225,7 @@ class Results:
             backbone: The backbone.
             metric: The metric.
         """
+        methods = [name for name in methods if name != baseline]
         key = (baseline, dataset, backbone, metric, *methods)
         if key not in self._compared:
             self._compared[key] = compare(
@@ -323,9 +323,14 @@ class Results:
             "guessing is not tested."
         ]
 
-    @cached_property
-    def training(self) -> "Training":
+    @property
+    def training(self) -> Training:
         """What the stores hold of the trainings themselves; read when it is first asked for."""
+        if not self._training:
+            self._training.append(self._read_training())
+        return self._training[0]
+
+    def _read_training(self) -> Training:
         losses: dict[ConditionKey, list[NDArray[np.float64]]] = {}
         traced: dict[ConditionKey, list[tuple[RunResult, RunRecord]]] = {}
         for path in filter(is_store, self.paths):
@@ -359,10 +364,7 @@ class Results:
         if not selected:
             present = ", ".join(f"{d}/{b}" for d, b in self.tasks)
             raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {present}.")
-        part = replace(self, conditions=selected)
-        if "training" in self.__dict__:
-            part.__dict__["training"] = self.training
-        return part
+        return replace(self, conditions=selected)
 
 
 def incomplete_notes(conditions: Conditions) -> list[str]:

@@ -247,7 +247,7 @@ def result_rows(results: Iterable[RunResult]) -> list[Row]:
         left_out = {"metrics", "key", "role", "protocol"}
         left_out |= {"elapsed_s"} if run.elapsed_s is None else set()
         left_out |= set() if run.test_counts else {"train_counts", "test_counts"}
-        row = {k: v for k, v in asdict(run).items() if k not in left_out}
+        row = {k: v for k, v in vars(run).items() if k not in left_out}
         row["test_subjects"] = join_subjects(run.test_subjects)
         if run.test_counts:
             row |= {name: join_counts(row[name]) for name in ("train_counts", "test_counts")}

@@ -87,7 +87,8 @@ def plan_bundling(
 
 def companion_key(spec: Mapping[str, Any]) -> str:
     """Return a text that is equal for the runs that can be one network."""
-    training = {key: value for key, value in spec["training"].items() if key != "clip_norm"}
+    own = ("clip_norm", "schedule", "decay_exempt")  # of each run
+    training = {key: value for key, value in spec["training"].items() if key not in own}
     if "adaptation" in training:
         training["adaptation"] = {**training["adaptation"], "state": ""}
     shared = {**spec, "optimizer": "", "training": training}

@@ -25,6 +25,7 @@ from afor.bench.training.controller_trace import Traces
 from afor.bench.training.precision import MixedPrecision
 from afor.bench.training.record import Epoch, NextSubject
 from afor.bench.training.run_spec import RunSettings
+from afor.bench.training.schedules import planned_steps, rate_factor
 
 if TYPE_CHECKING:
     from afor.bench.models.eegnet import EEGNet
@@ -73,8 +74,13 @@ class Fit:
             settings.lr,
             settings.weight_decay,
             seed=settings.seed("labels"),
+            decay_exempt=settings.decay_exempt,
             **settings.optimizer_settings,
         )
+        self._largest_rates = [group["lr"] for group in optimizer.param_groups]
+        self._planned_steps = 0  # of a schedule
+        if settings.schedule != "constant":
+            self._planned_steps = planned_steps(settings, training)
         self.traces = Traces(optimizer, model)
         self.precision = MixedPrecision(settings.precision, self.device, optimizer)
         self.history: list[Epoch] = []
@@ -130,6 +136,10 @@ class Fit:
         if self.settings.clip_norm is not None:
             self.precision.unscale(optimizer)
             clip_grad_norm_(self.model.parameters(), self.settings.clip_norm)
+        if self._planned_steps:
+            factor = rate_factor(self.settings.schedule, self.steps, self._planned_steps)
+            for group, rate in zip(optimizer.param_groups, self._largest_rates, strict=True):
+                group["lr"] = factor * rate
         if isinstance(optimizer, ForSubject):
             optimizer.for_subject(_only_subject(batch))
         self.precision.step(optimizer)

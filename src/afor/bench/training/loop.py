@@ -408,9 +408,10 @@ def _goes_on(fit: Fit, epoch: int) -> bool:
 def _adapting(fit: Fit, first: Side, rest: Side) -> Fit:
     """Return the training of a trained network on windows of a test subject.
 
-    Contamination is of training subjects alone.
+    Contamination is of training subjects alone. A schedule is over: a kept state goes on with the
+    learning rate that it had, a reset one with the largest.
     """
-    clean = fit.settings.changed(contamination=None)
+    clean = fit.settings.changed(contamination=None, schedule="constant")
     adapting = Fit(clean, fit.model, first, rest, fit.n_classes)
     if fit.settings.adaptation is not None and fit.settings.adaptation.state == "kept":
         adapting.optimizer.load_state_dict(copy.deepcopy(fit.best_state))

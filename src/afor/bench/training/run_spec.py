@@ -17,6 +17,7 @@ Order = Literal["shuffled", "blocks", "stream"]
 ContaminationKind = Literal["label_burst", "amplitude_burst", "label_noise", "amplitude"]
 StateAfterTraining = Literal["kept", "reset"]
 TestedWeights = Literal["best", "last"]
+Schedule = Literal["constant", "cosine", "one_cycle", "warmup"]
 MAX_COUNT = 1_000_000  # of epochs, windows in a batch, passes; far above any real study
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 BatchSize = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # batch norm needs two windows
@@ -68,6 +69,9 @@ class Training(Table):
 
     lr: Positive = 1e-3
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4  # Sec. IV-C
+    decay_exempt: bool = False  # biases, scales and shifts of norms without weight decay
+    # Of the learning rate, over all steps up to max_epochs; `lr` is its largest value.
+    schedule: Schedule = "constant"
     batch_size: BatchSize = 64  # Sec. IV-C: 256 for DEAP, 64 for the others
     max_epochs: Count = 200  # Sec. IV-C
     patience: Count = 30  # Sec. IV-C; 15 in the search for the learning rate
@@ -147,6 +151,8 @@ def shared_settings(settings: RunSettings) -> RunSettings:
         lr=1.0,
         optimizer_settings={},
         weight_decay=0.0,
+        decay_exempt=False,
+        schedule="constant",
         clip_norm=None,
         adaptation=adaptation,
     )

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
 from afor.bench.cli.catalog.models import recorded_sizes
+from afor.bench.common.errors import ConfigError
 from afor.bench.models.registry import BACKBONES
 
 runner = CliRunner()
@@ -44,6 +45,31 @@ def test_the_table_fits_eighty_columns():
     result = runner.invoke(app, ["models"], env={"COLUMNS": "80", "NO_COLOR": "1"})
     assert "…" not in result.stdout
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
+
+
+def test_a_network_in_the_current_folder_is_found_as_a_study_finds_it(tmp_path, monkeypatch):
+    (tmp_path / "network_beside_models.py").write_text(
+        "from torch import nn\n"
+        "class Narrow(nn.Module):\n"
+        "    def __init__(self, shape):\n"
+        "        super().__init__()\n"
+        "        if shape.channels > 32:\n"
+        "            raise ValueError('too many')\n"
+        "        self.head = nn.Linear(shape.channels * shape.samples, shape.classes)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    answer = runner.invoke(app, ["models", "network_beside_models:Narrow", "--json"])
+    (row,) = json.loads(answer.stdout)
+    assert row["sizes"]["BCI IV 2a"] == {"parameters": 22 * 250 * 4 + 4, "tensors": 2}
+    assert row["sizes"]["PhysioNet MI"] is None
+    table = runner.invoke(app, ["models", "network_beside_models:Narrow"])
+    assert "22,004" in table.stdout
+    assert "eegnet" not in table.stdout
+    (known,) = json.loads(runner.invoke(app, ["models", "hslt", "--json"]).stdout)
+    assert known["name"] == "hslt"
+    unknown = runner.invoke(app, ["models", "eegnt"])
+    assert isinstance(unknown.exception, ConfigError)
+    assert "Did you mean 'eegnet'" in str(unknown.exception)
 
 
 def test_the_recorded_sizes_are_those_of_the_networks():

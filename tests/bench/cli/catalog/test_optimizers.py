@@ -44,3 +44,16 @@ def test_an_unknown_name_is_an_error_with_the_nearest() -> None:
     result = CliRunner().invoke(app, ["optimizers", "sofia"])
     assert isinstance(result.exception, ConfigError)
     assert 'Did you mean "sophia"' in str(result.exception)
+
+
+def test_a_class_in_the_current_folder_is_found_as_a_study_finds_it(tmp_path, monkeypatch) -> None:
+    (tmp_path / "optimizer_beside_command.py").write_text(
+        "import torch\n"
+        "class Slow(torch.optim.SGD):\n"
+        "    def __init__(self, params, lr=0.1, weight_decay=0.0, patience=7):\n"
+        "        super().__init__(params, lr=lr, weight_decay=weight_decay)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    answer = CliRunner().invoke(app, ["optimizers", "optimizer_beside_command:Slow", "--json"])
+    arguments = {row["setting"]: row["default"] for row in json.loads(answer.stdout)["arguments"]}
+    assert arguments["patience"] == 7

@@ -45,9 +45,13 @@ FAULTS = {
     "no channels": (252, struct.pack("<H", 0), "0 channels"),
     "records": (236, struct.pack("<q", 10**12), "truncated"),
     "negative records": (236, struct.pack("<q", -5), "-5 records"),
-    "duration": (244, struct.pack("<2I", 0, 250), "the header is damaged"),
+    "duration": (244, struct.pack("<2I", 0, 250), "damaged header"),
     "samples": (256 + 216 * 3, struct.pack("<i", 0), "damaged"),
     "unit": (256 + 102 * 3, struct.pack("<H", 7), "a channel has the unit code 7"),
+    "type": (256 + 220 * 3, struct.pack("<i", 16), "int16"),
+    "range": (256 + 104 * 3, struct.pack("<d", np.nan), "impossible range"),
+    "digital range": (256 + 120 * 3, struct.pack("<d", np.inf), "impossible range"),
+    "events": (256 * 4 + 800 * 6, b"\x09", "no event table"),
     "event count": (256 * 4 + 800 * 6 + 1, b"\xff\xff", "damaged"),
 }
 

@@ -31,7 +31,7 @@ def trained(losses, *, traced=("afor",), datasets=("bci2a",), **question):
         for key, condition in results.conditions.items()
         if key[2] in traced
     }
-    results.__dict__["training"] = Training(by_condition, traces)
+    results._training.append(Training(by_condition, traces))
     return results
 
 

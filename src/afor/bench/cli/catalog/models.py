@@ -2,20 +2,28 @@
 
 import json
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from afor.bench.cli.options import Json
+from afor.bench.cli.options import Json, argument
 from afor.bench.cli.terminal import print_json
+from afor.bench.common.module_search import look_beside
 from afor.bench.models.dataset_shapes import DATASET_SHAPES
 from afor.bench.study.schema import paper_backbone
 
 
-def models(as_json: Json = False) -> None:
+def models(
+    name: Annotated[
+        str | None,
+        argument("Show only this backbone: a name of the table, module:Class or braindecode:Name."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """List the backbones with their sizes on every data set.
 
     The sizes are the numbers of trainable parameters and of tensors.
@@ -23,7 +31,9 @@ def models(as_json: Json = False) -> None:
     Example:
         afor models --json
     """
-    rows = model_table()
+    rows = [row for row in model_table() if name in (None, row["name"])]
+    if name is not None and not rows:
+        rows = [_row_of_code(name)]
     if as_json:
         print_json(rows, indent=2)
         return
@@ -31,7 +41,7 @@ def models(as_json: Json = False) -> None:
     typer.echo(
         "NAME_authors is the network as the AFOR authors released it; the presets of the\n"
         "paper use these. *: with repair = true; as released it gives NaN for inputs of\n"
-        "fewer than 12 channels and is refused. -: no regions for this many channels.\n"
+        "fewer than 12 channels and is refused. -: not for this many channels.\n"
         "A study can also name any module:Class that is called with the input's shape,\n"
         "and braindecode:Name if braindecode is installed.\n"
         "Next: afor optimizers"
@@ -58,6 +68,25 @@ def model_table() -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _row_of_code(name: str) -> dict[str, Any]:
+    """Describe a network that is not in the table; this imports and builds it."""
+    from afor.bench.models.registry import build_backbone, check_backbone
+
+    look_beside(Path.cwd() / name)  # a module of one's own in the current folder
+    check_backbone(name, {})
+    sizes: dict[str, dict[str, int] | None] = {}
+    for dataset, shape in DATASET_SHAPES.items():
+        try:
+            tensors = list(build_backbone(name, shape).parameters())
+        except Exception:  # noqa: BLE001  anybody's code, which may refuse a shape in any way
+            sizes[dataset] = None
+        else:
+            count = sum(tensor.numel() for tensor in tensors)
+            sizes[dataset] = {"parameters": count, "tensors": len(tensors)}
+    module = name.partition(":")[0]
+    return {"name": name, "kind": "", "family": "other", "source": module, "sizes": sizes}
 
 
 def recorded_sizes() -> dict[str, dict[str, dict[str, Any] | None]]:
@@ -93,8 +122,8 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         sizes = [_size_text(size) for size in row["sizes"].values()]
-        released = row["family"] == "authors"  # of the same kind as the network above
-        source = row["source"] if released else f"{row['kind']}, {row['source']}"
+        is_original = row["family"] == "original"  # others are of the kind of the network above
+        source = f"{row['kind']}, {row['source']}" if is_original else row["source"]
         table.add_row(f"[bold]{row['name']}[/]\n[dim]{source}[/]", *sizes)
     Console().print(table)
 

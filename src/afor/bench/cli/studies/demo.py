@@ -21,7 +21,7 @@ def demo(
     jobs: Jobs = 0,
     people: Annotated[
         bool,
-        option("Use recordings of ten people of PhysioNet, fetched once (25 MB).", "--people"),
+        option("Use recordings of ten people of PhysioNet, fetched once (26 MB).", "--people"),
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -274,7 +274,7 @@ def _remote_files(
     _root: Path, subjects: Sequence[str], settings: PhysionetSettings
 ) -> list[RemoteFile]:
     names = [f"{s}/{s}R{run:02d}.edf" for s in subjects for run in RUNS[settings.task]]
-    megabytes = 1.3 if settings.task == "eyes" else 2.6
+    megabytes = 1.276 if settings.task == "eyes" else 2.597
     return [
         RemoteFile(
             name=name,

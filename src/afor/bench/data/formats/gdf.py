@@ -8,6 +8,7 @@ import struct
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,10 @@ from afor.bench.common.errors import DataError
 
 MAX_BYTES = 128 << 20  # A01T.gdf has 34 MB
 FIXED_BYTES = CHANNEL_BYTES = 256
-UNIT, PHYSICAL_MIN = 102, 104  # offsets in the channel headers, in bytes per channel
+# Offsets in the channel headers, in bytes per channel; ranges are physical and digital.
+UNIT, RANGES, SAMPLES, TYPE = 102, (104, 112, 120, 128), 216, 220
+INT16 = 3
+EVENT_MODES = (b"\x01", b"\x03")
 MICROVOLT_CODES = {4275: 1.0, 4274: 1e3}  # microvolt, millivolt
 
 
@@ -65,17 +69,37 @@ def _read_header(path: Path) -> tuple[tuple[str, ...], NDArray[np.float64]]:
                 raise DataError(f"{path}: starts with {fixed[:8]!r}, expected 'GDF 1.99'.")
             n_records, numerator, denominator, n = struct.unpack_from("<q2IH", fixed, 236)
             header = file.read(CHANNEL_BYTES * n)
+            if size > MAX_BYTES:
+                raise DataError(f"{path}: {size} bytes are more than the limit of {MAX_BYTES}.")
+            if n < 1 or min(n_records, numerator, denominator) < 1:
+                raise DataError(f"{path}: {n} channels, {n_records} records: damaged header.")
+            if len(header) < CHANNEL_BYTES * n:
+                raise DataError(f"{path}: truncated in the header. Fetch the file again.")
+            per_record = _column(header, n, SAMPLES, "<i4").tolist()
+            if min(per_record) < 1:
+                raise DataError(f"{path}: a channel without samples: damaged header.")
+            end = FIXED_BYTES + CHANNEL_BYTES * n + 2 * n_records * sum(per_record)
+            if size < end:
+                raise DataError(f"{path}: truncated. Fetch the file again.")
+            file.seek(end)
+            mode = file.read(1)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
-    if size > MAX_BYTES:
-        raise DataError(f"{path}: {size} bytes are more than the limit of {MAX_BYTES}.")
-    if n < 1 or min(n_records, numerator, denominator) < 1:
-        raise DataError(f"{path}: {n} channels, {n_records} records: the header is damaged.")
-    if size < FIXED_BYTES + CHANNEL_BYTES * n + 2 * n_records * n:
-        raise DataError(f"{path}: truncated. Fetch the file again.")
-    units = np.frombuffer(header, "<u2", n, UNIT * n).tolist()
+    if mode not in EVENT_MODES:
+        raise DataError(f"{path}: no event table after the samples. Fetch the file again.")
+    units = _column(header, n, UNIT, "<u2").tolist()
     if others := set(units).difference(MICROVOLT_CODES):
         raise DataError(f"{path}: a channel has the unit code {min(others)}, expected µV.")
-    lowest = np.frombuffer(header, "<f8", n, PHYSICAL_MIN * n)
+    if set(_column(header, n, TYPE, "<i4").tolist()) != {INT16}:
+        raise DataError(f"{path}: a channel of another type than int16.")
+    lowest, highest, *digital = (_column(header, n, at, "<f8") for at in RANGES)
+    is_sound = np.isfinite([lowest, highest, *digital]).all()
+    if not is_sound or (lowest >= highest).any() or (digital[0] >= digital[1]).any():
+        raise DataError(f"{path}: a channel has an impossible range: damaged header.")
     labels = [header[16 * i : 16 * (i + 1)].split(b"\0")[0].decode("latin-1") for i in range(n)]
     return tuple(label.strip() for label in labels), lowest * [MICROVOLT_CODES[u] for u in units]
+
+
+def _column(header: bytes, n: int, at: int, dtype: str) -> NDArray[Any]:
+    """Return one field of all channels; fields are stored one after another."""
+    return np.frombuffer(header, dtype, n, at * n)

@@ -81,7 +81,10 @@ def main_table(results: Results) -> Table:
         title="Results under the cross-subject protocol: mean ± SD over folds",
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
-        lead=tuple(answer.text for answer in answers(results.comparisons, results.metrics[0])),
+        lead=tuple(
+            answer.text
+            for answer in answers(results.comparisons, results.metrics[0], results.pooled)
+        ),
         notes=(
             *_notes(results, has_signs=True),
             *([LINEAR_NOTE] if any(row.label == LINEAR for row in rows) else []),
@@ -117,7 +120,9 @@ def comparison_table(results: Results) -> Table:
     lead = [
         answer.text
         for metric in results.metrics
-        for answer in answers([c for c in comparisons if c.metric == metric], metric)
+        for answer in answers(
+            [c for c in comparisons if c.metric == metric], metric, results.pooled
+        )
     ]
     return Table(
         name="comparisons",

@@ -43,6 +43,7 @@ def beside_paper_table(results: Results) -> Table:
     stars = {
         (*task, metric, c.optimizer): c.significant
         for task in results.tasks
+        if any(key[:2] == (task[0], paper_backbone(task[1])) for key in printed)
         for metric in results.metrics
         for c in results.against(BASELINE, methods, *task, metric)
     }
