@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from afor.bench.store.references import Fits, fit_key, read_fits, write_fits
 from afor.bench.study.planned_runs import PlannedRun, StudyPlan
 from afor.bench.study.schema import Study
+from afor.bench.training.metrics import measure_windows
 from afor.bench.training.record import METRICS
 from afor.bench.training.run_spec import DEFAULT_TRAINER
 
@@ -60,8 +61,6 @@ def _fit(source: "WindowSource", splits: Mapping[str, PlannedRun]) -> Fits:
         from sklearn.preprocessing import StandardScaler
     except ImportError:
         return {}
-    from afor.bench.training.metrics import measure_windows
-
     features = log_variance(source)
     fits: Fits = {}
     for key, run in splits.items():
