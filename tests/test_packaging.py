@@ -1,5 +1,6 @@
 """What is published: one version number, a complete source distribution, a wheel that works."""
 
+import email
 import os
 import re
 import shutil
@@ -31,6 +32,19 @@ def test_the_changelog_has_a_section_for_the_version():
     headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[0] == "Unreleased"
     assert headings[1] == afor.__version__
+
+
+def test_the_address_of_the_repository_is_the_same_everywhere():
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    cited = re.search(r'^repository-code: "(.+)"$', (ROOT / "CITATION.cff").read_text(), re.M)
+    assert cited is not None
+    assert cited[1] == urls["Source"]
+    for name in ("Issues", "Changelog"):
+        assert urls[name].startswith(urls["Source"] + "/")
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=str)
@@ -91,7 +105,26 @@ def test_the_source_distribution_holds_what_the_wheel_is_built_from(sdist):
     }
     assert sources - names == set()
     assert {"setup.py", "LICENSE", "README.md", "tests/conftest.py"} <= names
-    assert not [name for name in names if name.endswith(".so")]
+    assert not [name for name in names if name.endswith((".so", ".png"))]
+    assert sdist.stat().st_size < 3e6
+
+
+def test_every_link_and_image_of_readme_works_on_a_package_page(sdist):
+    render = pytest.importorskip("readme_renderer.markdown", reason="needs the extra dev").render
+    with tarfile.open(sdist) as archive:
+        (name,) = (name for name in archive.getnames() if name.count("/") == 1 and "PKG" in name)
+        metadata = email.message_from_bytes(archive.extractfile(name).read())
+    assert metadata["Description-Content-Type"].startswith("text/markdown")
+    page = render(metadata.get_payload())
+    assert page is not None
+    targets = re.findall(r'(?:href|src)="([^"]+)"', page)
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+    source = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
+    files = f"(?:{source}/blob|{source.replace('github.com', 'raw.githubusercontent.com')})"
+    here = [m[1] for m in (re.match(rf"{files}/v[\d.]+/(.+)", target) for target in targets) if m]
+    assert "docs/images/report.png" in here
+    assert "CITATION.cff" in here
+    assert [path for path in here if not (ROOT / path.partition("#")[0]).exists()] == []
 
 
 @pytest.mark.timeout(900)
@@ -100,6 +133,7 @@ def test_a_wheel_from_the_source_distribution_works_in_a_clean_environment(sdist
     wheels = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w"]
     subprocess.run([*pip, *wheels, str(tmp_path), str(sdist)], check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"afor-{afor.__version__}-cp311-abi3-")
     names = zipfile.ZipFile(wheel).namelist()
     has_compiler = any(filter(shutil.which, ("cc", "gcc", "clang")))
     for start in ("afor/native/_kernel", "afor/bench/models/native/_eegnet"):

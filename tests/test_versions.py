@@ -29,7 +29,8 @@ def test_the_tests_of_the_optimizer_are_chosen_by_what_they_are_not(versions):
 def test_an_environment_gets_the_torch_that_is_tried_and_what_the_benchmark_needs(versions):
     needed = versions.requirements("2.9.0")
     assert [name for name in needed if name.startswith("torch")] == ["torch==2.9.0"]
-    assert {"mne", "pydantic>=2", "pytest"} <= set(needed)
+    names = {re.split(r"[=<>~]", need)[0] for need in needed}
+    assert {"mne", "pydantic", "pytest"} <= names
 
 
 def test_outcomes_are_counted(versions, tmp_path):

@@ -25,7 +25,7 @@ def locked(store: Path) -> Iterator[None]:
     The lock belongs to the open file, not to its existence: a killed process leaves no lock.
     """
     path = lock_path(store)
-    lock = FileLock(path, timeout=WAIT_S, poll_interval=0.05)
+    lock = FileLock(path, timeout=WAIT_S)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
