@@ -40,7 +40,7 @@ DATA = [
     ["catalog", "stand_ins"],
     ["prepared"],
     ["window_source"],
-    ["expected_windows", "loading"],
+    ["loading"],
     ["inspection"],
 ]
 # The optimizer: a stage imports from itself and from stages above it.

@@ -1,7 +1,6 @@
 import pytest
 
-from afor.bench.data.expected_windows import expected_windows
-from afor.bench.data.loading import open_windows
+from afor.bench.data.loading import expected_windows, open_windows
 
 
 @pytest.mark.parametrize(

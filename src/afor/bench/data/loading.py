@@ -16,17 +16,17 @@ from afor.bench.common.suggest import did_you_mean
 from afor.bench.common.text import shorten
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.dataset import STAND_IN_NOTE, Dataset
-from afor.bench.data.prepared.cache import (
+from afor.bench.data.prepared import (
+    Checksums,
     PreparedSubject,
     open_cache,
     read_subject,
     subject_key,
     write_subject,
 )
-from afor.bench.data.prepared.source_files import Checksums
 from afor.bench.data.recording import check_recording
 from afor.bench.data.settings import DataSettings
-from afor.bench.data.window_source import WindowSource
+from afor.bench.data.window_source import ExpectedWindows, WindowSource
 
 OnSubject = Callable[[int, int, str], None]  # subjects done, total, name of the next
 MAX_LISTED_SUBJECTS = 20  # more are abbreviated in messages to "first to last"
@@ -83,6 +83,27 @@ def open_windows(
         kind=dataset.kind(selection.source_dir),
         fingerprint_samples=dataset.hashes_data,
     )
+
+
+def expected_windows(
+    name: str,
+    options: Mapping[str, Any],
+    subjects: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+) -> ExpectedWindows | None:
+    """Return the windows of a complete copy, or None if its size is not known without the files.
+
+    >>> windows = expected_windows("deap", {})
+    >>> len(windows.subjects), len(windows)
+    (32, 76800)
+    """
+    dataset = get_dataset(name)
+    settings = dataset.parse(options)
+    if dataset.trial_shape is None:
+        return None
+    left_out = {*dataset.excluded(settings), *exclude}
+    wanted = subjects or [s for s in dataset.info.subjects if s not in left_out]
+    return ExpectedWindows(dataset.info.name, wanted, settings, dataset.trial_shape(settings))
 
 
 @dataclass(frozen=True)
@@ -153,8 +174,8 @@ def resolve_root(dataset: Dataset, root: str | Path | None) -> Path:
     if not dataset.needs_root:
         return Path(root) if root is not None else Path()
     info = dataset.info
-    source = f"with `afor data get {info.name}`" if dataset.fetch else f"from {info.where}"
-    advice = f"Get the data {source}; expected layout: {info.layout}"
+    command = f"with `afor data get {info.name}` or " if dataset.fetch else ""
+    advice = f"Get the data {command}from {info.where}; expected layout: {info.layout}"
     folder = Path(root) if root is not None else default_root(info.name)
     if not (exists(folder) and folder.is_dir()):
         hint = " Name it with --root." if root is None else ""

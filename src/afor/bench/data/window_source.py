@@ -1,4 +1,7 @@
-"""All windows of a data set: `WindowSource` from the cache, `ArrayWindows` from memory."""
+"""All windows of a data set: `WindowSource` from the cache, `ArrayWindows` from memory.
+
+`ExpectedWindows` are those of a data set whose files are not there, for plans.
+"""
 
 import hashlib
 import json
@@ -14,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from afor.bench.common.errors import ConfigError, DataError
 from afor.bench.data.dataset import DataKind, TrialShape
-from afor.bench.data.prepared.cache import PreparedSubject, map_samples
+from afor.bench.data.prepared import PreparedSubject, map_samples
 from afor.bench.data.recording import count_classes
 from afor.bench.data.settings import DataSettings
 from afor.bench.data.signal import window_starts
@@ -183,6 +186,32 @@ class WindowSource(WindowLayout):
                 self._maps[code][1].madvise(mmap.MADV_DONTNEED)
         self._touched.clear()
         self._copied_bytes = 0
+
+
+class ExpectedWindows(WindowLayout):
+    """The windows of a complete copy: everything that `WindowSource` knows but the samples.
+
+    The number of trials is the average over subjects, and there is no fingerprint: runs that are
+    planned with it have no valid key and cannot be trained.
+    """
+
+    fingerprint = ""
+    kind: DataKind = "recorded"  # a complete copy of the data set itself
+
+    def __init__(
+        self, dataset: str, subjects: Sequence[str], settings: DataSettings, trial: TrialShape
+    ) -> None:
+        super().__init__(dataset, subjects, settings, trial)
+        self.windows_per_subject = trial.trials * self.windows_per_trial
+        subject_bytes = trial.trials * len(trial.channel_names) * trial.samples * 4
+        self.prepared_bytes = len(self.subjects) * subject_bytes  # of the trials on disk
+
+    def count_windows(self, subjects: Iterable[str]) -> int:
+        """Return the number of windows of these subjects."""
+        return self.windows_per_subject * len(set(subjects))
+
+    def __len__(self) -> int:
+        return self.windows_per_subject * len(self.subjects)
 
 
 class ArrayWindows:

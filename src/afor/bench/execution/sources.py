@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from afor.bench.common.errors import AbsentError
 from afor.bench.data.catalog import get_dataset
-from afor.bench.data.expected_windows import ExpectedWindows, expected_windows
-from afor.bench.data.loading import choose_subjects, open_windows, resolve_root
+from afor.bench.data.loading import choose_subjects, expected_windows, open_windows, resolve_root
+from afor.bench.data.window_source import ExpectedWindows
 from afor.bench.study.schema import DatasetEntry, Study
 
 if TYPE_CHECKING:

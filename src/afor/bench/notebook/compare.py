@@ -7,7 +7,7 @@ from typing import Any
 
 from afor.bench.common.devices import cores
 from afor.bench.common.errors import ConfigError, EngineError
-from afor.bench.data.prepared.cache import open_cache
+from afor.bench.data.prepared import open_cache
 from afor.bench.execution.engines.local import LocalEngine
 from afor.bench.execution.runner import run_study
 from afor.bench.notebook.own_code import entries_of

@@ -16,8 +16,7 @@ from afor.bench.training.execute import input_shape
 from afor.bench.training.run_spec import DEFAULT_TRAINER
 
 if TYPE_CHECKING:
-    from afor.bench.data.expected_windows import ExpectedWindows
-    from afor.bench.data.window_source import WindowSource
+    from afor.bench.data.window_source import ExpectedWindows, WindowSource
 
 MAX_BUNDLE = 8  # runs; more are hardly faster, see docs/explanation/speed.md
 # The largest windows and batches that are faster in a bundle by benchmarks/bundles.py, on the CPU:

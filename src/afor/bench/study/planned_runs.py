@@ -11,8 +11,7 @@ from afor.bench.study.roles import Role
 from afor.bench.study.schema import OptimizerEntry, Study
 
 if TYPE_CHECKING:
-    from afor.bench.data.expected_windows import ExpectedWindows
-    from afor.bench.data.window_source import WindowSource
+    from afor.bench.data.window_source import ExpectedWindows, WindowSource
     from afor.bench.study.bundling import Bundling
 
     Source = WindowSource | ExpectedWindows

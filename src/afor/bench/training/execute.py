@@ -24,8 +24,7 @@ from afor.bench.training.run_spec import DEFAULT_TRAINER, RunSettings
 if TYPE_CHECKING:
     from torch import nn
 
-    from afor.bench.data.expected_windows import ExpectedWindows
-    from afor.bench.data.window_source import WindowSource
+    from afor.bench.data.window_source import ExpectedWindows, WindowSource
 
 Trainer = Callable[[Mapping[str, Any], "WindowSource"], RunRecord]
 

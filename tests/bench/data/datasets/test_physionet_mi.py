@@ -17,7 +17,7 @@ from afor.bench.data.datasets.physionet_mi import (
 from afor.bench.data.formats.edf import read_edf
 from afor.bench.data.inspection.check import check_dataset
 from afor.bench.data.loading import open_windows
-from afor.bench.data.prepared.source_files import Checksums
+from afor.bench.data.prepared import Checksums
 from afor.bench.data.stand_ins import write_edf
 
 # The 64 names as the files spell them.

@@ -1,8 +1,12 @@
 import numpy as np
 import pytest
 
-from afor.bench.data.inspection.check import check_dataset
-from afor.bench.data.inspection.quality import balance_warning, channel_spread, signal_warnings
+from afor.bench.data.inspection.check import (
+    balance_warning,
+    channel_spread,
+    check_dataset,
+    signal_warnings,
+)
 
 NAMES = ["C3", "C4", "Cz", "Pz"]
 

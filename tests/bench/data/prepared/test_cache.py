@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from afor.bench.data.datasets.synthetic import SyntheticSettings, load_subject
-from afor.bench.data.prepared.cache import (
+from afor.bench.data.prepared import (
     default_cache_dir,
     map_samples,
     read_subject,

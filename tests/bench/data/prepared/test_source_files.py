@@ -6,8 +6,7 @@ import pytest
 from afor.bench.common.errors import DataError
 from afor.bench.common.files import sha256_of, write_atomically
 from afor.bench.data.fetching import published_checksums
-from afor.bench.data.prepared import source_files
-from afor.bench.data.prepared.source_files import Checksums
+from afor.bench.data.prepared import Checksums
 
 
 @pytest.fixture
@@ -46,7 +45,9 @@ def test_a_touched_file_with_the_same_bytes_is_accepted(root, cache_dir):
 
 def test_an_unchanged_file_is_not_hashed_again(root, cache_dir, monkeypatch):
     first = use(root, cache_dir)
-    monkeypatch.setattr(source_files, "sha256_of", lambda _path: pytest.fail("hashed again"))
+    monkeypatch.setattr(
+        "afor.bench.data.prepared.sha256_of", lambda _path: pytest.fail("hashed again")
+    )
     assert use(root, cache_dir) == first
     with pytest.raises(pytest.fail.Exception, match="hashed again"):
         use(root, cache_dir, rehash=True)

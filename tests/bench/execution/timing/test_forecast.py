@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from afor.bench.data.expected_windows import expected_windows
+from afor.bench.data.loading import expected_windows
 from afor.bench.execution.runner import run_study
 from afor.bench.execution.sources import open_sources
 from afor.bench.execution.timing.forecast import Span, forecast, mean_epochs

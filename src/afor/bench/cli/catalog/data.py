@@ -22,12 +22,11 @@ from afor.bench.common.module_search import look_beside
 from afor.bench.data.catalog import NAMES, get_dataset
 from afor.bench.data.dataset import STAND_IN_MARK
 from afor.bench.data.fetching import fetch_files, named_subjects
-from afor.bench.data.inspection.check import CheckReport, check_dataset
+from afor.bench.data.inspection.check import CheckReport, balance_warning, check_dataset
 from afor.bench.data.inspection.page import data_page
-from afor.bench.data.inspection.quality import balance_warning
 from afor.bench.data.inspection.survey import Survey, blocks_of, survey_folder, try_proposal
 from afor.bench.data.loading import default_root, open_windows
-from afor.bench.data.prepared.cache import open_cache
+from afor.bench.data.prepared import open_cache
 from afor.bench.data.stand_ins import write_stand_in
 from afor.bench.study.overrides import key_value
 from afor.bench.study.toml_io import toml_text

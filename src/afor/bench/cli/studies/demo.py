@@ -11,7 +11,7 @@ from afor.bench.cli.studies.run import make_engine, show_outcome, stopped_in_run
 from afor.bench.cli.studies.selection import cores
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.fetching import fetch_files
-from afor.bench.data.prepared.cache import open_cache
+from afor.bench.data.prepared import open_cache
 from afor.bench.store.locations import store_path
 from afor.bench.study.schema import Study, load_study, parse_study, study_text
 from afor.bench.study.toml_io import updated_toml

@@ -23,7 +23,7 @@ from afor.bench.data.fetching import (
     published_checksums,
 )
 from afor.bench.data.formats.edf import read_edf
-from afor.bench.data.recording import Recording, channel_rows, require_finite
+from afor.bench.data.recording import Recording, channel_rows
 from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
 from afor.bench.data.signal import filter_signal, resample
 
@@ -60,10 +60,7 @@ def load_subject(root: Path, subject: str, settings: EegmatSettings) -> Recordin
         edf = read_edf(path)
         by_name = {text.removeprefix("EEG ").strip(): text for text in edf.labels()}
         channel_rows(names, tuple(by_name), f"eegmat ({path.name})")
-        if {edf.rate_hz(by_name[name]) for name in names} != {RATE_HZ}:
-            raise DataError(f"{path}: a channel has another rate than {RATE_HZ:g} Hz.")
-        recorded = np.stack([edf.microvolts(by_name[name]) for name in names])
-        require_finite(recorded, str(path), names)
+        recorded = edf.stacked([by_name[name] for name in names], RATE_HZ)
         signal = filter_signal(recorded, RATE_HZ, band_of(settings.band_hz))
         signal = resample(signal, RATE_HZ, settings.resample_hz)
         signal = signal[:, -round(settings.seconds * settings.resample_hz) :]

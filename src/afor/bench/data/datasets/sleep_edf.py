@@ -21,7 +21,7 @@ from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.fetching import Fetch, RemoteFile, download, physionet_url
 from afor.bench.data.formats.edf import read_edf
-from afor.bench.data.recording import Recording, require_finite
+from afor.bench.data.recording import Recording
 from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
 from afor.bench.data.signal import filter_signal
 
@@ -75,13 +75,7 @@ def load_subject(root: Path, subject: str, settings: SleepEdfSettings) -> Record
     paths = source_files(root, subject, settings)
     trials, labels, ids, notes = [], [], [], []
     for path, hypnogram in zip(paths[::2], paths[1::2], strict=True):
-        edf = read_edf(path)
-        names = [f"EEG {name}" for name in CHANNELS]
-        for name in names:
-            if edf.rate_hz(name) != RATE_HZ:
-                raise DataError(f"{path}: {name} has another rate than {RATE_HZ} Hz.")
-        recorded = np.stack([edf.microvolts(name) for name in names])
-        require_finite(recorded, str(path), CHANNELS)
+        recorded = read_edf(path).stacked([f"EEG {name}" for name in CHANNELS], RATE_HZ)
         signal = filter_signal(recorded, RATE_HZ, band_of(settings.band_hz))
         count = signal.shape[1] // EPOCH_SAMPLES
         stages = _read_hypnogram(hypnogram, count)

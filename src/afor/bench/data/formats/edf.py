@@ -10,6 +10,7 @@ samples, or another physical or digital range of a signal. Checksums find these.
 import io
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +89,15 @@ class EdfFile:
         gain = physical_range / (signal.digital_max - signal.digital_min)
         digital = self._samples(signal).reshape(-1).astype(np.float64)
         return scale * ((digital - signal.digital_min) * gain + signal.physical_min)
+
+    def stacked(self, labels: Sequence[str], rate_hz: float) -> NDArray[np.float64]:
+        """Return signals in microvolts, (signals, samples); raise DataError for another rate."""
+        for label in labels:
+            if self.rate_hz(label) != rate_hz:
+                raise DataError(
+                    f"{self.path}: signal {label!r} has another rate than {rate_hz:g} Hz."
+                )
+        return np.stack([self.microvolts(label) for label in labels])
 
     def annotations(self) -> list[Annotation]:
         """Return the EDF+ annotations with a text, by onset."""

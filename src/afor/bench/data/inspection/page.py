@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from afor.bench.data.inspection.quality import balance_warning, channel_spread, signal_warnings
+from afor.bench.data.inspection.check import balance_warning, channel_spread, signal_warnings
 from afor.bench.data.window_source import WindowSource
 
 MAX_WINDOWS = 2000

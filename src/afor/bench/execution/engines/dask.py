@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from afor.bench.common.errors import ConfigError, EngineError
 from afor.bench.common.files import write_atomically
 from afor.bench.common.module_search import add_folders, used_folders
-from afor.bench.data.prepared.cache import default_cache_dir, samples_path
+from afor.bench.data.prepared import default_cache_dir, samples_path
 from afor.bench.execution.jobs import MAX_DEATHS, Bundle, Ended, Job, Started, halves, make_bundles
 from afor.bench.store.spool import SUFFIX, read_spool, write_spool
 from afor.bench.study.bundling import MAX_BUNDLE

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from afor.bench.data.expected_windows import ExpectedWindows
-from afor.bench.data.window_source import WindowSource
+from afor.bench.data.window_source import ExpectedWindows, WindowSource
 from afor.bench.execution.timing.run_times import clock
 from afor.bench.execution.timing.step_timing import StepTimer
 from afor.bench.store.database import Store

@@ -19,7 +19,7 @@ from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import TrainingError
 from afor.bench.common.files import write_atomically
 from afor.bench.common.seeding import isolated
-from afor.bench.data.prepared.cache import open_cache
+from afor.bench.data.prepared import open_cache
 from afor.bench.data.splits import Split
 from afor.bench.data.window_source import ArrayWindows
 from afor.bench.models.input_shape import InputShape
