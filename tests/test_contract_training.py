@@ -376,3 +376,16 @@ def test_no_scheduler_warns_about_the_order_of_steps(implementation):
         warnings.simplefilter("error")
         run(model, optimizer, 1)
         scheduler.step()
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True)], ids=["first", "last"])
+def test_a_step_in_inference_mode_leaves_no_trace_in_later_steps(implementation, order):
+    params = [torch.nn.Parameter(torch.ones(shape)) for shape in ((3,), (2, 2))]
+    optimizer = AFOR(params, lr=0.1, **implementation)
+    for p in params:
+        p.grad = torch.ones_like(p)
+    optimizer.step()  # makes the state
+    for mode in order:
+        with torch.inference_mode(mode):
+            optimizer.step()
+    assert optimizer.state[params[0]]["step"] == 3

@@ -86,7 +86,7 @@ os._exit(0)  # taking all modules of torch apart would take a second
 """
 
 
-PREFIXES = ("torch:_foreach", "torch._C", "torch.optim", "")
+PREFIXES = ("torch._C", "torch.optim", "")
 
 
 @pytest.fixture(scope="module")
@@ -131,17 +131,3 @@ def test_hooks_of_an_optimizer_are_where_they_are_looked_for_or_assumed():
     for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
         hooks = getattr(optimizer, name)
         assert hooks is torch_private.UNKNOWN_HOOKS or len(hooks) == 0
-
-
-@pytest.mark.parametrize("method", ["add_", "mul", "lerp_", "addcmul", "copy_", "neg", "sqrt"])
-def test_a_loop_does_what_foreach_does(method):
-    operands = {"add_": 1, "mul": 1, "lerp_": 2, "addcmul": 2, "copy_": 1, "neg": 0, "sqrt": 0}
-    lists = [[torch.rand(2) + 0.1 for _ in range(3)] for _ in range(operands[method] + 1)]
-    again = [[t.clone() for t in column] for column in lists]
-    made = torch_private._loop(method)(*lists)
-    torch.testing.assert_close(made, list(getattr(torch, f"_foreach_{method}")(*again) or again[0]))
-
-
-def test_counting_operations_says_when_torch_cannot():
-    with pytest.raises(RuntimeError, match="operations cannot be counted"):
-        torch_private._NoDispatchMode()

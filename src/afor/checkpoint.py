@@ -14,7 +14,7 @@ from torch import Tensor
 
 from afor.control import FIELDS, control_settings, initial_control
 from afor.sharded.step import cut_like, gathered
-from afor.state_check import (
+from afor.tensors import (
     MOMENTS,
     find_problem,
     is_inside_storage,

@@ -14,27 +14,28 @@ from torch.optim.optimizer import ParamsT
 
 from afor import checkpoint
 from afor.control import control_settings, initial_control
-from afor.native.binding import ARRAYS, PlanCache, log_missing_kernel, unavailable_reason
+from afor.known_group import KnownGroup
+from afor.native.binding import PlanCache, unavailable_reason
 from afor.native.group_plan import GroupPlan
 from afor.sharded.completion import Attendance
 from afor.sharded.step import (
     ShardedStep,
     check_sharded,
     is_sharded,
-    sharded_afor,
     sharded_members,
     split_sharded,
+    step_sharded,
 )
-from afor.state_check import (
+from afor.tensors import (
     STATE,
-    KnownStorages,
+    StepOptions,
+    StepTensors,
     checked_rate,
     find_problem,
     fits,
     is_inside_storage,
     parameter_name,
 )
-from afor.tensor_lists import Columns, StepOptions
 from afor.torch_private import (
     UNKNOWN_HOOKS,
     check_graph_capture,
@@ -43,7 +44,7 @@ from afor.torch_private import (
     is_profiling,
 )
 from afor.triton.launch import triton_unavailable_reason
-from afor.update import afor
+from afor.update import Name, choose, implementations
 
 CHOICES = {
     "normalization": ("self", "fixed"),
@@ -180,19 +181,22 @@ class AFOR(Optimizer):
             "differentiable": differentiable,
         }  # fmt: skip
         _check_options(defaults)
-        self._plans: dict[int, GroupPlan] = {}
-        self._storages: dict[int, KnownStorages] = {}
-        self._shard_plans: dict[int, PlanCache] = {}
-        self._attendance = Attendance()
+        self._forget()
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._plans, self._storages, self._shard_plans = {}, {}, {}
-        self._attendance = Attendance()
+        self._forget()
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
+
+    def _forget(self) -> None:
+        """Drop what is remembered of each group between steps, by the group's id."""
+        self._plans: dict[int, GroupPlan] = {}
+        self._known: dict[int, KnownGroup] = {}
+        self._caches: dict[int, PlanCache] = {}
+        self._attendance = Attendance()
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -213,36 +217,27 @@ class AFOR(Optimizer):
         except RuntimeError:
             del self.param_groups[-1]
             raise
-        if _uses_cpu_default(group):
-            log_missing_kernel()
+        _choose(group, group["params"])  # logs if the native kernel is missing
 
     # -------------------------------------------------------------------------------- state
 
-    def _lists(self, group: dict[str, Any]) -> Columns:
-        """Return the lists of the tensors of a group that have a gradient."""
-        lists: Columns = [[] for _ in ARRAYS]
-        self._init_group(group, *lists)
+    def _collect(self, group: dict[str, Any]) -> StepTensors:
+        """Return the tensors of a group that have a gradient, checked; the one walk over it."""
         if not torch.compiler.is_compiling():
-            self._check_storages(group, lists)
-        return lists
-
-    def _check_storages(self, group: dict[str, Any], lists: Columns) -> None:
-        """Raise RuntimeError if a tensor is larger than its storage, which was freed or cut."""
-        params, grads, *state = lists
-        if not all(map(is_inside_storage, grads)):
-            self._check_group(group)
-        if any(map(is_sharded, params)):
-            return  # each rank checks its shards
-        tensors = [*params, *(tensor for column in state for tensor in column)]
-        known = self._storages.get(id(group))
-        if known is None or not known.are_those_of(tensors):
-            self._check_group(group)
-            self._storages[id(group)] = KnownStorages(tensors)
-
-    def _check_group(self, group: dict[str, Any]) -> None:
-        for position, p in enumerate(group["params"]):
-            if p.grad is not None:
-                self._check_state(group, position, p, self.state[p])
+            known = self._known.get(id(group))
+            if known is not None and known.group is group:
+                grads = known.find_grads(self.state)
+                tensors = None if grads is None else known.step_tensors(grads)
+                if tensors is not None:
+                    return tensors
+                del self._known[id(group)]
+        tensors = StepTensors.empty()
+        self._init_group(group, *tensors)
+        if not torch.compiler.is_compiling():
+            known = KnownGroup.remember(group, self.state)
+            if known is not None:
+                self._known[id(group)] = known
+        return tensors
 
     def _init_group(self, group: dict[str, Any], *lists: list[Tensor]) -> bool:
         """Fill the lists, initialise missing state; return whether a parameter is complex.
@@ -261,7 +256,7 @@ class AFOR(Optimizer):
                 self._init_state(p, state, group)
             if not fits(p, p.grad, state):
                 self._check_state(group, position, p, state)
-            row = (p, p.grad, *(state[name] for name in STATE))
+            row = (p, p.grad, *map(state.__getitem__, STATE))
             for column, tensor in zip(lists, row, strict=True):
                 column.append(tensor)
         return has_complex
@@ -337,76 +332,78 @@ class AFOR(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        plans = self._plans if use_plans else {}
-        without_plan = [group for group in self.param_groups if id(group) not in plans]
-        collected = self._step_sharded(without_plan)
+        planned, others = [], []
         for group in self.param_groups:
-            plan = plans.get(id(group))
-            if plan is not None:
-                if plan.group is group and plan.run(self):
-                    continue
-                del self._plans[id(group)]
-                collected |= self._step_sharded([group])
-            with torch.set_grad_enabled(group["differentiable"]):
-                self._step_group(group, collected.get(id(group)), use_plans=use_plans)
+            plan = self._plans.get(id(group)) if use_plans else None
+            if plan is not None and plan.group is group:
+                planned.append(plan)
+            else:
+                others.append(group)
+        if others:
+            self._step_groups(others, use_plans=use_plans)
+        for plan in planned:
+            if not plan.run(self):
+                del self._plans[id(plan.group)]
+                self._step_groups([plan.group])
         return loss
 
-    def _step_sharded(self, groups: list[dict[str, Any]]) -> dict[int, Columns]:
-        """Take a step on the sharded parameters of groups, with one all-reduce for all of them.
+    def _step_groups(self, groups: list[dict[str, Any]], *, use_plans: bool = True) -> None:
+        """Collect the tensors of groups, then take a step on the sharded ones, then on the others.
 
-        They come first: if the ranks disagree or a process group is gone, nothing has changed.
-
-        Returns:
-            The lists of the plain parameters of groups that have sharded ones, by the group's id.
-        """
-        collected: dict[int, Columns] = {}
-        steps: list[ShardedStep] = []
-        numbers = {id(group): number for number, group in enumerate(self.param_groups)}
-        for group in groups:
-            index = numbers[id(group)]
-            members = sharded_members(group, index)
-            if members:
-                check_sharded(group)
-                collected[id(group)], lists = split_sharded(self._lists(group))
-                implementation = group["foreach"], group["fused"]
-                options = self._step_options(group)
-                cache = self._shard_plans.setdefault(id(group), PlanCache())
-                steps.append(ShardedStep(members, lists, options, *implementation, cache))
-        if steps:
-            with torch.no_grad():
-                sharded_afor(steps, self._attendance)
-        return collected
-
-    def _step_group(self, group: dict[str, Any], lists: Columns | None, *, use_plans: bool) -> None:
-        """Take a step on the parameters of a group that are not sharded.
-
-        ``lists`` are those of these parameters if the group has sharded ones too.
+        So nothing has changed if a tensor does not fit, or if the ranks disagree.
         """
         check_graph_capture(self)
-        if lists is not None:
-            use_plans = False  # a plan is for a whole group
-        else:
-            lists = self._lists(group)
-        if use_plans and GroupPlan.serves(group):
-            plan = GroupPlan.build(self, group)
-            if plan is not None and plan.run(self):
-                self._plans[id(group)] = plan
-                return
-        options = self._step_options(group)
-        afor(*lists, foreach=group["foreach"], fused=group["fused"], **options)
+        numbers = {id(group): number for number, group in enumerate(self.param_groups)}
+        plain: list[tuple[dict[str, Any], StepTensors]] = []
+        sharded: list[ShardedStep] = []
+        for group in groups:
+            tensors = self._collect(group)
+            members = sharded_members(group, numbers[id(group)])
+            if members:
+                check_sharded(group)
+                tensors, shards = split_sharded(tensors)
+                chosen_by, cache = (group["foreach"], group["fused"]), self._cache(group)
+                options = self._step_options(group)
+                sharded.append(ShardedStep(members, shards, options, *chosen_by, cache))
+            plain.append((group, tensors))
+        if sharded:
+            with torch.no_grad():
+                step_sharded(sharded, self._attendance)
+        for group, tensors in plain:
+            if tensors.params and not (use_plans and self._step_planned(group, tensors)):
+                with torch.set_grad_enabled(group["differentiable"]):
+                    name, options = _choose(group, tensors.params), self._step_options(group)
+                    for part in implementations(name, tensors, options, self._cache(group)):
+                        part.step()
+
+    def _step_planned(self, group: dict[str, Any], tensors: StepTensors) -> bool:
+        """Take a step with a plan that is kept; return False if the kernel cannot take them all."""
+        known = self._known.get(id(group))
+        if known is None or _choose(group, tensors.params) != "fused":
+            return False
+        plan = GroupPlan.build(known)
+        if plan is None or not plan.run(self):
+            return False
+        self._plans[id(group)] = plan
+        return True
+
+    def _cache(self, group: dict[str, Any]) -> PlanCache:
+        if torch.compiler.is_compiling():
+            return PlanCache()
+        return self._caches.setdefault(id(group), PlanCache())
 
     def _step_options(self, group: dict[str, Any]) -> StepOptions:
         lr = group["lr"]
-        return {
-            "settings": control_settings(group),
-            "lr": checked_rate(lr) if isinstance(lr, Tensor) else float(lr),
-            "weight_decay": group["weight_decay"],
-            "maximize": group["maximize"],
-            "differentiable": group["differentiable"],
-            "grad_scale": getattr(self, "grad_scale", None),  # both set by GradScaler
-            "found_inf": getattr(self, "found_inf", None),
-            "check_fused": group["check_fused"],
-        }
+        return StepOptions(
+            settings=control_settings(group),
+            lr=checked_rate(lr) if isinstance(lr, Tensor) else float(lr),
+            weight_decay=group["weight_decay"],
+            maximize=group["maximize"],
+            differentiable=group["differentiable"],
+            grad_scale=getattr(self, "grad_scale", None),  # both set by GradScaler
+            found_inf=getattr(self, "found_inf", None),
+            check_fused=group["check_fused"],
+        )
 
     # --------------------------------------------------------------------------- state dict
 
@@ -425,7 +422,17 @@ class AFOR(Optimizer):
                 optimizer), or an option is not valid. The optimizer is unchanged.
         """
         checkpoint.load(self, state_dict, super().load_state_dict, _check_options)
-        self._plans, self._storages, self._shard_plans = {}, {}, {}
+        self._forget()
+
+
+def _choose(group: dict[str, Any], params: list[Tensor]) -> Name:
+    """Return the name of the implementation that parameters of a group take."""
+    return choose(
+        params,
+        foreach=group["foreach"],
+        fused=group["fused"],
+        differentiable=group["differentiable"],
+    )
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -466,14 +473,6 @@ def _check_number(name: str, value: Any, rule: str, accepts: Callable[[float], b
         raise ValueError(f"{name} must be a number {rule}, got {value!r}")
     if not math.isfinite(value) or not accepts(float(value)):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
-
-
-def _uses_cpu_default(group: dict[str, Any]) -> bool:
-    """Return True if a group on the CPU takes the native kernel wherever it was built."""
-    is_chosen = group["fused"] is not None or group["foreach"] is not None
-    if is_chosen or group["differentiable"]:
-        return False
-    return {p.device.type for p in group["params"]} == {"cpu"}
 
 
 def _check_fused(params: list[Tensor]) -> None:

@@ -1,8 +1,9 @@
-"""Private names of torch, each with a fallback for versions of torch that lack it.
+"""Private names of torch, with a fallback for those that a version of torch may lack.
 
 No other module of this package uses a private name of torch. A missing name costs speed or a
-convenience and never changes a result; `FALLBACKS` lists the replacements. `OPTIMIZER_ATTRIBUTES`
-are private names that `AFOR` itself has, because torch sets or reads them.
+convenience and never changes a result; `FALLBACKS` lists the replacements. The operators on lists
+of tensors, on which torch's own optimizers stand, have none. `OPTIMIZER_ATTRIBUTES` are private
+names that `AFOR` itself has, because torch sets or reads them.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,6 @@ Result = TypeVar("Result")
 
 # Private name: what is used if torch does not have it.
 FALLBACKS = {
-    "torch._C._nn:flatten_dense_tensors": "torch.cat of flat views",
     "torch._C._autograd:_profiler_enabled": "hooks and profilers are called in every step",
     "torch._C:_len_torch_dispatch_stack": "the controller works on vectors, tensors one by one",
     "torch._C._functorch:maybe_current_level": "a network's native form is not used",
@@ -29,14 +29,7 @@ FALLBACKS = {
     "torch.utils._foreach_utils:_get_foreach_kernels_supported_devices": "cuda",
     "torch:_assert_async": "no check inside a compiled step",
     "torch._C._dynamo.guards:TensorGuards": "layouts are compared attribute by attribute",
-    "torch.utils._python_dispatch:TorchDispatchMode": "operations are not counted",
 }
-_FOREACH = (
-    "add_", "addcdiv_", "addcmul", "clamp_max_", "copy_", "div", "lerp_", "mul", "mul_", "neg",
-    "sqrt", "sub_",
-)  # fmt: skip
-FALLBACKS |= {f"torch:_foreach_{method}": "a loop over the tensors" for method in _FOREACH}
-
 # Private attribute of an optimizer: what happens in a torch that neither sets nor reads it.
 OPTIMIZER_ATTRIBUTES = {
     "_optimizer_step_pre_hooks": "hooks are assumed to exist, and torch is asked in every step",
@@ -56,56 +49,21 @@ def _lookup(name: str) -> Any:
 
 # ------------------------------------------------------------------------------ lists of tensors
 
-
-def _loop(method: str) -> Callable[..., list[Tensor]]:
-    """Return a function that calls a method of Tensor in a loop; scalar arguments are repeated."""
-
-    def apply(tensors: Sequence[Tensor], *others: Any) -> list[Tensor]:
-        columns = [
-            other if isinstance(other, list | tuple) else [other] * len(tensors) for other in others
-        ]
-        return [getattr(t, method)(*row) for t, *row in zip(tensors, *columns, strict=True)]
-
-    return apply
-
-
-def _foreach(method: str) -> Callable[..., Any]:
-    native: Callable[..., Any] | None = _lookup(f"torch:_foreach_{method}")
-    return native or _loop(method)
-
-
-def _addcdiv_loop(
-    tensors: Sequence[Tensor],
-    above: Sequence[Tensor],
-    below: Sequence[Tensor],
-    value: float | Sequence[float],
-) -> None:
-    values = value if isinstance(value, list | tuple) else [value] * len(tensors)
-    for t, a, b, number in zip(tensors, above, below, values, strict=True):
-        t.addcdiv_(a, b, value=number)
-
-
-foreach_add_ = _foreach("add_")
-foreach_addcdiv_: Callable[..., Any] = _lookup("torch:_foreach_addcdiv_") or _addcdiv_loop
-foreach_addcmul = _foreach("addcmul")
-foreach_clamp_max_ = _foreach("clamp_max_")
-foreach_copy_ = _foreach("copy_")
-foreach_div = _foreach("div")
-foreach_lerp_ = _foreach("lerp_")
-foreach_mul = _foreach("mul")
-foreach_mul_ = _foreach("mul_")
-foreach_neg = _foreach("neg")
-foreach_sqrt = _foreach("sqrt")
-foreach_sub_ = _foreach("sub_")
-
-
-def _flatten(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.cat([t.reshape(-1) for t in tensors])
-
-
-flatten: Callable[[Sequence[Tensor]], Tensor] = (
-    _lookup("torch._C._nn:flatten_dense_tensors") or _flatten
-)
+_Foreach = Callable[..., Any]  # lists and tuples of tensors
+foreach_addcdiv_: _Foreach = torch._foreach_addcdiv_
+foreach_addcmul: _Foreach = torch._foreach_addcmul
+foreach_add_: _Foreach = torch._foreach_add_
+foreach_clamp_max_: _Foreach = torch._foreach_clamp_max_
+foreach_copy_: _Foreach = torch._foreach_copy_
+foreach_div: _Foreach = torch._foreach_div
+foreach_lerp_: _Foreach = torch._foreach_lerp_
+foreach_mul: _Foreach = torch._foreach_mul
+foreach_mul_: _Foreach = torch._foreach_mul_
+foreach_neg: _Foreach = torch._foreach_neg
+foreach_sqrt: _Foreach = torch._foreach_sqrt
+foreach_sub_: _Foreach = torch._foreach_sub_
+flatten: Callable[[list[Tensor]], Tensor] = torch._C._nn.flatten_dense_tensors
+DispatchMode: Any = torch.utils._python_dispatch.TorchDispatchMode
 
 
 _devices: Callable[[], list[str]] | None = _lookup(
@@ -153,17 +111,6 @@ def has_hooks(*modules: nn.Module) -> bool:
     return bool(_has_global_hook()) or any(
         getattr(module, name, UNKNOWN_HOOKS) for module in modules for name in MODULE_HOOKS
     )
-
-
-class _NoDispatchMode:
-    def __init__(self) -> None:
-        raise RuntimeError(
-            f"operations cannot be counted: torch {torch.__version__} has no TorchDispatchMode; "
-            "use a version of torch that has it"
-        )
-
-
-DispatchMode: Any = _lookup("torch.utils._python_dispatch:TorchDispatchMode") or _NoDispatchMode
 
 
 # --------------------------------------------------------------------------- layouts of tensors

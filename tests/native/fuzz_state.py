@@ -22,7 +22,7 @@ from torch import nn
 from afor import AFOR
 from afor.native import binding
 from afor.native.extension import declare
-from afor.state_check import is_inside_storage
+from afor.tensors import is_inside_storage
 
 GUARD = 64  # elements on each side of a tensor
 SENTINEL = 123.25

@@ -18,6 +18,7 @@ from afor.control import FIELDS, ControlSettings
 from afor.native import binding as fused
 from afor.native.binding import unavailable_reason
 from afor.native.extension import declare
+from afor.tensors import StepTensors
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "afor" / "native" / "kernel.c"
@@ -93,19 +94,16 @@ def test_the_two_halves_of_a_step_give_the_bits_of_a_whole_one(threads, dtype) -
     threads(2)
     expected = run(dtype=dtype, fused=True)
 
-    def in_halves(params, grads, *state, settings, lr, weight_decay, **_: object) -> None:
+    def in_halves(step: fused.KernelStep) -> None:
+        params, _, *state = step.tensors
         before = [t.clone() for column in (params, *state) for t in column]
-        sums, finish = fused.begin_native(
-            params, grads, *state,
-            settings=settings, lr=lr, weight_decay=weight_decay, grad_factor=1.0,
-            cache=fused.PlanCache(),
-        )  # fmt: skip
+        sums = step.sums()
         assert_same_bits(before, [t for column in (params, *state) for t in column])
-        finish(sums)
+        step.finish(sums)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("afor.update.fused_afor", in_halves)
-        patched.setattr("afor.optimizer.GroupPlan.serves", lambda _: False)
+        patched.setattr("afor.native.binding.KernelStep.step", in_halves)
+        patched.setattr("afor.optimizer.GroupPlan.build", lambda _: None)
         assert_same_bits(run(dtype=dtype, fused=True), expected)
 
 
@@ -115,16 +113,14 @@ def test_a_storage_that_is_resized_between_the_halves_is_not_touched(name) -> No
     tensors = {n: [torch.ones(5) for _ in range(3)] for n in fused.ARRAYS}
     tensors["control"] = [torch.zeros(len(FIELDS)) for _ in range(3)]
     tensors["step"] = [torch.zeros(()) for _ in range(3)]
-    sums, finish = fused.begin_native(
-        *tensors.values(),
-        settings=ControlSettings(), lr=0.1, weight_decay=0.0, grad_factor=1.0,
-            cache=fused.PlanCache(),
-    )  # fmt: skip
+    settings = fused.kernel_settings(ControlSettings(), weight_decay=0.0, grad_factor=1.0)
+    step = fused.KernelStep(StepTensors(*tensors.values()), 0.1, settings)
+    sums = step.sums()
     tensors[name][1].untyped_storage().resize_(0)
     others = [t for n, ts in tensors.items() for i, t in enumerate(ts) if (n, i) != (name, 1)]
     before = [t.clone() for t in others]
     with pytest.raises(RuntimeError, match=f"{name} of tensor 1 .* larger than its storage"):
-        finish(sums)
+        step.finish(sums)
     assert_same_bits(before, others)
 
 

@@ -13,6 +13,7 @@ import torch
 
 from afor.native.binding import unavailable_reason
 from afor.sharded.step import is_sharded, sharded_members, split_sharded
+from afor.tensors import StepTensors
 
 pytestmark = [
     pytest.mark.skipif(
@@ -320,9 +321,9 @@ def test_plain_tensors_are_not_sharded() -> None:
     tensors = [torch.ones(2), torch.nn.Parameter(torch.ones(2)), torch.ones(2).as_subclass(Own)]
     assert not any(map(is_sharded, tensors))
     assert sharded_members({"params": tensors}, 0) == []
-    plain, sharded = split_sharded([tensors, tensors])
-    assert plain == [tensors, tensors]
-    assert sharded == [[], []]
+    plain, sharded = split_sharded(StepTensors(*[tensors] * 6))
+    assert plain == StepTensors(*[tensors] * 6)
+    assert sharded == StepTensors.empty()
 
 
 def test_what_the_ranks_found_is_printed(folder) -> None:

@@ -16,8 +16,9 @@ import pytest
 import torch
 
 from afor.control import FIELDS, ControlSettings, initial_control
-from afor.triton.launch import MAX_PIECES, pieces, setting_values, triton_afor
-from afor.update import afor
+from afor.tensors import StepOptions, StepTensors
+from afor.triton.launch import MAX_PIECES, TritonStep, pieces, setting_values
+from afor.update import Foreach
 
 pytest.importorskip("triton", reason="Triton exists for Linux only")
 
@@ -144,21 +145,19 @@ def test_on_a_gpu_two_launches_do_what_the_foreach_path_does(dtype: torch.dtype)
         ]
 
     ours, theirs = fresh(), fresh()
+    options = StepOptions(s, lr=0.01, weight_decay=0.1, check_fused=False)
     generator = torch.Generator("cuda").manual_seed(0)
     for step in range(6):
         grads = [torch.randn(x, dtype=dtype, device="cuda", generator=generator) for x in shapes]
         before = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode("error" if step > 1 else before)  # compiled by then
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            triton_afor(
-                ours[0], grads, *ours[1:],
-                settings=s, lr=0.01, weight_decay=0.1, check_fused=False,
-            )  # fmt: skip
+            TritonStep(StepTensors(ours[0], grads, *ours[1:]), options).step()
             torch.cuda.set_sync_debug_mode(before)
             torch.cuda.synchronize()
         launches = [e.name for e in profile.events() if e.name.endswith("_kernel")]
         assert launches == ["sums_kernel", "update_kernel"]
-        afor(theirs[0], grads, *theirs[1:], settings=s, lr=0.01, weight_decay=0.1, foreach=True)
+        Foreach(StepTensors(theirs[0], grads, *theirs[1:]), options).step()
     tolerance = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}[dtype]
     for a, b in zip(chain(*ours), chain(*theirs), strict=True):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)

@@ -1,6 +1,6 @@
 """The Triton kernels against `reference.py` and the foreach path, in Triton's interpreter.
 
-Run by `test_triton_kernels.py` with TRITON_INTERPRET=1.
+Run by `test_kernels.py` with TRITON_INTERPRET=1.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,12 @@ from torch import Tensor
 import triton
 from afor.control import FIELDS, ControlSettings, Sums, initial_control
 from afor.reference import ReferenceState, reference_step, score
+from afor.tensors import StepOptions, StepTensors
 from afor.triton import kernels as triton_kernels
 from afor.triton import launch as triton_path
 from afor.triton import self_check
-from afor.triton.launch import begin_triton, triton_afor, triton_unavailable_reason
-from afor.update import afor
+from afor.triton.launch import TritonStep, triton_unavailable_reason
+from afor.update import implementations
 
 # Infinity minus infinity is what some of these tests are about; NumPy, which interprets, warns.
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
@@ -37,6 +38,10 @@ ABLATIONS = {
     "without momentum": {"beta1": 0.0},
     "with a long memory": {"beta2": 0.999999},
 }
+
+
+def triton_step(*lists: list[Tensor], **options: Any) -> TritonStep:
+    return TritonStep(StepTensors(*lists), StepOptions(**options))
 
 
 @dataclass
@@ -87,7 +92,7 @@ def _follow(
     tolerance = 1e-11 if dtype == torch.float64 else 5e-6
     for step in range(steps):
         grads = _random(shapes, seed=1 + step, dtype=dtype)
-        triton_afor(*group.lists(grads), settings=s, lr=0.01, weight_decay=0.1)
+        triton_step(*group.lists(grads), settings=s, lr=0.01, weight_decay=0.1).step()
         for i, grad in enumerate(grads):
             expected[i], seen = reference_step(
                 expected[i], grad, states[i],
@@ -145,8 +150,8 @@ def test_a_tensor_gives_the_same_bits_alone_and_in_a_group() -> None:
     params, grads = _random([(5,), (9001,)]), _random([(5,), (9001,)], seed=1)
     together, alone = Group.of(params, s), Group.of(params[1:], s)
     for _ in range(2):
-        triton_afor(*together.lists(grads), settings=s, lr=0.01, weight_decay=0.0)
-        triton_afor(*alone.lists(grads[1:]), settings=s, lr=0.01, weight_decay=0.0)
+        triton_step(*together.lists(grads), settings=s, lr=0.01, weight_decay=0.0).step()
+        triton_step(*alone.lists(grads[1:]), settings=s, lr=0.01, weight_decay=0.0).step()
     assert torch.equal(together.params[1], alone.params[0])
     assert torch.equal(together.controls[1], alone.controls[0])
 
@@ -166,17 +171,17 @@ def test_parts_of_a_tensor_with_completed_sums_take_the_step_of_the_whole() -> N
         part.exp_avg_sqs = [torch.zeros_like(p) for p in part.params]
         part.controls[1] = part.controls[1].float()
     options = {"settings": s, "lr": 0.01, "weight_decay": 0.1}
-    for step in range(3):
-        grads = _random([(9001,), (5,)], seed=1 + step, dtype=torch.float64)
+    for number in range(3):
+        grads = _random([(9001,), (5,)], seed=1 + number, dtype=torch.float64)
         grads[1] = grads[1].float()
-        triton_afor(*whole.lists(grads), **options)
+        triton_step(*whole.lists(grads), **options).step()
         pieces = [[grads[0], grads[1][:2]], [grads[0][:0], grads[1][2:]]]
-        begun = [begin_triton(*p.lists(g), **options) for p, g in zip(parts, pieces, strict=True)]
+        begun = [triton_step(*p.lists(g), **options) for p, g in zip(parts, pieces, strict=True)]
         completed = torch.zeros(5, 2, dtype=torch.float64)
-        for (sums, _), held in zip(begun, cut, strict=True):
-            completed += torch.stack(sums) * _shares(held, params)
-        for _, finish in begun:
-            finish(Sums(*completed.unbind()))
+        for step, held in zip(begun, cut, strict=True):
+            completed += torch.stack(step.sums()) * _shares(held, params)
+        for step in begun:
+            step.finish(Sums(*completed.unbind()))
     for i in range(2):
         for column in ("params", "exp_avgs", "exp_avg_sqs"):
             joined = torch.cat([getattr(part, column)[i] for part in parts])
@@ -190,11 +195,12 @@ def test_memory_that_changes_before_the_second_half_is_not_touched() -> None:
     s = ControlSettings()
     group = Group.of(_random([(50,), (5,)]), s)
     grads = _random([(50,), (5,)], seed=1)
-    sums, finish = begin_triton(*group.lists(grads), settings=s, lr=0.01, weight_decay=0.0)
+    step = triton_step(*group.lists(grads), settings=s, lr=0.01, weight_decay=0.0)
+    sums = step.sums()
     group.exp_avgs[1].untyped_storage().resize_(0)
     before = group.params[0].clone()
     with pytest.raises(RuntimeError, match="resized while the sums were completed"):
-        finish(sums)
+        step.finish(sums)
     assert torch.equal(group.params[0], before)
 
 
@@ -208,7 +214,7 @@ def test_without_momentum_the_average_is_the_gradient_exactly() -> None:
     s = ControlSettings(beta1=0.0)
     group = Group.of([torch.zeros(3)], s)
     group.exp_avgs[0].fill_(1e8)  # m + (g - m) would lose g
-    triton_afor(*group.lists([torch.ones(3)]), settings=s, lr=0.01, weight_decay=0.0)
+    triton_step(*group.lists([torch.ones(3)]), settings=s, lr=0.01, weight_decay=0.0).step()
     assert torch.equal(group.exp_avgs[0], torch.ones(3))
 
 
@@ -226,8 +232,10 @@ def _against_foreach(
     settings = {"settings": s, "lr": 0.01, "weight_decay": 0.1, **options}
     for given in grads:
         before = [g.clone() for g in given]
-        triton_afor(*ours.lists(given), **settings)
-        afor(*theirs.lists(given), **settings, foreach=True)
+        triton_step(*ours.lists(given), **settings).step()
+        tensors = StepTensors(*theirs.lists(given))
+        for part in implementations("foreach", tensors, StepOptions(**settings)):
+            part.step()
         for kept, now in zip(before, given, strict=True):
             torch.testing.assert_close(now, kept, rtol=0, atol=0, equal_nan=True)
     for a, b in zip(ours.tensors(), theirs.tensors(), strict=True):
@@ -266,7 +274,7 @@ def test_groups_of_mixed_dtypes_are_split() -> None:
     group = Group.of(params, s)
     group.controls[1] = group.controls[1].double()
     grads = [torch.ones_like(p) for p in params]
-    triton_afor(*group.lists(grads), settings=s, lr=0.01, weight_decay=0.0)
+    triton_step(*group.lists(grads), settings=s, lr=0.01, weight_decay=0.0).step()
     for p, start in zip(group.params, params, strict=True):
         torch.testing.assert_close(p, start - 0.01, rtol=0, atol=1e-7)
 
@@ -276,11 +284,11 @@ def test_a_scaled_gradient_is_unscaled_inside_and_left_as_it_was() -> None:
     params, grads = _random([(6,)]), _random([(6,)], seed=1)
     plain, scaled = Group.of(params, s), Group.of(params, s)
     scale = torch.tensor([1024.0])
-    triton_afor(*plain.lists(grads), settings=s, lr=0.01, weight_decay=0.1)
-    triton_afor(
+    triton_step(*plain.lists(grads), settings=s, lr=0.01, weight_decay=0.1).step()
+    triton_step(
         *scaled.lists([g * 1024 for g in grads]), settings=s, lr=0.01, weight_decay=0.1,
         grad_scale=scale, found_inf=torch.zeros(1),
-    )  # fmt: skip
+    ).step()  # fmt: skip
     for a, b in zip(plain.tensors(), scaled.tensors(), strict=True):
         assert torch.equal(a, b)
 
@@ -289,13 +297,13 @@ def test_a_step_the_scaler_skips_changes_nothing() -> None:
     s = ControlSettings()
     group = Group.of(_random([(6,), (9000,)]), s)
     grads = _random([(6,), (9000,)], seed=1)
-    triton_afor(*group.lists(grads), settings=s, lr=0.01, weight_decay=0.1)
+    triton_step(*group.lists(grads), settings=s, lr=0.01, weight_decay=0.1).step()
     before = [t.clone() for t in group.tensors()]
     grads[0][2] = float("inf")
-    triton_afor(
+    triton_step(
         *group.lists(grads), settings=s, lr=0.01, weight_decay=0.1,
         grad_scale=torch.tensor([2.0]), found_inf=torch.ones(1),
-    )  # fmt: skip
+    ).step()  # fmt: skip
     assert all(torch.equal(a, b) for a, b in zip(before, group.tensors(), strict=True))
 
 
@@ -334,8 +342,8 @@ def test_lazily_conjugated_and_negated_gradients_give_the_right_numbers() -> Non
     ):
         start = torch.zeros_like(plain)
         ours, theirs = Group.of([start], s), Group.of([start], s)
-        triton_afor(*ours.lists([lazy]), settings=s, lr=0.01, weight_decay=0.0)
-        triton_afor(*theirs.lists([plain]), settings=s, lr=0.01, weight_decay=0.0)
+        triton_step(*ours.lists([lazy]), settings=s, lr=0.01, weight_decay=0.0).step()
+        triton_step(*theirs.lists([plain]), settings=s, lr=0.01, weight_decay=0.0).step()
         assert torch.equal(ours.params[0], theirs.params[0])
         assert torch.equal(ours.controls[0], theirs.controls[0])
 
@@ -345,7 +353,7 @@ def test_memory_with_gaps_is_written_back() -> None:
     buffer = torch.zeros(8)
     group = Group.of([torch.zeros(4)], s)
     group.params[0] = buffer[::2]
-    triton_afor(*group.lists([torch.ones(4)]), settings=s, lr=0.01, weight_decay=0.0)
+    triton_step(*group.lists([torch.ones(4)]), settings=s, lr=0.01, weight_decay=0.0).step()
     torch.testing.assert_close(buffer, torch.tensor([-0.01, 0.0] * 4))
 
 
@@ -354,7 +362,7 @@ def test_a_graph_that_saved_a_parameter_notices_the_step() -> None:
     group = Group.of([torch.ones(3)], s)
     param = group.params[0].requires_grad_()
     loss = (param * param).sum()
-    triton_afor(*group.lists([torch.ones(3)]), settings=s, lr=0.01, weight_decay=0.0)
+    triton_step(*group.lists([torch.ones(3)]), settings=s, lr=0.01, weight_decay=0.0).step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
 
@@ -369,7 +377,7 @@ def test_state_on_another_device_is_refused() -> None:
     group = Group.of(_random([(3,)]), s)
     group.steps[0] = torch.zeros((), device="meta")
     with pytest.raises(RuntimeError, match="step is on meta"):
-        triton_afor(*group.lists(_random([(3,)])), settings=s, lr=0.01, weight_decay=0.0)
+        triton_step(*group.lists(_random([(3,)])), settings=s, lr=0.01, weight_decay=0.0).step()
 
 
 @pytest.mark.parametrize("column", ["params", "exp_avgs", "exp_avg_sqs", "controls", "steps"])
@@ -378,7 +386,7 @@ def test_a_tensor_that_does_not_fit_is_refused(column: str) -> None:
     group = Group.of(_random([(300,)]), s)
     getattr(group, column)[0] = torch.zeros(5)
     with pytest.raises(RuntimeError, match=r"fused AFOR: .* has shape"):
-        triton_afor(*group.lists(_random([(300,)])), settings=s, lr=0.01, weight_decay=0.0)
+        triton_step(*group.lists(_random([(300,)])), settings=s, lr=0.01, weight_decay=0.0).step()
 
 
 def test_a_storage_that_was_cut_short_is_refused() -> None:
@@ -386,15 +394,12 @@ def test_a_storage_that_was_cut_short_is_refused() -> None:
     group = Group.of(_random([(300,)]), s)
     group.exp_avgs[0].untyped_storage().resize_(4)
     with pytest.raises(RuntimeError, match="exp_avg is larger than its storage"):
-        triton_afor(*group.lists(_random([(300,)])), settings=s, lr=0.01, weight_decay=0.0)
+        triton_step(*group.lists(_random([(300,)])), settings=s, lr=0.01, weight_decay=0.0).step()
     group.exp_avgs[0].untyped_storage().resize_(1200)
 
 
 def test_the_kernels_pass_the_check_of_their_first_use() -> None:
-    def step(*lists: Sequence[Tensor], **options: Any) -> None:
-        triton_afor(*lists, **options, check_fused=False)
-
-    assert self_check.largest_error(step, torch.device("cpu")) < self_check.LIMIT / 10
+    assert self_check.largest_error(TritonStep, torch.device("cpu")) < self_check.LIMIT / 10
 
 
 def test_the_first_step_on_a_device_checks_the_kernels_once(
@@ -413,11 +418,11 @@ def test_the_first_step_on_a_device_checks_the_kernels_once(
     s, grads = ControlSettings(), _random([(3,)], seed=1)
     group = Group.of(_random([(3,)]), s)
     options = {"settings": s, "lr": 0.01, "weight_decay": 0.0}
-    triton_afor(*group.lists(grads), **options, check_fused=False)
+    triton_step(*group.lists(grads), **options, check_fused=False).step()
     assert checks == []
     for _ in range(2):
-        triton_afor(*group.lists(grads), **options)
-    begin_triton(*group.lists(grads), **options)
+        triton_step(*group.lists(grads), **options).step()
+    triton_step(*group.lists(grads), **options)
     assert checks == [torch.device("cpu")]
 
 
@@ -435,9 +440,9 @@ def test_a_kernel_that_computes_something_else_takes_no_step(
     before = [t.clone() for t in group.tensors()]
     for _ in range(2):
         with pytest.raises(RuntimeError, match="`fused=True` gives wrong steps on cpu"):
-            triton_afor(
+            triton_step(
                 *group.lists(_random([(3,)], seed=1)), settings=s, lr=0.01, weight_decay=0.0
-            )
+            ).step()
     assert all(map(torch.equal, group.tensors(), before))
 
 

@@ -1,7 +1,7 @@
 """Load the compiled kernel and call it on lists of tensors.
 
-`KernelPlan` holds the addresses the kernel works on, each with its storage. `is_native` checks
-whether tensors may be passed to the kernel at all (dtypes, shapes, strides, device); the kernel
+`KernelPlan` holds the addresses the kernel works on, each with its storage. `is_native` tells which
+of the tensors that fit each other (`tensors.find_problem`) the kernel has loops for; the kernel
 itself checks, before it writes anything, that every tensor lies inside its storage. Building a plan
 takes longer than a step on a small network; `group_plan.py` keeps it between steps.
 """
@@ -15,23 +15,16 @@ import warnings
 import weakref
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from afor.control import FIELDS, ControlSettings, Sums
+from afor.control import ControlSettings, Sums
+from afor.known_group import address_of, storage_address, storage_of, storage_size
 from afor.native.extension import Signature, load_extension, require
-from afor.state_check import STATE, KnownStorages
-from afor.tensor_lists import (
-    Columns,
-    Finish,
-    StepOptions,
-    gradient_factor,
-    multiply_grads,
-    select,
-)
+from afor.tensors import STATE, Implementation, StepTensors
 from afor.torch_private import constant_for_compiler
 
 ABI = 5
@@ -201,11 +194,10 @@ class KernelPlan:
         self._all_storage_bytes = tables.from_address(struct.storage_bytes)
         self.storages: list[torch.UntypedStorage] = []
         for name, tensors in zip(("param", *STATE), (params, *state), strict=True):
-            addresses.from_address(getattr(struct, name))[:] = [t.data_ptr() for t in tensors]
-            self.storages += [t.untyped_storage() for t in tensors]
+            addresses.from_address(getattr(struct, name))[:] = list(map(address_of, tensors))
+            self.storages += map(storage_of, tensors)
         self._write_storages()
-        self.storage_bytes = [s.nbytes() for s in self.storages]
-        self.written: tuple[tuple[float, ...], int] = ((), 0)
+        self._written: tuple[float, tuple[float, ...], int] = (0.0, (), 0)
 
     def _write_storages(self) -> None:
         """Set the storages of parameters and state to what they are now."""
@@ -222,10 +214,12 @@ class KernelPlan:
         self.grad_storages[:] = list(map(storage_address, storages))
         self.grad_storage_bytes[:] = list(map(storage_size, storages))
 
-    def write_settings(self, settings: tuple[float, ...], threads: int) -> None:
-        """Set the settings of the next steps."""
-        self._settings[:] = [*settings, threads]
-        self.written = (settings, threads)
+    def write_settings(self, lr: float, settings: tuple[float, ...]) -> None:
+        """Set the learning rate and the settings of the next step, which has torch's threads."""
+        numbers = (lr, settings, torch.get_num_threads())
+        if numbers != self._written:
+            self._settings[:] = [lr, *settings, numbers[-1]]
+            self._written = numbers
 
     def step(self) -> None:
         """Take a step.
@@ -268,16 +262,15 @@ def _check_misfit(misfit: int) -> None:
         )
 
 
-storage_address = torch.UntypedStorage.data_ptr
-storage_size = torch.UntypedStorage.nbytes
-
-
 def kernel_settings(
-    s: ControlSettings, lr: float, weight_decay: float, grad_factor: float
+    s: ControlSettings, weight_decay: float, grad_factor: float
 ) -> tuple[float, ...]:
-    """Return the fields of `struct settings` in its order, except the last (threads)."""
+    """Return the fields of `struct settings` in its order, except the first and last.
+
+    Gradients are multiplied by ``grad_factor``.
+    """
     return (
-        lr, weight_decay, grad_factor,
+        weight_decay, grad_factor,
         s.beta1, s.beta2, s.eps, s.beta2_min, s.direction_weight, s.direction_decay,
         s.warmup_steps, s.fast_channel, s.normalization == "self", s.fixed_mean, s.fixed_scale,
         s.zscore_clip, s.correction == "cumulative", s.statistics == "calibrated",
@@ -290,23 +283,18 @@ def is_native(param: Tensor, grad: Tensor, state: Sequence[Tensor]) -> bool:
     Args:
         param: The parameter.
         grad: Its gradient, with any strides: it is copied if they differ from the parameter's.
-        state: Its exp_avg, exp_avg_sq, control and step.
+        state: Its exp_avg, exp_avg_sq, control and step, which fit it.
     """
-    exp_avg, exp_avg_sq, control, step = state
+    exp_avg, exp_avg_sq, control, _ = state
     wide = torch.float64 if param.dtype == torch.float64 else torch.float32
     return (
         param.device.type == "cpu"
-        and all(t.device.type == "cpu" and t.layout == torch.strided for t in (grad, *state))
         and param.dtype in DTYPES
         and grad.dtype == param.dtype
         and exp_avg.dtype == exp_avg_sq.dtype == control.dtype == wide
-        and step.dtype == torch.float32
-        and param.layout == torch.strided
         and param.shape == grad.shape == exp_avg.shape == exp_avg_sq.shape
         and param.stride() == exp_avg.stride() == exp_avg_sq.stride()
-        and control.numel() == len(FIELDS)
         and control.is_contiguous()
-        and step.numel() == 1
         # dynamo cannot trace is_neg, and its tensors have no pending negation
         and (torch.compiler.is_compiling() or not any(t.is_neg() for t in (param, *state)))
         and _is_dense(param)
@@ -328,41 +316,90 @@ def _is_dense(x: Tensor) -> bool:
 # ---------------------------------------------------------------------------------- the step
 
 
-def fused_afor(*lists: list[Tensor], **options: Unpack[StepOptions]) -> Columns | None:
-    """Take one step with the native kernel, in place.
+class PlanCache:
+    """The plan of the last step, which the next one uses if its tensors are where they were."""
 
-    Gradients are divided by ``grad_scale``; nothing happens if ``found_inf`` is not zero.
+    def __init__(self) -> None:
+        self._plan: KernelPlan | None = None
+        self._key: list[Any] = []
 
-    Returns:
-        The six lists, restricted to the tensors that the kernel does not support, or None if there
-        are none. Their gradients are already unscaled and have the sign for descending.
+    def plan_for(self, params: Sequence[Tensor], state: Sequence[Sequence[Tensor]]) -> KernelPlan:
+        """Return a plan for these tensors."""
+        tensors = [*params, *chain.from_iterable(state)]
+        storages = list(map(storage_of, tensors))
+        key: list[Any] = [(p.dtype, p.numel()) for p in params]
+        key += [*map(address_of, tensors), *map(storage_address, storages)]
+        key += map(storage_size, storages)
+        if self._plan is None or key != self._key:
+            self._plan, self._key = KernelPlan(params, state), key
+        return self._plan
 
-    Raises:
-        RuntimeError: The kernel cannot be used.
+
+class KernelStep(Implementation):
+    """A step with the native kernel, on tensors that it supports (`is_native`).
+
+    Nothing is modified before `finish`.
+
+    Args:
+        tensors: The tensors.
+        lr: The learning rate.
+        settings: What `kernel_settings` returned.
+        cache: Keeps the plan between steps.
     """
-    reason = unavailable_reason()
-    if reason is not None:
-        raise RuntimeError(f"fused=True cannot be used: {reason}")
-    found_inf = options.get("found_inf")
-    if found_inf is not None and found_inf.item() != 0.0:
-        return None
-    factor, lr = gradient_factor(options), options["lr"]
-    native, others = split_native(lists, factor)
-    settings = kernel_settings(options["settings"], 0.0, options["weight_decay"], factor)
-    rate = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=torch.float64)
-    if native[0]:
-        torch.ops.afor.step(*native, rate, [float(number) for number in settings])
-    return others if others[0] else None
+
+    def __init__(
+        self,
+        tensors: StepTensors,
+        lr: float | Tensor,
+        settings: tuple[float, ...],
+        cache: PlanCache | None = None,
+    ) -> None:
+        self.tensors = tensors
+        self._lr, self._settings = lr, settings
+        self._cache = cache or PlanCache()
+
+    def step(self) -> None:
+        """Take the step in one call; under `torch.compile` as an operator."""
+        if torch.compiler.is_compiling():
+            lr = self._lr
+            rate = lr if isinstance(lr, Tensor) else torch.tensor(lr, dtype=torch.float64)
+            torch.ops.afor.step(*self.tensors, rate, [float(x) for x in self._settings])
+            return
+        self._begin().step()
+        increment_version(self.tensors.params)
+
+    def sums(self) -> Sums:
+        """Return the five sums of each tensor."""
+        self._plan = self._begin()
+        sums = self._plan.sums()
+        sums[:, :2] /= torch.tensor([max(p.numel(), 1) for p in self.tensors.params])[:, None]
+        return Sums(*sums.unbind(dim=1))
+
+    def finish(self, sums: Sums) -> None:
+        """Take the step with the sums of whole tensors."""
+        _write_grads(self._plan, self._grads)
+        self._plan.finish(torch.stack(sums, dim=1))
+        increment_version(self.tensors.params)
+
+    def _begin(self) -> KernelPlan:
+        """Return the plan of this step; a gradient of other strides than its parameter's is copied.
+
+        The gradients are kept: the plan holds their addresses.
+        """
+        params, grads, *state = self.tensors
+        self._grads = [
+            g.resolve_neg() if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
+            for p, g in zip(params, grads, strict=True)
+        ]
+        plan = self._cache.plan_for(params, state)
+        _write_grads(plan, self._grads)
+        lr = self._lr.item() if isinstance(self._lr, Tensor) else self._lr
+        plan.write_settings(lr, self._settings)
+        return plan
 
 
-def split_native(lists: Sequence[list[Tensor]], factor: float) -> tuple[Columns, Columns]:
-    """Split lists, those of a step first, into what the kernel supports and the rest.
-
-    The gradients of the rest are multiplied by the factor, which the kernel does by itself.
-    """
-    native = [is_native(p, grad, state) for p, grad, *state in zip(*lists[:6], strict=True)]
-    others = select(lists, [not supported for supported in native])
-    return select(lists, native), multiply_grads(others, factor)
+def _write_grads(plan: KernelPlan, grads: Sequence[Tensor]) -> None:
+    plan.write_grads(list(map(address_of, grads)), list(map(storage_of, grads)))
 
 
 @torch.library.custom_op(
@@ -371,7 +408,7 @@ def split_native(lists: Sequence[list[Tensor]], factor: float) -> tuple[Columns,
     device_types="cpu",
     schema=(  # torch 2.6 cannot read `list[Tensor]`
         "(Tensor(a0!)[] params, Tensor[] grads, Tensor(a2!)[] exp_avgs, Tensor(a3!)[] exp_avg_sqs, "
-        "Tensor(a4!)[] controls, Tensor(a5!)[] state_steps, Tensor lr, float[] numbers) -> ()"
+        "Tensor(a4!)[] controls, Tensor(a5!)[] state_steps, Tensor lr, float[] settings) -> ()"
     ),
 )
 def _step_operator(
@@ -382,87 +419,8 @@ def _step_operator(
     controls: list[Tensor],
     state_steps: list[Tensor],
     lr: Tensor,
-    numbers: list[float],
+    settings: list[float],
 ) -> None:
     """Take one step, as an operator for `torch.compile`."""
-    state = (exp_avgs, exp_avg_sqs, controls, state_steps)
-    plan, _kept = _filled_plan(params, grads, state, PlanCache())
-    plan.write_settings((lr.item(), *numbers[1:]), torch.get_num_threads())
-    plan.step()
-
-
-class PlanCache:
-    """The plan of the last step, which the next one uses if its tensors are where they were."""
-
-    def __init__(self) -> None:
-        self._plan: KernelPlan | None = None
-        self._known = KnownStorages([])
-        self._kinds: list[tuple[torch.dtype, int]] = []
-
-    def plan_for(self, params: Sequence[Tensor], state: Sequence[Sequence[Tensor]]) -> KernelPlan:
-        """Return a plan for these tensors."""
-        tensors = [*params, *chain.from_iterable(state)]
-        kinds = [(p.dtype, p.numel()) for p in params]
-        if self._plan is None or kinds != self._kinds or not self._known.are_memory_of(tensors):
-            self._known, self._kinds = KnownStorages(tensors), kinds
-            self._plan = KernelPlan(params, state)
-        return self._plan
-
-
-def _filled_plan(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    state: Sequence[Sequence[Tensor]],
-    cache: PlanCache,
-) -> tuple[KernelPlan, list[Tensor]]:
-    """Return a plan with its gradients, and the gradients, which must live as long as it is used.
-
-    A gradient whose strides differ from its parameter's is copied.
-    """
-    strided = [
-        g.resolve_neg() if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
-        for p, g in zip(params, grads, strict=True)
-    ]
-    plan = cache.plan_for(params, state)
-    _write_tensors(plan, strided)
-    return plan, strided
-
-
-def _write_tensors(plan: KernelPlan, grads: Sequence[Tensor]) -> None:
-    plan.write_grads([g.data_ptr() for g in grads], [g.untyped_storage() for g in grads])
-
-
-# ------------------------------------------------------------------------ the step in two halves
-
-
-def begin_native(
-    *lists: list[Tensor],
-    settings: ControlSettings,
-    lr: float | Tensor,
-    weight_decay: float,
-    grad_factor: float,
-    cache: PlanCache,
-) -> tuple[Sums, Finish]:
-    """Begin a step with the native kernel on tensors that it supports.
-
-    The arguments are those of `afor.update.afor`; gradients are multiplied by ``grad_factor``, and
-    the plan is kept in ``cache``.
-
-    Returns:
-        The sums, and the function that finishes the step. Nothing is modified before it is called.
-    """
-    params, grads, *state = lists
-    plan, kept = _filled_plan(params, grads, state, cache)
-    rate = lr.item() if isinstance(lr, Tensor) else lr
-    numbers = kernel_settings(settings, rate, weight_decay, grad_factor)
-    plan.write_settings(numbers, torch.get_num_threads())
-    sums = plan.sums()
-    sums[:, :2] /= torch.tensor([max(p.numel(), 1) for p in params])[:, None]
-
-    def finish(completed: Sums) -> None:
-        _write_tensors(plan, kept)
-        plan.finish(torch.stack(completed, dim=1))
-        increment_version(params)
-        kept.clear()
-
-    return Sums(*sums.unbind(dim=1)), finish
+    tensors = StepTensors(params, grads, exp_avgs, exp_avg_sqs, controls, state_steps)
+    KernelStep(tensors, lr, tuple(settings)).step()

@@ -6,16 +6,13 @@ runs on the completed sums on every rank. So a tensor has the same beta2 however
 """
 
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from afor.control import Sums
-from afor.native.binding import PlanCache, begin_native, split_native
+from afor.native.binding import PlanCache
 from afor.sharded.completion import (
     WIDTH,
     Attendance,
@@ -25,34 +22,19 @@ from afor.sharded.completion import (
     ranks_sharing,
     reductions,
 )
-from afor.state_check import is_inside_storage
-from afor.sums import on_device, sum_dtype
-from afor.tensor_lists import (
-    Columns,
-    Finish,
-    StepOptions,
-    by_device_and_dtype,
-    gradient_factor,
-    select,
-)
-from afor.triton.launch import begin_triton
-from afor.update import begin_multi_tensor, begin_single_tensor, default_implementation
-
-_PLAIN = (Tensor, torch.nn.Parameter)  # older versions of dynamo know no sets of types
-
-# The first half of a step on local lists: the sums, and the second half.
-Begin = Callable[..., tuple[Sums, Finish]]
+from afor.tensors import PLAIN, Implementation, StepOptions, StepTensors, is_inside_storage
+from afor.update import choose, implementations, on_device, sum_dtype
 
 
 class ShardedStep(NamedTuple):
     """The sharded parameters of one parameter group and how to step them.
 
-    ``members`` are all of them and their names, with or without a gradient; ``lists`` hold those
-    with one.
+    ``members`` are all of them and their names, with or without a gradient; ``tensors`` those with
+    one.
     """
 
     members: list[tuple[str, Tensor]]
-    lists: Columns
+    tensors: StepTensors
     options: StepOptions
     foreach: bool | None
     fused: bool | None
@@ -61,7 +43,7 @@ class ShardedStep(NamedTuple):
 
 def is_sharded(x: Any) -> bool:
     """Return True if a tensor is a DTensor."""
-    if type(x) in _PLAIN:
+    if type(x) in PLAIN:
         return False
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(x, module.DTensor)
@@ -78,12 +60,10 @@ def sharded_members(group: dict[str, Any], index: int) -> list[tuple[str, Tensor
     return [(name, p) for name, p in zip(names, params, strict=True) if is_sharded(p)]
 
 
-def split_sharded(lists: Columns) -> tuple[Columns, Columns]:
-    """Split the lists of a step into those of plain and of sharded parameters."""
-    sharded = [is_sharded(p) for p in lists[0]]
-    if not any(sharded):
-        return list(lists), [[] for _ in lists]
-    return select(lists, [not s for s in sharded]), select(lists, sharded)
+def split_sharded(tensors: StepTensors) -> tuple[StepTensors, StepTensors]:
+    """Split the tensors of a step into those of plain and of sharded parameters."""
+    sharded = [is_sharded(p) for p in tensors.params]
+    return tensors.select([not s for s in sharded]), tensors.select(sharded)
 
 
 def check_sharded(group: dict[str, Any]) -> None:
@@ -123,7 +103,12 @@ def cut_like(param: Any, x: Any) -> Tensor:
 # ---------------------------------------------------------------------------------- the step
 
 
-def sharded_afor(steps: list[ShardedStep], attendance: Attendance) -> None:
+# The first half of a step: an implementation, the DTensors whose shards it works on, and the rows
+# of the message with its sums.
+_Begun = list[tuple[Implementation, list[Tensor], Tensor]]
+
+
+def step_sharded(steps: list[ShardedStep], attendance: Attendance) -> None:
     """Take one step on the sharded parameters of all parameter groups, in place."""
     attendance.check_arrived()
     members = [member for step in steps for member in step.members]
@@ -132,7 +117,7 @@ def sharded_afor(steps: list[ShardedStep], attendance: Attendance) -> None:
         begun, failure = _begin(steps), None
     else:
         begun, failure = _begin_or_fail(steps)
-    rows = {id(p): row for whole, sums, _ in begun for p, row in zip(whole, sums, strict=True)}
+    rows = {id(p): row for _, whole, sums in begun for p, row in zip(whole, sums, strict=True)}
     with_grad = set(rows)
     for _, p in members:
         if id(p) not in with_grad:  # zero gradient, not counted as one
@@ -141,27 +126,25 @@ def sharded_afor(steps: list[ShardedStep], attendance: Attendance) -> None:
     if failure is not None:
         raise failure
     _check_agreement(rows, with_grad, members, message, attendance)
-    for whole, _, finish in begun:
+    for implementation, whole, _ in begun:
         completed = torch.stack([rows[id(p)] for p in whole], dim=1)
-        finish(Sums(*completed[: len(Sums._fields)].unbind()))
+        implementation.finish(Sums(*completed[: len(Sums._fields)].unbind()))
 
 
-def _begin(steps: list[ShardedStep]) -> list[tuple[list[Tensor], Tensor, Finish]]:
-    """Return DTensors, their rows of the message and the second half, for every part of a step."""
-    local = [_local_lists(step.lists) for step in steps]  # all checked before any is written to
+def _begin(steps: list[ShardedStep]) -> _Begun:
+    """Take the first half of a step."""
+    local = [_local_tensors(step.tensors) for step in steps]  # all checked before any is written to
     begun = []
-    for step, columns in zip(steps, local, strict=True):
-        if not columns[0] or _is_skipped(step):
-            continue
-        for part, whole, begin in _parts(step, columns):
-            sums, finish = begin(*part)
-            begun.append((whole, _share(sums, part[0], whole), finish))
+    for step, tensors in zip(steps, local, strict=True):
+        whole_of = dict(zip(map(id, tensors.params), step.tensors.params, strict=True))
+        for implementation in _implementations(step, tensors):
+            shards = implementation.tensors.params
+            whole = [whole_of[id(p)] for p in shards]
+            begun.append((implementation, whole, _share(implementation.sums(), shards, whole)))
     return begun
 
 
-def _begin_or_fail(
-    steps: list[ShardedStep],
-) -> tuple[list[tuple[list[Tensor], Tensor, Finish]], Exception | None]:
+def _begin_or_fail(steps: list[ShardedStep]) -> tuple[_Begun, Exception | None]:
     """Return what `_begin` does, or nothing and why: the other ranks wait for the message."""
     try:
         return _begin(steps), None
@@ -169,70 +152,32 @@ def _begin_or_fail(
         return [], error
 
 
-def _is_skipped(step: ShardedStep) -> bool:
-    """Return True if GradScaler skips the step, as far as the host knows: on CUDA the device does.
+def _implementations(step: ShardedStep, tensors: StepTensors) -> list[Implementation]:
+    """Return what takes a step on the local tensors, or nothing if GradScaler skips it.
 
-    The message is sent all the same, so that no rank waits for another; in it the step counts as
-    one without gradients, so that the ranks notice if some skip and others do not.
+    The message is sent all the same, so that no rank waits for another; in it a skipped step counts
+    as one without gradients, so that the ranks notice if some skip and others do not.
     """
-    found_inf = step.options.get("found_inf")
-    if not step.fused or found_inf is None or not step.lists[0]:
-        return False
-    return step.lists[0][0].device.type == "cpu" and found_inf.item() != 0.0
+    if not tensors.params:
+        return []
+    name = choose(tensors.params, foreach=step.foreach, fused=step.fused, differentiable=False)
+    if step.fused and step.options.found_inf is not None and torch.compiler.is_compiling():
+        raise RuntimeError(
+            "a compiled step of sharded parameters (DTensor) with fused=True does not take "
+            "the scale of GradScaler; leave fused unset, or do not compile the step"
+        )
+    if name == "fused" and torch.compiler.is_compiling():
+        name = "for-loop"  # the compiler makes kernels
+    if name != "fused":  # the kernels check by themselves
+        _check_storages(tensors)
+    return implementations(name, tensors, step.options, step.cache)
 
 
-def _parts(step: ShardedStep, columns: Columns) -> Iterator[tuple[Columns, list[Tensor], Begin]]:
-    """Yield the local lists of one implementation each, their DTensors, and the implementation."""
-    fused, foreach = step.fused, step.foreach
-    if fused is None and foreach is None:
-        fused, foreach = default_implementation(columns[0], differentiable=False)
-    if fused and torch.compiler.is_compiling():
-        if step.options.get("found_inf") is not None:
-            raise RuntimeError(
-                "a compiled step of sharded parameters (DTensor) with fused=True does not take "
-                "the scale of GradScaler; leave fused unset, or do not compile the step"
-            )
-        fused, foreach = False, columns[0][0].device.type != "cpu"  # the compiler makes kernels
-    lr = step.options["lr"]
-    options: StepOptions = {**step.options, "lr": lr.reshape(()) if isinstance(lr, Tensor) else lr}
-    loop = begin_multi_tensor if foreach else begin_single_tensor
-    everything = [*columns, step.lists[0]]
-    if fused and {p.device.type for p in columns[0]} == {"cpu"}:
-        yield from _native_parts(everything, options, step.cache)
+def _check_storages(tensors: StepTensors) -> None:
+    """Raise RuntimeError if a local tensor is larger than its storage."""
+    if torch.compiler.is_compiling():
         return
-    for *part, whole in by_device_and_dtype(everything):
-        if not fused:
-            _check_storages(part)
-            yield part, whole, partial(loop, **options)
-        elif part[0][0].device.type == "cuda":
-            yield part, whole, partial(begin_triton, **options)
-        else:  # beside tensors on CUDA
-            yield from _native_parts([*part, whole], options, PlanCache())
-
-
-def _native_parts(
-    columns: Columns, options: StepOptions, cache: PlanCache
-) -> Iterator[tuple[Columns, list[Tensor], Begin]]:
-    """Yield what `_parts` does, for the CPU with the native kernel; the DTensors are the last list.
-
-    Tensors that the kernel does not support, such as complex ones, go through the for-loop.
-    """
-    factor = gradient_factor(options)
-    (*native, whole), (*others, others_whole) = split_native(columns, factor)
-    if whole:
-        names = ("settings", "lr", "weight_decay")
-        shared: dict[str, Any] = {name: options[name] for name in names}  # type: ignore[literal-required]
-        yield native, whole, partial(begin_native, grad_factor=factor, cache=cache, **shared)
-    if others_whole:
-        descending: StepOptions = {**options, "maximize": False}
-        for *part, part_whole in by_device_and_dtype([*others, others_whole]):
-            _check_storages(part)
-            yield part, part_whole, partial(begin_single_tensor, **descending)
-
-
-def _check_storages(columns: Columns) -> None:
-    """Raise RuntimeError if a local tensor is larger than its storage; the kernels check theirs."""
-    if not torch.compiler.is_compiling() and not all(map(is_inside_storage, chain(*columns))):
+    if not all(is_inside_storage(t) for column in tensors for t in column):
         raise RuntimeError(
             "AFOR cannot step: a shard, its gradient or its state is larger than its storage, "
             "which was freed or cut"
@@ -260,17 +205,14 @@ def _check_agreement(
         attendance.check(torch.stack(numbers), expected[device])
 
 
-def _local_lists(lists: list[list[Tensor]]) -> list[list[Tensor]]:
-    """Return the lists with this rank's shards instead of DTensors."""
-    params, grads, exp_avgs, exp_avg_sqs, controls, state_steps = lists
-    return [
-        list(map(_local, params)),
-        list(map(_local_grad, params, grads)),
-        list(map(_local, exp_avgs)),
-        list(map(_local, exp_avg_sqs)),
-        controls,
-        state_steps,
-    ]
+def _local_tensors(tensors: StepTensors) -> StepTensors:
+    """Return this rank's shards instead of DTensors."""
+    return tensors._replace(
+        params=list(map(_local, tensors.params)),
+        grads=list(map(_local_grad, tensors.params, tensors.grads)),
+        exp_avgs=list(map(_local, tensors.exp_avgs)),
+        exp_avg_sqs=list(map(_local, tensors.exp_avg_sqs)),
+    )
 
 
 def _local(x: Any) -> Tensor:
@@ -296,7 +238,7 @@ def _local_grad(param: Any, grad: Any) -> Tensor:
     if grad.placements != param.placements:
         grad = grad.redistribute(placements=param.placements)
     local = _local(grad)
-    if type(local) not in _PLAIN and hasattr(local, "wait"):
+    if type(local) not in PLAIN and hasattr(local, "wait"):
         local = local.wait()  # what is still on its way has no memory that a kernel can read
     return local
 

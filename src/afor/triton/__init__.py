@@ -2,6 +2,6 @@
 
 `launch` prepares the address tables and launches the kernels; `kernels` needs triton and is
 imported at the first step; `self_check` compares the first step on a device with the equations.
-Imports torch, `afor.control`, `afor.reference`, `afor.state_check` and `afor.tensor_lists`. Start
-reading at `launch.triton_afor`.
+Imports torch, `afor.control`, `afor.reference` and `afor.tensors`. Start reading at
+`launch.TritonStep`.
 """

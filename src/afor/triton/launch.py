@@ -13,14 +13,13 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Unpack, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from afor.control import ControlSettings, Sums
-from afor.state_check import STATE, find_problem
-from afor.tensor_lists import Finish, StepOptions
+from afor.tensors import STATE, Implementation, StepOptions, StepTensors, find_problem
 from afor.triton.self_check import check_once
 
 MIN_PIECE = 8192  # minimum number of elements of one program
@@ -42,69 +41,58 @@ def triton_unavailable_reason() -> str | None:
     return None
 
 
-def triton_afor(*lists: Sequence[Tensor], **options: Unpack[StepOptions]) -> None:
-    """Take one AFOR step on CUDA tensors, in place: two launches per device and set of dtypes.
+class TritonStep(Implementation):
+    """A step on CUDA tensors: two launches per device and set of dtypes.
 
-    ``grad_scale`` and ``found_inf`` are read on the
-    device: gradients are divided by the first, and nothing changes (not even the step count) if the
-    second is not zero. Tensors that are not dense, or whose strides differ, are copied. The first
+    ``grad_scale`` and ``found_inf`` are read on the device: gradients are divided by the first, and
+    nothing changes (not even the step count) if the second is not zero. Tensors that are not dense,
+    or whose strides differ, are copied. Nothing is modified before the second launch. The first
     step on a device checks the kernels, unless ``check_fused`` is False; see `self_check`.
     """
-    copies: list[tuple[Tensor, Tensor]] = []
-    for entries in _buckets(lists, copies):
-        launch = _checked_launch(list(entries.values()), options)
-        launch.sum_pieces()
-        launch.update()
-    _copy_back(lists[0], copies)
 
+    def __init__(self, tensors: StepTensors, options: StepOptions) -> None:
+        self.tensors = tensors
+        self._copies: list[tuple[Tensor, Tensor]] = []  # to copy back after the step
+        buckets: dict[tuple[Any, ...], dict[int, _Entry]] = {}
+        for position, row in enumerate(zip(*tensors, strict=True)):
+            entry = _checked_entry(_Entry(*row), self._copies)
+            key = (entry.param.device, *(t.dtype for t in entry))
+            buckets.setdefault(key, {})[position] = entry
+        self._launches = [
+            (list(entries), _checked_launch(list(entries.values()), options))
+            for entries in buckets.values()
+        ]
 
-def begin_triton(*lists: Sequence[Tensor], **options: Unpack[StepOptions]) -> tuple[Sums, Finish]:
-    """Begin a step on the tensors of one CUDA device; see `triton_afor`.
+    def step(self) -> None:
+        """Take the step: the second kernel adds up the partial sums by itself."""
+        for _, launch in self._launches:
+            launch.sum_pieces()
+            launch.update()
+        self._copy_back()
 
-    Returns:
-        The sums, and the function that finishes the step. Nothing is modified before it is called.
-    """
-    copies: list[tuple[Tensor, Tensor]] = []
-    begun: list[tuple[list[int], _Launch]] = []
-    sums: dict[int, Tensor] = {}
-    for entries in _buckets(lists, copies):
-        launch = _checked_launch(list(entries.values()), options)
-        launch.sum_pieces()
-        sums.update(zip(entries, launch.sums().unbind(dim=1), strict=True))
-        begun.append((list(entries), launch))
+    def sums(self) -> Sums:
+        """Return the five sums of each tensor."""
+        sums: dict[int, Tensor] = {}
+        for positions, launch in self._launches:
+            launch.sum_pieces()
+            sums.update(zip(positions, launch.sums().unbind(dim=1), strict=True))
+        return Sums(*torch.stack([sums[i] for i in range(len(sums))], dim=1).unbind())
 
-    def finish(completed: Sums) -> None:
-        by_tensor = torch.stack(completed, dim=1).unbind()
-        for _, launch in begun:
+    def finish(self, sums: Sums) -> None:
+        """Take the step with the sums of whole tensors."""
+        by_tensor = torch.stack(sums, dim=1).unbind()
+        for _, launch in self._launches:
             launch.check_addresses()
-        for positions, launch in begun:
+        for positions, launch in self._launches:
             launch.update(torch.stack([by_tensor[i] for i in positions]))
-        _copy_back(lists[0], copies)
+        self._copy_back()
 
-    return Sums(*torch.stack([sums[i] for i in range(len(lists[0]))], dim=1).unbind()), finish
-
-
-def _buckets(
-    columns: Sequence[Sequence[Tensor]], copies: list[tuple[Tensor, Tensor]]
-) -> list[dict[int, "_Entry"]]:
-    """Return the checked tensors by device and dtypes, each by its position in the lists.
-
-    Tensors to copy back after the step are appended to ``copies``.
-    """
-    buckets: dict[tuple[Any, ...], dict[int, _Entry]] = {}
-    for position, row in enumerate(zip(*columns, strict=True)):
-        entry = _checked_entry(_Entry(*row), copies)
-        key = (entry.param.device, *(t.dtype for t in entry))
-        buckets.setdefault(key, {})[position] = entry
-    return list(buckets.values())
-
-
-def _copy_back(params: Sequence[Tensor], copies: list[tuple[Tensor, Tensor]]) -> None:
-    """Copy back what was updated elsewhere, and let autograd know of the writes."""
-    for stored, used in copies:
-        stored.copy_(used)
-    # Autograd does not see the kernels' writes; a graph that saved a parameter must raise.
-    torch.autograd.graph.increment_version(params)
+    def _copy_back(self) -> None:
+        """Copy back what was updated elsewhere, and let autograd know of the writes."""
+        for stored, used in self._copies:
+            stored.copy_(used)
+        # Autograd does not see the kernels' writes; a graph that saved a parameter must raise.
+        torch.autograd.graph.increment_version(self.tensors.params)
 
 
 class _Entry(NamedTuple):
@@ -155,16 +143,16 @@ class _Launch:
         from afor.triton import kernels
 
         self.kernels, self.entries = kernels, entries
-        s, lr = options["settings"], options["lr"]
+        s, lr = options.settings, options.lr
         self.device = entries[0].param.device
         with _device_context(self.device):
             on_host = not isinstance(lr, Tensor) or lr.device.type == "cpu"
             rate = lr if on_host else cast("Tensor", lr).to(self.device, non_blocking=True)
-            grad_scale = _to(options.get("grad_scale"), self.device)
-            found_inf = _to(options.get("found_inf"), self.device)
+            grad_scale = _to(options.grad_scale, self.device)
+            found_inf = _to(options.found_inf, self.device)
         lr_on_device = isinstance(rate, Tensor) and rate.device == self.device
         rate_on_host = 0.0 if lr_on_device else float(rate)
-        values = setting_values(s, rate_on_host, options["weight_decay"])
+        values = setting_values(s, rate_on_host, options.weight_decay)
         self.addresses = addresses = _addresses(entries)
         aligned = all(
             address % _ALIGNMENT == 0
@@ -193,7 +181,7 @@ class _Launch:
             "WORK": dtypes["exp_avg"] if double else _triton_dtype(torch.float32),
             "ALIGNED": aligned,
             "SCALED": grad_scale is not None,
-            "MAXIMIZE": options.get("maximize", False),
+            "MAXIMIZE": options.maximize,
             "enable_fp_fusion": True,
         }
         self.update_only = {
@@ -250,7 +238,7 @@ class _Launch:
 def _checked_launch(entries: list[_Entry], options: StepOptions) -> _Launch:
     """Return the launches of a step; before the first on a device, check the kernels there."""
     device = entries[0].param.device
-    if options.get("check_fused", True) and _can_check(device):
+    if options.check_fused and _can_check(device):
         check_kernels(device)
     return _Launch(entries, options)
 
@@ -262,7 +250,7 @@ def _can_check(device: torch.device) -> bool:
 
 def check_kernels(device: torch.device) -> None:
     """Check the kernels on a CUDA device, once per process; see `self_check.check_once`."""
-    check_once(functools.partial(triton_afor, check_fused=False), device)
+    check_once(TritonStep, device)
 
 
 def _addresses(entries: list[_Entry]) -> tuple[int, ...]:

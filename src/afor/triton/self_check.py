@@ -11,20 +11,24 @@ from torch import Tensor
 
 from afor.control import FIELDS, ControlSettings, initial_control
 from afor.reference import ReferenceState, reference_step
+from afor.tensors import Implementation, StepOptions, StepTensors
 
 SHAPES = ((9_000,), (33, 7), ())  # of two programs, of one program, a scalar
 STEPS = 4
 LIMIT = 1e-4  # largest accepted error, as a share of the learning rate or of 1 - beta2
 _SETTINGS = ControlSettings(warmup_steps=2)  # beta2 adapts within these steps
 _LR, _WEIGHT_DECAY = 1e-2, 0.1
+_OPTIONS = StepOptions(_SETTINGS, _LR, _WEIGHT_DECAY, check_fused=False)
 _passed: set[torch.device] = set()  # in this process
 
 
-def check_once(step: Callable[..., object], device: torch.device) -> None:
+def check_once(
+    implementation: Callable[[StepTensors, StepOptions], Implementation], device: torch.device
+) -> None:
     """Check a fused step on a device, unless it has passed in this process.
 
     Args:
-        step: Takes one step; called as `launch.triton_afor` is.
+        implementation: Makes a step, as `launch.TritonStep` does.
         device: The device of the tensors.
 
     Raises:
@@ -34,7 +38,7 @@ def check_once(step: Callable[..., object], device: torch.device) -> None:
         return
     advice = "Nothing was changed; leave `fused` unset to use foreach"
     try:
-        error = largest_error(step, device)
+        error = largest_error(implementation, device)
     except Exception as problem:
         reason = str(problem).strip().partition("\n")[0]
         raise RuntimeError(
@@ -48,7 +52,9 @@ def check_once(step: Callable[..., object], device: torch.device) -> None:
     _passed.add(device)
 
 
-def largest_error(step: Callable[..., object], device: torch.device) -> float:
+def largest_error(
+    implementation: Callable[[StepTensors, StepOptions], Implementation], device: torch.device
+) -> float:
     """Return how far a few steps on small tensors are from the equations in float64.
 
     Returns:
@@ -58,17 +64,16 @@ def largest_error(step: Callable[..., object], device: torch.device) -> float:
     thetas = [0.1 * _wave(shape, 1.0) for shape in SHAPES]  # little rounding, beside the steps
     states = [ReferenceState.start(theta) for theta in thetas]
     params = [theta.to(device, copy=True) for theta in thetas]
-    moments = [[torch.zeros_like(p) for p in params] for _ in range(2)]
+    exp_avgs, exp_avg_sqs = ([torch.zeros_like(p) for p in params] for _ in range(2))
     controls = [torch.tensor(initial_control(_SETTINGS), device=device) for _ in params]
     counts = [torch.zeros((), device=device) for _ in params]
     options = {k: v for k, v in _SETTINGS._asdict().items() if k not in ("beta1", "beta2")}
     decays: list[float] = []
     for number in range(STEPS):
         grads = [_wave(shape, 2.0 + number) for shape in SHAPES]
-        step(
-            params, [grad.to(device) for grad in grads], *moments, controls, counts,
-            settings=_SETTINGS, lr=_LR, weight_decay=_WEIGHT_DECAY,
-        )  # fmt: skip
+        on_device = [grad.to(device) for grad in grads]
+        tensors = StepTensors(params, on_device, exp_avgs, exp_avg_sqs, controls, counts)
+        implementation(tensors, _OPTIONS).step()
         decays = []
         for i, (state, grad) in enumerate(zip(states, grads, strict=True)):
             thetas[i], scalars = reference_step(

@@ -24,7 +24,7 @@ COMMANDS = {
     "power": ("results.planning", "Tell what a study can decide, and how many subjects it takes."),
     "export": ("results.files", "Write one row per run as CSV, JSON or Parquet."),
     "store": ("app", "Look into a store: runs, failures, repetition, merging, repair."),
-    "data": ("catalog.data", "Find, fetch, check and prepare data sets."),
+    "data": ("catalog.data", "Find, fetch, check and import data sets."),
     "models": ("catalog.models", "List the backbones with their sizes on every data set."),
     "optimizers": ("catalog.optimizers", "List the optimizers and their settings."),
     "doctor": ("catalog.doctor", "Check this machine: what works, and how to fix the rest."),

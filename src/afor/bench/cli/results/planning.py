@@ -14,7 +14,7 @@ from afor.bench.cli.options import (
     TableFormat,
     option,
 )
-from afor.bench.cli.printing import FORMATS, check_figures, choose, render
+from afor.bench.cli.printing import check_figures, choose, render
 from afor.bench.cli.results.reading import Baseline, Margins, ResultOptions
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
@@ -94,7 +94,6 @@ def power(
         raise ConfigError(f"--power {wanted:g}: expected a number between 0.05 and 0.99.")
     if effect is not None and not 0 < effect < math.inf:
         raise ConfigError(f"--effect {effect:g}: expected a difference in points, more than 0.")
-    table_format = choose(form or "terminal", FORMATS, "--format")
     options = ResultOptions(results, [metric], baseline, None, study, margin, allow_different)
     opened = options.open()
     baseline = opened.baseline
@@ -145,7 +144,7 @@ def power(
         print_json(without_nan(content))
     else:
         for table in built:
-            typer.echo(render(table, table_format))
+            typer.echo(render(table, form or "terminal"))
         typer.echo("\n".join(sentences))
         if noise.draws == 1:
             typer.echo(

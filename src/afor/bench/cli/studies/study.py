@@ -122,10 +122,10 @@ def plan(
         afor plan demo --jobs 4
     """
     selected = select_study(name, options)
-    planned, cache_dir = selected.study, options.cache_dir
+    planned = selected.study
     path = store_path(planned.name, options.store)
     absent = absent_datasets(planned)
-    sources = expected_sources(planned, cache_dir)
+    sources = expected_sources(planned)
     study_plan = make_plan(planned, sources, rates_for(planned, options.lr_from))
     statuses: dict[str, str] = {}
     seconds_left, needs = None, None
@@ -133,7 +133,7 @@ def plan(
         with open_store(path) as opened:
             statuses = opened.statuses()
             seconds_left = remaining_s(opened, study_plan.runs)
-    timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
+    timer = StepTimer(None, lambda what: typer.echo(f"Timing {what} ...", err=True))
     can_be_timed = planned.trainer == DEFAULT_TRAINER and all(
         is_available(device) for device in {run.spec["device"] for run in study_plan.runs}
     )

@@ -1,43 +1,138 @@
-"""The state of a parameter: the names of its entries, and one check of what does not fit.
+"""The tensors of a step: their names and lists, its two halves, and one check of what does not fit.
 
 `find_problem` describes the first of a parameter, its gradient and its state that no step may
-touch. Who calls it: a step, for tensors that the quick checks `fits` and `KnownStorages` do not
-pass; `checkpoint`, for each state of a state dict, before anything is copied; the CUDA path. The
-native kernel proves once more, in C, that all addresses lie inside their storages.
+touch. Who calls it: a step, for tensors that the quick check `fits` does not pass; `checkpoint`,
+for each state of a state dict, before anything is copied; the CUDA path. What has passed is
+remembered (`known_group`), and the native kernel proves once more, in C, that all addresses lie
+inside their storages.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from operator import is_
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from afor.control import FIELDS
+from afor.control import FIELDS, ControlSettings, Sums
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 STATE = (*MOMENTS, "control", "step")  # the entries of the state of a parameter
 _CONTROL_SHAPE = torch.Size([len(FIELDS)])
 _CONTROL_DTYPES = (torch.float32, torch.float64)
 _STEP_SHAPE = torch.Size()
+_device, _layout = attrgetter("device"), attrgetter("layout")
+
+
+PLAIN = (Tensor, torch.nn.Parameter)  # a subclass may keep its numbers elsewhere
+
+
+class StepTensors(NamedTuple):
+    """Parallel lists, with one entry for each parameter that takes part in a step."""
+
+    params: list[Tensor]
+    grads: list[Tensor]
+    exp_avgs: list[Tensor]
+    exp_avg_sqs: list[Tensor]
+    controls: list[Tensor]  # see `control.FIELDS`
+    steps: list[Tensor]  # step counts
+
+    @classmethod
+    def empty(cls) -> "StepTensors":
+        """Return six empty lists."""
+        return cls([], [], [], [], [], [])
+
+    def select(self, wanted: Sequence[bool]) -> "StepTensors":
+        """Return the lists restricted to the wanted positions."""
+        if all(wanted):
+            return self
+        return StepTensors(
+            *([t for t, w in zip(column, wanted, strict=True) if w] for column in self)
+        )
+
+    def by_device_and_dtype(self) -> list["StepTensors"]:
+        """Split the lists by device and dtypes of the parameters and moments."""
+        pairs = zip(self.params, self.exp_avgs, strict=True)
+        keys = [(p.device, p.dtype, m.dtype) for p, m in pairs]
+        if len(set(keys)) <= 1:
+            return [self] if keys else []
+        return [self.select([k == key for k in keys]) for key in dict.fromkeys(keys)]
+
+
+class StepOptions(NamedTuple):
+    """The options of a step of one parameter group."""
+
+    settings: ControlSettings
+    lr: float | Tensor
+    weight_decay: float
+    maximize: bool = False
+    differentiable: bool = False  # let autograd run through the step
+    grad_scale: Tensor | None = None  # of GradScaler: divides the gradients, for `fused`
+    found_inf: Tensor | None = None  # of GradScaler: nothing changes if it is not zero
+    check_fused: bool = True  # check the CUDA kernels before their first step on a device
+
+    def gradient_factor(self) -> float:
+        """Return the sign of the gradients divided by GradScaler's scale; a host sync."""
+        sign = -1.0 if self.maximize else 1.0
+        return sign if self.grad_scale is None else sign / self.grad_scale.item()
+
+    def is_skipped(self) -> bool:
+        """Return True if GradScaler skips the step; a host sync."""
+        return self.found_inf is not None and self.found_inf.item() != 0.0
+
+
+class Implementation:
+    """A step on some tensors, in two halves; shards complete their sums in between.
+
+    It is made of `StepTensors` and `StepOptions`, in that order. Gradients are never modified.
+    """
+
+    tensors: StepTensors
+
+    def sums(self) -> Sums:
+        """Return the five sums of each tensor; only first moments may have been updated then."""
+        raise NotImplementedError
+
+    def finish(self, sums: Sums) -> None:
+        """Advance the control states with the sums of whole tensors and update, in place."""
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """Take the step on tensors that are not sharded."""
+        self.finish(self.sums())
+
+
+def is_plain(tensors: Sequence[Tensor]) -> bool:
+    """Return True if no tensor is of a subclass."""
+    return all(type(t) in PLAIN for t in tensors)
+
+
+# -------------------------------------------------------------------------- what does not fit
 
 
 def fits(p: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
-    """Return True if all shapes and the dtype of the step count are right.
+    """Return True if gradient and state are certain to fit the parameter.
 
-    The quick check of every step. When it fails, `find_problem` says what is wrong, if anything is.
+    This is quick. When it returns False, `find_problem` says what is wrong, if anything is.
     """
     try:
-        shape = p.shape
+        exp_avg, exp_avg_sq = state["exp_avg"], state["exp_avg_sq"]
+        control, step = state["control"], state["step"]
+        tensors = (p, grad, exp_avg, exp_avg_sq, control, step)
         return (
-            state["exp_avg"].shape == shape
-            and state["exp_avg_sq"].shape == shape
-            and grad.shape == shape
-            and state["control"].shape == _CONTROL_SHAPE
-            and state["control"].dtype in _CONTROL_DTYPES
-            and state["step"].shape == _STEP_SHAPE
-            and state["step"].dtype == torch.float32
+            p.shape == grad.shape == exp_avg.shape == exp_avg_sq.shape
+            and grad.dtype == p.dtype
+            and exp_avg.dtype in (p.dtype, torch.float32)
+            and exp_avg_sq.dtype == exp_avg.dtype
+            and p.is_complex() == exp_avg.is_complex()
+            and control.shape == _CONTROL_SHAPE
+            and control.dtype in _CONTROL_DTYPES
+            and step.shape == _STEP_SHAPE
+            and step.dtype == torch.float32
+            and set(map(_device, tensors)) == {p.device}
+            and set(map(_layout, tensors)) == {torch.strided}
+            and all(map(is_inside_storage, tensors))
         )
     except (KeyError, AttributeError):
         return False
@@ -127,31 +222,6 @@ def checked_rate(lr: Tensor) -> Tensor:
     if not torch.compiler.is_compiling() and not is_inside_storage(lr):
         raise RuntimeError("AFOR cannot step: lr has no storage any more; set it anew")
     return lr
-
-
-class KnownStorages:
-    """Tensors that were found inside their storages, and what shows that they still are.
-
-    To compare addresses and sizes with those of the last step takes a fraction of the full check.
-    """
-
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self.tensors = list(tensors)
-        self.addresses = list(map(Tensor.data_ptr, tensors))
-        self.storages = list(map(Tensor.untyped_storage, tensors))
-        self.sizes = list(map(torch.UntypedStorage.nbytes, self.storages))
-
-    def are_those_of(self, tensors: Sequence[Tensor]) -> bool:
-        """Return True if these are the same tensors, in the same memory of the same size."""
-        same = len(tensors) == len(self.tensors) and all(map(is_, tensors, self.tensors))
-        return same and self.are_memory_of(tensors)
-
-    def are_memory_of(self, tensors: Sequence[Tensor]) -> bool:
-        """Return True if these begin in the same memory, in storages of the same size."""
-        return (
-            list(map(Tensor.data_ptr, tensors)) == self.addresses
-            and list(map(torch.UntypedStorage.nbytes, self.storages)) == self.sizes
-        )
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
