@@ -18,7 +18,13 @@ DATASET_LABELS = {
     "physionet_mi": "PhysioNet MI",
     "synthetic": "Synthetic",
 }
-BACKBONE_LABELS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
+BACKBONE_LABELS = {
+    "eegnet": "EEGNet",
+    "acrnn": "ACRNN",
+    "nsal_dgat": "NSAL-DGAT",
+    "hslt": "HSLT",
+    "by_method": "network by method",
+}
 PAPER_METRICS = ("accuracy", "weighted_f1")
 PLAIN = 1e6  # larger numbers are printed with an exponent
 
