@@ -180,6 +180,8 @@ def test_huge_values_are_shown_without_a_crash(call, tmp_path):
         assert max(map(len, shown.splitlines())) <= 160
         call("table", "main", path, "-m", "nll", "-m", "accuracy")
         call("report", path, "--output", tmp_path / "report.html", "--static")
+        for name in ("gain", "folds"):
+            call("figure", name, path, "--output", tmp_path / f"{name}.svg")
 
 
 def test_ranks_are_by_the_metrics_of_the_other_tables(call, tmp_path):
