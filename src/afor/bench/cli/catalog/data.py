@@ -218,7 +218,6 @@ def import_folder(
         Path | None,
         option("Also write a page about the data as HTML: classes, amplitudes, spectra."),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Look at a folder of recordings and print a study for it, as TOML.
 
@@ -241,11 +240,8 @@ def import_folder(
     if report is not None:
         page = data_page(f"The data in {root}", findings, source, problem)
         write_atomically(report, page.encode())
-    if as_json:
-        print_json({**asdict(survey), "options": survey.options(), "problem": problem})
-    else:
-        typer.echo("\n".join(f"# {line}".rstrip() for line in findings))
-        typer.echo(_proposed_study(survey, root), nl=False)
+    typer.echo("\n".join(f"# {line}".rstrip() for line in findings))
+    typer.echo(_proposed_study(survey, root), nl=False)
     if problem:
         raise DataError(f"This study cannot be planned yet: {problem}")
     print_next(f"{'save this as mine.toml, then ' * sys.stdout.isatty()}afor run mine.toml")
