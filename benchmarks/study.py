@@ -117,8 +117,7 @@ def run_afor(folder: Path, folds: int, root: str) -> list[str]:
     file.write_text(study_text(root, folds))
     store = folder / f"afor-{folds}.db"
     start = [sys.executable, "-c", "from afor.bench.cli.entry import main; main()"]
-    words = ["run", str(file), "--jobs", "1", "--store", str(store)]
-    words += ["--cache-dir", str(folder / "cache")]
+    words = ["run", str(file), "--jobs", "1", "--store", str(store), "--no-report"]
     return [*start, *words, *(["--root", f"people={root}"] if root else [])]
 
 

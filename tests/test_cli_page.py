@@ -28,4 +28,4 @@ def test_commands_of_a_group_stand_under_their_full_name(script) -> None:
 
 def test_signs_that_markdown_would_take_for_itself_are_escaped(script) -> None:
     assert r"moabb:\<Name\>" in script.page()
-    assert r"\$AFOR_CACHE" in script.page()
+    assert r"\$AFOR_DATA" in script.page()

@@ -89,6 +89,7 @@ def test_a_recording_passes_the_functions_of_the_walk_in_their_order(tmp_path, m
     study = tmp_path / "walk.toml"
     study.write_text(STUDY.format(root=tmp_path))
     monkeypatch.setattr(LocalEngine, "run", train_here)
+    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
     first_calls: dict[str, int] = {}
 
     def record(frame, event, _):
@@ -99,7 +100,7 @@ def test_a_recording_passes_the_functions_of_the_walk_in_their_order(tmp_path, m
 
     sys.setprofile(record)
     try:
-        places = StudyOptions(store=tmp_path / "walk.db", cache_dir=tmp_path / "cache")
+        places = StudyOptions(store=tmp_path / "walk.db")
         run(places, str(study), jobs=1)
         build_table("main", Results.open([tmp_path / "walk.db"]))
     finally:

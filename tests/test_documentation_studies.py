@@ -31,10 +31,11 @@ def test_the_plan_in_the_tutorial_is_what_the_command_prints(tmp_path, monkeypat
     from afor.bench.cli.app import app
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
     page = (DOCS / "tutorial" / "first-study.md").read_text(encoding="utf-8")
     (tmp_path / "mine.toml").write_text(BLOCK.findall(page)[0], encoding="utf-8")
     printed = page.split("$ afor plan mine.toml -j 1 --no-timing\n")[1].split("```")[0]
-    arguments = ["plan", "mine.toml", "-j", "1", "--no-timing", "--cache-dir", "cache"]
+    arguments = ["plan", "mine.toml", "-j", "1", "--no-timing"]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert result.stdout.strip() == printed.split("\nNext:")[0].strip()
 

@@ -6,7 +6,7 @@ The page is read off the command line itself. `tests/test_cli_page.py` fails whe
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
@@ -22,7 +22,8 @@ honoured, `--json` is for programs, `afor --version` prints the version, and `af
 shows the traceback of an error.
 
 RESULTS is a study's name (its results are in `results/NAME.db`), the study's TOML file or a store
-file. `judge`, `table`, `figure` and `report` also read the files of `afor export`.
+file. `judge`, `table`, `figure`, `report` and `power` also read the files of `afor export` and any
+[table of scores](../howto/judge.md).
 
 `afor --install-completion` sets up completion of commands and options in bash, zsh, fish or
 PowerShell; `afor --show-completion` prints the script instead. Both take effect in a new shell.
@@ -111,8 +112,17 @@ def _flags(parameter: Any) -> str:
 
 def _meaning(parameter: Any) -> str:
     words = parameter.help
+    if choices := _choices(parameter.type_descriptor.annotation):
+        words += f" Accepted: {', '.join(choices)}."
     repeatable = getattr(parameter, "multiple", False) and "epeatable" not in words
     return _escape(words + (" Repeatable." if repeatable else ""))
+
+
+def _choices(annotation: Any) -> list[str]:
+    """Return the words that a literal, or one of several types, lists."""
+    if get_origin(annotation) is Literal:
+        return list(map(str, get_args(annotation)))
+    return [word for inner in get_args(annotation) for word in _choices(inner)]
 
 
 def _default(parameter: Any) -> str:

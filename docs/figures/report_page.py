@@ -24,7 +24,7 @@ SIZE = (1100, 1400)
 def main(store):
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        arguments = ["report", store, "--output", str(page), "--title", "afor demo"]
+        arguments = ["report", store, "--output", str(page)]
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
         print(result.stdout, end="")
         options = webdriver.ChromeOptions()

@@ -97,6 +97,38 @@ def test_jobs_says_what_zero_means():
         assert "0 uses all available cores" in text
 
 
+def visible_options(command):
+    return [
+        p for p in command.params
+        if p.param_type_name == "option" and p.name != "help" and not p.hidden
+    ]  # fmt: skip
+
+
+def test_all_commands_together_show_at_most_180_options():
+    assert sum(len(visible_options(command)) for command in COMMANDS.values()) <= 180
+
+
+def test_a_letter_stands_for_one_option_and_an_option_has_one_letter():
+    spellings = {
+        tuple(sorted(p.opts)) for c in COMMANDS.values() for p in visible_options(c)
+    }  # fmt: skip
+    short = [name for names in spellings for name in names if not name.startswith("--")]
+    long = [name for names in spellings for name in names if name.startswith("--")]
+    assert len(short) == len(set(short))
+    assert len(long) == len(set(long))
+
+
+@pytest.mark.parametrize("name", ["--json", "--jobs", "--margin", "--root", "--study", "--trust"])
+def test_an_option_of_several_commands_means_the_same_in_all(name):
+    texts = {
+        p.help
+        for words, c in COMMANDS.items()
+        for p in visible_options(c)
+        if name in p.opts and words[0] != "data"  # a data set alone has one root
+    }
+    assert len(texts) == 1, texts
+
+
 def test_a_file_to_write_is_called_output_everywhere():
     for words, command in COMMANDS.items():
         for parameter in command.params:
@@ -128,7 +160,7 @@ def test_version_is_that_of_the_package():
     [
         ("afor st", {"study", "status", "store"}),
         ("afor store f", {"failures"}),
-        ("afor data pre", {"prepare"}),
+        ("afor data im", {"import"}),
     ],
 )
 def test_the_shell_completes_commands(typed, expected):
@@ -158,9 +190,15 @@ def test_the_shell_completes_options_of_a_command_that_is_loaded_for_it():
         ("afor plan sens", {"sensitivity"}),
         ("afor run demo --optimizer rada", {"radam", "radam_decoupled"}),
         ("afor judge ki", {"kitchen"}),
+        ("afor run demo --dataset physio", {"physionet_mi"}),
+        ("afor plan demo --backbone hs", {"hslt", "hslt_authors"}),
+        ("afor data check bci", {"bci2a"}),
+        ("afor table mai", {"main"}),
+        ("afor figure fold", {"folds"}),
+        ("afor table main kitchen --format lat", {"latex"}),
     ],
 )
-def test_the_shell_completes_presets_optimizers_and_results(typed, expected, tmp_path, monkeypatch):
+def test_the_shell_completes_values(typed, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "kitchen.db").touch()

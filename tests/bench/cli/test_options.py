@@ -13,10 +13,17 @@ runner = CliRunner()
 @pytest.mark.usefixtures("train_here")
 def test_a_changed_study_has_its_own_store_that_describes_it(tiny):
     tiny.write(optimizers=("a", "b"), subjects=3, draws=2)
-    changes = ["--draws", "1", "--optimizer", "a", "--data-option", "trials=6"]
+    changes = [
+        "--optimizer",
+        "a",
+        "--set",
+        "protocol.draws=1",
+        "--set",
+        "datasets.synthetic.options.trials=6",
+    ]
     planned = tiny.call(*changes, command="plan")
     assert "tiny-changed: 3 runs" in planned
-    assert "--optimizer a --draws 1" in planned.split("Next: ")[1]
+    assert "--optimizer a --set protocol.draws=1" in planned.split("Next: ")[1]
     done = tiny.call(*changes)
     assert "It is called tiny-changed, in results/tiny-changed.db" in done
     assert "3 done (3 trained now)" in done
@@ -60,5 +67,5 @@ def test_a_change_that_cannot_be_is_one_sentence(arguments, message, tmp_path, m
 def test_help_says_what_can_be_changed():
     for command in ("study", "plan", "run"):
         text = runner.invoke(app, [command, "--help"], env={"COLUMNS": "160"}).stdout
-        for option in ("--dataset", "--data-option", "--backbone", "--optimizer", "--set"):
+        for option in ("--dataset", "--backbone", "--optimizer", "--set"):
             assert option in text

@@ -11,7 +11,7 @@ TABLE = Table("t", "A title", (Column("x"),), (Row("one", (TableCell("7"),)),), 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_form_holds_the_title_or_the_values(form):
-    text = render(TABLE, form, standalone=False)
+    text = render(TABLE, form)
     assert "A title" in text or form == "csv"
 
 

@@ -207,7 +207,7 @@ def test_what_is_no_trainer_gives_one_sentence_and_is_not_called(
         resolve_trainer(target)
     assert target in str(refused.value)
     (tmp_path / "s.toml").write_text(f'trainer = "{target}"\n{study}')
-    planned = runner.invoke(app, ["plan", str(tmp_path / "s.toml"), "--cache-dir", str(tmp_path)])
+    planned = runner.invoke(app, ["plan", str(tmp_path / "s.toml")])
     assert isinstance(planned.exception, ConfigError)
     assert capfd.readouterr().out == ""
 
@@ -223,7 +223,7 @@ def test_a_module_that_breaks_when_it_is_imported_gives_a_sentence(body, tmp_pat
 
 def test_plan_never_calls_what_is_no_network(tmp_path, study, capfd):
     (tmp_path / "s.toml").write_text(study.replace('"eegnet"', '"os:system"'))
-    planned = runner.invoke(app, ["plan", str(tmp_path / "s.toml"), "--cache-dir", str(tmp_path)])
+    planned = runner.invoke(app, ["plan", str(tmp_path / "s.toml")])
     assert isinstance(planned.exception, ConfigError)
     assert "subclass of torch.nn.Module" in str(planned.exception)
     assert "InputShape" not in capfd.readouterr().err  # what the shell would have said

@@ -17,7 +17,13 @@ def test_nothing_changed_leaves_the_text_as_it_is():
 
 
 def test_a_preset_runs_on_another_data_set_and_backbone_under_another_name():
-    study = changed("ablation", datasets=["synthetic"], backbones=["hslt"], epochs=12, draws=2)
+    study = changed(
+        "ablation",
+        datasets=["synthetic"],
+        backbones=["hslt"],
+        epochs=12,
+        settings=["protocol.draws=2"],
+    )
     before = parse_study(preset_text("ablation"))
     assert study.name == "ablation-synthetic-hslt"
     assert [d.name for d in study.datasets] == ["synthetic"]
@@ -25,7 +31,10 @@ def test_a_preset_runs_on_another_data_set_and_backbone_under_another_name():
     assert study.optimizers == before.optimizers
     assert (study.training.max_epochs, study.training.patience) == (12, before.training.patience)
     assert study.protocol.draws == 2
-    assert "--dataset synthetic --backbone hslt --epochs 12 --draws 2" in study.description
+    assert (
+        "--dataset synthetic --backbone hslt --epochs 12 --set protocol.draws=2"
+        in study.description
+    )
     assert changed("ablation", epochs=3).name == "ablation-changed"
 
 
@@ -42,7 +51,11 @@ def test_one_data_set_under_two_names_with_options_of_its_own():
     study = changed(
         "sensitivity",
         datasets=["imagery=synthetic", "sleep=synthetic"],
-        data_options=["sleep.kind=sleep", "sleep.n_subjects=8", "imagery.shift=0.5"],
+        settings=[
+            "datasets.sleep.options.kind=sleep",
+            "datasets.sleep.options.n_subjects=8",
+            "datasets.imagery.options.shift=0.5",
+        ],
     )
     imagery, sleep = study.datasets
     assert (imagery.name, imagery.use, sleep.use) == ("imagery", "synthetic", "synthetic")
@@ -79,7 +92,7 @@ def test_without_early_stopping_more_epochs_bring_none_back():
 
 
 def test_draws_that_are_asked_for_are_all_run():
-    assert changed("convergence", draws=3).protocol.only_draws is None
+    assert changed("convergence", settings=["protocol.draws=3"]).protocol.only_draws is None
     assert changed("convergence", epochs=3).protocol.only_draws == [0]
 
 
@@ -113,7 +126,8 @@ def test_what_is_said_of_the_training_holds_for_every_data_set():
 
 def test_the_changed_study_describes_itself():
     text = overridden(
-        *study_text("demo-synthetic"), Overrides(epochs=2, data_options=["shift=0.25"])
+        *study_text("demo-synthetic"),
+        Overrides(epochs=2, settings=["datasets.synthetic.options.shift=0.25"]),
     )
     assert tomllib.loads(text)["datasets"][0]["options"]["shift"] == 0.25
     assert overridden(text, "again", Overrides()) == text
@@ -135,17 +149,15 @@ def test_a_name_stays_within_its_length_and_its_letters():
         ({"optimizers": ["afr"]}, "Did you mean 'afor'?"),
         ({"optimizers": ["adamm_seed_1"]}, "no optimizer 'adamm'"),
         ({"datasets": ["deap", "deap"]}, 'datasets has "deap" twice'),
-        ({"data_options": ["rating=arousal"]}, "say of which data set, as DATASET.KEY=VALUE"),
-        ({"data_options": ["dea.rating=arousal"]}, "Did you mean 'deap'?"),
-        ({"data_options": ["deap.ratng=arousal"]}, "unknown option 'ratng'. Did you mean 'rating'"),
-        ({"data_options": ["deap.rating=joy"]}, "deap: option rating = 'joy'"),
-        ({"data_options": ["shift"]}, "expected KEY=VALUE"),
+        ({"settings": ["datasets.deap.options.ratng=arousal"]}, "Did you mean 'rating'"),
+        ({"settings": ["datasets.deap.options.rating=joy"]}, "deap: option rating = 'joy'"),
+        ({"settings": ["shift"]}, "expected KEY=VALUE"),
         ({"settings": ["training.max_epoch=3"]}, 'Did you mean "max_epochs"?'),
         ({"settings": ["datasets.dep.blocks=3"]}, "datasets has no 'dep'. Did you mean 'deap'?"),
         ({"settings": ["protocol.only_folds=[0"]}, "protocol.only_folds = '[0' is not valid"),
         ({"settings": ["name.first=x"]}, "'name' is no table"),
         ({"epochs": 0}, "training.max_epochs = 0 is not valid"),
-        ({"draws": -1}, "protocol.draws = -1 is not valid"),
+        ({"settings": ["protocol.draws=-1"]}, "protocol.draws = -1 is not valid"),
     ],
 )
 def test_what_cannot_be_is_told_with_the_nearest_that_can(changes, message):
@@ -188,7 +200,9 @@ name = "synthetic"  # no files needed
 name = "deap"  # to be requested
 """
     changes = Overrides(
-        datasets=["synthetic"], backbones=["acrnn"], settings=["training.lr=0.02"], draws=2
+        datasets=["synthetic"],
+        backbones=["acrnn"],
+        settings=["training.lr=0.02", "protocol.draws=2"],
     )
     made = overridden(text, "x", changes)
     for comment in ("# About all of it.", "# two", "# Table II", "# no files needed"):

@@ -26,7 +26,7 @@ LOOKS = {
     "convergence": [["table", "convergence"], ["figure", "convergence"]],
     "lr-search": [],
 }
-FEW = ["--epochs", "1", "--draws", "1", "--set", "protocol.only_folds=[0]"]
+FEW = ["--epochs", "1", "--set", "protocol.draws=1", "--set", "protocol.only_folds=[0]"]
 runner = CliRunner()
 
 
@@ -166,7 +166,7 @@ def test_a_preset_runs_on_all_its_data_sets_and_backbones(here, preset, tmp_path
     names = [entry.name for entry in study.datasets]
     changes += ["datasets.isruc.blocks=3"] if "isruc" in names else []
     # Two windows of each trial are enough to see every network train.
-    options = ["--data-option", "deap.stride_samples=3840"] if "deap" in names else []
+    options = ["--set", "datasets.deap.options.stride_samples=3840"] if "deap" in names else []
     options += ["--root", f"deap={folder / 'deap'}"] if "deap" in names else []
     done = run(
         here, preset, *FEW, *options, *(word for c in changes for word in ("--set", c))

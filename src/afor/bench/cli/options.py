@@ -3,11 +3,12 @@
 A dataclass is a group: a command that takes one has an option per field, see `lazy`.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -25,7 +26,7 @@ def argument(help_text: str, **settings: Any) -> Any:
     return typer.Argument(help=help_text, **settings)
 
 
-def _completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     """Return the function that completes a word in the shell to the names that begin with it."""
     return lambda incomplete: sorted(name for name in names() if name.startswith(incomplete))
 
@@ -46,30 +47,44 @@ def _optimizers() -> Iterable[str]:
     return OPTIMIZERS
 
 
+def datasets() -> Iterable[str]:
+    """Return the names of the registered data sets."""
+    from afor.bench.data.catalog import NAMES
+
+    return NAMES
+
+
+def backbones() -> Iterable[str]:
+    """Return the names of the registered networks."""
+    return list(json.loads(files("afor.bench.models").joinpath("sizes.json").read_text("utf-8")))
+
+
 # What a command works on.
 StudyName = Annotated[
     str,
     argument(
         "A preset (`afor study` lists them) or a study's TOML file.",
-        autocompletion=_completing(_presets),
+        autocompletion=completing(_presets),
     ),
 ]
 Results = Annotated[
     str,
     argument(
         "The results: a study's name, its TOML file or a store file.",
-        autocompletion=_completing(_stores),
+        autocompletion=completing(_stores),
     ),
 ]
 ResultsList = Annotated[
     list[str] | None,
     argument(
         "The results: study names, TOML files, store files, or .csv, .json and .parquet "
-        "files of results.",
-        autocompletion=_completing(_stores),
+        "files of results or of any scores.",
+        autocompletion=completing(_stores),
     ),
 ]
-OnlyStudies = Annotated[list[str] | None, option("Use only the runs of this study of the store.")]
+_ONLY_STUDY = "Use only the runs of this study of the store."
+OnlyStudy = Annotated[str | None, option(_ONLY_STUDY)]
+OnlyStudies = Annotated[list[str] | None, option(_ONLY_STUDY)]
 AllowDifferent = Annotated[
     list[str] | None,
     option(
@@ -81,10 +96,6 @@ AllowDifferent = Annotated[
 # Where things are.
 StorePath = Annotated[
     Path | None, option("Store file of the results.", show_default="results/NAME.db")
-]
-CacheDir = Annotated[
-    Path | None,
-    option("Folder of the prepared trials.", show_default="$AFOR_CACHE or ~/.cache/afor"),
 ]
 Roots = Annotated[
     list[str] | None,
@@ -130,13 +141,8 @@ LrFrom = Annotated[
     ),
 ]
 TableFormat = Annotated[
-    str | None,
-    option(
-        "terminal, markdown, latex, csv or json.",
-        "--format",
-        "-f",
-        show_default="by the suffix of --output",
-    ),
+    Literal["terminal", "markdown", "latex", "csv"] | None,
+    option("How the table is written.", "--format", "-f", show_default="by --output's suffix"),
 ]
 FigureFile = Annotated[
     Path | None, option("Figure to write: .pdf, .svg or .png.", "--output", "-o")
@@ -148,12 +154,20 @@ AforVariant = Annotated[str, option("AFOR or one of its variants.")]
 class RunOptions:
     """Which run of a study an analysis trains again."""
 
-    dataset: Annotated[str, option("Data set of the study.", show_default="its first")] = ""
-    backbone: Annotated[str, option("Backbone of the study.", show_default="its first")] = ""
+    dataset: Annotated[
+        str,
+        option(
+            "Data set of the study.", show_default="its first", autocompletion=completing(datasets)
+        ),
+    ] = ""
+    backbone: Annotated[
+        str,
+        option(
+            "Backbone of the study.", show_default="its first", autocompletion=completing(backbones)
+        ),
+    ] = ""
     fold: Annotated[int, option("Fold of the run, from 0.", min=0)] = 0
-    draw: Annotated[int, option("Draw of the validation subjects, from 0.", min=0)] = 0
     root: Roots = None
-    cache_dir: CacheDir = None
 
 
 def _change(help_text: str, *names: str, **settings: Any) -> Any:
@@ -167,33 +181,32 @@ class ChangeOptions:
 
     dataset: Annotated[
         list[str] | None,
-        _change("Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable."),
-    ] = None
-    data_option: Annotated[
-        list[str] | None,
         _change(
-            "Set an option of the data: KEY=VALUE or DATASET.KEY=VALUE, such as shift=2.0; "
-            "repeatable."
+            "Use this data set instead of the study's: NAME, or NAME=DATASET; repeatable.",
+            autocompletion=completing(datasets),
         ),
     ] = None
     backbone: Annotated[
-        list[str] | None, _change("Use this backbone instead of the study's; repeatable.")
+        list[str] | None,
+        _change(
+            "Use this backbone instead of the study's; repeatable.",
+            autocompletion=completing(backbones),
+        ),
     ] = None
     optimizer: Annotated[
         list[str] | None,
         _change(
             "Use this optimizer instead of the study's; afor_seed_1 is AFOR with seed 1; "
             "repeatable.",
-            autocompletion=_completing(_optimizers),
+            autocompletion=completing(_optimizers),
         ),
     ] = None
     epochs: Annotated[int | None, _change("Maximum number of epochs.")] = None
-    draws: Annotated[int | None, _change("Number of draws of the validation subjects.")] = None
     setting: Annotated[
         list[str] | None,
         _change(
-            "Set any other key of the study: KEY=VALUE, such as training.lr=1e-3 or "
-            "datasets.deap.complete=false; repeatable.",
+            "Set any other key of the study: KEY=VALUE, such as training.lr=1e-3, "
+            "protocol.draws=5 or datasets.synthetic.options.shift=2.0; repeatable.",
             "--set",
         ),
     ] = None
@@ -204,7 +217,6 @@ class StudyOptions(ChangeOptions):
     """What `plan` and `run` know of the study and of this machine."""
 
     store: StorePath = None
-    cache_dir: CacheDir = None
     root: Roots = None
     lr_from: LrFrom = ""
     trust: Trust = False

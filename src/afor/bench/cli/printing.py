@@ -20,20 +20,20 @@ from afor.bench.report.tables import formats
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json", ".txt": "terminal"}
-WRITERS = {"markdown": formats.to_markdown, "csv": formats.to_csv, "json": formats.to_json}
+WRITERS: Mapping[str, Callable[[formats.Table], str]] = {
+    "markdown": formats.to_markdown,
+    "latex": formats.to_latex,
+    "csv": formats.to_csv,
+    "json": formats.to_json,
+}
 PLAIN_WIDTH = 160  # columns of text that goes to a file or a pipe
 
 
-def render(
-    table: formats.Table, form: str, *, standalone: bool = False, to_file: bool = False
-) -> str:
+def render(table: formats.Table, form: str, *, to_file: bool = False) -> str:
     """Return a table as text in one of `FORMATS`.
 
-    `standalone` makes LaTeX a whole document; text for a file has no colours even if standard
-    output is a terminal.
+    Text for a file has no colours even if standard output is a terminal.
     """
-    if form == "latex":
-        return formats.to_latex(table, standalone=standalone)
     if form in WRITERS:
         return WRITERS[form](table)
     on_terminal = sys.stdout.isatty() and not to_file
@@ -87,20 +87,19 @@ def show_result(
     values: Mapping[str, Any],
     draw: Callable[[], Any],
     targets: Sequence[Path],
-    form: str | None,
     *,
     as_json: bool,
 ) -> None:
     """Print a result, and write it to files, each as its suffix says.
 
-    It is printed as JSON or in a format if that is asked for, else as text unless a file holds it.
+    It is printed as JSON if that is asked for, else as text unless a file holds it.
     `draw` is called if a file wants the figure.
     """
     text = json.dumps(values, indent=1, ensure_ascii=False)
     if as_json:
         typer.echo(text)
-    elif form or len(figures_in(targets)) == len(targets):
-        typer.echo(render(table, form or "terminal").rstrip("\n"))
+    elif len(figures_in(targets)) == len(targets):
+        typer.echo(render(table, "terminal").rstrip("\n"))
     drawn: Any = None
     for target in targets:
         if target.suffix.lower() in FIGURE_FORMATS:

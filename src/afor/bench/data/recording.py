@@ -111,14 +111,35 @@ class Recording:
             notes=tuple(notes),
         )
 
-    @property
-    def seconds(self) -> float:
-        """Total duration of the trials in seconds."""
-        return float(self.trials.shape[0] * self.trials.shape[2] / self.rate_hz)
-
     def class_counts(self) -> tuple[int, ...]:
         """Return the number of trials of each class."""
         return tuple(np.bincount(self.labels, minlength=len(self.class_names)).tolist())
+
+
+class TrialCollector:
+    """The trials of one subject, collected from file to file."""
+
+    def __init__(self) -> None:
+        self.trials: list[FloatArray] = []
+        self.labels: list[IntArray] = []
+        self.ids: list[IntArray] = []
+        self.notes: list[str] = []
+
+    def add(self, trials: ArrayLike, labels: ArrayLike, ids: ArrayLike) -> None:
+        """Add the trials of one file, with their classes and their numbers in the source."""
+        self.trials.append(np.asarray(trials, dtype=np.float32))
+        self.labels.append(np.asarray(labels, dtype=np.int64))
+        self.ids.append(np.asarray(ids, dtype=np.int64))
+
+    def recording(self, **description: Any) -> Recording:
+        """Return all trials; the arguments are the others of `Recording.of_trials`."""
+        return Recording.of_trials(
+            trials=np.concatenate(self.trials),
+            labels=np.concatenate(self.labels),
+            trial_ids=np.concatenate(self.ids),
+            notes=self.notes,
+            **description,
+        )
 
 
 def trial_hashes(trials: FloatArray) -> tuple[str, ...]:

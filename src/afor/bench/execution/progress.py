@@ -1,4 +1,4 @@
-"""Show the progress of a study on stderr: a live table on a terminal, plain lines elsewhere."""
+"""Show the progress of a study on stderr: a live bar on a terminal, plain lines elsewhere."""
 
 import sys
 import threading
@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -19,14 +20,14 @@ from afor.bench.study.protocol import DATA_KIND, KIND_NOTES, setting
 from afor.bench.training.record import FinishedRun
 
 PLAIN_EVERY_S = 10.0
-BAR_CELLS = 30
+MAX_BAR_WIDTH = 60
 
 
 class Progress:
     """A `Watcher` of the runner that prints progress. Use it as a context manager."""
 
     def __init__(self, title: str, workers: int) -> None:
-        # A live table moves the cursor. `sys.stderr` may filter such sequences; its raw stream
+        # A live bar moves the cursor. `sys.stderr` may filter such sequences; its raw stream
         # does not.
         raw = getattr(sys.stderr, "raw", None) if sys.stderr.isatty() else None
         self.console = Console(file=raw, stderr=True, highlight=False)
@@ -140,49 +141,14 @@ class Progress:
             sys.stderr.flush()
 
     def _picture(self) -> RenderableType:
+        """Return a bar and the line below it, which is cut off where it is too long."""
         if not self._planned:
-            return Text(self._preparing or f"{self._title}: planning")
-        ended = len(self._status)
-        filled = BAR_CELLS * ended // len(self._planned)
-        head = Text.assemble(
-            ("━" * filled, "green"), ("━" * (BAR_CELLS - filled), "dim"), f"  {self.line()}"
-        )
-        # Show the table in the orientation that fits, or not at all.
-        for grid, height in (self._grid(upright=False), self._grid(upright=True)):
-            wide = self.console.options.update(max_width=10_000)
-            fits = self.console.measure(grid, options=wide).maximum <= self.console.width
-            if fits and height < self.console.height:
-                return Group(grid, head)
-        return head
-
-    def _grid(self, *, upright: bool) -> tuple[Table, int]:
-        """Return a table of ended/planned runs per condition, and its height in lines.
-
-        `upright` puts the optimizers in rows instead of columns.
-        """
-        first = [same_key[0] for same_key in self._planned.values()]
-        optimizers = list(dict.fromkeys(run.optimizer for run in first))
-        networks = list(dict.fromkeys((run.dataset, run.backbone) for run in first))
-        grid = Table(box=None, padding=(0, 2, 0, 0))
-        grid.add_column("", no_wrap=True)
-        headings = [" × ".join(network) for network in networks] if upright else optimizers
-        for heading in headings:
-            grid.add_column(heading, justify="right", no_wrap=True)
-        if upright:
-            for name in optimizers:
-                grid.add_row(name, *(self._mark(first, (*network, name)) for network in networks))
-        else:
-            for network in networks:
-                marks = [self._mark(first, (*network, name)) for name in optimizers]
-                grid.add_row(" × ".join(network), *marks)
-        return grid, grid.row_count + 3
-
-    def _mark(self, runs: list[PlannedRun], condition: tuple[str, str, str]) -> Any:
-        keys = [run.key for run in runs if run.condition == condition]
-        states = Counter(self._status.get(key, "open") for key in keys)
-        bad = states["failed"] + states["diverged"]
-        ended = len(keys) - states["open"]
-        style = "red" if bad else "green" if ended == len(keys) and keys else ""
-        if not style and any(key in self._running for key in keys):
-            style = "bold"
-        return Text(f"{ended}/{len(keys)}" if keys else "–", style=style)
+            return Text(
+                self._preparing or f"{self._title}: planning", no_wrap=True, overflow="ellipsis"
+            )
+        width = min(MAX_BAR_WIDTH, self.console.width)
+        bar = ProgressBar(total=len(self._planned), completed=len(self._status), width=width)
+        picture = Table.grid()
+        picture.add_row(bar)
+        picture.add_row(Text(self.line(), no_wrap=True, overflow="ellipsis"))
+        return picture

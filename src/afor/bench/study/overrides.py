@@ -22,6 +22,7 @@ from afor.bench.study.roles import role_from_name
 from afor.bench.study.schema import (
     PAPER_BACKBONES,
     check_study,
+    expand_methods,
     paper_backbone,
     preset_text,
     read_toml,
@@ -42,22 +43,18 @@ class Overrides:
     """Changes given on the command line; an entry is NAME, or NEW_NAME=NAME to rename it."""
 
     datasets: Sequence[str] = ()
-    data_options: Sequence[str] = ()  # KEY=VALUE, or DATASET.KEY=VALUE
     backbones: Sequence[str] = ()
     optimizers: Sequence[str] = ()
     epochs: int | None = None
-    draws: int | None = None
     settings: Sequence[str] = ()  # KEY=VALUE for any other key of a study
 
     def words(self) -> list[str]:
         """Return the arguments of the command line; empty if nothing changes."""
         options = {
             "--dataset": self.datasets,
-            "--data-option": self.data_options,
             "--backbone": self.backbones,
             "--optimizer": self.optimizers,
             "--epochs": () if self.epochs is None else (str(self.epochs),),
-            "--draws": () if self.draws is None else (str(self.draws),),
             "--set": self.settings,
         }
         return [word for option, values in options.items() for v in values for word in (option, v)]
@@ -78,7 +75,7 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
     words = changes.words()
     if not words:
         return text
-    content = read_toml(text, where)
+    content = expand_methods(read_toml(text, where), where)
     check_study(content, where, text)  # mistakes in the file are reported with their line
     original = content["name"]
     plain_lists = [key for key in LISTS if any(isinstance(e, str) for e in content[key])]
@@ -86,8 +83,6 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
         content[key] = [{"name": e} if isinstance(e, str) else dict(e) for e in content[key]]
     _change_entries(content, changes)
     _change_training(content, changes)
-    for pair in changes.data_options:
-        _set_data_option(content, pair)
     content["name"] = _new_name(original, changes)
     content["description"] = f"The study {original} with {shlex.join(words)}."
     for pair in changes.settings:
@@ -127,10 +122,6 @@ def _change_training(content: Content, changes: Overrides) -> None:
         training["max_epochs"] = changes.epochs
         if before.patience >= before.max_epochs:  # there was no early stopping: keep it so
             training["patience"] = max(before.patience, changes.epochs)
-    if changes.draws is not None:
-        protocol = content["protocol"] = dict(content.get("protocol", {}))
-        protocol["draws"] = changes.draws
-        protocol.pop("only_draws", None)
 
 
 def _entry(
@@ -183,23 +174,6 @@ def _catalogue() -> dict[str, Content]:
     return datasets
 
 
-def _set_data_option(content: Content, pair: str) -> None:
-    key, value = key_value("--data-option", pair)
-    datasets = content["datasets"]
-    names = [entry["name"] for entry in datasets]
-    first, dot, option = key.partition(".")
-    if dot and first in names:
-        dataset, key = datasets[names.index(first)], option
-    elif len(datasets) == 1 and not dot:
-        dataset = datasets[0]
-    else:
-        raise ConfigError(
-            f"--data-option {pair}: say of which data set, as DATASET.KEY=VALUE."
-            f"{did_you_mean(first, names) if dot else ''} Data sets here: {', '.join(names)}."
-        )
-    dataset["options"] = {**dataset.get("options", {}), key: value}
-
-
 def _check_data_options(content: Content) -> None:
     """Check the options of every data set; those of other packages when their data are read."""
     for entry in content["datasets"]:
@@ -213,8 +187,11 @@ def _set(content: Content, key: str, value: Any) -> None:
     if key in ("training.lr", "training.batch_size"):
         for entry in content["datasets"]:  # a setting of all training replaces those of data sets
             entry.pop(key.removeprefix("training."), None)
+    if key == "protocol.draws":  # all of them
+        content.get("protocol", {}).pop("only_draws", None)
     target, remaining_key = content, key
     first, dot, inner = key.partition(".")
+    first = "optimizers" if first == "methods" else first
     if dot and first in LISTS:
         names = [entry["name"] for entry in content[first]]
         name = max((n for n in names if inner.startswith(f"{n}.")), key=len, default="")

@@ -1,6 +1,6 @@
 import pytest
 
-from afor.bench.analyses.adaptation.matched import average_beta2, matched_study, overall_beta2
+from afor.bench.analyses.adaptation.matched import average_beta2, matched_study
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.sources import open_sources
 from afor.bench.store.database import open_store
@@ -36,12 +36,6 @@ def store_of(small_study, made_store, record_of):
 def test_a_long_run_counts_for_more(record_of) -> None:
     records = [record_of({"a": 0.99}, steps=30), record_of({"a": 0.998}, steps=10)]
     assert average_beta2(records) == {"a": pytest.approx(0.992, abs=1e-12)}
-
-
-def test_tensors_or_their_elements_are_weighted() -> None:
-    means = {"large": 0.99, "small": 0.998}
-    assert overall_beta2(means) == pytest.approx(0.994)
-    assert overall_beta2(means, {"large": 7, "small": 1}) == pytest.approx(0.991)
 
 
 def test_the_controls_hold_the_averages_of_the_store(store_of) -> None:
@@ -131,9 +125,3 @@ def test_a_store_without_afor_is_told_with_what_it_has(store_of) -> None:
         pytest.raises(ConfigError, match=r'optimizer "afor".*It has adamw'),
     ):
         matched_study(store)
-
-
-def test_sizes_of_another_network_are_refused(store_of) -> None:
-    path = store_of()
-    with open_store(path) as store, pytest.raises(ConfigError, match="other tensors now"):
-        matched_study(store, sizes={"a.w": 3})

@@ -94,8 +94,8 @@ def test_growth_compares_time_with_adams():
         ({"dataset": "seed"}, "Accepted: deap, bci2a, isruc, physionet_mi"),
         ({"backbone": "eegnot"}, "Did you mean 'eegnet'"),
         ({"optimizers": ["adma"]}, 'Did you mean "adam"'),
-        ({"batch": 1}, "--batch must be at least 2"),
-        ({"rounds": 0}, "--rounds and --threads at least 1"),
+        ({"batch": 1}, "batch must be at least 2"),
+        ({"rounds": 0}, "rounds and threads at least 1"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(options, words):

@@ -1,7 +1,6 @@
 import json
 from functools import partial
 
-import pytest
 from typer.testing import CliRunner
 
 from afor.bench.analyses.cost import compute as analysis
@@ -9,7 +8,7 @@ from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
 
 runner = CliRunner()
-QUICK = ["analyse", "cost", "--optimizer", "adamw", "--batch", "4", "--rounds", "1"]
+QUICK = ["analyse", "cost", "--optimizer", "adamw", "--rounds", "1"]
 
 
 def test_the_table_stands_beside_the_papers():
@@ -27,7 +26,7 @@ def test_json_is_what_the_table_command_reads(tmp_path):
     assert found["measures"]["extra_kflops"]["adamw"] < 0
     file = tmp_path / "cost.json"
     file.write_text(result.stdout)
-    shown = runner.invoke(app, ["table", "cost", "--ours", str(file)])
+    shown = runner.invoke(app, ["table", "cost", str(file)])
     assert shown.exit_code == 0, shown.output
     assert "ACRNN on BCI IV 2a" in shown.stdout
 
@@ -47,14 +46,7 @@ def test_outputs_go_to_files_by_their_suffix(tmp_path, monkeypatch):
     assert "<svg" in read["c.svg"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--format", "html"], "--format cannot be 'html'"),
-        (["--dataset", "seed"], "Accepted: deap"),
-    ],
-)
-def test_mistakes_are_told_with_what_is_accepted(arguments, words):
-    result = runner.invoke(app, ["analyse", "cost", *arguments])
+def test_mistakes_are_told_with_what_is_accepted():
+    result = runner.invoke(app, ["analyse", "cost", "--dataset", "seed"])
     assert isinstance(result.exception, ConfigError)
-    assert words in str(result.exception)
+    assert "Accepted: deap" in str(result.exception)

@@ -9,9 +9,9 @@ from afor.bench.store.files import write_results
 
 
 @pytest.fixture
-def small(trained_paths):
-    options = ["--cache-dir", trained_paths.cache, "--grid", 3, "--windows", 16, "-j", 1]
-    return [trained_paths.file, *options]
+def small(trained_paths, monkeypatch):
+    monkeypatch.setenv("AFOR_CACHE", str(trained_paths.cache))
+    return [trained_paths.file, "--grid", 3, "--windows", 16, "-j", 1]
 
 
 def test_one_command_trains_measures_and_draws(call, small, tmp_path):
@@ -21,30 +21,22 @@ def test_one_command_trains_measures_and_draws(call, small, tmp_path):
     assert "16 of" in result.stdout
     assert result.stdout.rstrip().endswith(f"{data}\n{picture}")
     assert "training adam: 0 of 3" in result.stderr
-    assert f"Next: afor figure landscape --data {data}" in result.stderr
+    assert f"Next: afor figure landscape {data}" in result.stderr
     assert picture.stat().st_size > 5000
     content = json.loads(data.read_text())
     assert list(content["paths"]) == ["adam", "afor"]
 
     again = call(
-        "analyse",
-        "landscape",
-        *small,
-        "--paths",
-        paths,
-        "-o",
-        data,
-        "--directions",
-        "pca",
-        "--json",
-    )
+        "analyse", "landscape", *small, "--paths", paths, "-o", data, "--directions", "pca"
+    )  # fmt: skip
     assert "training" not in again.stderr  # the paths were kept
-    assert json.loads(again.stdout)["directions"] == "pca"
-    assert json.loads(again.stdout)["paths"]["afor"]["true_loss"] == pytest.approx(
+    redrawn = json.loads(data.read_text())
+    assert redrawn["directions"] == "pca"
+    assert redrawn["paths"]["afor"]["true_loss"] == pytest.approx(
         content["paths"]["afor"]["true_loss"]
     )
-    call("figure", "landscape", "--data", data, "-o", tmp_path / "again.pdf")
-    assert "path in the plane" in call("table", "landscape", "--ours", data).stdout
+    call("figure", "landscape", data, "-o", tmp_path / "again.pdf")
+    assert "path in the plane" in call("table", "landscape", data).stdout
 
 
 def test_optimizers_of_other_seeds_are_refused(refuse, small, trained_paths, tmp_path, monkeypatch):
@@ -55,7 +47,7 @@ def test_optimizers_of_other_seeds_are_refused(refuse, small, trained_paths, tmp
     assert "same weights" in refuse("analyse", "landscape", *small, *chosen)
 
 
-def test_mistakes_are_told_before_the_work(refuse, small, tmp_path, monkeypatch):
+def test_mistakes_are_told_before_the_work(call, refuse, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     work = "afor.bench.cli.analyses.landscape.record_trajectory"
     monkeypatch.setattr(work, lambda *_: pytest.fail("trained before the mistake was told"))
@@ -64,16 +56,18 @@ def test_mistakes_are_told_before_the_work(refuse, small, tmp_path, monkeypatch)
     assert "no fold 9" in refuse("analyse", "landscape", *small, "--fold", 9)
     assert "a grid of 2 x 2" in refuse("analyse", "landscape", *small, "--grid", 2)
     assert "above 0" in refuse("analyse", "landscape", *small, "--span", 0)
-    assert "Accepted: random" in refuse("analyse", "landscape", *small, "--directions", "hessian")
-    assert "Accepted: fixed" in refuse("analyse", "landscape", *small, "--batch-norm", "train")
+    wrong = call("analyse", "landscape", *small, "--directions", "hessian", code=2)
+    assert "'hessian' is not one of 'random', 'filter', 'pca'" in wrong.output
+    wrong = call("analyse", "landscape", *small, "--batch-norm", "train", code=2)
+    assert "'train' is not one of 'fixed', 'recomputed'" in wrong.output
     assert "at least 2" in refuse("analyse", "landscape", *small, "--windows", 1)
     twice = ["--optimizer", "afor", "--optimizer", "afor"]
     assert "each of them once" in refuse("analyse", "landscape", *small, *twice)
     assert "none of the optimizers" in refuse("analyse", "landscape", *small, "--center", "mars")
-    assert "`afor analyse landscape STUDY`" in refuse("figure", "landscape")
+    assert "`afor analyse landscape`" in refuse("figure", "landscape")
     bad = tmp_path / "bad.json"
     bad.write_text("[]")
-    assert "bad.json does not hold" in refuse("figure", "landscape", "--data", bad)
+    assert "does not hold a landscape" in refuse("figure", "landscape", bad)
 
 
 def test_the_report_takes_a_landscape_in(call, refuse, bowl, tmp_path):

@@ -1,14 +1,12 @@
-import json
-
 import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.common.errors import ConfigError, StoreError
+from afor.bench.common.errors import StoreError
 from afor.bench.execution.runner import run_study
 from afor.bench.study.schema import load_study, parse_study
 
-runner = CliRunner()
+runner = CliRunner(env={"COLUMNS": "160"})
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +35,7 @@ def test_the_study_is_written_and_the_next_command_runs_it(store, tmp_path) -> N
     assert study.protocol.only_folds == [1]
 
 
-def test_elements_and_tensors_give_different_averages_of_the_same_values(store, tmp_path) -> None:
-    found = {}
-    for average in ("tensors", "elements"):
-        arguments = ["analyse", "matched", str(store), "--average", average, "--json"]
-        arguments += ["-o", str(tmp_path / "m.toml"), "--cache-dir", str(store.parent / "cache")]
-        found[average] = json.loads(runner.invoke(app, arguments).stdout)
-    by_tensor = found["tensors"]["beta2_by_tensor"]
-    assert found["elements"]["beta2_by_tensor"] == by_tensor
-    assert found["tensors"]["beta2"] == pytest.approx(sum(by_tensor.values()) / len(by_tensor))
-    assert found["elements"]["beta2"] != found["tensors"]["beta2"]
-
-
 def test_what_cannot_be_asked_for_is_one_sentence(store, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    wrong = runner.invoke(app, ["analyse", "matched", str(store), "--average", "layers"])
-    assert isinstance(wrong.exception, ConfigError)
-    assert "Accepted: tensors, elements" in str(wrong.exception)
     missing = runner.invoke(app, ["analyse", "matched", "nowhere"])
     assert isinstance(missing.exception, StoreError)

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.common.errors import ConfigError
 from afor.bench.data.stand_ins import write_stand_in
 
 
@@ -38,7 +38,7 @@ def test_check_prints_one_line_a_subject_and_names_the_next_command(call, tmp_pa
     assert lines[1].split()[:5] == ["1", "12", "360", "6", "200"]
     assert "! F3 is not recorded, C3 stands in" in answer.stdout
     assert "2 subjects, 24 trials" in answer.stdout
-    assert f"Next: afor data prepare isruc --root {root}" in answer.stderr
+    assert f"Next: afor data import {root} > mine.toml" in answer.stderr
 
 
 def test_check_exits_with_3_and_lists_the_faults(call, tmp_path):
@@ -54,24 +54,14 @@ def test_check_exits_with_3_and_lists_the_faults(call, tmp_path):
     assert report["subjects"][0]["subject"] == "1"
 
 
-def test_prepare_prints_a_summary_for_people_and_for_programs(call, cache_dir):
-    options = ["-o", "n_subjects=2", "-o", "trials=8", "-o", "kind=emotion"]
-    answer = call("prepare", "synthetic", *options, "--json")
-    summary = json.loads(answer.stdout)
-    assert (summary["subjects"], summary["trials"], summary["windows"]) == (2, 16, 160)
-    assert summary["window_shape"] == [12, 128]
-    assert summary["cache"] == str(cache_dir / "synthetic")
-    assert len(summary["fingerprint"]) == 64
-    assert summary["fingerprint"] in call("prepare", "synthetic", *options).stdout
-
-
 def test_options_are_toml_values_or_plain_words(call):
     answer = call(
-        "prepare", "synthetic", "-o", "n_subjects=1", "-o", "trials=4", "-o",
-        'channels=["C3", "C4"]', "-o", "kind=imagery", "--json",
+        "check", "synthetic", "--option", "n_subjects=2", "--option", "trials=4", "--option",
+        'channels=["C3", "C4"]', "--option", "kind=imagery", "--json",
     )  # fmt: skip
-    assert json.loads(answer.stdout)["window_shape"] == [2, 128]
-    bad = call("prepare", "synthetic", "-o", "shift")
+    subjects = json.loads(answer.stdout)["subjects"]
+    assert [line["channels"] for line in subjects] == [2, 2]
+    bad = call("check", "synthetic", "--option", "shift")
     assert isinstance(bad.exception, ConfigError)
     assert "expected KEY=VALUE" in str(bad.exception)
 
@@ -81,10 +71,11 @@ def test_a_truncated_recording_needs_the_users_word(call, tmp_path):
     write_stand_in("isruc", root, ["1"], trials=12)
     path = root / "1" / "1.rec"
     path.write_bytes(path.read_bytes()[:-50_000])
-    refused = call("prepare", "isruc", "--root", root)
-    assert isinstance(refused.exception, DataError)
-    assert "--allow-truncated" in str(refused.exception)
-    assert call("prepare", "isruc", "--root", root, "--allow-truncated").exit_code == 0
+    refused = call("check", "isruc", "--root", root)
+    assert refused.exit_code == 3
+    assert "with the option allow_truncated=true" in refused.stderr
+    accepted = call("check", "isruc", "--root", root, "--option", "allow_truncated=true")
+    assert accepted.exit_code == 0
 
 
 def test_a_file_that_was_fetched_again_is_read(call, tmp_path):
@@ -92,13 +83,13 @@ def test_a_file_that_was_fetched_again_is_read(call, tmp_path):
     path = write_stand_in("isruc", root, ["1"], trials=12)[0]
     whole = path.read_bytes()
     path.write_bytes(whole[:-50_000])
-    assert "Fetch the file again" in str(call("prepare", "isruc", "--root", root).exception)
+    assert "Fetch the file again" in call("check", "isruc", "--root", root).stderr
     path.write_bytes(whole)
-    first = call("prepare", "isruc", "--root", root, "--json")
+    first = call("check", "isruc", "--root", root, "--json")
     write_stand_in("isruc", root, ["1"], trials=12, seed=1)
-    other = call("prepare", "isruc", "--root", root, "--json")
-    prints = [json.loads(answer.stdout)["fingerprint"] for answer in (first, other)]
-    assert prints[0] != prints[1]
+    other = call("check", "isruc", "--root", root, "--json")
+    sums = [json.loads(answer.stdout)["subjects"][0]["checksum"] for answer in (first, other)]
+    assert sums[0] != sums[1]
 
 
 def test_a_stand_in_is_written_and_never_beside_other_files(call, tmp_path):

@@ -109,7 +109,7 @@ def test_plan_says_what_a_study_can_decide(call, refuse, results, tmp_path, smal
     file = tmp_path / "new.toml"
     options = {"n_subjects": 8, "channels": ["C3", "C4"]}
     file.write_text(small_study(optimizers=["adam", "afor"], options=options))
-    base = ("plan", str(file), "--cache-dir", str(tmp_path / "cache"))
+    base = ("plan", str(file))
     words = call(*base, "--pilot", results).stdout
     assert (
         "synthetic × eegnet, afor − adam, noise of bci2a × eegnet: 8 folds × 1 repetition show"

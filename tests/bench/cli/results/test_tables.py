@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.cli.app import app
-from afor.bench.cli.results.tables import FROM_FILE, TABLES
+from afor.bench.cli.results.tables import TABLES
 from afor.bench.common.errors import ConfigError, StoreError
 from afor.bench.report.registry import FIGURES, FROM_RESULTS
 from afor.bench.stats.design.simulated import simulate_results
@@ -43,7 +43,8 @@ def partial_store(tmp_path_factory):
 @pytest.mark.parametrize("form", ["terminal", "markdown", "latex", "csv", "json"])
 def test_every_table_comes_in_every_form(call, store, name, form):
     paths = [store] if name in FROM_RESULTS else []
-    result = call("table", name, *paths, "--format", form)
+    asked = ["--json"] if form == "json" else ["--format", form]
+    result = call("table", name, *paths, *asked)
     assert result.stdout.strip()
     assert "\x1b" not in result.stdout
     if form == "json":
@@ -125,39 +126,15 @@ def test_figures_of_results_are_written_in_all_forms(call, store, tmp_path, name
     assert all(t.stat().st_size > 1000 for t in targets)
 
 
-def test_a_figure_names_its_files_as_json(call, store, tmp_path):
-    target = str(tmp_path / "gain.svg")
-    result = call("figure", "gain", store, "-o", target, "--json")
-    assert json.loads(result.stdout) == {"figure": "gain", "files": [target]}
-
-
-DATA = {
-    "convergence": {"deap": {"adam": [[1.0, 0.5]], "afor": [[1.0, 0.4]]}},
-    "sensitivity": [{"label": "w", "default": 1.0, "points": {"deap": [[0.5, 60.0, 1.0]]}}],
-    "forgetting": {"runs": [{"conv": {"beta2": [0.99], "beta2_sd": [0.0], "score": [1.0]}}]},
-}
-
-
-@pytest.mark.parametrize("name", FROM_FILE)
-def test_figures_of_curves_are_drawn_from_a_file(call, refuse, tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    data, target = tmp_path / "data.json", tmp_path / "figure.png"
-    data.write_text(json.dumps(DATA[name]))
-    call("figure", name, "--data", str(data), "-o", str(target))
-    assert target.stat().st_size > 1000
-    data.write_text('{"runs": [{"a": 3}]}' if name == "forgetting" else '{"a": 3}')
-    assert "docs/howto" in refuse("figure", name, "--data", str(data), "-o", str(target))
-    assert "Name the results" in refuse("figure", name)
-
-
-def test_mistakes_are_answered_with_what_is_accepted(refuse, store, tmp_path, monkeypatch):
+def test_mistakes_are_answered_with_what_is_accepted(call, refuse, store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "Did you mean 'ranks'" in refuse("table", "rank", store)
-    assert "Accepted: terminal" in refuse("table", "main", store, "-f", "word")
+    wrong = call("table", "main", store, "-f", "word", code=2)
+    assert "'word' is not one of 'terminal', 'markdown', 'latex', 'csv'" in wrong.output
     assert "at least one study" in refuse("table", "main")
     assert "does not exist" in refuse("judge", str(tmp_path / "no.db"), error=StoreError)
     assert ".pdf, .svg, .png" in refuse("figure", "gain", store, "-o", "x.gif")
-    assert "cannot be read" in refuse("table", "cost", "--ours", str(tmp_path))
+    assert "cannot be read" in refuse("table", "cost", str(tmp_path))
     assert "No run has the metric 'f2'" in refuse("figure", "folds", store, "-m", "f2")
     wrong = refuse("judge", store, "--metric", "accurac_y")
     assert wrong.startswith("No run has the metric 'accurac_y'. Did you mean 'accuracy'?")
@@ -203,6 +180,8 @@ def test_huge_values_are_shown_without_a_crash(call, tmp_path):
         assert max(map(len, shown.splitlines())) <= 160
         call("table", "main", path, "-m", "nll", "-m", "accuracy")
         call("report", path, "--output", tmp_path / "report.html", "--static")
+        for name in ("gain", "folds"):
+            call("figure", name, path, "--output", tmp_path / f"{name}.svg")
 
 
 def test_ranks_are_by_the_metrics_of_the_other_tables(call, tmp_path):

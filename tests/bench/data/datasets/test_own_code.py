@@ -129,7 +129,8 @@ protocol = { draws = 1, only_folds = [0] }
     monkeypatch.syspath_prepend(str(tmp_path))
     study = parse_study(text)
     run_study(study, evil, Path("x.db"), LocalEngine(1), cache_dir=tmp_path / "cache")
-    answer = CliRunner().invoke(app, ["store", "verify", "x.db", "--cache-dir", "cache"])
+    monkeypatch.setenv("AFOR_CACHE", str(tmp_path / "cache"))
+    answer = CliRunner().invoke(app, ["store", "verify", "x.db"])
     assert isinstance(answer.exception, ConfigError)
     assert "evil:read. Nothing was imported" in str(answer.exception)
     assert "evil" not in sys.modules

@@ -1,6 +1,5 @@
 """Own recordings at the first try: `afor data import` proposes a study that trains unedited."""
 
-import json
 import shutil
 import sys
 from collections import Counter
@@ -160,13 +159,20 @@ def test_import_proposes_a_study_that_trains_unedited(case, tiny, tmp_path):
     root.mkdir()
     is_as_expected = case(root)
     assert is_as_expected(survey_folder(root))
-    words = ["data", "import", str(root), "--cache-dir", str(tiny.cache)]
+    words = ["data", "import", str(root)]
     answer = CliRunner().invoke(app, words, catch_exceptions=False)
     assert answer.exit_code == 0
     study = tmp_path / "mine.toml"
     study.write_text(answer.stdout)
-    options = ["--epochs", "1", "--draws", "1", "--optimizer", "adam"]  # for a short test
-    store = ["--store", str(tmp_path / "mine.db"), "--cache-dir", str(tiny.cache)]
+    options = [
+        "--epochs",
+        "1",
+        "--set",
+        "protocol.draws=1",
+        "--optimizer",
+        "adam",
+    ]  # for a short test
+    store = ["--store", str(tmp_path / "mine.db")]
     ran = CliRunner().invoke(app, ["run", str(study), *options, *store], catch_exceptions=False)
     assert ran.exit_code == 0
     assert "3 done (3 trained now)" in ran.stdout
@@ -176,7 +182,7 @@ def test_a_study_that_cannot_be_planned_is_said_to_be_one(tmp_path, cache_dir):
     for number, subject in enumerate("abc"):
         raw_of(number).save(tmp_path / f"{subject}_raw.fif", verbose="error")
     page = tmp_path / "page.html"
-    words = ["data", "import", str(tmp_path), "--cache-dir", str(cache_dir), "--report", str(page)]
+    words = ["data", "import", str(tmp_path), "--report", str(page)]
     answer = CliRunner().invoke(app, words)
     assert isinstance(answer.exception, DataError)
     assert "cannot be planned yet" in str(answer.exception)
@@ -187,7 +193,7 @@ def test_the_page_shows_classes_balance_and_spectra(tmp_path, cache_dir):
     for number, subject in enumerate("abc"):
         annotated(raw_of(number)).save(tmp_path / f"{subject}_raw.fif", verbose="error")
     page = tmp_path / "page.html"
-    words = ["data", "import", str(tmp_path), "--cache-dir", str(cache_dir), "--report", str(page)]
+    words = ["data", "import", str(tmp_path), "--report", str(page)]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
     text = page.read_text("utf-8")
     for expected in ("<th>left</th><th>right</th>", "Spectra of the classes", "image/png;base64"):
@@ -198,7 +204,7 @@ def test_one_persons_recording_under_two_names_is_found(tmp_path, cache_dir):
     for number, subject in enumerate("abc"):
         annotated(raw_of(number)).save(tmp_path / f"{subject}_raw.fif", verbose="error")
     shutil.copy(tmp_path / "a_raw.fif", tmp_path / "d_raw.fif")
-    words = ["data", "import", str(tmp_path), "--cache-dir", str(cache_dir)]
+    words = ["data", "import", str(tmp_path)]
     answer = CliRunner().invoke(app, words)
     assert 'leave one out with exclude = ["d"]' in str(answer.exception)
     assert "12 trials in all are shared" in str(answer.exception)
@@ -259,12 +265,14 @@ def test_a_file_that_came_later_is_found(tmp_path):
     assert recordings.DATASET.find(tmp_path, None) == ("a", "b")
 
 
-def test_the_cache_is_listed_and_cleared(tmp_path):
+def test_the_cache_is_listed_and_cleared(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     open_windows("synthetic", options={"n_subjects": 2, "trials": 4}, cache_dir=cache)
-    words = ["data", "cache", "--cache-dir", str(cache)]
-    (row,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert (row["folder"], row["files"]) == ("synthetic", 4)
+    monkeypatch.setenv("AFOR_CACHE", str(cache))
+    words = ["data", "cache"]
+    listed = CliRunner().invoke(app, words).stdout.splitlines()
+    assert listed[0] == str(cache)
+    assert listed[1].split()[2:] == ["4", "files", "synthetic"]
     assert "has no folder deap" in str(CliRunner().invoke(app, [*words, "deap"]).exception)
     assert "deleted" in CliRunner().invoke(app, [*words, "--clear"]).stdout
     assert not (cache / "synthetic").exists()
@@ -281,13 +289,5 @@ def test_a_module_in_the_current_folder_is_found_by_check(tmp_path, cache_dir, m
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "anna.bin").write_bytes(b"x")
     monkeypatch.chdir(tmp_path)
-    words = [
-        "data",
-        "check",
-        "reader_beside_check:read",
-        "--root",
-        "data",
-        "--cache-dir",
-        str(cache_dir),
-    ]
+    words = ["data", "check", "reader_beside_check:read", "--root", "data"]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0

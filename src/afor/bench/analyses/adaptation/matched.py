@@ -10,7 +10,7 @@ tensors, and as one constant per tensor: any gain that AFOR still has comes from
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.suggest import did_you_mean
@@ -20,7 +20,6 @@ from afor.bench.study.schema import OptimizerEntry, Study, parse_study
 from afor.bench.study.toml_io import study_toml
 from afor.bench.training.record import RunRecord
 
-Weighting = Literal["tensors", "elements"]
 CONTROLS = ("adamw", "adamw_09945", "afor_calibrated")  # besides the two held at the average
 
 
@@ -38,7 +37,6 @@ class MatchedStudy:
     steps: int
     beta2: float  # over all tensors
     beta2_by_tensor: Mapping[str, float]
-    weighting: Weighting
 
 
 def average_beta2(records: Sequence[RunRecord]) -> dict[str, float]:
@@ -64,32 +62,18 @@ def average_beta2(records: Sequence[RunRecord]) -> dict[str, float]:
     }
 
 
-def overall_beta2(by_tensor: Mapping[str, float], sizes: Mapping[str, int] | None = None) -> float:
-    """Return the mean over tensors, or over their elements when their sizes are given.
-
-    >>> means = {"weight": 0.75, "bias": 0.25}
-    >>> overall_beta2(means), overall_beta2(means, {"weight": 3, "bias": 1})
-    (0.5, 0.625)
-    """
-    weights = {name: 1 if sizes is None else sizes[name] for name in by_tensor}
-    return sum(by_tensor[name] * weights[name] for name in by_tensor) / sum(weights.values())
-
-
 def matched_study(
     store: Store,
     study: str = "",
     dataset: str = "",
     backbone: str = "",
     optimizer: str = "afor",
-    *,
-    sizes: Mapping[str, int] | None = None,
 ) -> MatchedStudy:
     """Make the study from the finished runs of one optimizer on one network of a store.
 
     Everything but the optimizers is as in the stored study, so that its finished runs are not
-    repeated in the same store. An empty name stands for the only one of the store; `sizes`, the
-    number of elements of each tensor, weight the average over tensors. Raises ConfigError if the
-    choice is not unique, no run is done, or the runs hold no averages.
+    repeated in the same store. An empty name stands for the only one of the store. Raises
+    ConfigError if the choice is not unique, no run is done, or the runs hold no averages.
     """
     stored_runs = _runs_of_optimizer(store, study, dataset, backbone, optimizer)
     records = [
@@ -104,12 +88,7 @@ def matched_study(
             f"yet. Go on with `afor run {first.study}`."
         )
     by_tensor = average_beta2(records)
-    if sizes is not None and set(sizes) != set(by_tensor):
-        raise ConfigError(
-            f"The network of {first.dataset} × {first.backbone} has other tensors now than in "
-            f"{store.path}. Average over tensors, or train the runs again."
-        )
-    beta2 = overall_beta2(by_tensor, sizes)
+    beta2 = sum(by_tensor.values()) / len(by_tensor)
     stored_study = parse_study(store.studies()[first.study], f"{store.path}, study {first.study}")
     rates = {
         stored.entry: stored.rate
@@ -117,12 +96,11 @@ def matched_study(
         if (stored.dataset, stored.backbone) == (first.dataset, first.backbone)
     }
     matched = _with_controls(stored_study, first, by_tensor, beta2, rates)
-    weighting: Weighting = "tensors" if sizes is None else "elements"
-    remarks = _remarks(first, len(records), beta2, weighting)
+    remarks = _remarks(first, len(records), beta2)
     steps = sum(record.steps for record in records)
     return MatchedStudy(
         matched, study_toml(matched, remarks), first.study, first.dataset, first.backbone,
-        optimizer, len(records), steps, beta2, by_tensor, weighting,
+        optimizer, len(records), steps, beta2, by_tensor,
     )  # fmt: skip
 
 
@@ -199,12 +177,12 @@ def _with_controls(
     )
 
 
-def _remarks(run: StoredRun, runs: int, beta2: float, weighting: Weighting) -> str:
+def _remarks(run: StoredRun, runs: int, beta2: float) -> str:
     return (
         f"Is it the adaptation at all? AFOR beside AdamW held at AFOR's own mean beta2.\n"
         f"Averages: {runs} finished runs of {run.optimizer} on {run.dataset} × "
         f"{run.backbone} in the study {run.study},\n"
-        f"over all their steps; over all {weighting} it is {beta2:.6f}.\n"
+        f"over all their steps; over all tensors it is {beta2:.6f}.\n"
         f"The averages are pooled over folds and draws: a control of the mechanism, "
         f"not a method to report.\n"
         f"Run it with --store on the same store: finished runs are not repeated."

@@ -73,7 +73,7 @@ class Cost:
     steps: tuple[StepCost, ...]
 
     def measures(self) -> dict[str, dict[str, float]]:
-        """Return {measure: {optimizer: value}}, the form that `afor table cost --ours` reads."""
+        """Return {measure: {optimizer: value}}, the form that `afor table cost` reads."""
         adam = next((s for s in self.steps if s.name == "adam"), None)
         measures: dict[str, dict[str, float]] = {
             "kflops": {s.name: s.flops / 1e3 for s in self.steps},
@@ -121,7 +121,7 @@ def measure_cost(
     shape = shape_of(dataset)
     batch = batch or BATCHES.get(dataset, OTHER_BATCH)
     if batch < 2 or rounds < 1 or threads < 1:
-        raise ConfigError("--batch must be at least 2, --rounds and --threads at least 1.")
+        raise ConfigError("batch must be at least 2, rounds and threads at least 1.")
     entrants = entrants_of(optimizers)
     with one_thread_count(threads), isolated(0, torch.device("cpu")):
         model = build_backbone(backbone, shape)

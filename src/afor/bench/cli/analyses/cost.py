@@ -8,8 +8,8 @@ import typer
 from afor.bench.analyses.cost import compute
 from afor.bench.analyses.cost.figure import growth_figure
 from afor.bench.analyses.cost.table import cost_table
-from afor.bench.cli.options import Json, TableFormat, option
-from afor.bench.cli.printing import FORMATS, choose, figures_in, show_result
+from afor.bench.cli.options import Json, option
+from afor.bench.cli.printing import figures_in, show_result
 from afor.bench.cli.terminal import print_next
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 
@@ -27,15 +27,7 @@ def cost(
             "Measure only this optimizer, and Adam; repeatable.", show_default="the paper's seven"
         ),
     ] = None,
-    batch: Annotated[
-        int, option("Batch size; 0 uses the paper's, 256 or 64.", min=0, max=65_536)
-    ] = 0,
-    weight_decay: Annotated[
-        float, option("Weight decay, by default that of Sec. IV-C; 0 leaves it out.")
-    ] = 1e-4,
     rounds: Annotated[int, option("Number of interleaved timing rounds.", min=1, max=100_000)] = 25,
-    threads: Annotated[int, option("Number of torch threads.", min=1, max=1024)] = 1,
-    form: TableFormat = None,
     output: Annotated[
         list[Path] | None,
         option(
@@ -54,8 +46,6 @@ def cost(
     Example:
         afor analyse cost --backbone eegnet --dataset deap --output cost.json
     """
-    if form is not None:
-        choose(form, FORMATS, "--format")
     targets = output or []
     names = tuple(optimizer or PAPER_OPTIMIZERS)
     typer.echo(f"Measuring {len(names)} optimizers on {backbone}, {dataset} ...", err=True)
@@ -63,17 +53,14 @@ def cost(
         backbone,
         dataset,
         names,
-        batch=batch,
-        weight_decay=weight_decay,
         rounds=rounds,
-        threads=threads,
     ).as_dict()
     if figures_in(targets):
         typer.echo("Measuring the growth with the size of the network ...", err=True)
-        costs["growth"] = compute.measure_growth(names, rounds=rounds, threads=threads)
+        costs["growth"] = compute.measure_growth(names, rounds=rounds)
 
     def draw() -> Any:
         return growth_figure(costs["growth"])
 
-    show_result(cost_table(costs), costs, draw, targets, form, as_json=as_json)
+    show_result(cost_table(costs), costs, draw, targets, as_json=as_json)
     print_next("afor analyse cost --output growth.pdf")

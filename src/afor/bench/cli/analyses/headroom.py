@@ -1,14 +1,14 @@
 """The command ``afor analyse headroom``: what any constant beta2 could gain over 0.999."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from afor.bench.analyses.headroom.compute import REFERENCE, measure_headroom
+from afor.bench.analyses.headroom.compute import measure_headroom
 from afor.bench.analyses.headroom.figure import headroom_figure
 from afor.bench.analyses.headroom.table import headroom_tables
-from afor.bench.cli.options import FigureFile, Json, Results, option
+from afor.bench.cli.options import FigureFile, Json, OnlyStudy, Results, option
 from afor.bench.cli.printing import render
 from afor.bench.cli.terminal import print_next
 from afor.bench.common.files import check_output
@@ -29,17 +29,14 @@ def headroom(
             show_default="nll and accuracy, of streams also on the next subject",
         ),
     ] = None,
-    reference: Annotated[
-        float, option("The constant beta2 that the others are compared with.")
-    ] = REFERENCE,
     halves: Annotated[
-        str | None,
+        Literal["folds", "draws"] | None,
         option(
-            "What is halved to choose and to score: folds or draws.",
+            "What is halved to choose and to score.",
             show_default="folds, or draws if there are fewer than four folds",
         ),
     ] = None,
-    study: Annotated[str | None, option("Study of the store.", show_default="all")] = None,
+    study: OnlyStudy = None,
     output: FigureFile = None,
     as_json: Json = False,
 ) -> None:
@@ -56,7 +53,7 @@ def headroom(
     if output is not None:
         check_output(output)
     with open_store(find_store(results)) as store:
-        measured = measure_headroom(store, metric, study=study, reference=reference, units=halves)
+        measured = measure_headroom(store, metric, study=study, units=halves)
     tables = headroom_tables(measured)
     if output is not None:
         save_figure(headroom_figure(measured), output)

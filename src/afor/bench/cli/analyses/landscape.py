@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -24,7 +24,7 @@ from afor.bench.analyses.landscape.trajectories import (
 )
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.cli.analyses.run_selection import select_run
-from afor.bench.cli.options import Jobs, Json, RunOptions, StudyName, option
+from afor.bench.cli.options import Jobs, RunOptions, StudyName, option
 from afor.bench.cli.printing import check_figures
 from afor.bench.cli.studies.selection import cores, resolve_study
 from afor.bench.cli.terminal import print_next
@@ -56,19 +56,16 @@ def landscape(
         option("The grid reaches from -SPAN to SPAN.", show_default="wide enough for the paths"),
     ] = None,
     directions: Annotated[
-        str,
-        option(
-            "Directions of the plane: random, filter (random, filter-normalised) or pca (of "
-            "the paths)."
-        ),
+        Literal["random", "filter", "pca"],
+        option("Directions of the plane: random, filter-normalised, or PCA of the paths."),
     ] = "random",
     seed: Annotated[int, option("Seed of the random directions and of the choice of windows.")] = 0,
     windows: Annotated[
         int, option("Number of training windows to average the loss over; 0 uses all.")
     ] = 512,
     batch_norm: Annotated[
-        str,
-        option("Batch-norm statistics: fixed (those of the center) or recomputed (at each point)."),
+        Literal["fixed", "recomputed"],
+        option("Batch-norm statistics: those of the center, or recomputed at each point."),
     ] = "fixed",
     every_steps: Annotated[
         int, option("Record a point of the path every so many steps too; 0 records epochs alone.")
@@ -87,7 +84,6 @@ def landscape(
         ),
     ] = None,
     jobs: Jobs = 0,
-    as_json: Json = False,
 ) -> None:
     """Draw the loss around a trained solution.
 
@@ -126,15 +122,12 @@ def landscape(
             write_output(target, landscape_json(measured))
         else:
             save_figure(landscape_figure(measured), target)
-    if as_json:
-        typer.echo(landscape_json(measured), nl=False)
-        return
     typer.echo(describe(measured) + "\n")
     for target in targets:
         typer.echo(str(target))
     data = next((t for t in targets if t.suffix.lower() == DATA_SUFFIX), None)
     print_next(
-        f"afor figure landscape --data {data}; afor table landscape --ours {data}; "
+        f"afor figure landscape {data}; afor table landscape {data}; "
         f"afor report RESULTS --landscape {data}"
         if data
         else f"afor analyse landscape {name} --output landscape.json, which tables and figures read"

@@ -14,6 +14,5 @@ def select_run(study: Study, options: RunOptions, optimizer: str) -> ChosenRun:
         backbone=options.backbone,
         optimizer=optimizer,
         fold=options.fold,
-        draw=options.draw,
-        cache_dir=options.cache_dir,
+        draw=min(study.protocol.only_draws or [0]),
     )

@@ -1,7 +1,7 @@
 """The command ``afor analyse shift``: how AFOR's controller responds to a change of subject."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -9,14 +9,10 @@ from afor.bench.analyses.adaptation.shift import Shift, describe_shift, measure_
 from afor.bench.analyses.adaptation.shift_figure import shift_figure
 from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import AforVariant, Json, RunOptions, StudyName, option
-from afor.bench.cli.printing import check_figures, choose
+from afor.bench.cli.printing import check_figures
 from afor.bench.cli.studies.selection import resolve_study
 from afor.bench.cli.terminal import print_json, print_next
-from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures.style import save_figure
-from afor.bench.study.schema import Study
-
-STATISTICS = ("paper", "calibrated")
 
 
 def shift(
@@ -29,10 +25,8 @@ def shift(
     batches_per_block: Annotated[int, option("Number of batches until the subjects change.")] = 20,
     rounds: Annotated[int, option("Number of blocks of each subject.")] = 20,
     statistics: Annotated[
-        str, option("Statistics of the score: paper or calibrated.", show_default="the study's")
-    ] = "",
-    subject_shift: Annotated[
-        float | None, option("Distance between synthetic subjects.", show_default="the study's")
+        Literal["paper", "calibrated"] | None,
+        option("Statistics of the score.", show_default="the study's"),
     ] = None,
     output: Annotated[
         Path, option("Figure to write: .pdf, .svg or .png.", "--output", "-o")
@@ -48,18 +42,13 @@ def shift(
         afor analyse shift demo --statistics calibrated
     """
     check_figures([output])
-    if statistics:
-        choose(statistics, STATISTICS, "--statistics")
-    study = resolve_study(name)
-    if subject_shift is not None:
-        study = _with_subject_shift(study, options.dataset, subject_shift)
-    run = select_run(study, options, optimizer)
+    run = select_run(resolve_study(name), options, optimizer)
     measured = measure_shift(
         run,
         subjects_per_block=subjects_per_block,
         batches_per_block=batches_per_block,
         rounds=rounds,
-        statistics=statistics,
+        statistics=statistics or "",
         progress=lambda words: typer.echo(words, err=True),
     )
     save_figure(shift_figure(measured), output)
@@ -81,18 +70,3 @@ def _print(measured: Shift) -> None:
     typer.echo("Mean over the first 10 batches after a change, blocks minus shuffled control:")
     for link in measured.links:
         typer.echo(f"  {link.sentence}")
-
-
-def _with_subject_shift(study: Study, dataset: str, value: float) -> Study:
-    """Set the distance between the synthetic subjects of a study."""
-    entries = {entry.name: entry for entry in study.datasets}
-    entry = entries.get(dataset or study.datasets[0].name)
-    if entry is None:
-        return study  # the choice of the run says that there is no such data set
-    if entry.use != "synthetic":
-        raise ConfigError(
-            f"--subject-shift needs synthetic subjects; {entry.name} holds recordings."
-        )
-    options = {**entry.options, "shift": value}
-    entries[entry.name] = entry.model_copy(update={"options": options})
-    return study.model_copy(update={"datasets": list(entries.values())})

@@ -1,4 +1,4 @@
-"""The commands ``afor data list | get | check | import | prepare | stand-in | cache``."""
+"""The commands ``afor data list | get | check | import | stand-in | cache``."""
 
 import re
 import shutil
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from afor.bench.cli.lazy import add_command
-from afor.bench.cli.options import CacheDir, Json, argument, option
+from afor.bench.cli.options import Json, argument, completing, datasets, option
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import AbsentError, ConfigError, DataError
 from afor.bench.common.files import write_atomically
@@ -25,7 +25,7 @@ from afor.bench.data.fetching import fetch_files, named_subjects
 from afor.bench.data.inspection.check import CheckReport, balance_warning, check_dataset
 from afor.bench.data.inspection.page import data_page
 from afor.bench.data.inspection.survey import Survey, blocks_of, survey_folder, try_proposal
-from afor.bench.data.loading import default_root, open_windows
+from afor.bench.data.loading import default_root
 from afor.bench.data.prepared import open_cache
 from afor.bench.data.stand_ins import write_stand_in
 from afor.bench.study.overrides import key_value
@@ -34,7 +34,11 @@ from afor.bench.study.toml_io import toml_text
 MAX_SHOWN = 20  # subjects or events that a line lists
 
 Name = Annotated[
-    str, argument(f"The data set: {', '.join(NAMES)} moabb:<Name> or module:function.")
+    str,
+    argument(
+        f"The data set: {', '.join(NAMES)} moabb:<Name> or module:function.",
+        autocompletion=completing(datasets),
+    ),
 ]
 Root = Annotated[
     Path | None,
@@ -45,14 +49,9 @@ Options = Annotated[
     option(
         "Set an option of the data set: KEY=VALUE, such as task=left_right; repeatable.",
         "--option",
-        "-o",
     ),
 ]
 Subjects = Annotated[list[str] | None, option("Use only this subject; repeatable.")]
-Exclude = Annotated[list[str] | None, option("Leave this subject out; repeatable.")]
-Truncated = Annotated[
-    bool, option("Accept a truncated recording and use its complete part.", "--allow-truncated")
-]
 
 
 def list_datasets(as_json: Json = False) -> None:
@@ -155,9 +154,6 @@ def check(
     root: Root = None,
     option: Options = None,
     subject: Subjects = None,
-    exclude: Exclude = None,
-    cache_dir: CacheDir = None,
-    allow_truncated: Truncated = False,
     as_json: Json = False,
 ) -> None:
     """Check the recordings of every subject and list the faults.
@@ -174,10 +170,8 @@ def check(
         report = check_dataset(
             name,
             root,
-            options=_parse_options(option, allow_truncated),
+            options=_parse_options(option),
             subjects=subject,
-            exclude=exclude or (),
-            cache_dir=cache_dir,
             progress=progress,
         )
     if as_json:
@@ -186,60 +180,12 @@ def check(
         _print_report(report)
     if report.faults:
         raise typer.Exit(code=3)
-    print_next(f"afor data prepare {name}{f' --root {root}' if root else ''}")
-
-
-def prepare(
-    name: Name,
-    root: Root = None,
-    option: Options = None,
-    exclude: Exclude = None,
-    cache_dir: CacheDir = None,
-    allow_truncated: Truncated = False,
-    verify: Annotated[
-        bool, option("Read every byte of the source files again, also if cached.", "--verify")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Read and check the recordings and cache the trials that runs use.
-
-    Example:
-        afor data prepare physionet_mi --option task=left_right
-    """
-    options = _parse_options(option, allow_truncated)
-    look_beside(Path.cwd() / name)  # a module of one's own in the current folder
-    with _progress(f"Preparing {name}") as progress:
-        source = open_windows(
-            name,
-            root,
-            options=options,
-            exclude=exclude or (),
-            cache_dir=cache_dir,
-            progress=progress,
-            verify=verify,
-        )
-    summary = {
-        "dataset": name,
-        "subjects": len(source.subjects),
-        "trials": sum(s.shape[0] for s in source.prepared),
-        "windows": len(source),
-        "window_shape": [len(source.channel_names), source.window_samples],
-        "rate_hz": source.rate_hz,
-        "classes": list(source.class_names),
-        "bytes": sum(4 * s.shape[0] * s.shape[1] * s.shape[2] for s in source.prepared),
-        "cache": str(source.folder),
-        "fingerprint": source.fingerprint,
-    }
-    if as_json:
-        print_json(summary)
-    else:
-        for key, value in summary.items():
-            typer.echo(f"{key:<13}{value}")
-    print_next("afor study")
+    make = f"data import {root}" if root else f"study demo --dataset {name}"
+    print_next(f"afor {make} > mine.toml")
 
 
 def stand_in(
-    name: Annotated[str, argument("The data set: deap, bci2a or isruc.")],
+    name: Annotated[Literal["deap", "bci2a", "isruc"], argument("The data set.")],
     root: Annotated[Path, argument("The folder to create.")],
     subject: Subjects = None,
     trials: Annotated[
@@ -251,7 +197,6 @@ def stand_in(
             max=10_000,
         ),
     ] = 0,
-    seed: Annotated[int, option("Seed of the synthetic signals.", min=0, max=2**63 - 1)] = 0,
 ) -> None:
     """Write synthetic recordings in the file format of a data set, to try a study without data.
 
@@ -260,7 +205,7 @@ def stand_in(
     """
     if root.exists() and any(root.iterdir()) and not (root / STAND_IN_MARK).exists():
         raise ConfigError(f"{root} is not empty; a stand-in is never written beside other files.")
-    files = write_stand_in(name, root, subject, trials=trials, seed=seed)
+    files = write_stand_in(name, root, subject, trials=trials)
     typer.echo(f"{len(files)} files in {root}: synthetic, in the format of {name}")
     print_next(f"afor data check {name} --root {root}")
 
@@ -271,7 +216,6 @@ def import_folder(
         Path | None,
         option("Also write a page about the data as HTML: classes, amplitudes, spectra."),
     ] = None,
-    cache_dir: CacheDir = None,
     as_json: Json = False,
 ) -> None:
     """Look at a folder of recordings and print a study for it, as TOML.
@@ -284,7 +228,7 @@ def import_folder(
     """
     survey = survey_folder(root)
     with _progress(f"Reading {root}") as progress:
-        source, problem = try_proposal(survey, cache_dir, progress)
+        source, problem = try_proposal(survey, None, progress)
     findings = _findings(survey)
     if source is not None:
         counts = np.bincount(source.labels, minlength=source.n_classes) // source.windows_per_trial
@@ -305,23 +249,11 @@ def import_folder(
     print_next("save this as mine.toml, then afor run mine.toml")
 
 
-def _cached_folders(cache_dir: Path | None) -> dict[str, list[Path]]:
-    """Return the files of the cache by the folder that they are in."""
-    root = open_cache(cache_dir)
-    return {
-        folder.name: [path for path in folder.rglob("*") if path.is_file()]
-        for folder in sorted(root.iterdir())
-        if folder.is_dir()
-    }
-
-
 def cache(
     name: Annotated[
         list[str] | None, argument("Folders of the cache, such as deap; none: all.")
     ] = None,
     clear: Annotated[bool, option("Delete these copies.", "--clear")] = False,
-    cache_dir: CacheDir = None,
-    as_json: Json = False,
 ) -> None:
     """List the copies of recordings in the cache, or delete them.
 
@@ -330,28 +262,20 @@ def cache(
     Example:
         afor data cache --clear
     """
-    folders = _cached_folders(cache_dir)
+    root = open_cache(None)
+    folders = [folder.name for folder in sorted(root.iterdir()) if folder.is_dir()]
     if unknown := sorted(set(name or ()).difference(folders)):
         raise ConfigError(
             f"The cache has no folder {', '.join(unknown)}. It has {', '.join(folders) or 'none'}."
         )
-    root = open_cache(cache_dir)
-    rows: list[dict[str, object]] = []
-    lines: list[str] = []
-    for folder, files in folders.items():
-        if name and folder not in name:
-            continue
+    typer.echo(f"{root}{'' if folders else ': empty'}")
+    for folder in name or folders:
+        files = [path for path in (root / folder).rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)
-        rows.append({"folder": folder, "files": len(files), "bytes": size, "deleted": clear})
-        lines.append(f"{size / 1e6:>10.1f} MB  {len(files):>6} files  {folder}")
         if clear:
             shutil.rmtree(root / folder)
-    if as_json:
-        print_json(rows)
-        return
-    typer.echo(f"{root}{'' if rows else ': empty'}")
-    for line in lines:
-        typer.echo(line + ("  deleted" if clear else ""))
+        note = "  deleted" if clear else ""
+        typer.echo(f"{size / 1e6:>10.1f} MB  {len(files):>6} files  {folder}{note}")
 
 
 def _findings(survey: Survey) -> list[str]:
@@ -446,10 +370,9 @@ def _print_report(report: CheckReport) -> None:
             typer.echo(f"  - {fault}", err=True)
 
 
-def _parse_options(pairs: list[str] | None, allow_truncated: bool = False) -> dict[str, Any]:
+def _parse_options(pairs: list[str] | None) -> dict[str, Any]:
     """Return the options of KEY=VALUE pairs."""
-    options: dict[str, Any] = {"allow_truncated": True} if allow_truncated else {}
-    return options | dict(key_value("--option", pair) for pair in pairs or ())
+    return dict(key_value("--option", pair) for pair in pairs or ())
 
 
 @contextmanager
@@ -472,12 +395,11 @@ def _progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
 
 
 data = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Find, fetch, check and prepare data sets."
+    no_args_is_help=True, add_completion=False, help="Find, fetch, check and import data sets."
 )
 add_command(data, "list", list_datasets)
 add_command(data, "get", get)
 add_command(data, "check", check)
 add_command(data, "import", import_folder)
-add_command(data, "prepare", prepare)
 add_command(data, "stand-in", stand_in)
 add_command(data, "cache", cache)

@@ -122,9 +122,7 @@ def export(
             show_default="CSV to standard output",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, option("Print the runs as JSON; with --output, the file and their number.", "--json")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write one row per run as CSV, JSON or Parquet.
 

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from afor.bench.cli.options import (
-    CacheDir,
     Jobs,
     Json,
     Results,
@@ -123,10 +122,8 @@ def verify(
     results: Results,
     count: Annotated[int, option("Number of runs to repeat; 0 repeats all.")] = 3,
     key: Annotated[str, option("Repeat the run whose key starts with these digits.")] = "",
-    seed: Annotated[int, option("Seed of the sample of runs.")] = 0,
     root: Roots = None,
     jobs: Jobs = 0,
-    cache_dir: CacheDir = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -146,11 +143,11 @@ def verify(
         opened.check()
         if not as_json:
             typer.echo(f"{path}: every page and every run is as it was written.")
-        with_code = runs_with_code(opened, sample_runs(opened, None, 0, seed))
+        with_code = runs_with_code(opened, sample_runs(opened, None, 0, 0))
         code_by_run = {name: code for name, code in with_code.items() if name.startswith(key)}
         _print_code(code_by_run, str(path), trust)
         left_out = () if trust else code_by_run.keys()
-        sample = sample_runs(opened, None, 0 if key else count, seed, left_out)
+        sample = sample_runs(opened, None, 0 if key else count, 0, left_out)
         stored_runs = [stored for stored in sample if stored.key.startswith(key)]
         if not stored_runs and left_out:
             raise ConfigError(
@@ -165,7 +162,7 @@ def verify(
         for text in dict.fromkeys(studies[stored.study] for stored in stored_runs):
             rooted = with_roots(parse_study(text, str(path)), root)
             trusted = with_trusted_readers(rooted, needed, str(path), trust=trust)
-            sources.update(open_sources(trusted, cache_dir))
+            sources.update(open_sources(trusted))
         workers = jobs or cores()
         typer.echo(f"Training {len(stored_runs)} of its runs again, {workers} at once.", err=True)
         repeated = verify_runs(opened, stored_runs, sources, Path(spool), workers, trust=trust)

@@ -1,8 +1,6 @@
-"""The commands ``afor judge | table | figure | report``: results to read and to publish."""
+"""The commands ``afor table | figure | report``: results to publish."""
 
-import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +11,12 @@ from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.record import read_landscape
 from afor.bench.analyses.landscape.table import landscape_table
 from afor.bench.analyses.landscape.text import landscape_section
-from afor.bench.cli.options import Json, TableFormat, argument, option
-from afor.bench.cli.printing import FORMATS, by_suffix, check_figures, choose, render
+from afor.bench.cli.options import Json, TableFormat, argument, completing, option
+from afor.bench.cli.printing import by_suffix, check_figures, choose, render
 from afor.bench.cli.results.reading import ResultOptions, read_json
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.files import check_output, write_output
-from afor.bench.report.figures import curves
 from afor.bench.report.figures.style import save_figure
 from afor.bench.report.page import write_report
 from afor.bench.report.registry import (
@@ -29,9 +26,8 @@ from afor.bench.report.registry import (
     build_table,
     draw_figure,
 )
-from afor.bench.report.tables.formats import Table, to_json
+from afor.bench.report.tables.formats import Table
 from afor.bench.report.tables.paper import paper_cost_table
-from afor.bench.stats.sensitivity import Sensitivity
 
 # Tables of measured values, beside the paper's.
 MEASURED: Mapping[str, Callable[[Any], Table]] = {
@@ -40,43 +36,13 @@ MEASURED: Mapping[str, Callable[[Any], Table]] = {
 }
 TABLES = (*FROM_RESULTS, *FROM_NOTHING, *MEASURED)
 FIGURE_NAMES = (*FIGURES, "landscape")
-# Figures that a JSON file can hold as well.
-FROM_FILE: Mapping[str, Callable[[Any], Any]] = {
-    "convergence": curves.convergence_figure,
-    "sensitivity": lambda rows: curves.sensitivity_figure([Sensitivity(**row) for row in rows]),
-    "forgetting": lambda content: curves.forgetting_figure(
-        content["runs"], content.get("train_loss"), content.get("title", "")
-    ),
-}
-DATA_FORMAT = "docs/howto/tables-and-figures.md describes the format"
-
-
-def judge(options: ResultOptions, as_json: Json = False) -> None:
-    """Compare all optimizers with a baseline: verdicts, tests, ranks.
-
-    Each optimizer is better, worse, equivalent within the margin that the study states, or
-    undecided; for the last, the text says what would settle it. Prints gains with exact intervals
-    and p-values, mean ranks over two or more tasks, and how far another seed moves a result where
-    the study has replicates.
-
-    Example:
-        afor judge demo --baseline adam
-    """
-    results = options.open()
-    tables = [build_table("comparisons", results)]
-    for name in ("pooled", "ranks", "noise"):
-        with suppress(ConfigError):  # one task, or no replicates
-            tables.append(build_table(name, results))
-    if as_json:
-        print_json([json.loads(to_json(table)) for table in tables])
-        return
-    for built in tables:
-        typer.echo(render(built, "terminal"))
-    print_next(f"afor table main {options.words()}")
 
 
 def table(
-    name: Annotated[str, argument(f"The table: {', '.join(TABLES)}.")],
+    name: Annotated[
+        str,
+        argument(f"The table: {', '.join(TABLES)}.", autocompletion=completing(lambda: TABLES)),
+    ],
     options: ResultOptions,
     form: TableFormat = None,
     output: Annotated[
@@ -88,12 +54,7 @@ def table(
             show_default="standard output",
         ),
     ] = None,
-    ours: Annotated[
-        Path | None, option("JSON file of measured values, shown beside the paper's.")
-    ] = None,
-    standalone: Annotated[
-        bool, option("Write LaTeX as a whole document instead of a table.", "--standalone")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Print one table for the terminal, a README, LaTeX or a program.
 
@@ -102,15 +63,15 @@ def table(
     """
     if output is not None:
         check_output(output)
-    form = choose(form or by_suffix(output), FORMATS, "--format")
     name = choose(name, TABLES, "the table")
     if name in MEASURED:
-        built = MEASURED[name](read_json(ours) if ours else None)
+        built = MEASURED[name](_measured(options))
     elif name in FROM_NOTHING:
         built = FROM_NOTHING[name]()
     else:
         built = build_table(name, options.open())
-    text = render(built, form, standalone=standalone, to_file=output is not None)
+    written = "json" if as_json else form or by_suffix(output)
+    text = render(built, written, to_file=output is not None)
     if output is None:
         typer.echo(text.rstrip("\n"))
     else:
@@ -123,7 +84,13 @@ def table(
 
 
 def figure(
-    name: Annotated[str, argument(f"The figure: {', '.join(FIGURE_NAMES)}.")],
+    name: Annotated[
+        str,
+        argument(
+            f"The figure: {', '.join(FIGURE_NAMES)}.",
+            autocompletion=completing(lambda: FIGURE_NAMES),
+        ),
+    ],
     options: ResultOptions,
     output: Annotated[
         list[Path] | None,
@@ -131,14 +98,6 @@ def figure(
     ] = None,
     dataset: Annotated[str | None, option("Use only this data set.")] = None,
     backbone: Annotated[str | None, option("Use only this backbone.")] = None,
-    data: Annotated[
-        Path | None,
-        option(
-            "JSON file to draw instead of results: convergence, sensitivity, forgetting or "
-            "landscape."
-        ),
-    ] = None,
-    as_json: Json = False,
 ) -> None:
     """Draw one figure, one column (88 mm) wide, by the first metric.
 
@@ -148,22 +107,15 @@ def figure(
     name = choose(name, FIGURE_NAMES, "the figure")
     targets = output or [Path(f"{name}.pdf")]
     check_figures(targets)
-    if data is not None:
-        drawn = _draw_file(name, data)
-    elif name in FIGURES:
+    if name in FIGURES:
         drawn = draw_figure(name, options.open().only(dataset, backbone))
     else:
-        raise ConfigError(
-            f"The figure {name!r} needs --data FILE.json; "
-            "`afor analyse landscape STUDY` writes one."
-        )
+        measured = _measured(options, needed=True)
+        drawn = landscape_figure(read_landscape(measured, (options.results or [""])[0]))
     for target in targets:
         save_figure(drawn, target)
-        if not as_json:
-            typer.echo(str(target))
-    if as_json:
-        print_json({"figure": name, "files": [str(target) for target in targets]}, indent=None)
-    elif options.results and not options.optimizer:  # a report shows all optimizers
+        typer.echo(str(target))
+    if name in FIGURES and not options.optimizer:  # a report shows all optimizers
         print_next(f"afor report {options.words()}")
 
 
@@ -172,9 +124,6 @@ def report(
     output: Annotated[Path, option("The HTML file to write.", "--output", "-o")] = Path(
         "report.html"
     ),
-    title: Annotated[
-        str, option("Heading of the page.", show_default="the name of the study")
-    ] = "",
     static: Annotated[
         bool, option("Draw figures in place of charts and leave out all scripts.", "--static")
     ] = False,
@@ -196,7 +145,7 @@ def report(
     if landscape is not None:
         measured = read_landscape(read_json(landscape), str(landscape))
         sections.append(landscape_section(measured))
-    content = write_report(options.open(), output, title=title, sections=sections, static=static)
+    content = write_report(options.open(), output, sections=sections, static=static)
     if as_json:
         print_json(content, ensure_ascii=False)
         return
@@ -204,16 +153,10 @@ def report(
     print_next(f"open {output}")
 
 
-def _draw_file(name: str, data: Path) -> Any:
-    content = read_json(data)
-    if name == "landscape":
-        return landscape_figure(read_landscape(content, str(data)))
-    if name not in FROM_FILE:
-        accepted = ", ".join((*FROM_FILE, "landscape"))
-        raise ConfigError(f"--data draws {accepted}; {name!r} is drawn from results.")
-    try:
-        return FROM_FILE[name](content)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise ConfigError(
-            f"{data} does not hold what the figure {name!r} needs ({error!r}); {DATA_FORMAT}."
-        ) from error
+def _measured(options: ResultOptions, *, needed: bool = False) -> Any:
+    """Return what the JSON file of an analysis holds; None if none is named."""
+    if not options.results and not needed:
+        return None
+    if options.results is None or len(options.results) != 1:
+        raise ConfigError("Name the JSON file of `afor analyse landscape` or `afor analyse cost`.")
+    return read_json(Path(options.results[0]))

@@ -73,7 +73,7 @@ def run(
         afor run demo --jobs 4
     """
     selected = select_study(name, options)
-    study, toml, cache_dir = selected.study, selected.toml, options.cache_dir
+    study, toml = selected.study, selected.toml
     part = parse_part(shard) if shard else None
     path = store_path(study.name, options.store, part)
     if lr_per_optimizer and (options.lr_from or part):
@@ -90,15 +90,13 @@ def run(
         engine = make_engine(scheduler, workers, study.threads, time_limit, gpus)
         if lr_per_optimizer:
             search = search_study(study)
-            train(search, study_toml(search), path, engine, workers, cache_dir=cache_dir)
+            train(search, study_toml(search), path, engine, workers)
             rates = _rates(path, search.name)
             typer.echo("\n".join(_describe_rates(rates)), err=True)
             find_rate: FindRate | None = SearchedRates(rates)
         else:
             find_rate = rates_for(study, options.lr_from)
-        summary = train(
-            study, toml, path, engine, workers, part=part, find_rate=find_rate, cache_dir=cache_dir
-        )
+        summary = train(study, toml, path, engine, workers, part=part, find_rate=find_rate)
     show_outcome(study, path, summary, part=part, report=not no_report, as_json=as_json)
 
 

@@ -29,11 +29,9 @@ def overrides(options: ChangeOptions) -> Overrides:
     """Return the changes of a study that the options of a command describe."""
     return Overrides(
         datasets=options.dataset or (),
-        data_options=options.data_option or (),
         backbones=options.backbone or (),
         optimizers=options.optimizer or (),
         epochs=options.epochs,
-        draws=options.draws,
         settings=options.setting or (),
     )
 

@@ -32,6 +32,7 @@ from afor.bench.store.database import open_store
 from afor.bench.store.locations import store_path
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import StudyPlan
+from afor.bench.study.protocol import pairing_notes
 from afor.bench.study.schema import Study, load_study, parse_study, preset_names, read_toml
 from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.run_spec import DEFAULT_TRAINER
@@ -122,10 +123,10 @@ def plan(
         afor plan demo --jobs 4
     """
     selected = select_study(name, options)
-    planned, cache_dir = selected.study, options.cache_dir
+    planned = selected.study
     path = store_path(planned.name, options.store)
     absent = absent_datasets(planned)
-    sources = expected_sources(planned, cache_dir)
+    sources = expected_sources(planned)
     study_plan = make_plan(planned, sources, rates_for(planned, options.lr_from))
     statuses: dict[str, str] = {}
     seconds_left, needs = None, None
@@ -133,7 +134,7 @@ def plan(
         with open_store(path) as opened:
             statuses = opened.statuses()
             seconds_left = remaining_s(opened, study_plan.runs)
-    timer = StepTimer(cache_dir, lambda what: typer.echo(f"Timing {what} ...", err=True))
+    timer = StepTimer(None, lambda what: typer.echo(f"Timing {what} ...", err=True))
     can_be_timed = planned.trainer == DEFAULT_TRAINER and all(
         is_available(device) for device in {run.spec["device"] for run in study_plan.runs}
     )
@@ -181,7 +182,7 @@ def plan(
     _print_data(study_plan, absent)
     if details:
         _print_conditions(planned, study_plan, needs)
-    for sentence in decisions:
+    for sentence in [*pairing_notes(planned), *decisions]:
         typer.echo(sentence)
     if counts["failed"]:
         print_next(f"afor store failures {path}")

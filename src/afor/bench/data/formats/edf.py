@@ -154,7 +154,7 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
         faults.append(
             _Fault(
                 error="the number of records was never written: the recording was not closed. "
-                "Accept what is there with --allow-truncated.",
+                "Accept what is there with the option allow_truncated=true.",
                 note=f"not closed: {present} records",
             )
         )
@@ -163,7 +163,7 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
         faults.append(
             _Fault(
                 error=f"truncated, {present} of {n_records} records are there. Fetch the file "
-                "again, or accept the part with --allow-truncated.",
+                "again, or accept the part with the option allow_truncated=true.",
                 note=f"truncated: {present} of {n_records} records",
             )
         )
@@ -174,7 +174,7 @@ def read_edf(path: Path, *, allow_truncated: bool = False) -> EdfFile:
             _Fault(
                 error=f"{extra} bytes more than its header announces ({n_records} records). Header "
                 "or file is damaged; fetch the file again, or accept the announced part with "
-                "--allow-truncated.",
+                "the option allow_truncated=true.",
                 note=f"{extra} bytes after the last record left out",
             )
         )
