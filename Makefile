@@ -11,7 +11,7 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/ke
 # compile torch from its sources: the import then takes three times as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-everywhere test-versions check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
+.PHONY: help demo test test-slow test-everywhere test-versions test-oldest release-check check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
 	open-study awake-study bursts-study amplitude-study stream-study adaptation-study variants-study clean
 
 help:
@@ -22,6 +22,8 @@ help:
 	@echo "make docs       the documentation as HTML"
 	@echo "make test-slow  the long versions of the tests"
 	@echo "make test-versions  the optimizer's tests under other versions of torch (VERSIONS=..., ENVIRONMENTS=folder)"
+	@echo "make test-oldest  the benchmark with the oldest versions of constraints-oldest.txt"
+	@echo "make release-check  whether this commit can be released: archives, README, environments, documentation"
 	@echo "make test-everywhere  the tests that depend on the machine, as on eleven machines"
 	@echo "make physionet  the study on real EEG (DATA=folder of the recordings; an hour or two)"
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
@@ -55,6 +57,15 @@ ENVIRONMENTS ?= $(or $(TMPDIR),/tmp)/afor-versions
 VERSIONS ?= 2.8.0 2.15.0
 test-versions:
 	@$(PYTHON) tools/test_versions.py --environments $(ENVIRONMENTS) $(addprefix --torch ,$(VERSIONS))
+
+OLDEST_TESTS = tests/bench/test_facade.py tests/bench/cli/test_entry.py tests/bench/study tests/bench/report \
+	tests/bench/notebook tests/bench/store tests/bench/data/datasets/test_recordings.py
+test-oldest:
+	@$(PYTHON) tools/test_versions.py --environments $(ENVIRONMENTS) --torch 2.13.0 \
+		--constraint constraints-oldest.txt $(addprefix --tests ,$(OLDEST_TESTS))
+
+release-check: $(VENV)/.ready-dev
+	@$(BIN)/python tools/release_check.py $(OPTIONS)
 
 test-everywhere: $(VENV)/.ready-dev
 	@$(BIN)/python tests/everywhere.py $(OPTIONS)

@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TEST_PACKAGES = (
     "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "filelock", "psutil",
     "setuptools>=77",  # a test builds a wheel
+    "edfio",
 )  # fmt: skip
 WHEEL_SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "src")
 VERSIONS = """
@@ -98,13 +99,16 @@ def interpreter_of(home: Path) -> Path:
     return home / ("Scripts" if sys.platform == "win32" else "bin") / "python"
 
 
-def make_environment(home: Path, python: str, torch: str, wheel: Path) -> None:
-    """Make an environment with that torch and the wheel, or bring it up to date."""
+def make_environment(home: Path, python: str, torch: str, wheel: Path, limits: list[str]) -> None:
+    """Make an environment with that torch and the wheel, or bring it up to date.
+
+    `limits` are options of pip that name constraints.
+    """
     interpreter = interpreter_of(home)
     if not interpreter.exists():
         subprocess.run([python, "-m", "venv", str(home)], check=True)
     pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    subprocess.run([*pip, "--no-compile", *requirements(torch)], check=True)
+    subprocess.run([*pip, "--no-compile", *limits, *requirements(torch)], check=True)
     subprocess.run([*pip, "--no-deps", "--force-reinstall", str(wheel)], check=True)
 
 
@@ -124,8 +128,8 @@ def count(report: Path) -> Counter[str]:
     return outcomes
 
 
-def examine(interpreter: Path, work: Path, jobs: int) -> Result:
-    """Run the tests and the study `smoke` in an environment; their output goes to a folder."""
+def examine(interpreter: Path, work: Path, jobs: int, files: list[str]) -> Result:
+    """Run tests and the study `smoke` in an environment; their output goes to a folder."""
     work.mkdir(parents=True, exist_ok=True)
     for name in ("report.xml", "smoke.db"):
         (work / name).unlink(missing_ok=True)
@@ -137,7 +141,7 @@ def examine(interpreter: Path, work: Path, jobs: int) -> Result:
     ).split()
     tests = [
         str(interpreter), "-m", "pytest", "-p", "no:cacheprovider", "-n", str(jobs), "-rs",
-        "--durations=20", "--timeout", "1800", f"--junitxml={report}", *test_files(),
+        "--durations=20", "--timeout", "1800", f"--junitxml={report}", *files,
     ]  # fmt: skip
     smoke = [str(interpreter.parent / "afor"), "run", "smoke", "--store", "smoke.db"]
 
@@ -179,6 +183,8 @@ def main() -> None:
     parser.add_argument("--environments", type=Path, required=True, help="folder for environments")
     parser.add_argument("--jobs", type=int, default=2, help="tests run at once")
     parser.add_argument("--keep", action="store_true", help="do not delete environments")
+    parser.add_argument("--constraint", type=Path, help="file of versions for all other packages")
+    parser.add_argument("--tests", action="append", help="tests to run (default: the optimizer's)")
     stage = parser.add_mutually_exclusive_group()
     stage.add_argument("--prepare", action="store_true", help="make environments, run nothing")
     stage.add_argument("--prepared", action="store_true", help="build and install nothing")
@@ -196,16 +202,23 @@ def main() -> None:
         version = subprocess.check_output([python, "-c", ask], text=True).strip()
         wheel = None if options.prepared else build_wheel(python, folder / f"wheel-py{version}")
         for torch in options.torch:
-            home = folder / f"py{version}-torch{torch}"
+            name = f"-{options.constraint.stem}" if options.constraint else ""
+            home = folder / f"py{version}-torch{torch}{name}"
+            limits = ["--constraint", str(options.constraint.resolve())] if name else []
             if wheel is not None:
-                make_environment(home, python, torch, wheel)
+                make_environment(home, python, torch, wheel, limits)
             interpreter = interpreter_of(home)
             if not interpreter.exists():
                 parser.error(f"there is no environment {home}; make it with --prepare")
             if options.prepare:
                 print(f"{home.name} is ready", flush=True)
                 continue
-            result = examine(interpreter, folder / f"{home.name}-results", options.jobs)
+            result = examine(
+                interpreter,
+                folder / f"{home.name}-results",
+                options.jobs,
+                options.tests or test_files(),
+            )
             print(table([result]).splitlines()[-1], flush=True)
             failed |= bool(result.failed) or result.smoke == "failed"
             pair = (result.python, result.torch)

@@ -19,7 +19,7 @@ from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.fetching import Fetch, RemoteFile
 from afor.bench.data.formats.gdf import read_gdf
 from afor.bench.data.formats.mat import read_mat
-from afor.bench.data.recording import Recording, require_finite
+from afor.bench.data.recording import Recording, TrialCollector, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
 from afor.bench.data.signal import PAPER_BAND_HZ, Band, cut_trials, filter_signal
 
@@ -99,7 +99,8 @@ def source_files(root: Path, subject: str, settings: Bci2aSettings) -> tuple[Pat
 
 def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording:
     """Read the sessions of one subject and cut and filter them, in the order of the options."""
-    trials, labels, ids, notes = [], [], [], []
+    collected = TrialCollector()
+    notes = collected.notes
     first = round(settings.start_s * RATE_HZ)
     samples = round(settings.stop_s * RATE_HZ) - first
     band = band_of(settings.band_hz)
@@ -121,9 +122,8 @@ def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording
             if settings.filter_scope == "trial":
                 cut = filter_signal(cut, RATE_HZ, band)
             keep = ~session.rejected if settings.drop_rejected else np.full(len(cut), True)
-            trials.append(cut[keep].astype(np.float32))
-            labels.append(session.labels[keep])
-            ids.append(1000 * number + count + np.flatnonzero(keep))
+            ids = 1000 * number + count + np.flatnonzero(keep)
+            collected.add(cut[keep], session.labels[keep], ids)
             count += len(cut)
             rejected += int(session.rejected.sum())
         if count != TRIALS:
@@ -134,16 +134,12 @@ def load_subject(root: Path, subject: str, settings: Bci2aSettings) -> Recording
         published = MARKED.get(f"{subject}{name}", rejected)
         if count == TRIALS and rejected != published:
             notes.append(f"session {name}: {published} marked trials are published")
-    return Recording.of_trials(
+    return collected.recording(
+        dataset="bci2a",
         subject=subject,
-        trials=np.concatenate(trials),
-        labels=np.concatenate(labels),
         channel_names=CHANNELS,
         rate_hz=RATE_HZ,
         class_names=CLASS_NAMES,
-        trial_ids=np.concatenate(ids),
-        dataset="bci2a",
-        notes=notes,
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 from pydantic import Field
 
 from afor.bench.common.errors import DataError
@@ -23,7 +22,7 @@ from afor.bench.data.fetching import (
     published_checksums,
 )
 from afor.bench.data.formats.edf import read_edf
-from afor.bench.data.recording import Recording, channel_rows
+from afor.bench.data.recording import Recording, TrialCollector, channel_rows
 from afor.bench.data.settings import BandHz, DataSettings, Words, band_of
 from afor.bench.data.signal import filter_signal, resample
 
@@ -55,7 +54,7 @@ def load_subject(root: Path, subject: str, settings: EegmatSettings) -> Recordin
     """Filter and resample both recordings of one subject and cut them into trials."""
     names = settings.channels or CHANNELS
     samples = round(settings.trial_s * settings.resample_hz)
-    trials, labels, notes = [], [], []
+    collected, done = TrialCollector(), 0
     for label, path in enumerate(_paths(root, subject)):
         edf = read_edf(path)
         by_name = {text.removeprefix("EEG ").strip(): text for text in edf.labels()}
@@ -66,18 +65,15 @@ def load_subject(root: Path, subject: str, settings: EegmatSettings) -> Recordin
         signal = signal[:, -round(settings.seconds * settings.resample_hz) :]
         count = signal.shape[1] // samples
         cut = signal[:, : count * samples].reshape(len(names), count, samples)
-        trials.append(cut.transpose(1, 0, 2))
-        labels += [label] * count
-        notes += [f"{path.name}: {note}" for note in edf.notes]
-    return Recording.of_trials(
+        collected.add(cut.transpose(1, 0, 2), [label] * count, range(done, done + count))
+        done += count
+        collected.notes += [f"{path.name}: {note}" for note in edf.notes]
+    return collected.recording(
+        dataset="eegmat",
         subject=subject,
-        trials=np.concatenate(trials),
-        labels=labels,
         channel_names=names,
         rate_hz=settings.resample_hz,
         class_names=CLASS_NAMES,
-        dataset="eegmat",
-        notes=notes,
     )
 
 

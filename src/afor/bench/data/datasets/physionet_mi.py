@@ -22,7 +22,7 @@ from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.fetching import Fetch, RemoteFile, download, physionet_url
 from afor.bench.data.formats.edf import Annotation, EdfFile, read_edf
 from afor.bench.data.montage import tidy_name
-from afor.bench.data.recording import Recording, channel_rows, require_finite
+from afor.bench.data.recording import Recording, TrialCollector, channel_rows, require_finite
 from afor.bench.data.settings import BandHz, DataSettings, Samples, Words, band_of
 from afor.bench.data.signal import PAPER_BAND_HZ, cut_trials, filter_signal
 
@@ -117,10 +117,8 @@ def source_files(root: Path, subject: str, settings: PhysionetSettings) -> tuple
 
 def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recording:
     """Read the trials of the task of one subject."""
-    trials: list[NDArray[np.floating]] = []
-    labels: list[int] = []
-    ids: list[int] = []
-    notes: list[str] = []
+    collected = TrialCollector()
+    notes = collected.notes
     names: tuple[str, ...] = ()
     paths = source_files(root, subject, settings)
     for (run, meaning), path in zip(RUNS[settings.task].items(), paths, strict=True):
@@ -128,9 +126,7 @@ def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recor
         names, signal = _signals(edf, subject, run, settings)
         events, remark = _events_of_run(edf, subject, settings)
         cut, classes, dropped = _trials_of_run(edf, signal, events, meaning, subject, settings)
-        trials.append(cut)
-        labels += classes
-        ids += [1000 * run + i for i in range(len(classes))]
+        collected.add(cut, classes, 1000 * run + np.arange(len(classes)))
         notes += edf.notes
         if remark:
             notes.append(f"run {run}: {remark}")
@@ -139,18 +135,14 @@ def load_subject(root: Path, subject: str, settings: PhysionetSettings) -> Recor
     bad_runs, reason = IRREGULAR.get(subject, ((), ""))
     if set(bad_runs).intersection(RUNS[settings.task]):
         notes.append(f"irregular: {reason}")
-    if not labels:
+    if not any(map(len, collected.labels)):
         raise DataError(f"PhysioNet subject {subject}: no event of task {settings.task!r} found.")
-    return Recording.of_trials(
+    return collected.recording(
+        dataset="physionet_mi",
         subject=subject,
-        trials=np.concatenate(trials),
-        labels=labels,
         channel_names=names,
         rate_hz=RATE_HZ,
         class_names=CLASS_NAMES[settings.task],
-        trial_ids=ids,
-        dataset="physionet_mi",
-        notes=notes,
     )
 
 

@@ -21,7 +21,7 @@ from afor.bench.common.errors import DataError
 from afor.bench.data.dataset import Dataset, DatasetInfo, TrialShape
 from afor.bench.data.fetching import Fetch, RemoteFile, download, physionet_url
 from afor.bench.data.formats.edf import read_edf
-from afor.bench.data.recording import Recording
+from afor.bench.data.recording import Recording, TrialCollector
 from afor.bench.data.settings import BandHz, DataSettings, Samples, band_of
 from afor.bench.data.signal import filter_signal
 
@@ -73,7 +73,7 @@ def source_files(root: Path, subject: str, settings: SleepEdfSettings) -> tuple[
 def load_subject(root: Path, subject: str, settings: SleepEdfSettings) -> Recording:
     """Read the nights of one subject as epochs of 30 s."""
     paths = source_files(root, subject, settings)
-    trials, labels, ids, notes = [], [], [], []
+    collected = TrialCollector()
     for path, hypnogram in zip(paths[::2], paths[1::2], strict=True):
         recorded = read_edf(path).stacked([f"EEG {name}" for name in CHANNELS], RATE_HZ)
         signal = filter_signal(recorded, RATE_HZ, band_of(settings.band_hz))
@@ -81,22 +81,17 @@ def load_subject(root: Path, subject: str, settings: SleepEdfSettings) -> Record
         stages = _read_hypnogram(hypnogram, count)
         kept = _epochs_of_the_night(stages, settings.wake_margin_s, hypnogram)
         epochs = signal[:, : count * EPOCH_SAMPLES].reshape(len(CHANNELS), count, EPOCH_SAMPLES)
-        trials.append(epochs.transpose(1, 0, 2)[kept].astype(np.float32))
-        labels.append(stages[kept])
-        ids.append(10_000 * int(path.name[5]) + kept)
+        ids = 10_000 * int(path.name[5]) + kept
+        collected.add(epochs.transpose(1, 0, 2)[kept], stages[kept], ids)
         unscored = int((stages[kept[0] : kept[-1] + 1] == UNSCORED).sum())
         if unscored:
-            notes.append(f"{path.name}: {unscored} epochs without a stage left out")
-    return Recording.of_trials(
+            collected.notes.append(f"{path.name}: {unscored} epochs without a stage left out")
+    return collected.recording(
+        dataset="sleep_edf",
         subject=subject,
-        trials=np.concatenate(trials),
-        labels=np.concatenate(labels),
         channel_names=CHANNELS,
         rate_hz=RATE_HZ,
         class_names=CLASS_NAMES,
-        trial_ids=np.concatenate(ids),
-        dataset="sleep_edf",
-        notes=notes,
     )
 
 

@@ -71,7 +71,9 @@ def main_table(results: Results) -> Table:
         rows += _reference_rows(conditions, dataset, columns)
     return Table(
         name="main",
-        title="Results under the cross-subject protocol: mean ± SD over folds",
+        title="Scores: mean ± SD over units"
+        if results.remarks
+        else "Results under the cross-subject protocol: mean ± SD over folds",
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
         lead=tuple(
