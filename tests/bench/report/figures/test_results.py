@@ -93,5 +93,5 @@ def test_the_note_of_the_rank_figure_is_not_wider_than_the_figure(results):
     figure.canvas.draw()
     assert "\ufffd" not in texts(figure)
     (note,) = [t for t in figure.texts if "mean rank over" in t.get_text()]
-    assert 0 <= note.get_window_extent().x0
+    assert note.get_window_extent().x0 >= 0
     assert note.get_window_extent().x1 <= figure.bbox.width
