@@ -35,6 +35,7 @@ def compare(
     options: Mapping[str, Any] | None = None,
     baseline: str | None = None,
     control: bool = False,
+    reference: bool = True,
     lr: float = 1e-3,
     batch_size: int = 32,
     max_epochs: int = 60,
@@ -80,6 +81,7 @@ def compare(
         baseline: The method that the others are compared with; None takes the first.
         control: Train the baseline a second time under another seed, to see how far apart the
             same method comes out.
+        reference: Fit a linear model on the same splits where that takes seconds.
         lr: Learning rate of all optimizers.
         batch_size: Number of windows in a batch.
         max_epochs: Maximum number of epochs.
@@ -141,6 +143,7 @@ def compare(
             "name": name,
             "description": f"{', '.join(names)} on {dataset['name']}.",
             "seed": seed,
+            "reference": reference,
             "datasets": [dataset],
             **({} if all("backbone" in entry for entry in entries) else networks),
             "methods": entries,

@@ -24,11 +24,15 @@ from afor.bench.stats.comparisons import (
 from afor.bench.stats.groups import (
     ConditionKey,
     Conditions,
+    block_of,
     collect_conditions,
     comparability_notes,
     default_metrics,
+    mean_of_draws,
+    mean_sd,
 )
-from afor.bench.stats.labels import metric_style
+from afor.bench.stats.guessing import learned
+from afor.bench.stats.labels import block_label, metric_style
 from afor.bench.stats.pooling import PooledComparison, pool_tasks
 from afor.bench.stats.score_tables import is_foreign, read_score_file
 from afor.bench.store.database import open_store
@@ -40,10 +44,12 @@ from afor.bench.store.files import (
     stated_margins,
 )
 from afor.bench.store.locations import find_store
+from afor.bench.store.references import Fits, linear_values, read_fits
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
 from afor.bench.training.record import RunRecord
 
+WORTH_SAYING = 0.02  # accuracy by which a linear model must be ahead of a network
 MAX_TRACED = 60  # runs of a condition whose traces are kept
 
 
@@ -286,8 +292,48 @@ class Results:
             *self.remarks,
             *comparability_notes(self.conditions),
             *self._ungated_notes(),
+            *self._linear_notes(),
             *incomplete_notes(self.conditions),
         ]
+
+    def linear(self, dataset: str, backbone: str, metric: str) -> tuple[float, float, int] | None:
+        """Return mean, SD and folds of the linear model on the splits of a task; None without."""
+        runs = max((c.runs for c in block_of(self.conditions, dataset, backbone)), key=len)
+        values: dict[tuple[int, int], float] = {}
+        for path in filter(is_store, self.paths):
+            values |= linear_values(self._fits(path, dataset), runs, metric)
+        return mean_sd(list(mean_of_draws(values).values())) if values else None
+
+    def _fits(self, path: Path, dataset: str) -> Fits:
+        if (path, dataset) not in self._read_fits:
+            self._read_fits[path, dataset] = read_fits(path, dataset)
+        return self._read_fits[path, dataset]
+
+    @cached_property
+    def _read_fits(self) -> dict[tuple[Path, str], Fits]:
+        return {}
+
+    def _linear_notes(self) -> list[str]:
+        """Compare the best method of each task with the linear model."""
+        notes = []
+        for dataset, backbone in self.tasks:
+            linear = self.linear(dataset, backbone, "accuracy")
+            members = [
+                c
+                for c in block_of(self.conditions, dataset, backbone)
+                if c.optimizer in self.methods and c.complete and c.has("accuracy")
+            ]
+            if linear is None or not members:
+                continue
+            best = max(members, key=lambda c: c.summary("accuracy")[0])
+            mean, tested = best.summary("accuracy")[0], learned(best, "accuracy")
+            name, found = block_label(dataset, backbone), 100 * linear[0]
+            said = f"{name}: a linear model gets {found:.1f} %, this network {100 * mean:.1f} %: "
+            if linear[0] - mean > WORTH_SAYING:
+                notes.append(f"{said}raise the learning rate or the number of epochs.")
+            elif tested is not None and tested.above is False:
+                notes.append(f"{said}check labels, windows and frequency band.")
+        return notes
 
     def _ungated_notes(self) -> list[str]:
         """Name the data sets and metrics whose level of guessing is not known."""

@@ -175,7 +175,7 @@ def study_difference(one: Study, other: Study) -> Difference | None:
 
 def _by_name(study: Study) -> dict[str, Any]:
     """Return the content of a study, with the entries of its lists by their names."""
-    content = study.model_dump(mode="json", exclude={"name", "description"})
+    content = study.model_dump(mode="json", exclude={"name", "description", "reference"})
     for section in ("datasets", "backbones", "optimizers"):
         entries = content[section]
         content[section] = {entry["name"]: {**entry, "root": None} for entry in entries}

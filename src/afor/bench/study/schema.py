@@ -150,6 +150,8 @@ class Study(Table):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
     # Train runs of a fold and draw as one network where that is faster; the bits are the same.
     bundle: bool = True
+    # Fit a linear model on the same splits where that takes seconds, to show beside the networks.
+    reference: bool = True
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
