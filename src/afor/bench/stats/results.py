@@ -317,7 +317,13 @@ class Results:
         ]
 
     def linear(self, dataset: str, backbone: str, metric: str) -> tuple[float, float, int] | None:
-        """Return mean, SD and folds of the linear model on the splits of a task; None without."""
+        """Return mean, SD and folds of the linear model on the splits of a task; None without.
+
+        Args:
+            dataset: The data set.
+            backbone: The backbone.
+            metric: The metric.
+        """
         runs = max((c.runs for c in block_of(self.conditions, dataset, backbone)), key=len)
         values: dict[tuple[int, int], float] = {}
         for path in filter(is_store, self.paths):
