@@ -23,7 +23,7 @@ from afor.bench.stats.sensitivity import sensitivity_of
 
 def _beside_paper(results: Results) -> Table:
     shown = tuple(metric for metric in results.metrics if metric in PAPER_METRICS)
-    return paper.beside_paper_table(replace(results, metrics=shown or PAPER_METRICS))
+    return paper.beside_paper_table(results.showing(shown or PAPER_METRICS))
 
 
 def focus(results: Results, metric: str | None = None) -> Comparison:
@@ -79,6 +79,7 @@ FIGURES: Mapping[str, Callable[[Results], Any]] = {
     "convergence": lambda results: curves.convergence_figure(
         curves.by_title(curves.loss_curves(results))
     ),
+    "learning": lambda results: curves.convergence_figure(*curves.learning_curves(results)),
     "forgetting": _forgetting_figure,
 }
 

@@ -1,9 +1,11 @@
 """`Results`: the results of studies, opened once and compared once, for every table and figure."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,11 +56,26 @@ MAX_TRACED = 60  # runs of a condition whose traces are kept
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
-    """The training loss per epoch of every run, and traces of the controller, by condition."""
+class Curve:
+    """The losses of one run per epoch, and its best epoch."""
 
-    losses: Mapping[ConditionKey, Sequence[NDArray[np.float64]]]
+    train: NDArray[np.float64]
+    validation: NDArray[np.float64]
+    best: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """The curves of every run, diverged runs, and traces of the controller, by condition."""
+
+    curves: Mapping[ConditionKey, Sequence[Curve]]
+    diverged: Mapping[ConditionKey, int]
     traced: Mapping[ConditionKey, Sequence[tuple[RunResult, RunRecord]]]
+
+    @property
+    def losses(self) -> dict[ConditionKey, list[NDArray[np.float64]]]:
+        """The training loss per epoch of every run."""
+        return {key: [curve.train for curve in runs] for key, runs in self.curves.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +107,6 @@ class Results:
     paths: tuple[Path, ...] = ()
     study_texts: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    # What was computed or read once, for all views of these runs: `by` and `only` hand it on.
-    _compared: dict[tuple[str, ...], list[Comparison]] = field(default_factory=dict, repr=False)
-    _training: list[Training] = field(default_factory=list, repr=False)
 
     @classmethod
     def open(
@@ -193,7 +207,7 @@ class Results:
             shown = tuple(dict.fromkeys(name for run in runs for name in run.metrics))
         results = cls(runs, conditions, shown, baseline, tuple(methods), remarks=tuple(remarks))
         if metrics:
-            results = replace(results.by(*metrics), metrics=tuple(metrics))
+            results = results.by(*metrics).showing(metrics)
         return results
 
     def by(self, *metrics: str) -> "Results":
@@ -211,7 +225,29 @@ class Results:
                 hint = did_you_mean(metric, tuple(recorded))
                 present = ", ".join(recorded)
                 raise ConfigError(f"No run has the metric {metric!r}.{hint} Here: {present}.")
-        return replace(self, metrics=tuple(dict.fromkeys([*metrics, *self.metrics])))
+        return self.showing(list(dict.fromkeys([*metrics, *self.metrics])))
+
+    def showing(self, metrics: Sequence[str]) -> "Results":
+        """Return results that show some metrics alone.
+
+        Args:
+            metrics: Their names.
+        """
+        return self._view(metrics=tuple(metrics))
+
+    def _view(self, **changes: Any) -> "Results":
+        """Return other results of the same runs, which share what was computed or read once."""
+        view = replace(self, **changes)
+        view.__dict__.update(_compared=self._compared, _training=self._training)
+        return view
+
+    @cached_property
+    def _compared(self) -> dict[tuple[str, ...], list[Comparison]]:
+        return {}
+
+    @cached_property
+    def _training(self) -> list[Training]:
+        return []
 
     @property
     def tasks(self) -> list[tuple[str, str]]:
@@ -297,7 +333,13 @@ class Results:
         ]
 
     def linear(self, dataset: str, backbone: str, metric: str) -> tuple[float, float, int] | None:
-        """Return mean, SD and folds of the linear model on the splits of a task; None without."""
+        """Return mean, SD and folds of the linear model on the splits of a task; None without.
+
+        Args:
+            dataset: The data set.
+            backbone: The backbone.
+            metric: The metric.
+        """
         runs = max((c.runs for c in block_of(self.conditions, dataset, backbone)), key=len)
         values: dict[tuple[int, int], float] = {}
         for path in filter(is_store, self.paths):
@@ -357,7 +399,9 @@ class Results:
         return self._training[0]
 
     def _read_training(self) -> Training:
-        losses: dict[ConditionKey, list[NDArray[np.float64]]] = {}
+        curves: dict[ConditionKey, list[Curve]] = {}
+        diverged: Counter[ConditionKey] = Counter()
+        studies = {run.study for run in self.runs}
         traced: dict[ConditionKey, list[tuple[RunResult, RunRecord]]] = {}
         for path in filter(is_store, self.paths):
             with open_store(path) as store:
@@ -366,11 +410,17 @@ class Results:
                     if finished is None or finished.record is None:
                         continue
                     key, record = (run.dataset, run.backbone, run.optimizer), finished.record
-                    history = np.array([epoch.train_loss for epoch in record.history])
-                    losses.setdefault(key, []).append(history)
+                    train = np.array([epoch.train_loss for epoch in record.history])
+                    validation = np.array([epoch.validation_loss for epoch in record.history])
+                    curves.setdefault(key, []).append(Curve(train, validation, record.best_epoch))
                     if record.traces and len(traced.setdefault(key, [])) < MAX_TRACED:
                         traced[key].append((run, record))
-        return Training(losses, traced)
+                diverged.update(
+                    (run.dataset, run.backbone, run.optimizer)
+                    for run in store.runs()
+                    if run.status == "diverged" and run.study in studies
+                )
+        return Training(curves, diverged, traced)
 
     def only(self, dataset: str | None = None, backbone: str | None = None) -> "Results":
         """Return the results of one data set or backbone.
@@ -390,7 +440,7 @@ class Results:
         if not selected:
             present = ", ".join(f"{d}/{b}" for d, b in self.tasks)
             raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {present}.")
-        return replace(self, conditions=selected)
+        return self._view(conditions=selected)
 
 
 def incomplete_notes(conditions: Conditions) -> list[str]:
