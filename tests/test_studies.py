@@ -110,7 +110,7 @@ def test_the_page_on_physionet_names_the_people_at_chance() -> None:
     at_chance = [(name, count) for name, count in entries_at_chance.items() if count > 4]
     assert sorted(at_chance) == [("S005", 12), ("S006", 12), ("S009", 10)]
     page = " ".join((RESULTS / "physionet.md").read_text("utf-8").split())
-    assert "(S005 and S006) stay below that level with all twelve entries" in page
+    assert "(S005 and S006) stay below it with all twelve entries" in page
     assert "a third (S009) with ten" in page
 
 
