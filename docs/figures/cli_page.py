@@ -22,7 +22,8 @@ honoured, `--json` is for programs, `afor --version` prints the version, and `af
 shows the traceback of an error.
 
 RESULTS is a study's name (its results are in `results/NAME.db`), the study's TOML file or a store
-file. `judge`, `table`, `figure` and `report` also read the files of `afor export`.
+file. `judge`, `table`, `figure`, `report` and `power` also read the files of `afor export` and any
+[table of scores](../howto/judge.md).
 
 `afor --install-completion` sets up completion of commands and options in bash, zsh, fish or
 PowerShell; `afor --show-completion` prints the script instead. Both take effect in a new shell.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from afor.bench.models.input_shape import InputShape as InputShape
     from afor.bench.models.registry import build_backbone as build_backbone
     from afor.bench.notebook.compare import compare as compare
+    from afor.bench.notebook.judge import judge as judge
     from afor.bench.notebook.results import StudyResults as StudyResults
     from afor.bench.notebook.results import open_results as open_results
     from afor.bench.optimizers.build import build_optimizer as build_optimizer
@@ -53,6 +54,7 @@ _MODULES = {
     "collect_conditions": "stats.groups",
     "compare": "notebook.compare",
     "compare_all": "stats.comparisons",
+    "judge": "notebook.judge",
     "load_results": "store.files",
     "load_study": "study.schema",
     "make_plan": "study.plan",

@@ -13,6 +13,7 @@ import torch
 
 from afor.bench import compare, open_results, parse_study
 from afor.bench.common.errors import ConfigError, DataError
+from afor.bench.notebook.compare import _methods
 from afor.bench.notebook.trials import as_trials, write_trials
 
 RATE = 64
@@ -324,3 +325,45 @@ def test_the_gallery_notebook_runs(tmp_path, monkeypatch):
         exec(compile(code, "compare.ipynb", "exec"), names)
     assert len(names["results"].to_rows()) == 2 * 3
     assert Path("report.html").is_file()
+
+
+def test_networks_and_schedules_are_compared_with_each_other(tmp_path):
+    """Two networks and two schedules, end to end: the verdicts are between methods."""
+    results = compare(
+        "synthetic",
+        options={"n_subjects": 3, "trials": 8},
+        methods=[
+            {"name": "eegnet", "optimizer": "adam", "backbone": "eegnet"},
+            {
+                "name": "eegnet_cosine",
+                "optimizer": "adam",
+                "backbone": "eegnet",
+                "training": {"schedule": "cosine"},
+            },
+            {"name": "hslt", "optimizer": torch.optim.Adam, "backbone": "hslt"},
+        ],
+        max_epochs=1,
+        store=tmp_path / "methods.db",
+        cache_dir=tmp_path,
+        workers=1,
+        progress=False,
+    )
+    rows = results.to_rows()
+    assert {row["optimizer"] for row in rows} == {"eegnet", "eegnet_cosine", "hslt"}
+    assert {row["backbone"] for row in rows} == {"by_method"}
+    assert len(rows) == 9
+    assert "network by method, 3 folds" in repr(results.table("main"))
+
+
+def test_what_is_compared_is_named_once(tmp_path):
+    with pytest.raises(ConfigError, match="methods name their optimizers"):
+        compare("synthetic", optimizers=["adam"], methods=["adam"], cache_dir=tmp_path)
+
+
+def test_the_networks_of_compare_are_methods_with_every_optimizer(tmp_path):
+    entries = _methods(None, ["eegnet", "hslt"], None, tmp_path)
+    assert [(e["name"], e["use"], e["backbone"]["name"]) for e in entries] == [
+        ("eegnet", "adamw", "eegnet"), ("hslt", "adamw", "hslt")
+    ]  # fmt: skip
+    names = [e["name"] for e in _methods(["adam", "afor"], ["eegnet", "hslt"], None, tmp_path)]
+    assert names == ["eegnet_adam", "eegnet_afor", "hslt_adam", "hslt_afor"]

@@ -9,13 +9,18 @@ import torch
 from torch import nn
 
 from afor.bench.optimizers.adamp import AdamP
+from afor.bench.optimizers.beta2_rules import Kourkoutas, ScheduledAdamW
 from afor.bench.optimizers.mars import MARS
+from afor.bench.optimizers.muon import MuonAdamW
 from afor.bench.optimizers.sophia import Sophia
 
 SETTINGS = {
     AdamP: {"weight_decay": 0.1},
     MARS: {"weight_decay": 0.1},
     Sophia: {},
+    Kourkoutas: {"weight_decay": 0.1},
+    ScheduledAdamW: {"weight_decay": 0.1, "schedule": "nosadam"},
+    MuonAdamW: {"weight_decay": 0.1},
 }
 CLASSES = pytest.mark.parametrize("cls", list(SETTINGS))
 

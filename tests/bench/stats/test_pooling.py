@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +158,23 @@ def test_holm_covers_all_methods_and_missing_runs_leave_no_verdict():
         ("adamw", "mars", "afor"), False
     )
     assert all(c.decision is None for c in pool_tasks(comparisons))
+
+
+def test_tasks_on_which_both_guess_are_left_out_and_counted():
+    runs, expected = simulate_results(
+        {"adam": 0.0, "afor": 0.02}, datasets=["deap", "bci2a", "isruc"], backbones=["eegnet"]
+    )
+    blind = [
+        replace(r, metrics={**r.metrics, "accuracy": 0.5 * r.metrics["accuracy"]})
+        if r.dataset == "deap" else r
+        for r in runs
+    ]  # fmt: skip
+    results = Results.of(blind, expected, metrics=["accuracy"])
+    assert [c.is_blind for c in results.comparisons] == [True, False, False]
+    (pooled,) = results.pooled
+    assert (pooled.blind, pooled.datasets) == (1, 2)
+    lead = build_table("comparisons", results).lead[0]
+    assert lead.startswith("Over 2 tasks (without 1 on which neither is better than guessing).")
 
 
 def test_every_view_says_the_same_over_tasks(tmp_path):

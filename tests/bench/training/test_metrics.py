@@ -41,6 +41,34 @@ def test_the_measures_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) ->
     assert found.confusion == tuple(map(tuple, matrix.tolist()))
 
 
+@pytest.mark.parametrize("classes", [2, 3, 5])
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(4, 60), digits=st.integers(0, 3))
+def test_auroc_is_that_of_scikit_learn_with_and_without_ties(classes, seed, n, digits) -> None:
+    sklearn = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.r_[np.arange(classes), rng.integers(classes, size=n)])
+    logits = rng.normal(size=(len(labels), classes)).round(digits)
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    if classes == 2:
+        expected = sklearn.roc_auc_score(labels, shifted[:, 1] - shifted[:, 0])
+    else:
+        scores = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        areas = [sklearn.roc_auc_score(labels == k, scores[:, k]) for k in range(classes)]
+        expected = np.mean(areas)  # one class against the rest, macro
+    assert measure_windows(logits, labels).auroc == pytest.approx(expected, abs=1e-9)
+
+
+def test_auroc_of_hand_worked_cases() -> None:
+    labels, right = np.array([0, 0, 1, 1]), np.array([[2.0, 0], [1, 0], [0, 1], [0, 2]])
+    assert measure_windows(right, labels).auroc == 1.0
+    assert measure_windows(-right, labels).auroc == 0.0
+    assert measure_windows(np.zeros((4, 2)), labels).auroc == 0.5  # all tied
+    assert measure_windows(1e4 * right, labels).auroc == 1.0  # probabilities of 1 to the last bit
+    assert measure_windows(right, np.zeros(4, dtype=np.int64)).auroc is None  # one class
+    assert measure(labels, labels, 2).auroc is None  # no logits
+
+
 def test_a_trial_is_decided_by_the_mean_of_its_logits() -> None:
     # Two of three windows of trial 7 say class 0, but the third says class 1 louder.
     logits = np.array([[1.0, 0.0], [0.0, 9.0], [1.0, 0.0], [2.0, 1.0]], dtype=np.float32)

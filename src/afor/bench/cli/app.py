@@ -17,7 +17,7 @@ COMMANDS = {
     "plan": ("studies.study", "Show the runs of a study, which are done, and the time left."),
     "run": ("studies.run", "Train the missing runs of a study; safe to stop at any time."),
     "status": ("studies.status", "Show the progress of a study, also while it runs."),
-    "judge": ("results.tables", "Compare all optimizers with a baseline: verdicts, tests, ranks."),
+    "judge": ("results.judge", "Compare all methods with a baseline: verdicts, tests, ranks."),
     "table": ("results.tables", "Print one table for the terminal, a README, LaTeX or a program."),
     "figure": ("results.tables", "Draw one figure, one column (88 mm) wide, by the first metric."),
     "report": ("results.tables", "Write an offline HTML report: tables, figures, downloads."),

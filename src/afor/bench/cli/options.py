@@ -78,7 +78,7 @@ ResultsList = Annotated[
     list[str] | None,
     argument(
         "The results: study names, TOML files, store files, or .csv, .json and .parquet "
-        "files of results.",
+        "files of results or of any scores.",
         autocompletion=completing(_stores),
     ),
 ]

@@ -16,6 +16,7 @@ from afor.bench.common.errors import EngineError, StoreError
 from afor.bench.common.files import write_atomically
 from afor.bench.data.splits import manifest_text
 from afor.bench.execution.jobs import Died, Ended, Engine, Job, Started
+from afor.bench.execution.linear_reference import fit_references
 from afor.bench.execution.sources import PreparationWatcher, open_sources
 from afor.bench.execution.status import RunningFile
 from afor.bench.execution.timing.run_times import RunTimes, run_kind
@@ -120,7 +121,9 @@ def run_study(
             take_leftovers(store)
             store.set_plan(whole, toml)  # of a part too, so that it is known to be incomplete
             write_manifests(plan, path)
-            return _complete(plan, sources, store, engine, watch)
+            summary = _complete(plan, sources, store, engine, watch)
+            fit_references(plan, sources, path)
+            return summary
     except OSError as error:  # a full disk can fail any write
         raise explain(path, error) from error
 

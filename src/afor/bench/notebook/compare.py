@@ -25,14 +25,17 @@ def compare(
     labels: Any = None,
     subjects: Any = None,
     *,
-    optimizers: Any = ("adamw", "afor"),
+    optimizers: Any = None,
     backbone: Any = "eegnet",
+    backbones: Any = None,
+    methods: Sequence[str | Mapping[str, Any]] | None = None,
     rate_hz: float | None = None,
     channel_names: Sequence[str] | None = None,
     trial_s: float | None = None,
     options: Mapping[str, Any] | None = None,
     baseline: str | None = None,
     control: bool = False,
+    reference: bool = True,
     lr: float = 1e-3,
     batch_size: int = 32,
     max_epochs: int = 60,
@@ -47,11 +50,12 @@ def compare(
     workers: int = 0,
     progress: bool = True,
 ) -> StudyResults:
-    """Compare optimizers across subjects: train on some people, test on others.
+    """Compare optimizers, networks or other choices across subjects.
 
-    Every subject is tested once, by networks that have not seen them; all optimizers start from the
-    same weights and see the same batches. Each finished run is stored at once: the same call again
-    trains only what is missing.
+    Networks train on some people and are tested on others: every subject is tested once, by
+    networks that have not seen them. All methods have the same splits; those with the same network
+    start from the same weights and see the same batches. Each finished run is stored at once: the
+    same call again trains only what is missing.
 
     Args:
         data: An array (trials, channels, samples) in microvolts; MNE Epochs; a dictionary from
@@ -62,16 +66,22 @@ def compare(
         subjects: Subject of each trial, or the name of a column of Epochs' metadata. None for a
             dictionary, and for braindecode's descriptions. For a named data set: those to use.
         optimizers: Names of optimizers, classes such as ``torch.optim.SGD``, instances, or
-            ``functools.partial`` of a class with settings.
+            ``functools.partial`` of a class with settings; None is AdamW and AFOR.
         backbone: Name of a network, a class or function that takes an `InputShape`, a class of
-            ``braindecode.models``, or a list of these.
+            ``braindecode.models``, or a list of these, of which each is a task of its own.
+        backbones: Networks that are compared with each other, as `backbone` takes them; each is
+            trained with every one of `optimizers`, None for AdamW.
+        methods: What is compared, if it is more than optimizers or networks: dictionaries with the
+            keys of ``[[methods]]`` of a study, such as ``{"name": "cosine", "optimizer": "adam",
+            "training": {"schedule": "cosine"}}``, and names of optimizers.
         rate_hz: Sampling rate of arrays.
         channel_names: Names of the channels of arrays; None numbers them.
         trial_s: Length of a trial of Raw, from its annotations on; None takes their duration.
         options: Options of the data set, such as ``window_samples`` or ``band_hz``.
-        baseline: The optimizer that the others are compared with; None takes the first.
+        baseline: The method that the others are compared with; None takes the first.
         control: Train the baseline a second time under another seed, to see how far apart the
             same method comes out.
+        reference: Fit a linear model on the same splits where that takes seconds.
         lr: Learning rate of all optimizers.
         batch_size: Number of windows in a batch.
         max_epochs: Maximum number of epochs.
@@ -105,11 +115,11 @@ def compare(
         3
     """
     cache = open_cache(cache_dir)
-    entries = entries_of(optimizers, "optimizer", cache / "code")
+    entries = _methods(optimizers, backbones, methods, cache / "code")
     names = [entry["name"] for entry in entries]
     first = baseline or (names[0] if names else "")
     if first not in names:
-        raise ConfigError(f"baseline {first!r} is not one of the optimizers {', '.join(names)}.")
+        raise ConfigError(f"baseline {first!r} is not one of the methods {', '.join(names)}.")
     if isinstance(data, str):
         dataset: dict[str, Any] = {"name": data, "options": dict(options or {})}
         if subjects is not None:
@@ -127,14 +137,16 @@ def compare(
         again = next(entry for entry in entries if entry["name"] == first)
         copied = {"use": first, **again, "name": f"{first}_seed_{seed + 1}", "seed": seed + 1}
         entries.append(copied)
+    networks = {"backbones": entries_of(backbone, "backbone", cache / "code")}
     study = parse_study(
         {
             "name": name,
             "description": f"{', '.join(names)} on {dataset['name']}.",
             "seed": seed,
+            "reference": reference,
             "datasets": [dataset],
-            "backbones": entries_of(backbone, "backbone", cache / "code"),
-            "optimizers": entries,
+            **({} if all("backbone" in entry for entry in entries) else networks),
+            "methods": entries,
             "training": {
                 "lr": float(lr),
                 "batch_size": batch_size,
@@ -148,6 +160,44 @@ def compare(
     path = store_path(name, Path(store) if store is not None else None)
     _run(study, path, cache, workers, progress)
     return StudyResults(Results.open([path], studies=[study.name], baseline=first).by(metric))
+
+
+def _methods(
+    optimizers: Any,
+    backbones: Any,
+    methods: Sequence[str | Mapping[str, Any]] | None,
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Return the entries of what is compared; raise ConfigError if it is named twice."""
+    if methods is None and backbones is None:
+        return entries_of(
+            ("adamw", "afor") if optimizers is None else optimizers, "optimizer", folder
+        )
+    if methods is None:
+        trained = entries_of("adamw" if optimizers is None else optimizers, "optimizer", folder)
+        networks = entries_of(backbones, "backbone", folder)
+        return [
+            {
+                "use": optimizer["name"],
+                **optimizer,
+                "name": network["name"] + (f"_{optimizer['name']}" if len(trained) > 1 else ""),
+                "backbone": network,
+            }
+            for network in networks
+            for optimizer in trained
+        ]
+    if optimizers is not None or backbones is not None:
+        raise ConfigError("methods name their optimizers and networks themselves: leave them out.")
+    entries = []
+    for method in methods:
+        entry: dict[str, Any] = {"name": method} if isinstance(method, str) else dict(method)
+        if "optimizer" in entry:
+            (optimizer,) = entries_of(entry.pop("optimizer"), "optimizer", folder)
+            entry = {"use": optimizer["name"], **optimizer, **entry}
+        if "backbone" in entry:
+            (entry["backbone"],) = entries_of(entry["backbone"], "backbone", folder)
+        entries.append(entry)
+    return entries
 
 
 def _run(study: Study, path: Path, cache: Path, workers: int, progress: bool) -> None:

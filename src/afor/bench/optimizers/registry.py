@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-Section = Literal["paper", "ablation", "control", "rule", "alternative"]
+Section = Literal["paper", "ablation", "control", "rule", "rival", "alternative"]
 Decay = Literal["coupled", "decoupled"]
 
 # Sec. IV-C: "All Adam-family baselines share β₁ = 0.9, β₂ = 0.999, and ε = 1e-8".
@@ -23,7 +23,8 @@ HEADINGS: Mapping[Section, str] = MappingProxyType(
         "paper": "The seven of the paper",
         "ablation": "Ablations of AFOR (paper's Table IV)",
         "control": "Controls",
-        "rule": "Other rules for β₂, and a ceiling",
+        "rule": "Other rules for β₂",
+        "rival": "Rivals of today",
         "alternative": "Other forms of the same methods",
     }
 )
@@ -132,6 +133,27 @@ _ENTRIES = [
     _afor(
         "afor_wide", "AFOR wide", "rule",
         "ours: calibrated, with β₂ down to 0.9", statistics="calibrated", beta2_min=0.9,
+    ),
+    RegisteredOptimizer(
+        "kourkoutas", "Kourkoutas-β", "rule", f"{_OURS}.beta2_rules:Kourkoutas",
+        # The settings of the paper's language model, without its warm-up of 250 of 50 001 steps.
+        {**ADAM_FAMILY, "beta2_min": 0.88, "alpha": 0.93},
+        "Kassinos, arXiv 2508.12996: β₂ falls where ‖g‖ exceeds its running mean",
+    ),
+    RegisteredOptimizer(
+        "nosadam", "NosAdam", "rule", f"{_OURS}.beta2_rules:ScheduledAdamW",
+        {**ADAM_FAMILY, "schedule": "nosadam", "exponent": 0.1},
+        "Huang et al., IJCAI 2019: early gradients weigh most",
+    ),
+    RegisteredOptimizer(
+        "adamw_power", "AdamW β₂=1−t^−0.8", "rule", f"{_OURS}.beta2_rules:ScheduledAdamW",
+        {**ADAM_FAMILY, "schedule": "power", "exponent": 0.8},
+        "the β₂ of PaLM (Chowdhery et al., JMLR 2023) and Adafactor",
+    ),
+    RegisteredOptimizer(
+        "muon", "Muon", "rival", f"{_OURS}.muon:MuonAdamW",
+        ADAM_FAMILY,
+        "Jordan 2024, torch's Muon on matrices and kernels; AdamW on the rest",
     ),
     RegisteredOptimizer(
         "sophia_authors", "Sophia (authors)", "alternative", f"{_OURS}.sophia:Sophia",

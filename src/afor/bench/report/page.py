@@ -157,6 +157,7 @@ def render_report(
         repeated=_tested_in_several_folds(results.runs),
         raw=runs_file or _data_link("text/csv", results_csv(results.runs)),
         static=static,
+        trained_here=not results.remarks,
         css=Markup(_template("report.css")),
         chart_data=Markup(json_for_script(charts)),
         scripts=[Markup(script) for script in scripts],

@@ -237,7 +237,7 @@ def difference_interval(
 
 def _what_would_settle(c: Comparison) -> str:
     """Say what stands between an undecided result and a verdict, and what would settle it."""
-    unit = "subjects" if max(len(pair.subjects) for pair in c.pairs) <= 1 else "folds"
+    unit = "subjects" if all(len(pair.subjects) == 1 for pair in c.pairs) else "folds"
     fewest = fewest_folds(LEVEL / c.family)
     over = f" after the correction over {c.family} comparisons" if c.family > 1 else ""
     if c.folds < fewest:
@@ -286,6 +286,8 @@ def _over_tasks(pooled: Sequence[PooledComparison]) -> list[Answer]:
     where = f"Over {len(focus.tasks)} tasks"
     if focus.datasets < len(focus.tasks):
         where += f" on {focus.datasets} data set{'s' * (focus.datasets > 1)}"
+    if focus.blind:
+        where += f" (without {focus.blind} on which neither is better than guessing)"
     others = [
         f"{optimizer_label(c.optimizer)} {verdict_word(c).replace('–', 'incomplete')}"
         for c in pooled

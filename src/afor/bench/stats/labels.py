@@ -18,7 +18,13 @@ DATASET_LABELS = {
     "physionet_mi": "PhysioNet MI",
     "synthetic": "Synthetic",
 }
-BACKBONE_LABELS = {"eegnet": "EEGNet", "acrnn": "ACRNN", "nsal_dgat": "NSAL-DGAT", "hslt": "HSLT"}
+BACKBONE_LABELS = {
+    "eegnet": "EEGNet",
+    "acrnn": "ACRNN",
+    "nsal_dgat": "NSAL-DGAT",
+    "hslt": "HSLT",
+    "by_method": "network by method",
+}
 PAPER_METRICS = ("accuracy", "weighted_f1")
 PLAIN = 1e6  # larger numbers are printed with an exponent
 
@@ -58,6 +64,7 @@ METRIC_STYLES: Mapping[str, MetricStyle] = {
     "balanced_accuracy": MetricStyle("bAcc", margin=1.0),
     # 0.02: one point of accuracy with two balanced classes
     "kappa": MetricStyle("kappa", 1.0, "", 1.0, "absolute", margin=0.02),
+    "auroc": MetricStyle("AUROC", margin=1.0),
     "nll": _NATS,
     "brier": MetricStyle("Brier", 1.0, "", 1000.0, "10⁻³", lower_is_better=True, decimals=3),
     "calibration_error": MetricStyle("ECE", lower_is_better=True),
@@ -105,8 +112,8 @@ def block_label(dataset: str, backbone: str, metric: str = "") -> str:
     >>> block_label("deap", "eegnet"), block_label("deap", "eegnet", "accuracy")
     ('DEAP, EEGNet', 'DEAP, EEGNet, Acc')
     """
-    names = [dataset_label(dataset), backbone_label(backbone)]
-    return ", ".join([*names, metric_label(metric)] if metric else names)
+    names = [dataset_label(dataset), backbone_label(backbone), metric and metric_label(metric)]
+    return ", ".join(filter(None, names))  # a table of scores names no backbone
 
 
 def metric_style(name: str) -> MetricStyle:

@@ -126,6 +126,7 @@ class PooledComparison:
     p_equivalent_holm: float
     family: int  # comparisons that Holm corrects for
     complete: bool  # whether no run of these tasks is missing
+    blind: int  # tasks that are left out because neither side is better than guessing there
 
     @property
     def decision(self) -> Decision | None:
@@ -147,8 +148,7 @@ def pool_tasks(comparisons: Iterable[Comparison]) -> list[PooledComparison]:
     """
     by_method: dict[tuple[str, str], list[Comparison]] = {}
     for c in comparisons:
-        if not c.is_blind:
-            by_method.setdefault((c.metric, c.optimizer), []).append(c)
+        by_method.setdefault((c.metric, c.optimizer), []).append(c)
     pooled = [made for members in by_method.values() if (made := _pool(members)) is not None]
     corrected = []
     for metric in dict.fromkeys(made.metric for made in pooled):
@@ -165,8 +165,9 @@ def pool_tasks(comparisons: Iterable[Comparison]) -> list[PooledComparison]:
     return corrected
 
 
-def _pool(members: Sequence[Comparison]) -> PooledComparison | None:
+def _pool(comparisons: Sequence[Comparison]) -> PooledComparison | None:
     """Pool one method over its tasks, without correction; None where that is not possible."""
+    members = [c for c in comparisons if not c.is_blind]
     differences = [_mean_differences(group) for group in _by_dataset(members)]
     differences = [values for values in differences if len(values) > 1]
     if len(members) < 2 or not differences:
@@ -210,6 +211,7 @@ def _pool(members: Sequence[Comparison]) -> PooledComparison | None:
         p_equivalent_holm=p_equivalent,
         family=first.family,
         complete=all(c.complete for c in members),
+        blind=len(comparisons) - len(members),
     )
 
 

@@ -24,19 +24,32 @@ from afor.bench.stats.comparisons import (
 from afor.bench.stats.groups import (
     ConditionKey,
     Conditions,
+    block_of,
     collect_conditions,
     comparability_notes,
     default_metrics,
+    mean_of_draws,
+    mean_sd,
 )
-from afor.bench.stats.labels import metric_style
+from afor.bench.stats.guessing import learned
+from afor.bench.stats.labels import block_label, metric_style
 from afor.bench.stats.pooling import PooledComparison, pool_tasks
+from afor.bench.stats.score_tables import is_foreign, read_score_file
 from afor.bench.store.database import open_store
-from afor.bench.store.files import is_store, load_results, load_studies, stated_margins
+from afor.bench.store.files import (
+    column_names,
+    is_store,
+    load_results,
+    load_studies,
+    stated_margins,
+)
 from afor.bench.store.locations import find_store
+from afor.bench.store.references import Fits, linear_values, read_fits
 from afor.bench.store.results import RunResult
 from afor.bench.study.planned_runs import ExpectedRuns
 from afor.bench.training.record import RunRecord
 
+WORTH_SAYING = 0.02  # accuracy by which a linear model must be ahead of a network
 MAX_TRACED = 60  # runs of a condition whose traces are kept
 
 
@@ -60,6 +73,7 @@ class Results:
         chosen: The optimizers that were asked for; empty takes all but the study's controls.
         paths: The stores and files that were read.
         study_texts: The TOML of each study by its name.
+        remarks: How tables of scores that are no runs of the benchmark were read.
 
     Example:
         >>> from afor.bench.stats.design.simulated import simulate_results
@@ -75,6 +89,7 @@ class Results:
     chosen: tuple[str, ...] = ()
     paths: tuple[Path, ...] = ()
     study_texts: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
     # What was computed or read once, for all views of these runs: `by` and `only` hand it on.
     _compared: dict[tuple[str, ...], list[Comparison]] = field(default_factory=dict, repr=False)
     _training: list[Training] = field(default_factory=list, repr=False)
@@ -90,19 +105,27 @@ class Results:
         metrics: Sequence[str] = (),
         margins: Mapping[str, float] | None = None,
         allow_different: Collection[str] = (),
+        columns: Mapping[str, str] | None = None,
+        common: bool = False,
     ) -> "Results":
-        """Open the results of studies that have run, here or elsewhere.
+        """Open the results of studies that have run, here or elsewhere, or tables of scores.
 
         Args:
-            names: Names of studies, their TOML files, stores, or .csv, .json or .parquet files.
+            names: Names of studies, their TOML files, stores, or .csv, .json or .parquet files, of
+                `afor export` or of any scores.
             studies: Names of the studies to read; empty reads all.
             baseline: The optimizer that the others are compared with; None takes Adam, or else
                 the first optimizer.
             methods: Optimizers to compare, which Holm's correction then covers alone; empty takes
                 all but controls.
-            metrics: Metrics to show; empty takes accuracy, weighted F1, and NLL if recorded.
+            metrics: Metrics to show; empty takes accuracy, weighted F1, and NLL if recorded, or all
+                of a table of scores. A single one says what the scores of a table without a name
+                are.
             margins: Margins of equivalence by metric, as printed, instead of the studies'.
             allow_different: Settings in which runs that are compared may differ.
+            columns: Columns of tables of scores by their roles: method, unit, score, task,
+                repetition, metric; those with common names are recognised.
+            common: Leave out units of tables of scores that some method lacks.
 
         Returns:
             The results.
@@ -118,16 +141,21 @@ class Results:
             )
         paths = tuple(find_store(str(name)) for name in names)
         given = dict(margins or {})
-        runs, expected = load_results(paths, studies)
-        texts = load_studies(filter(is_store, paths), studies)
+        foreign = [p for p in paths if not is_store(p) and (columns or is_foreign(column_names(p)))]
+        score = metrics[0] if len(metrics) == 1 else "score"
+        tables = [read_score_file(p, columns or {}, score, common=common) for p in foreign]
+        own = [path for path in paths if path not in foreign]
+        runs, expected = load_results(own, studies) if own else ([], [])
+        texts = load_studies(filter(is_store, own), studies)
         results = cls.of(
-            runs,
+            [*runs, *(run for table in tables for run in table.runs)],
             expected,
             baseline=baseline,
             methods=methods,
             metrics=metrics,
             margins={**stated_margins(texts, except_for=given), **given},
             allow_different=allow_different,
+            remarks=[note for table in tables for note in table.notes],
         )
         return replace(results, paths=paths, study_texts=texts)
 
@@ -142,6 +170,7 @@ class Results:
         metrics: Sequence[str] = (),
         margins: Mapping[str, float] | None = None,
         allow_different: Collection[str] = (),
+        remarks: Sequence[str] = (),
     ) -> "Results":
         """Return the results of runs in memory.
 
@@ -153,14 +182,16 @@ class Results:
             metrics: As in `open`.
             margins: Margins of equivalence by metric, as printed; others have their defaults.
             allow_different: As in `open`.
+            remarks: How tables of scores were read, if the runs come from some.
         """
         conditions = collect_conditions(runs, expected, margins, allow_different)
         if baseline is None:
             listed = main_optimizers(conditions)
             baseline = BASELINE if BASELINE in listed or not listed else listed[0]
-        results = cls(
-            runs, conditions, tuple(default_metrics(conditions)), baseline, tuple(methods)
-        )
+        shown = tuple(default_metrics(conditions))
+        if remarks:  # a table of scores shows what it has
+            shown = tuple(dict.fromkeys(name for run in runs for name in run.metrics))
+        results = cls(runs, conditions, shown, baseline, tuple(methods), remarks=tuple(remarks))
         if metrics:
             results = replace(results.by(*metrics), metrics=tuple(metrics))
         return results
@@ -258,10 +289,51 @@ class Results:
     def notes(self) -> list[str]:
         """What a reader must know of the runs: stand-ins, differing protocols, missing runs."""
         return [
+            *self.remarks,
             *comparability_notes(self.conditions),
             *self._ungated_notes(),
+            *self._linear_notes(),
             *incomplete_notes(self.conditions),
         ]
+
+    def linear(self, dataset: str, backbone: str, metric: str) -> tuple[float, float, int] | None:
+        """Return mean, SD and folds of the linear model on the splits of a task; None without."""
+        runs = max((c.runs for c in block_of(self.conditions, dataset, backbone)), key=len)
+        values: dict[tuple[int, int], float] = {}
+        for path in filter(is_store, self.paths):
+            values |= linear_values(self._fits(path, dataset), runs, metric)
+        return mean_sd(list(mean_of_draws(values).values())) if values else None
+
+    def _fits(self, path: Path, dataset: str) -> Fits:
+        if (path, dataset) not in self._read_fits:
+            self._read_fits[path, dataset] = read_fits(path, dataset)
+        return self._read_fits[path, dataset]
+
+    @cached_property
+    def _read_fits(self) -> dict[tuple[Path, str], Fits]:
+        return {}
+
+    def _linear_notes(self) -> list[str]:
+        """Compare the best method of each task with the linear model."""
+        notes = []
+        for dataset, backbone in self.tasks:
+            linear = self.linear(dataset, backbone, "accuracy")
+            members = [
+                c
+                for c in block_of(self.conditions, dataset, backbone)
+                if c.optimizer in self.methods and c.complete and c.has("accuracy")
+            ]
+            if linear is None or not members:
+                continue
+            best = max(members, key=lambda c: c.summary("accuracy")[0])
+            mean, tested = best.summary("accuracy")[0], learned(best, "accuracy")
+            name, found = block_label(dataset, backbone), 100 * linear[0]
+            said = f"{name}: a linear model gets {found:.1f} %, this network {100 * mean:.1f} %: "
+            if linear[0] - mean > WORTH_SAYING:
+                notes.append(f"{said}raise the learning rate or the number of epochs.")
+            elif tested is not None and tested.above is False:
+                notes.append(f"{said}check labels, windows and frequency band.")
+        return notes
 
     def _ungated_notes(self) -> list[str]:
         """Name the data sets and metrics whose level of guessing is not known."""

@@ -168,6 +168,53 @@ def _read_csv(path: Path) -> tuple[list[Any], list[Any]]:
         ], []
 
 
+def read_content(path: Path) -> tuple[Any, str, int]:
+    """Return what a file holds that may be no file of `afor export`.
+
+    Returns:
+        The rows as dictionaries, or the document of a JSON file; what messages call a row; the
+        number of the first row.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+    file_format, row_name, first, _ = _FILES[path.suffix.lower()]
+    try:
+        if file_format == "JSON":
+            return json.loads(path.read_text("utf-8-sig")), row_name, first
+        if file_format == "Parquet":
+            return _read_parquet(path)[0], row_name, first
+        text = path.read_text("utf-8-sig")
+        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
+        return [{k: v for k, v in row.items() if k is not None} for row in reader], row_name, first
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
+        raise StoreError(f"{path} is not a {file_format} file of scores: {error}.") from None
+
+
+def column_names(path: Path) -> list[str]:
+    """Return the columns of a file of results; empty if it has none, or cannot be read as one."""
+    try:
+        if path.suffix.lower() == ".csv":
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                line = file.readline(1 << 16)
+            return next(csv.reader([line], delimiter=_delimiter(line)), [])
+        if path.suffix.lower() == ".parquet":
+            return list(_import_arrow()[1].read_schema(path).names)
+        content = json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError, csv.Error):
+        return []
+    if isinstance(content, dict):
+        return [] if "runs" in content else [str(name) for name in content]
+    rows = content if isinstance(content, list) else []
+    return [str(name) for name in rows[0]] if rows and isinstance(rows[0], dict) else []
+
+
+def _delimiter(text: str) -> str:
+    """Return what separates the columns of the first line: a comma, semicolon or tab."""
+    header = text.partition("\n")[0]
+    return max(",;\t", key=header.count)
+
+
 def _read_parquet(path: Path) -> tuple[list[Any], list[Any]]:
     arrow, parquet = _import_arrow()
     try:

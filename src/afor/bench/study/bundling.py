@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from afor.bench.study.schema import BackboneEntry, Study
 from afor.bench.training.execute import input_shape
-from afor.bench.training.run_spec import DEFAULT_TRAINER
+from afor.bench.training.run_spec import DEFAULT_TRAINER, Training
 
 if TYPE_CHECKING:
     from afor.bench.data.window_source import ExpectedWindows, WindowSource
@@ -47,7 +47,7 @@ def plan_bundling(
     study: Study,
     entry: BackboneEntry,
     source: "WindowSource | ExpectedWindows",
-    batch_size: int,
+    training: Training,
     device: str,
 ) -> Bundling:
     """Decide how the runs of a network are trained in a study.
@@ -56,7 +56,7 @@ def plan_bundling(
         study: The study.
         entry: The network.
         source: The windows.
-        batch_size: Number of windows of a batch.
+        training: The settings of their training.
         device: The kind of device.
 
     Returns:
@@ -68,11 +68,11 @@ def plan_bundling(
         return Bundling("bundle = false")
     if study.trainer != DEFAULT_TRAINER:
         return Bundling("the study has a trainer of its own")
-    if study.training.precision in HALF_PRECISIONS:
-        return Bundling(f"precision = {study.training.precision} is not bundled")
+    if training.precision in HALF_PRECISIONS:
+        return Bundling(f"precision = {training.precision} is not bundled")
     if entry.use not in ("eegnet", "eegnet_authors") or device != "cpu":
         return Bundling("only EEGNets on the CPU have the same bits in a bundle")
-    if shape.samples > MAX_SAMPLES or batch_size * shape.samples > MAX_BATCH_SAMPLES:
+    if shape.samples > MAX_SAMPLES or training.batch_size * shape.samples > MAX_BATCH_SAMPLES:
         return Bundling("bundles were not measured to be faster here")
     import torch
 

@@ -23,7 +23,8 @@ from afor.bench.training.run_spec import DEFAULT_TRAINER
 def names_in_study(study: Study) -> tuple[str, ...]:
     """List the custom code of a study as `module:name`, without duplicates."""
     trainer = [] if study.trainer == DEFAULT_TRAINER else [study.trainer]
-    entries = [entry.use for entry in (*study.backbones, *study.optimizers)]
+    own = [entry.backbone for entry in study.optimizers if entry.backbone is not None]
+    entries = [entry.use for entry in (*study.backbones, *own, *study.optimizers)]
     readers = [entry.use for entry in study.datasets if is_own_code(entry.use)]
     return tuple(dict.fromkeys([*trainer, *readers, *(use for use in entries if ":" in use)]))
 

@@ -22,6 +22,7 @@ from afor.bench.study.roles import role_from_name
 from afor.bench.study.schema import (
     PAPER_BACKBONES,
     check_study,
+    expand_methods,
     paper_backbone,
     preset_text,
     read_toml,
@@ -74,7 +75,7 @@ def overridden(text: str, where: str, changes: Overrides) -> str:
     words = changes.words()
     if not words:
         return text
-    content = read_toml(text, where)
+    content = expand_methods(read_toml(text, where), where)
     check_study(content, where, text)  # mistakes in the file are reported with their line
     original = content["name"]
     plain_lists = [key for key in LISTS if any(isinstance(e, str) for e in content[key])]
@@ -190,6 +191,7 @@ def _set(content: Content, key: str, value: Any) -> None:
         content.get("protocol", {}).pop("only_draws", None)
     target, remaining_key = content, key
     first, dot, inner = key.partition(".")
+    first = "optimizers" if first == "methods" else first
     if dot and first in LISTS:
         names = [entry["name"] for entry in content[first]]
         name = max((n for n in names if inner.startswith(f"{n}.")), key=len, default="")

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from afor.bench.common.devices import pick_device
 from afor.bench.common.errors import ConfigError
@@ -29,6 +29,7 @@ from afor.bench.study.schema import (
     DatasetEntry,
     OptimizerEntry,
     Study,
+    method_training,
     paper_backbone,
 )
 from afor.bench.training.execute import input_shape, resolve_trainer
@@ -80,7 +81,10 @@ def make_plan(
     _check_parts(study, sources)
     trainer = {} if study.trainer == DEFAULT_TRAINER else code_of(study.trainer, "trainer")
     device = _device(study)
-    backbones = {b.name: _backbone_spec(b, study.trainer) for b in study.backbones}
+    networks = {
+        network.model_dump_json(): _backbone_spec(network, study.trainer)
+        for network in _networks(study)
+    }
     roles = roles_of(study)
     manifests: dict[str, Manifest] = {}
     bundling: dict[tuple[str, str], Bundling] = {}
@@ -106,18 +110,21 @@ def make_plan(
         }
         options = source.settings.model_dump(mode="json", exclude_defaults=True)
         of_data = {"kind": source.kind, "options": options}
-        batch_size = dataset.batch_size or study.training.batch_size
-        for backbone in study.backbones:
-            bundling[dataset.name, backbone.name] = plan_bundling(
-                study, backbone, source, batch_size, device
-            )
+        decided: dict[tuple[str, Any, Any], Bundling] = {}
         selected = _selected(study, manifest)
         _check_size(study, len(runs), dataset.name, len(selected))
         for split, backbone, optimizer in product(selected, study.backbones, study.optimizers):
-            bundles = bundling[dataset.name, backbone.name]
+            network = optimizer.backbone or backbone
+            described = network.model_dump_json()
+            training = _training(study, dataset, optimizer)
+            alike = (described, training.batch_size, training.precision)
+            if alike not in decided:
+                decided[alike] = plan_bundling(study, network, source, training, device)
+                bundling.setdefault((dataset.name, network.name), decided[alike])
+            bundles = decided[alike]
             for label, rate, rate_source in _rates(study, dataset, backbone, optimizer, find_rate):
-                spec = _spec(study, dataset, split, optimizer, rate)
-                spec |= {"data": data, "backbone": backbones[backbone.name], "device": device}
+                spec = _spec(study, training, split, optimizer, rate)
+                spec |= {"data": data, "backbone": networks[described], "device": device}
                 spec |= {"trainer": trainer} if trainer else {}
                 spec = json.loads(canonical(spec))  # exactly as the store returns it
                 runs.append(
@@ -129,7 +136,7 @@ def make_plan(
                         rate=rate,
                         role=run_role(roles, optimizer.name, label),
                         protocol=protocol_of(
-                            *(study, backbone, optimizer, spec), data=of_data, rate=rate_source
+                            *(study, network, optimizer, spec), data=of_data, rate=rate_source
                         ),
                         companions=companion_key(spec) if bundles.together else "",
                     )
@@ -152,9 +159,8 @@ def shard(runs: tuple[PlannedRun, ...], number: int, of: int) -> tuple[PlannedRu
 
 
 def _spec(
-    study: Study, dataset: DatasetEntry, split: Split, optimizer: OptimizerEntry, rate: float
+    study: Study, training: Training, split: Split, optimizer: OptimizerEntry, rate: float
 ) -> Spec:
-    training = study.training
     decay = optimizer.weight_decay
     return {
         "code": NUMERICS,
@@ -171,17 +177,15 @@ def _spec(
         "seed": study.seed if optimizer.seed is None else optimizer.seed,
         "split": asdict(split),
         "threads": study.threads,
-        "training": _training(study, dataset, optimizer).model_dump(
-            exclude_defaults=True, exclude={"lr", "weight_decay"}
-        ),
+        "training": training.model_dump(exclude_defaults=True, exclude={"lr", "weight_decay"}),
     }
 
 
 def _training(study: Study, dataset: DatasetEntry, optimizer: OptimizerEntry) -> Training:
     """Return the training settings of a run: the study's, with what its entries override."""
-    training = study.training
+    training = method_training(study.training, optimizer)
     changed: dict[str, object] = {}
-    if dataset.batch_size is not None:
+    if dataset.batch_size is not None and "batch_size" not in optimizer.training:
         changed["batch_size"] = dataset.batch_size
     if optimizer.clip_norm is not None:
         changed["clip_norm"] = optimizer.clip_norm
@@ -210,8 +214,9 @@ def _rates(
     if find_rate is not None:
         rate = find_rate(dataset.name, backbone.name, optimizer)
         return [(name, rate, SEARCHED if getattr(find_rate, "per_optimizer", False) else rate)]
-    by_paper_name = dataset.lr.get(paper_backbone(backbone.name), study.training.lr)
-    rate = dataset.lr.get(backbone.name, by_paper_name)
+    network = (optimizer.backbone or backbone).name
+    by_paper_name = dataset.lr.get(paper_backbone(network), study.training.lr)
+    rate = dataset.lr.get(network, by_paper_name)
     return [(name, rate, rate)]
 
 
@@ -233,6 +238,12 @@ def _check_size(study: Study, planned: int, dataset: str, splits: int) -> None:
             f"most {MAX_RUNS}. Take fewer draws, folds, backbones or optimizers, or make several "
             f"studies of it."
         )
+
+
+def _networks(study: Study) -> list[BackboneEntry]:
+    """Return the networks of all runs: those of methods, and the study's for other methods."""
+    own = [entry.backbone for entry in study.optimizers if entry.backbone is not None]
+    return own if len(own) == len(study.optimizers) else [*study.backbones, *own]
 
 
 def _backbone_spec(entry: BackboneEntry, trainer: str) -> Spec:
@@ -263,7 +274,7 @@ def _device(study: Study) -> str:
 
 def _check_protocol(study: Study, optimizer: OptimizerEntry) -> None:
     """Raise ConfigError for an optimizer that does not fit the order or has no use for a key."""
-    training = study.training
+    training = method_training(study.training, optimizer)
     one_subject = training.order != "shuffled" or training.subjects_per_batch == 1
     if hasattr(load_class(optimizer.use), "for_subject") and not one_subject:
         raise ConfigError(
@@ -295,7 +306,7 @@ def _check_parts(study: Study, sources: Mapping[str, "Source"]) -> None:
             weight_decay=study.training.weight_decay if decay is None else decay,
         )
         _check_protocol(study, optimizer)
-    for backbone in study.backbones:
+    for backbone in _networks(study):
         check_backbone(backbone.use, backbone.settings)
         for source in sources.values():
             try:

@@ -67,6 +67,7 @@ def protocol_of(
         training["clip_norm"] = OWN
     if optimizer.adaptation_state is not None:
         training["adaptation"] = {**training["adaptation"], "state": OWN}
+    training |= dict.fromkeys(optimizer.training, OWN)
     decay = study.training.weight_decay if optimizer.weight_decay is None else OWN
     values: dict[str, Any] = {
         DATA_KIND: data["kind"],
@@ -78,7 +79,9 @@ def protocol_of(
         "device": spec["device"],
         "code": spec["code"],
         "trainer": spec.get("trainer", {}),
-        "backbone": {
+        "backbone": OWN
+        if optimizer.backbone is not None
+        else {
             **({"use": backbone.use} if backbone.use != backbone.name else {}),
             **backbone.settings,
             **{k: v for k, v in network.items() if k not in ("name", "settings", "source")},
@@ -172,7 +175,7 @@ def study_difference(one: Study, other: Study) -> Difference | None:
 
 def _by_name(study: Study) -> dict[str, Any]:
     """Return the content of a study, with the entries of its lists by their names."""
-    content = study.model_dump(mode="json", exclude={"name", "description"})
+    content = study.model_dump(mode="json", exclude={"name", "description", "reference"})
     for section in ("datasets", "backbones", "optimizers"):
         entries = content[section]
         content[section] = {entry["name"]: {**entry, "root": None} for entry in entries}
@@ -188,6 +191,8 @@ def setting(protocol: RunProtocol, key: str) -> str:
     """Return the value of a setting, its default where the protocol leaves it out."""
     if key in protocol:
         return protocol[key]
+    if protocol.get(key.partition(".")[0]) == OWN:  # the whole table belongs to the method
+        return OWN
     default = DEFAULTS.get(key) or getattr(Training(), key, None)
     return "not set" if default is None else _text(default)
 
@@ -207,3 +212,24 @@ def _text(value: Any) -> str:
     if _SHA256.fullmatch(text):
         return text[:16]
     return text if _PLAIN.fullmatch(text) else hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def pairing_notes(study: Study) -> list[str]:
+    """Say what the methods of a study do not share; all have the splits and the order of seeds.
+
+    >>> from afor.bench.study.schema import load_study
+    >>> pairing_notes(load_study("demo"))
+    []
+    """
+    notes = []
+    networks = {entry.backbone.name for entry in study.optimizers if entry.backbone is not None}
+    if networks:
+        notes.append(
+            f"Methods with different networks ({', '.join(sorted(networks))}) start from different "
+            f"weights under the same seeds; they share splits and batches."
+        )
+    batches = {"batch_size", "order", "passes", "subjects_per_batch"}
+    others = [entry.name for entry in study.optimizers if batches & set(entry.training)]
+    if others:
+        notes.append(f"{', '.join(others)}: other batches than the other methods, same splits.")
+    return notes

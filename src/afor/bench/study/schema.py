@@ -42,6 +42,8 @@ NETWORKS = ("eegnet", "acrnn", "nsal_dgat", "hslt")  # Sec. IV-D, by their own p
 AUTHORS = "_authors"  # ends the name of a network that is as the AFOR authors released it
 PAPER_BACKBONES = (*NETWORKS, *(f"{name}{AUTHORS}" for name in NETWORKS))
 
+BY_METHOD = "by_method"  # the network in results of a study whose methods have their own
+
 # Far above any real study: a typo gives an error message instead of an endless plan.
 MAX_FILE_BYTES = 10_000_000
 MAX_NESTING = 20
@@ -93,8 +95,16 @@ class BackboneEntry(_Entry):
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
+def _entry(given: Any) -> Any:
+    """Turn a plain string into an entry of that name."""
+    return {"name": given} if isinstance(given, str) else given
+
+
 class OptimizerEntry(_Entry):
-    """An optimizer with its settings; another `seed` makes a copy of the same optimizer."""
+    """A method: an optimizer with its settings, and what else belongs to the method.
+
+    Another `seed` makes a replicate of the same method.
+    """
 
     settings: dict[str, Any] = Field(default_factory=dict)
     lr: Positive | None = None
@@ -102,6 +112,9 @@ class OptimizerEntry(_Entry):
     clip_norm: Positive | None = None
     adaptation_state: StateAfterTraining | None = None
     seed: NonNegativeInt | None = None
+    # A network of its own, instead of those of the study.
+    backbone: Annotated[BackboneEntry | None, BeforeValidator(_entry)] = None
+    training: dict[str, Any] = Field(default_factory=dict)  # keys of [training] that it overrides
     # A control is listed below the others, without a verdict, and outside of Holm's correction.
     control: bool = False
 
@@ -122,10 +135,7 @@ class Search(Table):
 
 
 def _entries(given: Any) -> Any:
-    """Turn a plain string into an entry of that name."""
-    if isinstance(given, list):
-        return [{"name": item} if isinstance(item, str) else item for item in given]
-    return given
+    return [_entry(item) for item in given] if isinstance(given, list) else given
 
 
 class Study(Table):
@@ -140,6 +150,8 @@ class Study(Table):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")] = "cpu"
     # Train runs of a fold and draw as one network where that is faster; the bits are the same.
     bundle: bool = True
+    # Fit a linear model on the same splits where that takes seconds, to show beside the networks.
+    reference: bool = True
     trainer: str = DEFAULT_TRAINER
     lr_from: str = ""  # finished search: name of its study or path of its store
     # By metric, as printed (points; kappa as a number): smaller differences count as equivalent.
@@ -281,8 +293,54 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
         raise ConfigError(f"{where} is not valid TOML: {error}.") from None
 
 
+def expand_methods(content: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the content of a study with its `methods` as optimizer entries.
+
+    A method names its optimizer with the key `optimizer`. If every method has a network of its own
+    and the study has no `backbones`, results list them under the network `BY_METHOD`.
+
+    Raises:
+        ConfigError: The study has both methods and optimizers.
+
+    >>> method = {"name": "slow", "optimizer": "adam", "training": {"schedule": "cosine"}}
+    >>> expand_methods({"name": "x", "methods": ["adam", method]}, "mine")["optimizers"][1]["use"]
+    'adam'
+    """
+    if "methods" not in content:
+        return content
+    if "optimizers" in content:
+        raise ConfigError(
+            f"{where} has both methods and optimizers. An optimizer is a method, too: list all of "
+            f"them as methods."
+        )
+    expanded = {key: value for key, value in content.items() if key != "methods"}
+    entries = expanded["optimizers"] = _entries(content["methods"])
+    if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries):
+        expanded["optimizers"] = [
+            {"use" if key == "optimizer" else key: value for key, value in entry.items()}
+            for entry in entries
+        ]
+        networks = [_entry(entry.get("backbone")) for entry in entries]
+        if "backbones" not in content and all(isinstance(network, dict) for network in networks):
+            use = networks[0].get("use", networks[0].get("name")) if networks else None
+            expanded["backbones"] = [{"name": BY_METHOD, "use": use}]
+    return expanded
+
+
+def method_training(training: Training, entry: OptimizerEntry) -> Training:
+    """Return the training settings of a method: those of the study, with what it overrides.
+
+    Raises:
+        ValidationError: They do not fit together.
+    """
+    if not entry.training:
+        return training
+    return Training.model_validate({**training.model_dump(), **entry.training})
+
+
 def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
     """Check the content of a study; messages name lines if `text`, its TOML, is given."""
+    content = expand_methods(content, where)
     for path, value, reason in _unusable_values(content):
         key, location = _dotted(path), _location(where, text, path)
         raise ConfigError(f"{location}: {key} = {show_value(value)} is not valid: {reason}.")
@@ -291,6 +349,7 @@ def check_study(content: dict[str, Any], where: str, text: str = "") -> Study:
     except ValidationError as error:
         raise ConfigError(_explain(error, content, text, where)) from None
     _check_names(study, text, where)
+    _check_methods(study, text, where)
     return study
 
 
@@ -321,9 +380,14 @@ def _explain(error: ValidationError, content: dict[str, Any], text: str, where: 
     # Report an unknown key first: a missing key is often a misspelled one.
     first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     path = _real_path(first["loc"], content, missing=first["type"] == "missing")
-    key, location = _dotted(path), _location(where, text, path)
+    written = _as_written(path, text)
+    key, location = _dotted(written), _location(where, text, path)
     if first["type"] == "extra_forbidden":
         accepted = _fields_at(path[:-1])
+        if len(path) == 1:
+            accepted.append("methods")
+        elif written[0] == "methods" and len(path) == 3:
+            accepted.append("optimizer")
         hint = did_you_mean(str(path[-1]), accepted, quote='"')
         hint = hint or f" Accepted here: {', '.join(accepted)}."
         return f'{location}: unknown key "{key}".{hint}'
@@ -366,12 +430,46 @@ def _table_of(annotation: Any) -> type[BaseModel] | None:
     return next((table for table in tables if table is not None), None)
 
 
+def _check_methods(study: Study, text: str, where: str) -> None:
+    """Refuse settings that a method cannot override."""
+    accepted = [key for key in Training.model_fields if key not in OptimizerEntry.model_fields]
+    for number, entry in enumerate(study.optimizers):
+        path = ("optimizers", number, "training")
+        for key in entry.training:
+            if key not in accepted:
+                location, hint = (
+                    _location(where, text, path),
+                    did_you_mean(key, accepted, quote='"'),
+                )
+                if key in OptimizerEntry.model_fields:
+                    hint = f" Set {key} of the method itself."
+                raise ConfigError(
+                    f'{location}: the training of "{entry.name}" has no key "{key}".'
+                    f"{hint or ' Accepted: ' + ', '.join(accepted) + '.'}"
+                )
+        try:
+            method_training(study.training, entry)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = _dotted(("training", *first["loc"]))
+            raise ConfigError(
+                f'{_location(where, text, path)}: {key} of "{entry.name}" is not valid: '
+                f"{first['msg'].removeprefix('Value error, ')}."
+            ) from None
+
+
 def _dotted(path: Sequence[str | int]) -> str:
     return ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
 
 
+def _as_written(path: Sequence[str | int], text: str) -> Sequence[str | int]:
+    """Return the path of an entry in the file, where it may be a method."""
+    is_method = path[:1] == ("optimizers",) and line_of(text, path[:1]) is None
+    return ("methods", *path[1:]) if is_method and line_of(text, ("methods",)) else path
+
+
 def _location(where: str, text: str, path: Sequence[str | int]) -> str:
-    line = line_of(text, path)
+    line = line_of(text, _as_written(path, text))
     return f"{where}, line {line}" if line else where
 
 
@@ -386,7 +484,8 @@ def _check_names(study: Study, text: str, where: str) -> None:
                     f'{location}: {section} has "{name}" twice. Give the second another '
                     f'name and say what it is with use = "{name}".'
                 )
-    backbones = [backbone.name for backbone in study.backbones]
+    own = [entry.backbone for entry in study.optimizers if entry.backbone is not None]
+    backbones = [backbone.name for backbone in (*study.backbones, *own)]
     # Presets give rates for all backbones of the paper; a study may leave some out.
     backbones += [name for name in PAPER_BACKBONES if name not in backbones]
     for number, dataset in enumerate(study.datasets):

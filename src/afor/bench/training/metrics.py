@@ -1,5 +1,8 @@
 """Metrics of predictions: from the confusion matrix, and from the class probabilities."""
 
+import math
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,10 +50,8 @@ def measure(
     )
 
 
-def _probability_metrics(
-    logits: NDArray[np.floating], labels: NDArray[np.int64]
-) -> dict[str, float]:
-    """Return NLL, Brier score and expected calibration error, all computed in float64."""
+def _probability_metrics(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> dict[str, Any]:
+    """Return NLL, Brier score, expected calibration error and AUROC, all computed in float64."""
     shifted = logits.astype(np.float64)
     shifted -= shifted.max(axis=1, keepdims=True)
     log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
@@ -66,7 +67,38 @@ def _probability_metrics(
         "nll": float(-log_probabilities[rows, labels].mean()),
         "brier": float(np.square(distances).sum(axis=1).mean()),
         "calibration_error": float(np.abs(gaps).sum()) / len(labels),
+        "auroc": _auroc(shifted if shifted.shape[1] == 2 else log_probabilities, labels),
     }
+
+
+def _auroc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
+    """Return the area under the ROC curve, by rank sums; tied scores share their mean rank.
+
+    With two classes it is that of the second; with more, the mean of each class against the rest,
+    over the classes that occur. None if only one occurs.
+
+    Args:
+        scores: Logarithms of the class probabilities; for two classes, up to a constant per row.
+        labels: True classes.
+    """
+    # The log odds: a probability of nearly 1 has no digits left to rank it by.
+    columns = [scores[:, 1] - scores[:, 0]] if scores.shape[1] == 2 else scores.T
+    areas = []
+    for number, column in enumerate(columns, 1 if scores.shape[1] == 2 else 0):
+        is_class = labels == number
+        n, others = int(is_class.sum()), int((~is_class).sum())
+        if n and others:
+            ranks = _mean_ranks(column)
+            areas.append((float(ranks[is_class].sum()) - n * (n + 1) / 2) / (n * others))
+    return math.fsum(areas) / len(areas) if areas else None
+
+
+def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rank of each value from 1; equal values have the mean of their ranks."""
+    _, member, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[member]
+    return ranks
 
 
 def vote(

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 Status = Literal["done", "diverged", "failed"]
 FORMAT = 1
-PROBABILITY_METRICS = ("nll", "brier", "calibration_error")
+PROBABILITY_METRICS = ("auroc", "nll", "brier", "calibration_error")
 METRICS = (
     *("accuracy", "weighted_f1", "macro_f1", "balanced_accuracy", "kappa"),
     *PROBABILITY_METRICS,
@@ -36,6 +36,7 @@ class Metrics:
     nll: float | None = None  # mean negative log-likelihood of the true class, in nats
     brier: float | None = None  # mean squared distance from the true class, between 0 and 2
     calibration_error: float | None = None  # expected, of the confidence in the predicted class
+    auroc: float | None = None  # mean of one class against the rest; None where one class occurs
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class RunRecord:
     def numbers_known_to(self, earlier: "RunRecord") -> dict[str, object]:
         """Return `numbers` without the metrics that an earlier record of the run does not have."""
         numbers = self.numbers()
-        for name in ("test", "test_trials"):
+        for name in ("test", "test_trials", "before_adaptation"):
             ours, theirs = getattr(self, name), getattr(earlier, name)
             if ours is not None and theirs is not None:
                 unknown = [m for m in METRICS if getattr(theirs, m) is None]

@@ -27,7 +27,7 @@ Metrics = Annotated[
     list[str] | None,
     option(
         "Metric to show; repeatable, the first one decides: accuracy, weighted_f1, macro_f1, "
-        "balanced_accuracy, kappa, nll, brier or calibration_error.",
+        "balanced_accuracy, kappa, auroc, nll, brier or calibration_error.",
         "--metric",
         "-m",
         show_default="accuracy, weighted_f1, and nll if recorded",
@@ -36,13 +36,24 @@ Metrics = Annotated[
 Baseline = Annotated[
     str | None,
     option(
-        "The optimizer that all others are compared with.",
-        show_default="adam, or the study's first",
+        "The method that all others are compared with.", show_default="adam, or the first method"
     ),
 ]
 OnlyOptimizers = Annotated[
     list[str] | None,
     option("Use only this optimizer; Holm's correction then covers these alone; repeatable."),
+]
+Column = Annotated[
+    list[str] | None,
+    option(
+        "ROLE=NAME: the column of a table of scores that holds the method, unit (subject or fold), "
+        "score, task, repetition or metric; repeatable.",
+        show_default="recognised by name",
+    ),
+]
+Common = Annotated[
+    bool,
+    option("Leave out the units of a table of scores that some method lacks.", "--common"),
 ]
 
 
@@ -57,6 +68,8 @@ class ResultOptions:
     study: OnlyStudies = None
     margin: Margins = None
     allow_different: AllowDifferent = None
+    column: Column = None
+    common: Common = False
 
     def open(self) -> Results:
         """Open the results; say on standard error how many runs are missing."""
@@ -68,6 +81,8 @@ class ResultOptions:
             metrics=self.metric or (),
             margins=dict(map(_read_pair, self.margin or ())),
             allow_different=self.allow_different or (),
+            columns=dict(map(_read_column, self.column or ())),
+            common=self.common,
         )
         for sentence in incomplete_notes(results.conditions):
             typer.echo(f"{sentence} `afor run` continues.", err=True)
@@ -78,9 +93,10 @@ class ResultOptions:
         options = replace(self, **changes)
         words = list(options.results or ["RESULTS"])
         words += ["--baseline", options.baseline] if options.baseline else []
-        for name in ("study", "metric", "optimizer", "margin", "allow_different"):
+        for name in ("study", "metric", "optimizer", "margin", "allow_different", "column"):
             for value in getattr(options, name) or ():
                 words += [f"--{name.replace('_', '-')}", value]
+        words += ["--common"] if options.common else []
         return shlex.join(words)
 
 
@@ -107,6 +123,13 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read as JSON: {error}.") from None
+
+
+def _read_column(pair: str) -> tuple[str, str]:
+    role, _, name = pair.partition("=")
+    if not name:
+        raise ConfigError(f"--column {pair}: expected ROLE=NAME, such as unit=participant.")
+    return role, name
 
 
 def _read_pair(pair: str) -> tuple[str, float]:

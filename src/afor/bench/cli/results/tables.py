@@ -1,8 +1,6 @@
-"""The commands ``afor judge | table | figure | report``: results to read and to publish."""
+"""The commands ``afor table | figure | report``: results to publish."""
 
-import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +26,7 @@ from afor.bench.report.registry import (
     build_table,
     draw_figure,
 )
-from afor.bench.report.tables.formats import Table, to_json
+from afor.bench.report.tables.formats import Table
 from afor.bench.report.tables.paper import paper_cost_table
 
 # Tables of measured values, beside the paper's.
@@ -38,30 +36,6 @@ MEASURED: Mapping[str, Callable[[Any], Table]] = {
 }
 TABLES = (*FROM_RESULTS, *FROM_NOTHING, *MEASURED)
 FIGURE_NAMES = (*FIGURES, "landscape")
-
-
-def judge(options: ResultOptions, as_json: Json = False) -> None:
-    """Compare all optimizers with a baseline: verdicts, tests, ranks.
-
-    Each optimizer is better, worse, equivalent within the margin that the study states, or
-    undecided; for the last, the text says what would settle it. Prints gains with exact intervals
-    and p-values, mean ranks over two or more tasks, and how far another seed moves a result where
-    the study has replicates.
-
-    Example:
-        afor judge demo --baseline adam
-    """
-    results = options.open()
-    tables = [build_table("comparisons", results)]
-    for name in ("pooled", "ranks", "noise"):
-        with suppress(ConfigError):  # one task, or no replicates
-            tables.append(build_table(name, results))
-    if as_json:
-        print_json([json.loads(to_json(table)) for table in tables])
-        return
-    for built in tables:
-        typer.echo(render(built, "terminal"))
-    print_next(f"afor table main {options.words()}")
 
 
 def table(

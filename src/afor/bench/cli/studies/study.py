@@ -32,6 +32,7 @@ from afor.bench.store.database import open_store
 from afor.bench.store.locations import store_path
 from afor.bench.study.plan import make_plan
 from afor.bench.study.planned_runs import StudyPlan
+from afor.bench.study.protocol import pairing_notes
 from afor.bench.study.schema import Study, load_study, parse_study, preset_names, read_toml
 from afor.bench.study.toml_io import updated_toml
 from afor.bench.training.run_spec import DEFAULT_TRAINER
@@ -181,7 +182,7 @@ def plan(
     _print_data(study_plan, absent)
     if details:
         _print_conditions(planned, study_plan, needs)
-    for sentence in decisions:
+    for sentence in [*pairing_notes(planned), *decisions]:
         typer.echo(sentence)
     if counts["failed"]:
         print_next(f"afor store failures {path}")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from afor.bench.report.tables.formats import Column, Row, Table, TableCell, columns_of
 from afor.bench.report.tables.parts import (
@@ -34,6 +34,11 @@ from afor.bench.stats.labels import (
 from afor.bench.stats.results import Results
 
 GUESSES_MARK = "°"
+LINEAR = "Linear model"
+LINEAR_NOTE = (
+    "Linear model: log-variance of each channel and logistic regression on the same splits, not "
+    "compared and not ranked."
+)
 CHANCE_NOTE = (
     "Chance level of the mean over folds: for Acc the majority class, or the 95 % limit of as many "
     "guesses if that is higher; for NLL and Brier the class frequencies of the training subjects; "
@@ -68,17 +73,24 @@ def main_table(results: Results) -> Table:
             if any((dataset, b, name) in conditions for b in backbones):
                 is_first_control = bool(controls) and name == controls[0]
                 rows.append(Row(optimizer_label(name), tuple(cells), rule=is_first_control))
-        rows += _reference_rows(conditions, dataset, columns)
+        linear = _linear_row(results, dataset, columns)
+        references = _reference_rows(conditions, dataset, columns)
+        rows += [*linear, *(replace(row, rule=row.rule and not linear) for row in references)]
     return Table(
         name="main",
-        title="Results under the cross-subject protocol: mean ± SD over folds",
+        title="Scores: mean ± SD over units"
+        if results.remarks
+        else "Results under the cross-subject protocol: mean ± SD over folds",
         columns=tuple(Column(metric_label(m), backbone_label(b)) for b, m in columns),
         rows=tuple(rows),
         lead=tuple(
             answer.text
             for answer in answers(results.comparisons, results.metrics[0], results.pooled)
         ),
-        notes=_notes(results, has_signs=True),
+        notes=(
+            *_notes(results, has_signs=True),
+            *([LINEAR_NOTE] if any(row.label == LINEAR for row in rows) else []),
+        ),
         records=tuple(records),
     )
 
@@ -195,6 +207,18 @@ def _record(
         "p_above_guessing": tested.p if tested else None,
         "above_guessing": tested.above if tested else None,
     }
+
+
+def _linear_row(results: Results, dataset: str, columns: Sequence[tuple[str, str]]) -> list[Row]:
+    """Return the row of the linear model, or nothing if none was fitted."""
+    found = [
+        results.linear(dataset, b, m) if (dataset, b) in results.tasks else None for b, m in columns
+    ]
+    cells = [
+        TableCell(metric_text(metric, *made[:2])) if made else MISSING
+        for made, (_, metric) in zip(found, columns, strict=True)
+    ]
+    return [Row(LINEAR, tuple(cells), rule=True)] if any(found) else []
 
 
 def _reference_rows(

@@ -76,6 +76,10 @@ def _notes(results: Results) -> tuple[str, ...]:
         )
     if any(c.datasets == 1 for c in results.pooled):
         notes.append("With one data set the test is the exact one over its folds.")
+    if blind := max(c.blind for c in results.pooled):
+        notes.append(
+            f"Left out: up to {blind} tasks on which neither method is better than guessing."
+        )
     family = max(c.family for c in results.pooled)
     correction = f"over {family} comparisons" if family > 1 else "of one comparison: none"
     return (*notes, f"Holm's correction {correction}. W/T/L: tasks won, tied, lost.")
