@@ -324,6 +324,7 @@ def test_the_gallery_notebook_runs(tmp_path, monkeypatch):
         code = code.replace("# quick: ", "")
         exec(compile(code, "compare.ipynb", "exec"), names)
     assert len(names["results"].to_rows()) == 2 * 3
+    assert len(names["choices"].to_rows()) == 6 * 3  # three networks, two schedules
     assert Path("report.html").is_file()
 
 

@@ -73,8 +73,13 @@ def open_windows(
     """
     selection = select_subjects(name, root, options, subjects, exclude, cache_dir)
     prepared = prepare_all(selection, progress, verify=verify)
+    check_together(selection.dataset.info.name, prepared)
+    return windows_of(selection, prepared)
+
+
+def windows_of(selection: "Selection", prepared: Sequence[PreparedSubject]) -> WindowSource:
+    """Return the windows of prepared subjects, which `check_together` has checked."""
     dataset = selection.dataset
-    check_together(dataset.info.name, prepared)
     return WindowSource(
         dataset.info.name,
         selection.prepared_dir,

@@ -111,11 +111,6 @@ class Recording:
             notes=tuple(notes),
         )
 
-    @property
-    def seconds(self) -> float:
-        """Total duration of the trials in seconds."""
-        return float(self.trials.shape[0] * self.trials.shape[2] / self.rate_hz)
-
     def class_counts(self) -> tuple[int, ...]:
         """Return the number of trials of each class."""
         return tuple(np.bincount(self.labels, minlength=len(self.class_names)).tolist())

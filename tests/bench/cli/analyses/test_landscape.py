@@ -63,7 +63,6 @@ def test_mistakes_are_told_before_the_work(call, refuse, small, tmp_path, monkey
     assert "at least 2" in refuse("analyse", "landscape", *small, "--windows", 1)
     twice = ["--optimizer", "afor", "--optimizer", "afor"]
     assert "each of them once" in refuse("analyse", "landscape", *small, *twice)
-    assert "none of the optimizers" in refuse("analyse", "landscape", *small, "--center", "mars")
     assert "`afor analyse landscape`" in refuse("figure", "landscape")
     bad = tmp_path / "bad.json"
     bad.write_text("[]")

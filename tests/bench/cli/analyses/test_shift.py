@@ -38,7 +38,6 @@ def test_the_verdict_has_four_links_and_a_figure(study, tmp_path) -> None:
     ("arguments", "words"),
     [
         (["-o", "shift.txt"], "this command writes .pdf, .svg, .png files"),
-        (["--subjects-per-block", "2"], "at most 1 fit"),
         (["--rounds", "1", "--batches-per-block", "1"], "Raise --rounds"),
         (["--dataset", "deap"], "no data set"),
     ],

@@ -47,7 +47,7 @@ def test_check_exits_with_3_and_lists_the_faults(call, tmp_path):
     (root / "8" / "8.rec").write_bytes(b"")
     answer = call("check", "isruc", "--root", root)
     assert answer.exit_code == 3
-    assert "1 faults" in answer.stderr
+    assert "1 fault:" in answer.stderr
     assert "8.rec: the file is empty" in answer.stderr
     report = json.loads(call("check", "isruc", "--root", root, "--json").stdout)
     assert len(report["faults"]) == 1

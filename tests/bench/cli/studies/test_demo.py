@@ -35,7 +35,7 @@ def test_the_demo_ends_with_the_table_and_resumes(tiny, monkeypatch):
     assert first.count("Next: ") == 1
     again = tiny.call(command="demo", study="--jobs=2")
     assert "(0 trained now)" in again
-    content = json.JSONDecoder().raw_decode(tiny.call(command="demo", study="--json"))[0]
+    content = json.JSONDecoder().raw_decode(tiny.call("--json", study="demo"))[0]
     assert (content["study"], content["done"], content["trained"]) == ("demo", 6, 0)
     assert content["report"] == "results/demo.html"
     assert len(content["verdicts"]) == 1

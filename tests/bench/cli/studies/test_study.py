@@ -148,6 +148,15 @@ def test_shards_run_apart_and_merge_into_one_store(tiny):
     )
 
 
+@pytest.mark.usefixtures("train_here")
+def test_a_part_of_a_study_is_said_to_be_incomplete_and_gets_no_verdict(tiny):
+    tiny.write(optimizers=("a", "b", "c"), subjects=3, draws=1)
+    tiny.call("--shard", "1/2")
+    judged = tiny.call(command="judge", study="results/tiny.part-1-of-2.db")
+    assert "Incomplete: 3 of 3 conditions lack 4 runs." in judged
+    assert "No verdict yet" in judged
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,7 +1,7 @@
 """The command ``afor analyse headroom``: what any constant beta2 could gain over 0.999."""
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -29,13 +29,6 @@ def headroom(
             show_default="nll and accuracy, of streams also on the next subject",
         ),
     ] = None,
-    halves: Annotated[
-        Literal["folds", "draws"] | None,
-        option(
-            "What is halved to choose and to score.",
-            show_default="folds, or draws if there are fewer than four folds",
-        ),
-    ] = None,
     study: OnlyStudy = None,
     output: FigureFile = None,
     as_json: Json = False,
@@ -53,7 +46,7 @@ def headroom(
     if output is not None:
         check_output(output)
     with open_store(find_store(results)) as store:
-        measured = measure_headroom(store, metric, study=study, units=halves)
+        measured = measure_headroom(store, metric, study=study)
     tables = headroom_tables(measured)
     if output is not None:
         save_figure(headroom_figure(measured), output)

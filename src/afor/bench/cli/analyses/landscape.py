@@ -43,13 +43,6 @@ def landscape(
         list[str] | None,
         option("Optimizer of the study to train; repeatable.", show_default="adam and afor"),
     ] = None,
-    center: Annotated[
-        str,
-        option(
-            "Optimizer whose solution is the center of the plane.",
-            show_default="afor, else the last",
-        ),
-    ] = "",
     grid: Annotated[int, option("Number of grid points along each direction.", max=1001)] = 51,
     span: Annotated[
         float | None,
@@ -59,7 +52,6 @@ def landscape(
         Literal["random", "filter", "pca"],
         option("Directions of the plane: random, filter-normalised, or PCA of the paths."),
     ] = "random",
-    seed: Annotated[int, option("Seed of the random directions and of the choice of windows.")] = 0,
     windows: Annotated[
         int, option("Number of training windows to average the loss over; 0 uses all.")
     ] = 512,
@@ -67,9 +59,6 @@ def landscape(
         Literal["fixed", "recomputed"],
         option("Batch-norm statistics: those of the center, or recomputed at each point."),
     ] = "fixed",
-    every_steps: Annotated[
-        int, option("Record a point of the path every so many steps too; 0 records epochs alone.")
-    ] = 0,
     paths: Annotated[
         Path | None,
         option("An .npz file that keeps the paths, so that another plane needs no training."),
@@ -96,7 +85,7 @@ def landscape(
     targets = output or [Path("landscape.json")]
     check_figures(targets, (DATA_SUFFIX,))
     names = optimizer or ["adam", "afor"]
-    center = analysis.choose_center(names, center)
+    center = analysis.choose_center(names, "")
     grid_axis(grid, 1.0 if span is None else span)
     plane, norm = check_directions(directions), check_loss(windows, batch_norm)
     study = resolve_study(name)
@@ -104,16 +93,14 @@ def landscape(
     show = _show_progress()
     measured = analysis.landscape(
         runs,
-        _trajectories(runs, paths, every_steps, show),
+        _trajectories(runs, paths, show),
         study=study.name,
         center=center,
         directions=plane,
         grid=grid,
         span=span,
-        seed=seed,
         windows=windows,
         batch_norm=norm,
-        every_steps=every_steps,
         workers=jobs or cores(),
         watch=partial(show, "loss at grid and path points"),
     )
@@ -135,10 +122,10 @@ def landscape(
 
 
 def _trajectories(
-    runs: Sequence[ChosenRun], path: Path | None, every_steps: int, show: ShowProgress
+    runs: Sequence[ChosenRun], path: Path | None, show: ShowProgress
 ) -> list[Trajectory]:
     """Read the paths that the file holds, train the others, and add these to the file."""
-    by_key = load_trajectories(path, every_steps) if path is not None and path.exists() else {}
+    by_key = load_trajectories(path, 0) if path is not None and path.exists() else {}
     trajectories = []
     for run in runs:
         planned = run.planned
@@ -146,9 +133,9 @@ def _trajectories(
             task = f"training {planned.optimizer}"
             watch = partial(show, task, total=run.settings.max_epochs)
             watch(0)
-            by_key[planned.key] = record_trajectory(run, every_steps, watch)
+            by_key[planned.key] = record_trajectory(run, 0, watch)
             if path is not None:
-                save_trajectories(path, list(by_key.values()), every_steps)
+                save_trajectories(path, list(by_key.values()), 0)
         trajectories.append(replace(by_key[planned.key], optimizer=planned.optimizer))
     return trajectories
 

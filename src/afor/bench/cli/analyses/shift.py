@@ -19,9 +19,6 @@ def shift(
     options: RunOptions,
     name: StudyName,
     optimizer: AforVariant = "afor",
-    subjects_per_block: Annotated[
-        int, option("Number of subjects that batches are drawn from at a time.")
-    ] = 1,
     batches_per_block: Annotated[int, option("Number of batches until the subjects change.")] = 20,
     rounds: Annotated[int, option("Number of blocks of each subject.")] = 20,
     statistics: Annotated[
@@ -45,7 +42,6 @@ def shift(
     run = select_run(resolve_study(name), options, optimizer)
     measured = measure_shift(
         run,
-        subjects_per_block=subjects_per_block,
         batches_per_block=batches_per_block,
         rounds=rounds,
         statistics=statistics or "",

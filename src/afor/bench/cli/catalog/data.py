@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import AbsentError, ConfigError, DataError
 from afor.bench.common.files import write_atomically
 from afor.bench.common.module_search import look_beside
+from afor.bench.common.text import counted
 from afor.bench.data.catalog import NAMES, get_dataset
 from afor.bench.data.dataset import STAND_IN_MARK
 from afor.bench.data.fetching import fetch_files, named_subjects
@@ -216,7 +218,6 @@ def import_folder(
         Path | None,
         option("Also write a page about the data as HTML: classes, amplitudes, spectra."),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Look at a folder of recordings and print a study for it, as TOML.
 
@@ -239,14 +240,11 @@ def import_folder(
     if report is not None:
         page = data_page(f"The data in {root}", findings, source, problem)
         write_atomically(report, page.encode())
-    if as_json:
-        print_json({**asdict(survey), "options": survey.options(), "problem": problem})
-    else:
-        typer.echo("\n".join(f"# {line}".rstrip() for line in findings))
-        typer.echo(_proposed_study(survey, root), nl=False)
+    typer.echo("\n".join(f"# {line}".rstrip() for line in findings))
+    typer.echo(_proposed_study(survey, root), nl=False)
     if problem:
         raise DataError(f"This study cannot be planned yet: {problem}")
-    print_next("save this as mine.toml, then afor run mine.toml")
+    print_next(f"{'save this as mine.toml, then ' * sys.stdout.isatty()}afor run mine.toml")
 
 
 def cache(
@@ -275,7 +273,7 @@ def cache(
         if clear:
             shutil.rmtree(root / folder)
         note = "  deleted" if clear else ""
-        typer.echo(f"{size / 1e6:>10.1f} MB  {len(files):>6} files  {folder}{note}")
+        typer.echo(f"{size / 1e6:>10.1f} MB  {counted(len(files), 'file'):>12}  {folder}{note}")
 
 
 def _findings(survey: Survey) -> list[str]:
@@ -365,7 +363,7 @@ def _print_report(report: CheckReport) -> None:
     for note in report.notes:
         typer.echo(f"note: {note}")
     if report.faults:
-        typer.echo(f"\n{len(report.faults)} faults:", err=True)
+        typer.echo(f"\n{counted(len(report.faults), 'fault')}:", err=True)
         for fault in report.faults:
             typer.echo(f"  - {fault}", err=True)
 

@@ -15,7 +15,7 @@ from afor.bench.cli.options import (
     option,
 )
 from afor.bench.cli.printing import check_figures, choose, render
-from afor.bench.cli.results.reading import Baseline, Column, Common, Margins, ResultOptions
+from afor.bench.cli.results.reading import Baseline, Margins, ResultOptions
 from afor.bench.cli.terminal import print_json, print_next
 from afor.bench.common.errors import ConfigError
 from afor.bench.common.text import without_nan
@@ -76,8 +76,6 @@ def power(
         str | None, option("Backbone to plan for.", show_default="the first")
     ] = None,
     study: OnlyStudies = None,
-    column: Column = None,
-    common: Common = False,
     output: FigureFile = None,
     form: TableFormat = None,
     as_json: Json = False,
@@ -96,9 +94,7 @@ def power(
         raise ConfigError(f"--power {wanted:g}: expected a number between 0.05 and 0.99.")
     if effect is not None and not 0 < effect < math.inf:
         raise ConfigError(f"--effect {effect:g}: expected a difference in points, more than 0.")
-    options = ResultOptions(
-        results, [metric], baseline, None, study, margin, allow_different, column, common
-    )
+    options = ResultOptions(results, [metric], baseline, None, study, margin, allow_different)
     opened = options.open()
     baseline = opened.baseline
     _check_optimizers(opened, [baseline, *([optimizer] if optimizer else [])])

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from afor.bench.cli.options import Jobs, Json, option
+from afor.bench.cli.options import Jobs, option
 from afor.bench.cli.studies.run import make_engine, show_outcome, stopped_in_run, train
 from afor.bench.cli.studies.selection import cores
 from afor.bench.data.catalog import get_dataset
@@ -23,7 +23,6 @@ def demo(
         bool,
         option("Use recordings of ten people of PhysioNet, fetched once (26 MB).", "--people"),
     ] = False,
-    as_json: Json = False,
 ) -> None:
     """Compare seven optimizers on ten synthetic subjects, in minutes.
 
@@ -44,7 +43,7 @@ def demo(
     )
     with stopped_in_run("afor demo --people" if people else "afor demo", path):
         summary = train(study, toml, path, make_engine("", workers, study.threads), workers)
-    show_outcome(study, path, summary, as_json=as_json)
+    show_outcome(study, path, summary)
 
 
 def _with_people(study: Study, toml: str, folder: Path) -> tuple[Study, str]:

@@ -29,14 +29,17 @@ def data_page(
     Args:
         title: Heading of the page.
         findings: Lines that describe the folder.
-        source: The windows as the proposed study reads them; None if it cannot.
-        problem: Why it cannot, or an empty text.
+        source: The windows as the proposed study reads them; None if they cannot be read.
+        problem: Why the study cannot be planned, or an empty text.
     """
     parts = [f"<h1>{html.escape(title)}</h1>", _list(findings)]
     if problem:
         parts.append(f"<h2>What must be mended</h2><p>{html.escape(problem)}</p>")
     if source is not None:
-        parts += [_subjects(source), _spectra(source)]
+        parts.append(_subjects(source))
+        if not problem:
+            parts.append("<p>No trial occurs in two subjects: all were compared.</p>")
+        parts.append(_spectra(source))
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -72,7 +75,6 @@ def _subjects(source: WindowSource) -> str:
         f"<h2>Trials of each class</h2><table><tr><th>subject</th>{head}<th>SD, µV</th></tr>"
         f"{''.join(rows)}<tr class=all><td>all</td>{last}<td></td></tr></table>"
         f"<h2>What is odd</h2>{_list(odd) if odd else '<p>Nothing.</p>'}"
-        "<p>No trial occurs in two subjects: all were compared, sample for sample.</p>"
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from afor.bench.common.errors import AforError, DataError
+from afor.bench.common.errors import AforError, DataError, LeakageError
 from afor.bench.data.catalog import get_dataset
 from afor.bench.data.datasets import bids, recordings
 from afor.bench.data.datasets.continuous import (
@@ -32,7 +32,13 @@ from afor.bench.data.datasets.continuous import (
     stim_channels,
 )
 from afor.bench.data.datasets.folder import FolderSettings, find_subjects
-from afor.bench.data.loading import OnSubject, open_windows
+from afor.bench.data.loading import (
+    OnSubject,
+    check_together,
+    prepare_all,
+    select_subjects,
+    windows_of,
+)
 from afor.bench.data.montage import is_eeg_name
 from afor.bench.data.recording import PLAUSIBLE_SD_UV, likely_scale
 from afor.bench.data.splits import make_splits
@@ -158,15 +164,18 @@ def survey_folder(root: Path) -> Survey:
 def try_proposal(
     survey: Survey, cache_dir: Path | None = None, progress: OnSubject | None = None
 ) -> tuple[WindowSource | None, str]:
-    """Read the folder as proposed; return its windows, or None and why it cannot be planned."""
+    """Read the folder as proposed; return its windows and why it cannot be planned.
+
+    The windows are None where subjects cannot be read or differ in shape.
+    """
     try:
-        source = open_windows(
-            survey.use,
-            survey.root,
-            options=survey.options(),
-            cache_dir=cache_dir,
-            progress=progress,
-        )
+        selection = select_subjects(survey.use, survey.root, survey.options(), None, (), cache_dir)
+        prepared = prepare_all(selection, progress)
+        try:
+            check_together(survey.use, prepared)
+        except LeakageError as error:
+            return windows_of(selection, prepared), str(error)
+        source = windows_of(selection, prepared)
         make_splits(survey.use, source.subjects, blocks=blocks_of(survey))
     except AforError as error:
         return None, str(error)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 FILE = "step-times.json"
-_UNTIMED = ("max_epochs", "patience", "weights", "passes", "adaptation")  # no part of a step
+# No part of a step.
+_UNTIMED = ("max_epochs", "patience", "weights", "passes", "adaptation", "schedule")
 EPOCHS, STEPS = 3, 5  # ten steps are timed: Sophia estimates the curvature in every tenth
 EVALUATED = 256  # windows
 
