@@ -1,11 +1,13 @@
 import sys
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from afor.bench.common.errors import ConfigError
+from afor.bench.models.input_shape import InputShape
 from afor.bench.models.registry import BACKBONES, build_backbone, check_backbone
 
 
@@ -168,6 +170,25 @@ def test_a_braindecode_model_gets_the_input_in_its_own_words(six_channels):
     assert model.arguments == (6, 2, 128, 128, 0.1)
     with pytest.raises(ConfigError, match="'n_chans' comes from the data set"):
         check_backbone("braindecode:ShallowNet", {"n_chans": 3})
+
+
+@pytest.mark.usefixtures("braindecode")
+def test_a_braindecode_model_that_wants_positions_gets_them(monkeypatch):
+    pytest.importorskip("mne")
+
+    class Positions(nn.Module):
+        def __init__(self, n_chans, n_outputs, n_times, sfreq, chs_info=None):  # noqa: ARG002
+            super().__init__()
+            if chs_info is None:
+                raise ValueError("chs_info not specified.")  # braindecode's words
+            self.positions = np.array([channel["loc"][:3] for channel in chs_info])
+
+    monkeypatch.setattr(sys.modules["braindecode.models"], "Positions", Positions, raising=False)
+    shape = InputShape(("C3", "Cz", "C4"), samples=250, rate_hz=250, classes=4)
+    positions = build_backbone("braindecode:Positions", shape).positions
+    assert positions[0, 0] < positions[1, 0] < positions[2, 0]  # from left to right
+    with pytest.raises(ConfigError, match="channel 0, channel 1 is no name of the 10-05 system"):
+        build_backbone("braindecode:Positions", InputShape.unnamed(2, 250, 250, 4))
 
 
 def test_a_missing_braindecode_is_named(six_channels, monkeypatch):

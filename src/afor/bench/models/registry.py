@@ -67,12 +67,62 @@ def build_backbone(name: str, shape: InputShape, **settings: Any) -> nn.Module:
     factory, inputs = _resolve(name, shape)
     _check_call(name, factory, inputs, settings)
     _check_values(name, settings)
-    model = factory(shape, **settings) if inputs is None else factory(**inputs, **settings)
+    if inputs is None:
+        model = factory(shape, **settings)
+    else:
+        try:
+            model = factory(**inputs, **settings)
+        except ValueError as error:
+            if "chs_info" not in str(error) or "chs_info" in settings:
+                raise
+            model = factory(**inputs, **settings, chs_info=electrodes(name, shape))
     if not isinstance(model, nn.Module):
         raise ConfigError(
             f"Backbone {name!r} built a {type(model).__name__}, expected a torch.nn.Module."
         )
     return model
+
+
+def electrodes(name: str, shape: InputShape) -> list[Any]:
+    """Return the channels with their positions as MNE describes them, for networks that want them.
+
+    Args:
+        name: Name of the backbone, for the message.
+        shape: Shape of a window, whose channel names are electrodes of the 10-05 system.
+
+    Raises:
+        ConfigError: A channel has no such name.
+
+    Example:
+        >>> shape = InputShape(("C3", "Cz", "C4"), samples=250, rate_hz=250, classes=4)
+        >>> [channel["ch_name"] for channel in electrodes("braindecode:Labram", shape)]
+        ['C3', 'Cz', 'C4']
+    """
+    import mne
+
+    known = mne.channels.get_builtin_montages()
+    montage = "colin27_1005" if "colin27_1005" in known else "standard_1005"  # renamed in MNE 1.13
+    positions = mne.channels.make_standard_montage(montage)
+    unknown = [n for n in shape.channel_names if n not in positions.ch_names]
+    if unknown:
+        raise ConfigError(
+            f"Backbone {name!r} wants the positions of the electrodes, and "
+            f"{', '.join(unknown[:5])} is no name of the 10-05 system."
+            f"{did_you_mean(unknown[0], positions.ch_names)} Rename the channels of the data."
+        )
+    info = mne.create_info(list(shape.channel_names), shape.rate_hz, "eeg", verbose="error")
+    channels: list[Any] = info.set_montage(positions, verbose="error")["chs"]
+    return channels
+
+
+def import_braindecode() -> list[str]:
+    """Return the names of the networks of braindecode; raise ConfigError if it is not there."""
+    models = import_named("braindecode.models:EEGNet", "backbone", BRAINDECODE_ADVICE)
+    return sorted(
+        key
+        for key, value in vars(models).items()
+        if isinstance(value, type) and issubclass(value, nn.Module) and not key.startswith("_")
+    )
 
 
 def check_backbone(name: str, settings: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """The command ``afor models``: the backbones and their sizes on every data set."""
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +11,22 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from afor.bench.cli.options import Json, argument
+from afor.bench.cli.options import Json, argument, option
 from afor.bench.cli.terminal import print_json
+from afor.bench.common.errors import ConfigError
 from afor.bench.common.module_search import look_beside
 from afor.bench.models.dataset_shapes import DATASET_SHAPES
+from afor.bench.models.input_shape import InputShape
 from afor.bench.study.schema import paper_backbone
+
+# The 10-20 system, then further electrodes of the 10-10 system.
+ELECTRODES = (
+    "Fp1", "Fp2", "F7", "F3", "Fz", "F4", "F8", "T7", "C3", "Cz", "C4", "T8", "P7", "P3", "Pz",
+    "P4", "P8", "O1", "O2", "FC5", "FC1", "FC2", "FC6", "CP5", "CP1", "CP2", "CP6", "AF3", "AF4",
+    "PO3", "PO4", "Oz", "FC3", "FCz", "FC4", "C5", "C1", "C2", "C6", "CP3", "CPz", "CP4", "P1",
+    "P2", "POz", "F1", "F2", "F5", "F6", "P5", "P6", "AF7", "AF8", "AFz", "FT7", "FT8", "TP7",
+    "TP8", "PO7", "PO8", "Fpz", "TP9", "TP10", "Iz",
+)  # fmt: skip
 
 
 def models(
@@ -22,15 +34,29 @@ def models(
         str | None,
         argument("Show only this backbone: a name of the table, module:Class or braindecode:Name."),
     ] = None,
+    braindecode: Annotated[
+        bool, option("List the networks of braindecode that fit a shape instead.", "--braindecode")
+    ] = False,
+    shape: Annotated[
+        str,
+        option(
+            "CHANNELSxSAMPLES@RATE of a window and its classes, for --braindecode: "
+            "22x500@250,4. The channels are the first of the 10-20 system."
+        ),
+    ] = "19x500@250,4",
     as_json: Json = False,
 ) -> None:
     """List the backbones with their sizes on every data set.
 
-    The sizes are the numbers of trainable parameters and of tensors.
+    The sizes are the numbers of trainable parameters and of tensors. With --braindecode the
+    networks of that package are built for one shape; those that do not fit have the reason.
 
     Example:
         afor models --json
     """
+    if braindecode:
+        _print_braindecode(parse_shape(shape), as_json=as_json)
+        return
     rows = [row for row in model_table() if name in (None, row["name"])]
     if name is not None and not rows:
         rows = [_row_of_code(name)]
@@ -45,6 +71,49 @@ def models(
         "A study can also name any module:Class that is called with the input's shape,\n"
         "and braindecode:Name if braindecode is installed.\n"
         "Next: afor optimizers"
+    )
+
+
+def parse_shape(text: str) -> InputShape:
+    """Read the shape of a window, such as ``22x500@250,4``.
+
+    >>> parse_shape("3x500@250,4").channel_names
+    ('Fp1', 'Fp2', 'F7')
+    """
+    match = re.fullmatch(r"(\d+)x(\d+)@([\d.]+),(\d+)", text)
+    if match is None or not 1 <= int(match[1]) <= len(ELECTRODES):
+        raise ConfigError(
+            f"--shape {text}: expected CHANNELSxSAMPLES@RATE,CLASSES with up to "
+            f"{len(ELECTRODES)} channels, such as 19x500@250,4."
+        )
+    names = ELECTRODES[: int(match[1])]
+    return InputShape(names, int(match[2]), float(match[3]), int(match[4]))
+
+
+def _print_braindecode(shape: InputShape, *, as_json: bool) -> None:
+    """Build every network of braindecode for a shape, and say which fit."""
+    from afor.bench.models.registry import build_backbone, import_braindecode
+
+    rows: list[dict[str, Any]] = []
+    for name in import_braindecode():
+        try:
+            network = build_backbone(f"braindecode:{name}", shape)
+        except Exception as error:  # noqa: BLE001  anybody's code, which may refuse in any way
+            reason = " ".join(str(error).split())[:100] or type(error).__name__
+            rows.append({"name": f"braindecode:{name}", "parameters": None, "reason": reason})
+        else:
+            count = sum(p.numel() for p in network.parameters())
+            rows.append({"name": f"braindecode:{name}", "parameters": count, "reason": ""})
+    if as_json:
+        print_json(rows, indent=2)
+        return
+    for row in rows:
+        size = "-" if row["parameters"] is None else f"{row['parameters']:,}"
+        typer.echo(f"{row['name']:<40} {size:>12}  {row['reason']}".rstrip())
+    fitting = sum(row["parameters"] is not None for row in rows)
+    typer.echo(
+        f"{fitting} of {len(rows)} fit {shape.channels} × {shape.samples} samples at "
+        f"{shape.rate_hz:g} Hz with {shape.classes} classes; the sizes are trainable parameters."
     )
 
 
