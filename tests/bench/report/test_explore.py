@@ -8,7 +8,8 @@ import pytest
 
 from afor.bench.report.explore import DIGITS, chart_data, json_for_script, libraries_script
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.stats.results import Results, Training
+from afor.bench.stats.guessing import guess_level
+from afor.bench.stats.results import Curve, Results, Training
 
 LIBRARIES = files("afor.bench.report").joinpath("libraries")
 METRICS = ["accuracy", "weighted_f1"]
@@ -72,14 +73,20 @@ def test_an_interval_without_ends_and_a_missing_metric_are_null():
 def test_curves_average_the_runs_that_are_still_training(simulated):
     results = Results.of(*simulated)
     losses = {
-        ("isruc", "eegnet", "afor"): [np.array([1.0, 3.0]), np.array([2.0])],
-        ("isruc", "eegnet", "adam_seed_1"): [np.array([9.0])],
+        ("isruc", "eegnet", "afor"): [[1.0, 3.0], [2.0]],
+        ("isruc", "eegnet", "adam_seed_1"): [[9.0]],
     }
-    results._training.append(Training(losses, {}))
+    curves = {
+        key: [Curve(np.array(run), np.array(run) + 1, 0) for run in runs]
+        for key, runs in losses.items()
+    }
+    results._training.append(Training(curves, {}, {}))
     (curve,) = chart_data(results)["curves"]  # no replicates
     assert (curve["dataset"], curve["optimizer"], curve["runs"]) == ("isruc", "afor", 2)
     assert curve["mean"] == [1.5, 3.0]
     assert curve["low"] == [1.25, 3.0]
+    assert curve["validation"] == [2.5, 4.0]
+    assert curve["guess"] == pytest.approx(guess_level("nll", results.runs[-1]))
 
 
 def test_json_cannot_leave_its_script():

@@ -15,6 +15,7 @@ from afor.bench.report.page import render_report
 from afor.bench.report.registry import FROM_RESULTS, build_table, draw_figure, focus
 from afor.bench.report.tables.formats import Table, printable, to_html, to_markdown
 from afor.bench.report.verdicts import answers
+from afor.bench.stats.diagnosis import diagnose
 from afor.bench.stats.groups import Conditions
 from afor.bench.stats.results import Results
 from afor.bench.store.files import result_rows
@@ -105,6 +106,10 @@ class StudyResults:
         """Return what the results show, a paragraph per data set."""
         comparisons = self.results.needed_comparisons(self.metric)
         return "\n".join(answer.text for answer in answers(comparisons, self.metric))
+
+    def diagnosis(self) -> list[str]:
+        """Return what the training and validation curves show, where it is clear."""
+        return diagnose(self.results)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one dictionary per finished run."""

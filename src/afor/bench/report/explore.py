@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afor.bench.common.text import printable, without_nan
-from afor.bench.report.figures.curves import mean_and_band
+from afor.bench.report.figures.curves import guessed_loss, mean_and_band
 from afor.bench.report.figures.style import color_of, marker_of
 from afor.bench.report.verdicts import verdict_sentence, verdict_word
 from afor.bench.stats.comparisons import Comparison
@@ -147,9 +147,11 @@ def _subjects(conditions: Conditions) -> dict[str, dict[str, str]]:
 
 
 def _curves(results: Results) -> list[dict[str, Any]]:
-    """Return the training loss per epoch, mean and middle half of the runs."""
+    """Return training and validation loss per epoch as means of runs, and the loss of guessing."""
     curves = []
-    for (dataset, backbone, optimizer), runs in results.training.losses.items():
+    for key, histories in results.training.curves.items():
+        dataset, backbone, optimizer = key
+        runs = [curve.train for curve in histories]
         if optimizer not in results.methods or not any(map(len, runs)):
             continue
         mean, low, high = mean_and_band(runs)
@@ -162,6 +164,8 @@ def _curves(results: Results) -> list[dict[str, Any]]:
                 "mean": _all_rounded(mean),
                 "low": _all_rounded(low),
                 "high": _all_rounded(high),
+                "validation": _all_rounded(mean_and_band([c.validation for c in histories])[0]),
+                "guess": guessed_loss(results, key),
             }
         )
     return curves

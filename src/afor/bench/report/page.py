@@ -23,6 +23,7 @@ from afor.bench.report.registry import FROM_RESULTS, draw_figure, focus
 from afor.bench.report.svg import inline_svg
 from afor.bench.report.tables.formats import Table, printable, to_csv, to_html, to_latex
 from afor.bench.report.verdicts import answers
+from afor.bench.stats.diagnosis import diagnose
 from afor.bench.stats.groups import Condition
 from afor.bench.stats.labels import (
     block_label,
@@ -70,7 +71,7 @@ _SECTIONS: Mapping[str, tuple[str, Sequence[str], Mapping[str, str]]] = {
     "training": (
         "While training",
         (),
-        {"convergence": "Training loss: mean over runs, the middle half as a band."},
+        {"learning": "Training loss (band: the middle half of the runs) and validation loss."},
     ),
     "more": (
         "Variants and settings",
@@ -84,7 +85,7 @@ _SECTIONS: Mapping[str, tuple[str, Sequence[str], Mapping[str, str]]] = {
 _CHARTS = {"gains": ("gains",), "folds": ("pairs", "runs"), "training": ("curves",)}
 _ALWAYS = ("results", "gains", "folds", "protocol", "all")
 # Drawn by a chart of the page; Matplotlib draws them for a static page alone.
-_CHARTED = ("gain", "convergence")
+_CHARTED = ("gain", "learning")
 
 
 def render_report(
@@ -224,7 +225,15 @@ def _section(
         charts = ()
     if not (tables or figures or charts or name in _ALWAYS):
         return None
-    return {"name": name, "title": title, "tables": tables, "figures": figures, "charts": charts}
+    findings = diagnose(results) if name == "training" else []
+    return {
+        "name": name,
+        "title": title,
+        "tables": tables,
+        "figures": figures,
+        "charts": charts,
+        "findings": findings,
+    }
 
 
 def _draw_folds(results: Results) -> Any:

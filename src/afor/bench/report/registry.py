@@ -79,6 +79,7 @@ FIGURES: Mapping[str, Callable[[Results], Any]] = {
     "convergence": lambda results: curves.convergence_figure(
         curves.by_title(curves.loss_curves(results))
     ),
+    "learning": lambda results: curves.convergence_figure(*curves.learning_curves(results)),
     "forgetting": _forgetting_figure,
 }
 

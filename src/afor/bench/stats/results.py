@@ -1,5 +1,6 @@
 """`Results`: the results of studies, opened once and compared once, for every table and figure."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -54,11 +55,26 @@ MAX_TRACED = 60  # runs of a condition whose traces are kept
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
-    """The training loss per epoch of every run, and traces of the controller, by condition."""
+class Curve:
+    """The losses of one run per epoch, and its best epoch."""
 
-    losses: Mapping[ConditionKey, Sequence[NDArray[np.float64]]]
+    train: NDArray[np.float64]
+    validation: NDArray[np.float64]
+    best: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """The curves of every run, diverged runs, and traces of the controller, by condition."""
+
+    curves: Mapping[ConditionKey, Sequence[Curve]]
+    diverged: Mapping[ConditionKey, int]
     traced: Mapping[ConditionKey, Sequence[tuple[RunResult, RunRecord]]]
+
+    @property
+    def losses(self) -> dict[ConditionKey, list[NDArray[np.float64]]]:
+        """The training loss per epoch of every run."""
+        return {key: [curve.train for curve in runs] for key, runs in self.curves.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,7 +373,9 @@ class Results:
         return self._training[0]
 
     def _read_training(self) -> Training:
-        losses: dict[ConditionKey, list[NDArray[np.float64]]] = {}
+        curves: dict[ConditionKey, list[Curve]] = {}
+        diverged: Counter[ConditionKey] = Counter()
+        studies = {run.study for run in self.runs}
         traced: dict[ConditionKey, list[tuple[RunResult, RunRecord]]] = {}
         for path in filter(is_store, self.paths):
             with open_store(path) as store:
@@ -366,11 +384,17 @@ class Results:
                     if finished is None or finished.record is None:
                         continue
                     key, record = (run.dataset, run.backbone, run.optimizer), finished.record
-                    history = np.array([epoch.train_loss for epoch in record.history])
-                    losses.setdefault(key, []).append(history)
+                    train = np.array([epoch.train_loss for epoch in record.history])
+                    validation = np.array([epoch.validation_loss for epoch in record.history])
+                    curves.setdefault(key, []).append(Curve(train, validation, record.best_epoch))
                     if record.traces and len(traced.setdefault(key, [])) < MAX_TRACED:
                         traced[key].append((run, record))
-        return Training(losses, traced)
+                diverged.update(
+                    (run.dataset, run.backbone, run.optimizer)
+                    for run in store.runs()
+                    if run.status == "diverged" and run.study in studies
+                )
+        return Training(curves, diverged, traced)
 
     def only(self, dataset: str | None = None, backbone: str | None = None) -> "Results":
         """Return the results of one data set or backbone.

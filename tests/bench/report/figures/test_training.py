@@ -14,7 +14,7 @@ from afor.bench.report.figures.curves import (
 )
 from afor.bench.report.tables.side import convergence_table
 from afor.bench.stats.design.simulated import simulate_results
-from afor.bench.stats.results import Results, Training
+from afor.bench.stats.results import Curve, Results, Training
 
 TRACE = {"conv": {"beta2": [0.99, 0.995], "beta2_sd": [0.0, 0.0], "score": [1.0, 2.0]}}
 
@@ -23,7 +23,10 @@ def trained(losses, *, traced=("afor",), datasets=("bci2a",), **question):
     """Return results whose stores hold these losses by optimizer, and traces of some."""
     made = simulate_results(dict.fromkeys(losses, 0.0), datasets=datasets, draws=1)
     results = Results.of(*made, **question)
-    by_condition = {key: [np.array(run) for run in losses[key[2]]] for key in results.conditions}
+    by_condition = {
+        key: [Curve(np.array(run), np.array(run) + 0.1, 0) for run in losses[key[2]]]
+        for key in results.conditions
+    }
     history = [SimpleNamespace(train_loss=loss) for loss in (1.0, 0.5)]
     record = SimpleNamespace(history=history, steps=400, traces=TRACE)
     traces = {
@@ -31,7 +34,7 @@ def trained(losses, *, traced=("afor",), datasets=("bci2a",), **question):
         for key, condition in results.conditions.items()
         if key[2] in traced
     }
-    results._training.append(Training(by_condition, traces))
+    results._training.append(Training(by_condition, {}, traces))
     return results
 
 

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.figures import style
+from afor.bench.stats.groups import ConditionKey
+from afor.bench.stats.guessing import guess_level
 from afor.bench.stats.labels import block_label, dataset_label, optimizer_label, order_optimizers
 from afor.bench.stats.results import Results
 from afor.bench.stats.sensitivity import Sensitivity
@@ -46,6 +48,28 @@ def loss_curves(results: Results) -> Curves:
     if not curves:
         raise ConfigError("There is no training loss here: no finished run of these optimizers.")
     return curves
+
+
+def learning_curves(results: Results) -> tuple[dict[str, Runs], dict[str, Runs], dict[str, float]]:
+    """Return training and validation curves and the level of guessing, by the names of tasks."""
+    curves, of_runs = loss_curves(results), results.training.curves
+    validation = {
+        task: {name: [c.validation for c in of_runs[*task, name]] for name in methods}
+        for task, methods in curves.items()
+    }
+    levels = {
+        block_label(*task): guessed_loss(results, (*task, next(iter(methods))))
+        for task, methods in curves.items()
+    }
+    return by_title(curves), by_title(validation), levels
+
+
+def guessed_loss(results: Results, key: ConditionKey) -> float:
+    """Return the loss of answering with the class frequencies, mean over runs; NaN if not known."""
+    condition = results.conditions.get(key)
+    runs = condition.runs.values() if condition else ()
+    levels = [guess_level("nll", run) for run in runs]
+    return math.fsum(levels) / len(levels) if levels else math.nan
 
 
 def by_title(curves: Curves) -> dict[str, Runs]:
@@ -91,8 +115,18 @@ def _need_store(results: Results) -> None:
 
 
 @style.house_style()
-def convergence_figure(curves: Mapping[str, Runs], ylabel: str = "training loss") -> Any:
-    """Draw the mean curve over runs per optimizer, with the middle half of the runs as a band."""
+def convergence_figure(
+    curves: Mapping[str, Runs],
+    validation: Mapping[str, Runs] | None = None,
+    levels: Mapping[str, float] | None = None,
+) -> Any:
+    """Draw the mean training loss over runs per optimizer, the middle half of the runs as a band.
+
+    Args:
+        curves: The training losses of the runs by task and optimizer.
+        validation: Their validation losses, drawn as thin lines; None draws none.
+        levels: The loss of guessing by task, drawn as a grey line; None draws none.
+    """
     _need(curves, "curves")
     figure, axes = style.new_figure(14 + 36 * len(curves), rows=len(curves))
     for axis, (dataset, by_optimizer) in zip(axes[:, 0], curves.items(), strict=True):
@@ -109,12 +143,17 @@ def convergence_figure(curves: Mapping[str, Runs], ylabel: str = "training loss"
             )  # fmt: skip
             if len(runs) > 2:
                 axis.fill_between(epochs, low, high, color=color, alpha=0.13, linewidth=0)
+            if validation is not None:
+                checked = mean_and_band(validation[dataset][name])[0]
+                axis.plot(epochs, checked, color=color, linestyle=":", linewidth=0.9)
         means = [value for line in axis.lines for value in line.get_ydata()]
+        if levels is not None and math.isfinite(levels[dataset]):
+            axis.axhline(levels[dataset], color="0.6", linewidth=0.8)
         if min(means) > 0 and max(means) > LOG_FROM * min(means):
             axis.set_yscale("log")
             _plain_log_ticks(axis)
         axis.grid(axis="y", which="both")
-        axis.set_ylabel(ylabel)
+        axis.set_ylabel("training loss" if validation is None else "loss")
         axis.set_title(style.plain(dataset_label(dataset)))
     for axis in axes[:, 0]:
         _whole_epochs(axis)
@@ -122,6 +161,8 @@ def convergence_figure(curves: Mapping[str, Runs], ylabel: str = "training loss"
     number = "–".join(str(count) for count in dict.fromkeys([counts[0], counts[-1]]))
     note = f"line: mean of {number} run{'s' * (number != '1')}"
     note += "; band: the middle half of the runs" if counts[-1] > 2 else ""
+    if validation is not None:
+        note += "\ndotted: validation; grey: guessing by the class frequencies"
     if early := runs_ended_early(curves):
         note += f"\n{early} runs ended early and leave the mean where they end"
     _legend(figure, axes[0, 0], note)

@@ -364,23 +364,33 @@
       text: `${label(c.optimizer)}, epoch ${i + 1}: loss ${number(y, 4)}, middle half ${
         number(c.low[i], 4)} to ${number(c.high[i], 4)}, ${c.runs} runs`,
     })).filter((p) => p.y !== null && p.low !== null));
-    const values = points.map((p) => p.y);
+    const checked = shown.flatMap((c) => c.validation.map((y, i) => ({
+      epoch: i + 1, y, color: colors.of(c.optimizer), method: label(c.optimizer),
+      text: `${label(c.optimizer)}, epoch ${i + 1}: validation loss ${number(y ?? 0, 4)}`,
+    })).filter((p) => p.y !== null));
+    const levels = [...new Set(shown.map((c) => c.guess).filter((level) => level !== null))];
+    const values = [...points, ...checked].map((p) => p.y);
     const log = values.length > 0 && Math.min(...values) > 0
       && Math.max(...values) > 4 * Math.min(...values);
-    const title = `Training loss, ${blockLabel({ dataset, backbone })}`;
+    const title = `Training and validation loss, ${blockLabel({ dataset, backbone })}`;
     return {
       title,
-      answer: "Line: mean of the runs. Band: the middle half of the runs. A run that ended early "
-        + "counts up to its end.",
+      answer: "Line: training loss, mean of the runs. Band: the middle half of the runs. Dashed: "
+        + "validation loss. Grey: guessing by the class frequencies. A run that ended early counts "
+        + "up to its end.",
       svg: plot({
         width, height: 340, marginLeft: 56, marginRight: 90,
         x: { label: "epoch", labelAnchor: "center", labelArrow: "none", ticks: 8, tickFormat: "d" },
-        y: { label: "training loss", labelArrow: "none", grid: true, type: log ? "log" : "linear" },
+        y: { label: "loss", labelArrow: "none", grid: true, type: log ? "log" : "linear" },
         marks: [
           Plot.gridY({ stroke: colors.faint, strokeOpacity: 1 }),
           Plot.areaY(points.filter((p) => p.band), { x: "epoch", y1: "low", y2: "high", z: "method",
             fill: "color", fillOpacity: 0.12 }),
+          Plot.ruleY(levels.slice(0, 1), { stroke: colors.text, strokeOpacity: 0.5 }),
           Plot.line(points, { x: "epoch", y: "y", z: "method", stroke: "color", strokeWidth: 1.8 }),
+          Plot.line(checked, { x: "epoch", y: "y", z: "method", stroke: "color", strokeWidth: 1.2,
+            strokeDasharray: "4 3" }),
+          Plot.dot(checked, { x: "epoch", y: "y", r: 1.5, fill: "color", ariaLabel: "text" }),
           Plot.dot(points, { x: "epoch", y: "y", r: 2.5, fill: "color", ariaLabel: "text" }),
         ],
         color: { type: "identity" },
