@@ -1,6 +1,6 @@
 import pytest
 
-from afor.bench.analyses.cost.table import column_label, cost_table
+from afor.bench.analyses.cost.views import column_label, cost_table
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import to_csv, to_latex, to_markdown
 
@@ -71,7 +71,7 @@ def test_measures_alone_stand_below_the_papers_table():
 
 
 def test_a_file_of_something_else_is_refused():
-    with pytest.raises(ConfigError, match="afor analyse cost --json"):
+    with pytest.raises(ConfigError, match="afor analyse cost -o FILE.json"):
         cost_table({"measures": {"kflops": {"adam": 1.0}}})
 
 
