@@ -137,6 +137,37 @@ def _afor_on(params: list[nn.Parameter]) -> Stepper:
     return Stepper(optimizer, optimizer.step)
 
 
+def _sharded(cls: Callable[..., Optimizer], **options: Any) -> StepOf:
+    """Step parameters as FSDP2 shards them, DTensors over a process group of this process alone."""
+
+    def build(model: nn.Module, _: Tensor | None) -> Stepper:
+        import torch.distributed as dist
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Shard, distribute_tensor
+
+        if not dist.is_available() or not dist.is_gloo_available():
+            raise NotAvailableError("torch.distributed with gloo is not in this torch")
+        if not dist.is_initialized():
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        mesh = init_device_mesh("cpu", (1,))
+        params = [
+            nn.Parameter(distribute_tensor(p.detach().clone(), mesh, [Shard(0)]))
+            for p in model.parameters()
+        ]
+        for p in params:
+            p.grad = 0.1 * p.detach()
+        optimizer = cls(params, lr=LR, weight_decay=WEIGHT_DECAY, **options)
+        return Stepper(optimizer, optimizer.step)
+
+    return build
+
+
+def _afor_sharded(model: nn.Module, inputs: Tensor | None) -> Stepper:
+    from afor import AFOR
+
+    return _sharded(AFOR)(model, inputs)
+
+
 def _compiled(model: nn.Module, _: Tensor | None) -> Stepper:
     optimizer = _afor(foreach=True)(model, None).optimizer
     compiled = torch.compile(optimizer.step)
@@ -160,6 +191,7 @@ CONTENDERS = {
         Contender("adamw", "torch AdamW", _plain(_ADAMW)),
         Contender("adamw-foreach", "torch AdamW foreach", _plain(_ADAMW, foreach=True)),
         Contender("adamw-fused", "torch AdamW fused", _plain(_ADAMW, fused=True), 7),
+        Contender("adamw-sharded", "torch AdamW foreach, sharded", _sharded(_ADAMW, foreach=True)),
         Contender("radam", "torch RAdam", _plain(torch.optim.RAdam)),
         Contender("adamp", "AdamP", _from_project("adamp")),
         Contender("sophia", "Sophia", _from_project("sophia")),
@@ -173,6 +205,7 @@ CONTENDERS = {
         Contender("afor-frozen", "AFOR, frozen and unused tensors", _with_frozen),
         Contender("afor-bfloat16", "AFOR, one tensor in bfloat16", _with_bfloat16),
         Contender("afor-checkpoint", "AFOR, channels_last from a checkpoint", _from_checkpoint),
+        Contender("afor-sharded", "AFOR, sharded (FSDP2)", _afor_sharded),
         Contender("afor-profiled", "AFOR under torch.profiler", _afor(fused=True), profiled=True),
     )
 }

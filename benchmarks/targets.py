@@ -33,7 +33,10 @@ TARGETS = (
     Target("eegnet", "EEGNet", (1, 2), "afor-checkpoint", "afor-fused", 1.1),
     Target("eegnet", "EEGNet", (1, 2), "afor-profiled", "afor-fused", 2.0),
     Target("hslt", "HSLT", (1, 2), "afor-profiled", "afor-fused", 2.0),
+    Target("eegnet", "EEGNet", (1, 2), "afor-sharded", "adamw-sharded", 1.25),
+    Target("hslt", "HSLT", (1, 2), "afor-sharded", "adamw-sharded", 1.25),
     Target("eegnet", "EEGNet", (1, 2), "afor-constant", "adamw-fused", 0.4),
+    Target("hslt", "HSLT", (1, 2), "afor-constant", "adamw-fused", 0.4),
     Target("resnet50", "ResNet-50", (1, 2), "afor-constant", "adamw-fused", 1.1),
 )
 # Large tensors wait for memory, and how long depends on the processor.

@@ -108,9 +108,10 @@ def gpt2_shapes() -> Shapes:
     return ((50257, width), (1024, width), *(layer * 12), *norm)
 
 
+SHARDED = ("adamw-sharded", "afor-sharded")
 _TWINS = {"adam-foreach": TWIN, "adam-fused": TWIN}
 _USES = dict.fromkeys(
-    ("afor-frozen", "afor-bfloat16", "afor-checkpoint", "afor-profiled"), SMALL_SETS
+    ("afor-frozen", "afor-bfloat16", "afor-checkpoint", "afor-profiled", *SHARDED), SMALL_SETS
 )
 WORKLOADS = {
     w.name: w

@@ -30,7 +30,7 @@ def trained(steps: int, **options: object) -> tuple[torch.nn.Module, AFOR, Monit
 def test_a_reading_is_what_the_reference_computes() -> None:
     theta = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
     param = torch.nn.Parameter(theta.clone())
-    optimizer = AFOR([("theta", param)], lr=1e-2)
+    optimizer = AFOR([("theta", param)], lr=1e-2, weight_decay=0.0)
     state = ReferenceState.start(theta)
     torch.manual_seed(1)
     for _ in range(120):

@@ -229,7 +229,7 @@ def trace(
     rng = np.random.default_rng(seed)
     bursts = rng.random(steps) < burst_share
     weight = torch.nn.Parameter(torch.zeros(size))
-    optimizer = AFOR([weight], lr=1e-3, fast_channel=fast_channel)
+    optimizer = AFOR([weight], lr=1e-3, weight_decay=0.0, fast_channel=fast_channel)
     rows = []
     for burst in bursts:
         noise = rng.standard_normal(size, dtype=np.float32)

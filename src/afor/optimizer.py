@@ -92,36 +92,42 @@ class AFOR(Optimizer):
     Args:
         params: parameters, named parameters or parameter groups, as for any torch optimizer.
             Every option below can be set per group.
-        lr: learning rate, a float or a one-element tensor.
-        betas: decay of the first moment, and the longest memory of the second (beta2^init).
-        eps: added to the denominator of the update, and where the paper adds it in the score.
-        weight_decay: decoupled weight decay, as in AdamW.
-        beta2_min: the shortest memory of the second moment.
+        lr: learning rate, a float or a one-element tensor (default: 1e-3).
+        betas: decay of the first moment, and the longest memory of the second, beta2^init
+            (default: (0.9, 0.999)).
+        eps: added to the denominator of the update, and where the paper adds it in the score
+            (default: 1e-8).
+        weight_decay: decoupled weight decay (default: 1e-2, as in torch's AdamW).
+        beta2_min: the shortest memory of the second moment (default: 0.99).
         direction_weight: how much disagreement with the momentum lowers the score (w); 0 ignores
-            the direction (*w/o DC*).
-        warmup_steps: steps over which adaptation fades in (T_w); 0 adapts from the first step
-            (*w/o TSG*).
-        direction_decay: decay of the running agreement.
+            the direction, *w/o DC* (default: 1.0).
+        warmup_steps: steps over which adaptation fades in (T_w); 0 adapts from the first step,
+            *w/o TSG* (default: 100).
+        direction_decay: decay of the running agreement (default: 0.9).
         fast_channel: compare with the larger of a fast and a slow noise average; ``False`` uses the
-            slow one alone (*w/o FC*).
+            slow one alone, *w/o FC* (default: True).
         normalization: ``"self"`` standardises the score by its own running mean and variance;
-            ``"fixed"`` by ``fixed_mean`` and ``fixed_scale`` (*w/o SRN*).
-        fixed_mean: see ``normalization``.
-        fixed_scale: see ``normalization``.
-        zscore_clip: bound of the standardised score.
+            ``"fixed"`` by ``fixed_mean`` and ``fixed_scale``, *w/o SRN* (default: "self").
+        fixed_mean: see ``normalization`` (default: 1.0).
+        fixed_scale: see ``normalization`` (default: 2.0).
+        zscore_clip: bound of the standardised score (default: 5.0).
         correction: ``"cumulative"`` normalises the second moment by the product of the decays;
-            ``"fixed"`` by that of ``betas[1]`` alone (*w/o EC*).
+            ``"fixed"`` by that of ``betas[1]`` alone, *w/o EC* (default: "cumulative").
         statistics: ``"paper"``, or ``"calibrated"`` (ours): running mean and variance of the score
-            are corrected for their initial values, so that adaptation is awake after the warm-up.
+            are corrected for their initial values, so that adaptation is awake after the warm-up
+            (default: "paper").
         half_moments: moments of float16 and bfloat16 parameters in ``"float32"`` or in the dtype of
-            the ``"parameter"``.
-        maximize: ascend instead of descend.
-        foreach: use the multi-tensor implementation; ``None`` picks the fastest that is valid.
-        fused: use the native kernel; ``None`` uses it on CPU when it was built.
+            the ``"parameter"`` (default: "float32").
+        maximize: ascend instead of descend (default: False).
+        foreach: use the multi-tensor implementation; ``None`` picks the fastest that is valid
+            (default: None).
+        fused: use the native kernel; ``None`` uses it on CPU when it was built (default: None).
         check_fused: compare the kernels with the equations, on small tensors, before the first
-            ``fused`` step of this process on a CUDA device, and raise RuntimeError if they differ.
-        capturable: allow capture in a CUDA graph. The state lives on the device in any case.
-        differentiable: let autograd run through ``step``.
+            ``fused`` step of this process on a CUDA device, and raise RuntimeError if they differ
+            (default: True).
+        capturable: allow capture in a CUDA graph. The state lives on the device in any case
+            (default: False).
+        differentiable: let autograd run through ``step`` (default: False).
 
     Example:
         >>> import torch
@@ -148,7 +154,7 @@ class AFOR(Optimizer):
         lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-        weight_decay: float = 0.0,
+        weight_decay: float = 1e-2,
         *,
         beta2_min: float = 0.99,
         direction_weight: float = 1.0,

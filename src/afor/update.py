@@ -7,6 +7,7 @@ makes it; `native` and `triton` hold the compiled ones.
 """
 
 import functools
+from array import array
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -230,14 +231,17 @@ def _scalar_control(
     controls: list[Tensor], steps: list[Tensor], sums: Sums, settings: ControlSettings
 ) -> Coefficients:
     counts = (torch.stack(steps) + 1.0).tolist()
-    new, coefficients = [], []
+    new: list[float] = []
+    coefficients = []
     columns = torch.stack(sums, dim=1).tolist()
     for state, count, row in zip(torch.stack(controls).tolist(), counts, columns, strict=True):
         held, (forgetting, correction, scale, shift) = advance_floats(state, count, row, settings)
-        new.append((*held, forgetting, correction))
+        new += (*held, forgetting, correction)
         coefficients.append((forgetting, scale, shift))
-    table = torch.tensor(new, dtype=controls[0].dtype).unbind()
-    torch_private.foreach_copy_([*controls, *steps], [*table, *torch.tensor(counts).unbind()])
+    table = torch.frombuffer(array("d", new + counts), dtype=torch.float64)  # faster than tensor()
+    states, numbers = torch.split(table, [len(new), len(counts)])
+    rows = [*states.view(len(counts), -1).unbind(), *numbers.unbind()]
+    torch_private.foreach_copy_([*controls, *steps], rows)
     return Coefficients(*map(list, zip(*coefficients, strict=True)))
 
 
