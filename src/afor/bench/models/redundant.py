@@ -59,8 +59,17 @@ def gradients(
             inputs = torch.randn(WINDOWS, shape.channels, shape.samples)
             labels = torch.arange(WINDOWS) % shape.classes
             model = model.to(dtype)
-            cross_entropy(model(inputs.to(dtype)), labels).backward()
-            found.append({n: p.grad for n, p in model.named_parameters() if p.requires_grad})
+            tensors = {n: p for n, p in model.named_parameters() if p.requires_grad}
+            loss = cross_entropy(model(inputs.to(dtype)), labels)
+            found.append(
+                dict(
+                    zip(
+                        tensors,
+                        torch.autograd.grad(loss, list(tensors.values()), allow_unused=True),
+                        strict=True,
+                    )
+                )
+            )
     exact, rounded = found
     sizes = {n: 0.0 if g is None else float(g.square().mean().sqrt()) for n, g in exact.items()}
     largest = max(sizes.values(), default=0.0) or 1.0

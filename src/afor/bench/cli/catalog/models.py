@@ -155,7 +155,7 @@ def _print_redundant(name: str | None, *, as_json: bool) -> None:
         )
     typer.echo(
         f"{len(found)} of {len(rows)} tensors of {name} do not change what it computes in training "
-        f"(windows of {dataset}); optimizers still move them."
+        f"(windows of {dataset}); decay or rounding may still move them."
         if found
         else f"All {len(rows)} tensors of {name} have a gradient above rounding ({dataset})."
     )
