@@ -296,11 +296,11 @@ def test_irregular_people_are_not_fetched_unless_they_are_asked_for(tmp_path):
         answer = get("eegmmidb", "--root", str(tmp_path), "--dry-run", "--json", *words)
         return json.loads(answer.stdout)
 
-    assert dry("-o", "task=imagery")["subjects"] == 105
-    assert dry("-o", "task=fists_feet")["subjects"] == 106  # only run 8 of S104 is cut short
+    assert dry("--option", "task=imagery")["subjects"] == 105
+    assert dry("--option", "task=fists_feet")["subjects"] == 106  # only run 8 of S104 is cut short
     assert dry()["subjects"] == 109
-    assert dry("-o", "task=imagery", "-o", "include_irregular=true")["subjects"] == 109
-    assert dry("-o", "task=imagery", "--subject", "100")["files"] == 6
+    assert dry("--option", "task=imagery", "--option", "include_irregular=true")["subjects"] == 109
+    assert dry("--option", "task=imagery", "--subject", "100")["files"] == 6
 
 
 def test_an_agreement_or_own_data_are_described_with_exit_code_3():

@@ -110,7 +110,7 @@ def source_files(root: Path, subject: str, settings: PhysionetSettings) -> tuple
         raise DataError(
             f"PhysioNet subject {subject}: {', '.join(missing)} missing in {root / subject}; task "
             f"{settings.task!r} needs runs {', '.join(map(str, RUNS[settings.task]))}. Fetch "
-            f"them: afor data get physionet_mi -o task={settings.task} --subject {subject}."
+            f"them: afor data get physionet_mi --option task={settings.task} --subject {subject}."
         )
     return paths
 
