@@ -7,8 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.record import read_landscape
+from afor.bench.analyses.landscape.views import landscape_figure
 from afor.bench.report.figures.style import save_figure
 
 IMAGES = Path(__file__).parents[1] / "images"

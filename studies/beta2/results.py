@@ -22,7 +22,7 @@ from methods import REFERENCE, Method, runs_by_method, study_of
 from rates import chosen_rates, rate_table
 
 from afor.bench.analyses.headroom.compute import Candidate, Headroom, headroom_of
-from afor.bench.analyses.headroom.table import headroom_tables
+from afor.bench.analyses.headroom.views import headroom_tables
 from afor.bench.report.figures.style import (
     BLACK,
     CYCLE,

@@ -234,3 +234,16 @@ def test_a_report_reads_the_trainings_and_makes_each_comparison_once(tmp_path, m
     assert len(read) == 1
     assert compared
     assert len(compared) == len(set(compared))
+
+
+def test_results_of_other_conditions_make_comparisons_of_their_own():
+    runs, expected = simulate_results({"adam": 0.0, "afor": 0.02}, datasets=["bci2a"])
+    results = Results.of(runs, expected)
+    fewer = Results.of([run for run in runs if run.fold < 7], expected)
+    assert results.comparisons[0].folds == 9
+    other = replace(results, conditions=fewer.conditions)
+    assert other.comparisons[0].folds == 7
+    assert (
+        results.only(dataset="bci2a").against("adam", ["afor"], "bci2a", "eegnet", "accuracy")[0]
+        is results.comparisons[0]
+    )

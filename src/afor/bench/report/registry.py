@@ -23,7 +23,7 @@ from afor.bench.stats.sensitivity import sensitivity_of
 
 def _beside_paper(results: Results) -> Table:
     shown = tuple(metric for metric in results.metrics if metric in PAPER_METRICS)
-    return paper.beside_paper_table(replace(results, metrics=shown or PAPER_METRICS))
+    return paper.beside_paper_table(results.showing(shown or PAPER_METRICS))
 
 
 def focus(results: Results, metric: str | None = None) -> Comparison:

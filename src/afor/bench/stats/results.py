@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,9 +107,6 @@ class Results:
     paths: tuple[Path, ...] = ()
     study_texts: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    # What was computed or read once, for all views of these runs: `by` and `only` hand it on.
-    _compared: dict[tuple[str, ...], list[Comparison]] = field(default_factory=dict, repr=False)
-    _training: list[Training] = field(default_factory=list, repr=False)
 
     @classmethod
     def open(
@@ -209,7 +207,7 @@ class Results:
             shown = tuple(dict.fromkeys(name for run in runs for name in run.metrics))
         results = cls(runs, conditions, shown, baseline, tuple(methods), remarks=tuple(remarks))
         if metrics:
-            results = replace(results.by(*metrics), metrics=tuple(metrics))
+            results = results.by(*metrics).showing(metrics)
         return results
 
     def by(self, *metrics: str) -> "Results":
@@ -227,7 +225,29 @@ class Results:
                 hint = did_you_mean(metric, tuple(recorded))
                 present = ", ".join(recorded)
                 raise ConfigError(f"No run has the metric {metric!r}.{hint} Here: {present}.")
-        return replace(self, metrics=tuple(dict.fromkeys([*metrics, *self.metrics])))
+        return self.showing(list(dict.fromkeys([*metrics, *self.metrics])))
+
+    def showing(self, metrics: Sequence[str]) -> "Results":
+        """Return results that show some metrics alone.
+
+        Args:
+            metrics: Their names.
+        """
+        return self._view(metrics=tuple(metrics))
+
+    def _view(self, **changes: Any) -> "Results":
+        """Return other results of the same runs, which share what was computed or read once."""
+        view = replace(self, **changes)
+        view.__dict__.update(_compared=self._compared, _training=self._training)
+        return view
+
+    @cached_property
+    def _compared(self) -> dict[tuple[str, ...], list[Comparison]]:
+        return {}
+
+    @cached_property
+    def _training(self) -> list[Training]:
+        return []
 
     @property
     def tasks(self) -> list[tuple[str, str]]:
@@ -313,7 +333,13 @@ class Results:
         ]
 
     def linear(self, dataset: str, backbone: str, metric: str) -> tuple[float, float, int] | None:
-        """Return mean, SD and folds of the linear model on the splits of a task; None without."""
+        """Return mean, SD and folds of the linear model on the splits of a task; None without.
+
+        Args:
+            dataset: The data set.
+            backbone: The backbone.
+            metric: The metric.
+        """
         runs = max((c.runs for c in block_of(self.conditions, dataset, backbone)), key=len)
         values: dict[tuple[int, int], float] = {}
         for path in filter(is_store, self.paths):
@@ -414,7 +440,7 @@ class Results:
         if not selected:
             present = ", ".join(f"{d}/{b}" for d, b in self.tasks)
             raise ConfigError(f"No result for {dataset or '*'}/{backbone or '*'}. Here: {present}.")
-        return replace(self, conditions=selected)
+        return self._view(conditions=selected)
 
 
 def incomplete_notes(conditions: Conditions) -> list[str]:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from afor.bench.analyses.adaptation.blocks import blocked, shuffled
+from afor.bench.analyses.adaptation.shift import blocked, shuffled
 from afor.bench.common.errors import ConfigError
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from afor.bench.analyses.adaptation.events import event_windows, mean_interval, respond
+from afor.bench.analyses.adaptation.shift import event_windows, mean_interval, respond
 from afor.bench.common.errors import ConfigError
 
 EVENTS = [20, 40, 60, 80]

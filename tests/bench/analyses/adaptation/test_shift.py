@@ -3,12 +3,13 @@ import pytest
 import torch
 
 from afor.bench.analyses.adaptation import shift as shift_module
-from afor.bench.analyses.adaptation.blocks import blocked, shuffled
 from afor.bench.analyses.adaptation.shift import (
     ALL,
     CHAIN,
+    blocked,
     describe_shift,
     measure_shift,
+    shuffled,
     train_schedule,
 )
 from afor.bench.analyses.replay import find_run

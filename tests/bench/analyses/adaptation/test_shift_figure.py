@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from afor.bench.analyses.adaptation.events import respond
-from afor.bench.analyses.adaptation.shift import ALL, CHAIN, Link, Shift
+from afor.bench.analyses.adaptation.shift import ALL, CHAIN, Link, Shift, respond
 from afor.bench.analyses.adaptation.shift_figure import shift_figure
 from afor.bench.report.figures.style import save_figure
 

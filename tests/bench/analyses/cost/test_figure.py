@@ -1,6 +1,6 @@
 import pytest
 
-from afor.bench.analyses.cost.figure import growth_figure
+from afor.bench.analyses.cost.views import growth_figure
 
 
 def row(name, parameters, step_us, ratio):

@@ -1,6 +1,6 @@
 import pytest
 
-from afor.bench.analyses.cost.table import column_label, cost_table
+from afor.bench.analyses.cost.views import column_label, cost_table
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.formats import to_csv, to_latex, to_markdown
 

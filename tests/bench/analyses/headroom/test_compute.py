@@ -7,8 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from afor.bench.analyses.headroom.compute import Candidate, headroom_of, measure_headroom
-from afor.bench.analyses.headroom.figure import headroom_figure
-from afor.bench.analyses.headroom.table import headroom_tables
+from afor.bench.analyses.headroom.views import headroom_figure, headroom_tables
 from afor.bench.cli.app import app
 from afor.bench.common.errors import ConfigError
 from afor.bench.execution.runner import run_study

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from afor.bench.analyses.landscape.figure import contour_levels, landscape_figure, tick_digits
+from afor.bench.analyses.landscape.views import contour_levels, landscape_figure, tick_digits
 from afor.bench.report.figures.style import BLACK, VERMILION, save_figure
 
 

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from afor.bench.analyses.landscape.text import describe, findings
+from afor.bench.analyses.landscape.views import describe, findings
 
 
 def test_the_description_says_how_the_numbers_were_made(bowl):

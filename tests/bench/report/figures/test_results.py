@@ -86,3 +86,12 @@ def test_bars_join_the_widest_spans_only():
     assert _cliques([1.0, 2.0, 3.0, 6.0], 2.5) == [(1.0, 3.0)]
     assert _cliques([1.0, 2.0, 3.0, 4.0], 1.5) == [(1.0, 2.0), (2.0, 3.0), (3.0, 4.0)]
     assert _cliques([1.0, 5.0], 1.0) == []
+
+
+def test_the_note_of_the_rank_figure_is_not_wider_than_the_figure(results):
+    figure = rank_figure(results.ranks["accuracy"])
+    figure.canvas.draw()
+    assert "\ufffd" not in texts(figure)
+    (note,) = [t for t in figure.texts if "mean rank over" in t.get_text()]
+    assert note.get_window_extent().x0 >= 0
+    assert note.get_window_extent().x1 <= figure.bbox.width

@@ -1,7 +1,7 @@
 import pytest
 
 from afor.bench.analyses.landscape.record import content_of
-from afor.bench.analyses.landscape.table import landscape_table
+from afor.bench.analyses.landscape.views import landscape_table
 from afor.bench.common.errors import ConfigError
 from afor.bench.report.tables.paper import (
     beside_paper_table,

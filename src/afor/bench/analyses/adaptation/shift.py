@@ -10,22 +10,195 @@ so many batches; its control sees the same windows, shuffled, with pseudo-events
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 from torch.nn.functional import cross_entropy
 
-from afor.bench.analyses.adaptation.blocks import Schedule, blocked, shuffled
-from afor.bench.analyses.adaptation.events import Response, event_windows, mean_interval, respond
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.analyses.step_log import StepLog, Steps
 from afor.bench.common.devices import pick_device, repeatable
 from afor.bench.common.errors import ConfigError, TrainingError
 from afor.bench.common.seeding import isolated, seed_torch
 from afor.bench.optimizers.build import build_optimizer
+from afor.bench.training.batches import Side
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The windows of every step of a training, and the steps at which subjects change."""
+
+    batches: tuple[Indices, ...]
+    changes: tuple[int, ...]  # position of the first batch of each block but the first
+    rounds: tuple[int, ...]  # position of the first batch of each round over all subjects
+
+
+def blocked(
+    side: Side,
+    batch_size: int,
+    seed: int,
+    *,
+    subjects_per_block: int = 1,
+    batches_per_block: int = 20,
+    rounds: int = 10,
+) -> Schedule:
+    """Make a schedule that stays with a few subjects for a block of batches, then changes them.
+
+    Every subject has `rounds` blocks, and no subject is in two successive ones. Subjects that do
+    not fill a block are left out of the round. Raises ConfigError if a number is too small or there
+    are too few subjects to change.
+    """
+    rng = np.random.default_rng(seed)
+    codes = np.unique(side.subject_codes)
+    if min(subjects_per_block, batches_per_block, rounds) < 1 or batch_size < 2:
+        raise ConfigError(
+            "Blocks need at least one subject, one batch, one round, and batches of two windows."
+        )
+    if 2 * subjects_per_block > len(codes):
+        raise ConfigError(
+            f"Blocks of {subjects_per_block} subjects cannot change among {len(codes)} training "
+            f"subjects: at most {len(codes) // 2} fit. Lower --subjects-per-block."
+        )
+    pools = {code: side.indices[side.subject_codes == code] for code in codes}
+    batches: list[Indices] = []
+    changes, starts = [], []
+    previous: set[int] = set()  # the subjects of the block before
+    for _ in range(rounds):
+        starts.append(len(batches))
+        order = rng.permutation(codes)
+        while previous & set(order[:subjects_per_block].tolist()):
+            order = rng.permutation(codes)
+        for first in range(0, len(order) - subjects_per_block + 1, subjects_per_block):
+            subjects = order[first : first + subjects_per_block]
+            previous = set(subjects.tolist())
+            if batches:
+                changes.append(len(batches))
+            pool = np.concatenate([pools[code] for code in subjects])
+            batches += _fill(rng, pool, batch_size, batches_per_block)
+    return Schedule(tuple(batches), tuple(changes), tuple(starts))
+
+
+def shuffled(schedule: Schedule, seed: int) -> Schedule:
+    """Shuffle the windows of each round: same windows, sizes and steps, but no blocks."""
+    rng = np.random.default_rng(seed)
+    batches: list[Indices] = []
+    ends = (*schedule.rounds[1:], len(schedule.batches))
+    for start, end in zip(schedule.rounds, ends, strict=True):
+        of_round = schedule.batches[start:end]
+        cuts = np.cumsum([len(batch) for batch in of_round])[:-1]
+        dealt = np.split(rng.permutation(np.concatenate(of_round)), cuts)
+        batches += [np.sort(batch) for batch in dealt]
+    return Schedule(tuple(batches), schedule.changes, schedule.rounds)
+
+
+def _fill(rng: np.random.Generator, pool: Indices, batch_size: int, count: int) -> list[Indices]:
+    """Draw `count` batches; no window is drawn again before all others were drawn."""
+    size = min(batch_size, len(pool))
+    if size < 2:
+        raise ConfigError(
+            "A training subject has a single window, and batch norm cannot train on it. "
+            "Leave the subject out, or raise --subjects-per-block."
+        )
+    per_pass = len(pool) // size
+    passes = [rng.permutation(pool) for _ in range(-(-count // per_pass))]
+    batches = [order[i * size : (i + 1) * size] for order in passes for i in range(per_pass)]
+    return [np.sort(batch) for batch in batches[:count]]
+
+
+FloatArray = NDArray[np.float64]
+CONFIDENCE = 0.95
+FLOOR = 1e-3  # smallest value before a logarithm, as a share of its window's mean
+
+
+@dataclass(frozen=True)
+class Response:
+    """The mean over events: per step of the window, and over the judged steps after the event."""
+
+    offsets: NDArray[np.int64]  # steps from the event; 0 is the first step after the change
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    by_event: FloatArray  # (events,): the mean over the judged steps
+    size: float  # mean of `by_event`
+    interval: tuple[float, float]  # of `size`, 95 %
+
+    @property
+    def peak(self) -> float:
+        """Return the value of the mean curve after the event that is farthest from 0."""
+        after = self.mean[self.offsets >= 0]
+        return float(after[np.abs(after).argmax()])
+
+
+def event_windows(
+    series: FloatArray, events: Sequence[int], before: int, after: int, *, relative: bool = False
+) -> FloatArray:
+    """Cut windows around events and subtract the mean before the event from each.
+
+    Args:
+        series: Values, (steps, tensors).
+        events: For each event, the position of the first step that follows it.
+        before: Steps of a window before the event.
+        after: Steps of a window from the event on.
+        relative: Return the logarithm of the ratio to the geometric mean before the event; 0 for a
+            tensor that is zero throughout.
+
+    Returns:
+        The windows, (events, before + after, tensors), without those that leave the series.
+    """
+    complete = [event for event in events if event - before >= 0 and event + after <= len(series)]
+    if not complete or before < 1 or after < 1:
+        raise ConfigError(
+            f"No event has {before} steps before and {after} steps after it in a training of "
+            f"{len(series)} steps. Train longer, or make the window or the blocks shorter."
+        )
+    windows = np.stack([series[event - before : event + after] for event in complete])
+    if relative:
+        # Ratios to a noisy level exceed 1 on average even if nothing happens; logarithms are 0.
+        level = windows.mean(axis=1, keepdims=True)
+        windows = np.log(np.where(level > 0, np.maximum(windows, FLOOR * level), 1.0))
+    change: FloatArray = windows - windows[:, :before].mean(axis=1, keepdims=True)
+    return change
+
+
+def respond(windows: FloatArray, before: int, judged: int) -> Response:
+    """Average windows of `event_windows` over tensors and events.
+
+    The size of the response is its mean over the `judged` steps from the event on.
+
+    >>> steps = np.array([0.0, 0.0, 2.0, 1.0])[None, :, None]
+    >>> respond(np.concatenate([steps, steps]), before=2, judged=2).size
+    1.5
+    """
+    curves = windows.mean(axis=2)
+    by_event = curves[:, before : before + judged].mean(axis=1)
+    mean, low, high = mean_interval(curves)
+    size, least, most = mean_interval(by_event[:, None])
+    return Response(
+        np.arange(-before, windows.shape[1] - before),
+        mean,
+        low,
+        high,
+        by_event,
+        float(size[0]),
+        (float(least[0]), float(most[0])),
+    )
+
+
+def mean_interval(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the mean over the first axis and its 95 % t interval; infinite for a single value."""
+    n, mean = len(values), values.mean(axis=0)
+    if n < 2:
+        return mean, np.full_like(mean, -math.inf), np.full_like(mean, math.inf)
+    half = stdtrit(n - 1, (1 + CONFIDENCE) / 2) * values.std(axis=0, ddof=1) / math.sqrt(n)
+    return mean, mean - half, mean + half
+
 
 BEFORE, AFTER = 10, 20  # steps around a change; shorter when the blocks are
 JUDGED = 10  # steps over which a response is averaged: the momentum's memory, 1 / (1 - beta1)

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from afor.bench.analyses.cost import compute
-from afor.bench.analyses.cost.figure import growth_figure
-from afor.bench.analyses.cost.table import cost_table
+from afor.bench.analyses.cost.views import cost_table, growth_figure
 from afor.bench.cli.options import Json, option
 from afor.bench.cli.printing import figures_in, show_result
 from afor.bench.cli.terminal import print_next

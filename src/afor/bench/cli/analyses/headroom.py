@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from afor.bench.analyses.headroom.compute import measure_headroom
-from afor.bench.analyses.headroom.figure import headroom_figure
-from afor.bench.analyses.headroom.table import headroom_tables
+from afor.bench.analyses.headroom.views import headroom_figure, headroom_tables
 from afor.bench.cli.options import FigureFile, Json, OnlyStudy, Results, option
 from afor.bench.cli.printing import render
 from afor.bench.cli.terminal import print_next

@@ -10,18 +10,17 @@ from typing import Annotated, Literal
 import typer
 
 from afor.bench.analyses.landscape import compute as analysis
-from afor.bench.analyses.landscape.figure import landscape_figure
 from afor.bench.analyses.landscape.loss_grid import grid_axis
 from afor.bench.analyses.landscape.loss_surface import check_loss
 from afor.bench.analyses.landscape.plane import check_directions
 from afor.bench.analyses.landscape.record import landscape_json
-from afor.bench.analyses.landscape.text import describe
 from afor.bench.analyses.landscape.trajectories import (
     Trajectory,
     load_trajectories,
     record_trajectory,
     save_trajectories,
 )
+from afor.bench.analyses.landscape.views import describe, landscape_figure
 from afor.bench.analyses.replay import ChosenRun
 from afor.bench.cli.analyses.run_selection import select_run
 from afor.bench.cli.options import Jobs, RunOptions, StudyName, option

@@ -6,11 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from afor.bench.analyses.cost import table as cost_table
-from afor.bench.analyses.landscape.figure import landscape_figure
+from afor.bench.analyses.cost.views import cost_table
 from afor.bench.analyses.landscape.record import read_landscape
-from afor.bench.analyses.landscape.table import landscape_table
-from afor.bench.analyses.landscape.text import landscape_section
+from afor.bench.analyses.landscape.views import landscape_figure, landscape_section, landscape_table
 from afor.bench.cli.options import Json, TableFormat, argument, completing, option
 from afor.bench.cli.printing import by_suffix, check_figures, choose, render
 from afor.bench.cli.results.reading import ResultOptions, read_json
@@ -31,7 +29,7 @@ from afor.bench.report.tables.paper import paper_cost_table
 
 # Tables of measured values, beside the paper's.
 MEASURED: Mapping[str, Callable[[Any], Table]] = {
-    "cost": lambda measured: cost_table.cost_table(measured) if measured else paper_cost_table(),
+    "cost": lambda measured: cost_table(measured) if measured else paper_cost_table(),
     "landscape": landscape_table,
 }
 TABLES = (*FROM_RESULTS, *FROM_NOTHING, *MEASURED)

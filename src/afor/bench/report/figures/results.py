@@ -97,7 +97,7 @@ def rank_figure(ranks: Ranks) -> Any:
     half = (len(order) + 1) // 2
     bars = _cliques(values, ranks.critical_difference)
     top = 0.9 + 0.32 * len(bars)
-    figure, axes = style.new_figure(20 + 3.6 * (half + len(bars)))
+    figure, axes = style.new_figure(25 + 3.6 * (half + len(bars)))
     axis = axes[0, 0]
     axis.set_xlim(len(order) + 0.05, 0.95)  # the best stands to the right
     axis.set_ylim(-top - 0.55 * half, 0.9)
@@ -133,7 +133,9 @@ def rank_figure(ranks: Ranks) -> Any:
             (end - ranks.critical_difference, 0.75), xytext=(4, 0),
             textcoords="offset points", va="center", **style.NOTE,
         )  # fmt: skip
-    figure.supxlabel(style.plain(ranks_caption(ranks)), **style.NOTE)
+    # One line of it is wider than a column.
+    caption = style.plain(ranks_caption(ranks)).replace("; ", "\n")
+    figure.supxlabel(caption, **style.NOTE)
     return figure
 
 

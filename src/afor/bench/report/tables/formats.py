@@ -329,7 +329,7 @@ def _html_cell(cell: TableCell, anchors: Mapping[str, str]) -> str:
     text = f"<b>{text}</b>" if cell.best else f"<u>{text}</u>" if cell.second else text
     if cell.link in anchors:
         text = f'<a href="#{anchors[cell.link]}" title="Show its folds">{text}</a>'
-    kind = "best" if cell.best else "partial" if cell.partial else ""
+    kind = "best" if cell.best else "partial" if cell.partial else "long" * (" (" in cell.text)
     marked = f' class="{kind}"' if kind else ""
     return f'<td data-value="{_sort_value(cell.text)}"{marked}>{text}</td>'
 
