@@ -12,7 +12,7 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/afor/native/ke
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-slow test-everywhere test-versions test-oldest release-check check bench docs report-picture physionet physionet-power batch-norm-study shift-study \
-	open-study awake-study bursts-study amplitude-study stream-study adaptation-study variants-study clean
+	open-study awake-study bursts-study amplitude-study stream-study adaptation-study variants-study rivals-study clean
 
 help:
 	@echo "make demo       the main job on synthetic subjects: sets up, runs, shows the result"
@@ -29,7 +29,7 @@ help:
 	@echo "make batch-norm-study  EEGNet with two momenta of batch norm (DATA as above; minutes)"
 	@echo "make shift-study  the study over the distance between synthetic subjects (minutes)"
 	@echo "make open-study the paper's comparison on open data (DATA=folder of the recordings; half a day)"
-	@echo "make bursts-study amplitude-study stream-study adaptation-study awake-study variants-study"
+	@echo "make bursts-study amplitude-study stream-study adaptation-study awake-study variants-study rivals-study"
 	@echo "                when the memory of the second moment matters (EYES=folder of the recordings; hours)"
 
 $(BIN)/python:
@@ -168,6 +168,8 @@ variants-study: $(VENV)/.ready-bench
 	@$(RUN) studies/beta2/variants.toml
 	@$(RUN) studies/beta2/step-size.toml
 	@$(RESULTS)
+rivals-study: $(VENV)/.ready-bench
+	@$(RUN) studies/beta2/rivals.toml
 
 # The paper's comparison on open data. DATA holds the folders physionet_eyes, sam40 and imagery22.
 OPEN = --root eyes=$(DATA)/physionet_eyes --root stress=$(DATA)/sam40 --root imagery=$(DATA)/imagery22
