@@ -64,7 +64,11 @@ WITHOUT_TYPER = "the entry point works without typer, to say what to install"
 WITHOUT_TRITON = "the module itself works without triton: it is optional"
 INSIDE_FUNCTIONS: list[tuple[str, str, list[str]]] = [
     ("afor", WITHOUT_TORCH, ["afor.optimizer"]),
-    ("afor.bench.cli.catalog.models", WITHOUT_TORCH, ["afor.bench.models.registry"]),
+    (
+        "afor.bench.cli.catalog.models",
+        WITHOUT_TORCH,
+        ["afor.bench.models.redundant", "afor.bench.models.registry"],
+    ),
     ("afor.bench.cli.entry", WITHOUT_TYPER, ["afor.bench.cli.app"]),
     (
         "afor.bench.cli.options",

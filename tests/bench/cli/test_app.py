@@ -1,9 +1,11 @@
 """The table of commands, their help texts, and what is imported for them."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -127,6 +129,23 @@ def test_an_option_of_several_commands_means_the_same_in_all(name):
         if name in p.opts and words[0] != "data"  # a data set alone has one root
     }
     assert len(texts) == 1, texts
+
+
+FOREIGN = {"--nthreads", "--resources", "--wrap", "--array", "--prepare"}  # of other programs
+
+
+def test_messages_name_options_that_exist():
+    known = {
+        name for c in COMMANDS.values() for p in c.params for name in (*p.opts, *p.secondary_opts)
+    }
+    known |= {name for p in ROOT.params for name in p.opts} | {"--help"} | FOREIGN
+    sources = Path(afor.__file__).parent / "bench"
+    named = {
+        (name, path.name)
+        for path in sources.rglob("*.py")
+        for name in re.findall(r"(?<![\w(-])--[a-z][a-z-]+[a-z]", path.read_text("utf-8"))
+    }
+    assert sorted((name, file) for name, file in named if name not in known) == []
 
 
 def test_a_file_to_write_is_called_output_everywhere():

@@ -87,18 +87,13 @@ def show_result(
     values: Mapping[str, Any],
     draw: Callable[[], Any],
     targets: Sequence[Path],
-    *,
-    as_json: bool,
 ) -> None:
     """Print a result, and write it to files, each as its suffix says.
 
-    It is printed as JSON if that is asked for, else as text unless a file holds it.
+    It is printed as text unless a file holds it.
     `draw` is called if a file wants the figure.
     """
-    text = json.dumps(values, indent=1, ensure_ascii=False)
-    if as_json:
-        typer.echo(text)
-    elif len(figures_in(targets)) == len(targets):
+    if len(figures_in(targets)) == len(targets):
         typer.echo(render(table, "terminal").rstrip("\n"))
     drawn: Any = None
     for target in targets:
@@ -106,7 +101,7 @@ def show_result(
             drawn = drawn or draw()
             save_figure(drawn, target)
         elif by_suffix(target) == "json":
-            write_output(target, f"{text}\n")
+            write_output(target, f"{json.dumps(values, indent=1, ensure_ascii=False)}\n")
         else:
             write_output(target, render(table, by_suffix(target), to_file=True))
         typer.echo(str(target), err=True)

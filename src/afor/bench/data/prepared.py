@@ -74,12 +74,11 @@ def open_cache(cache_dir: str | Path | None) -> Path:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
             f"The cache folder {shorten(folder)} cannot be used ({reason}). Name a folder that "
-            f"can be made and written with --cache-dir or $AFOR_CACHE."
+            f"can be made and written with $AFOR_CACHE."
         ) from None
     if not os.access(folder, os.W_OK):
         raise ConfigError(
-            f"The cache folder {folder} cannot be written. Name another with --cache-dir or "
-            f"$AFOR_CACHE."
+            f"The cache folder {folder} cannot be written. Name another with $AFOR_CACHE."
         )
     return folder
 

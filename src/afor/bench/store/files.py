@@ -456,8 +456,7 @@ def load_records(
     for path in paths:
         if not is_store(path):
             raise ConfigError(
-                f"{path} holds results only. Curves are in the store of a study; give that, or "
-                "the curves themselves with --data."
+                f"{path} holds results only. Curves are in the store of a study; give that."
             )
         runs, _ = load_results([path], studies)
         with open_store(path) as store:

@@ -71,7 +71,7 @@ def test_measures_alone_stand_below_the_papers_table():
 
 
 def test_a_file_of_something_else_is_refused():
-    with pytest.raises(ConfigError, match="afor analyse cost --json"):
+    with pytest.raises(ConfigError, match="afor analyse cost -o FILE"):
         cost_table({"measures": {"kflops": {"adam": 1.0}}})
 
 

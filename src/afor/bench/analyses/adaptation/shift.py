@@ -64,7 +64,7 @@ def blocked(
     if 2 * subjects_per_block > len(codes):
         raise ConfigError(
             f"Blocks of {subjects_per_block} subjects cannot change among {len(codes)} training "
-            f"subjects: at most {len(codes) // 2} fit. Lower --subjects-per-block."
+            f"subjects: at most {len(codes) // 2} fit. Lower subjects_per_block."
         )
     pools = {code: side.indices[side.subject_codes == code] for code in codes}
     batches: list[Indices] = []
@@ -104,7 +104,7 @@ def _fill(rng: np.random.Generator, pool: Indices, batch_size: int, count: int) 
     if size < 2:
         raise ConfigError(
             "A training subject has a single window, and batch norm cannot train on it. "
-            "Leave the subject out, or raise --subjects-per-block."
+            "Leave the subject out, or raise subjects_per_block."
         )
     per_pass = len(pool) // size
     passes = [rng.permutation(pool) for _ in range(-(-count // per_pass))]

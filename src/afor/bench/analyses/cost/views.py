@@ -25,7 +25,7 @@ IMPLEMENTATIONS = (" fused", " for-loop")
 
 
 def cost_table(ours: Mapping[str, Any]) -> Table:
-    """Return the table of the values that `afor analyse cost --json` wrote.
+    """Return the table of the values that `afor analyse cost -o FILE.json` wrote.
 
     Values without the description of a network, {measure: {optimizer: value}}, are shown below
     the paper's.
@@ -36,7 +36,7 @@ def cost_table(ours: Mapping[str, Any]) -> Table:
         return _measured(ours)
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f"These are not the values that `afor analyse cost --json` writes ({error!r}). "
+            f"These are not the values that `afor analyse cost -o FILE.json` writes ({error!r}). "
             "Write them anew."
         ) from error
 

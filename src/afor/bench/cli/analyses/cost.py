@@ -7,7 +7,7 @@ import typer
 
 from afor.bench.analyses.cost import compute
 from afor.bench.analyses.cost.views import cost_table, growth_figure
-from afor.bench.cli.options import Json, option
+from afor.bench.cli.options import option
 from afor.bench.cli.printing import figures_in, show_result
 from afor.bench.cli.terminal import print_next
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
@@ -36,7 +36,6 @@ def cost(
             "-o",
         ),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Measure the operations, memory and time of a step.
 
@@ -61,5 +60,5 @@ def cost(
     def draw() -> Any:
         return growth_figure(costs["growth"])
 
-    show_result(cost_table(costs), costs, draw, targets, as_json=as_json)
+    show_result(cost_table(costs), costs, draw, targets)
     print_next("afor analyse cost --output growth.pdf")

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from afor.bench.analyses.adaptation.matched import matched_study
-from afor.bench.cli.options import Json, OnlyStudy, Results, Trust, option
-from afor.bench.cli.terminal import print_json, print_next
+from afor.bench.cli.options import OnlyStudy, Results, Trust, option
+from afor.bench.cli.terminal import print_next
 from afor.bench.common.files import write_output
 from afor.bench.store.database import open_store
 from afor.bench.store.locations import find_store
@@ -23,7 +23,6 @@ def matched(
     backbone: Annotated[str, option("Backbone of the store.", show_default="the only one")] = "",
     study: OnlyStudy = None,
     optimizer: Annotated[str, option("The optimizer whose mean beta2 is used.")] = "afor",
-    as_json: Json = False,
     trust: Trust = False,
 ) -> None:
     """Write a study of AdamW at AFOR's mean beta2.
@@ -40,19 +39,13 @@ def matched(
     if not trust:
         refuse_stored_code(made.study, str(path))
     write_output(output, made.toml)
-    if as_json:
-        shown = ("dataset", "backbone", "optimizer", "runs", "steps", "beta2")
-        content = {name: getattr(made, name) for name in shown}
-        content |= {"beta2_by_tensor": dict(made.beta2_by_tensor), "output": str(output)}
-        print_json(content, indent=None)
-    else:
-        width = max(map(len, made.beta2_by_tensor))
-        typer.echo(
-            f"Mean beta2 of {made.optimizer} on {made.dataset} × {made.backbone}: {made.runs} "
-            f"runs, {made.steps} steps"
-        )
-        for name, beta2 in made.beta2_by_tensor.items():
-            typer.echo(f"  {name:<{width}}  {beta2:.6f}")
-        typer.echo(f"  {'over tensors':<{width}}  {made.beta2:.6f}\n{output}")
+    width = max(map(len, made.beta2_by_tensor))
+    typer.echo(
+        f"Mean beta2 of {made.optimizer} on {made.dataset} × {made.backbone}: {made.runs} "
+        f"runs, {made.steps} steps"
+    )
+    for name, beta2 in made.beta2_by_tensor.items():
+        typer.echo(f"  {name:<{width}}  {beta2:.6f}")
+    typer.echo(f"  {'over tensors':<{width}}  {made.beta2:.6f}\n{output}")
     judge = f"afor judge {path} --study {made.study.name} --baseline adamw_mean_per_tensor"
     print_next(f"afor run {output} --store {path}, then {judge}")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,6 +45,14 @@ def models(
             "22x500@250,4. The channels are the first of the 10-20 system."
         ),
     ] = "19x500@250,4",
+    redundant: Annotated[
+        bool,
+        option(
+            "Find the tensors of this backbone whose gradient is zero but for rounding, such as "
+            "biases before a batch norm.",
+            "--redundant",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the backbones with their sizes on every data set.
@@ -56,6 +65,9 @@ def models(
     """
     if braindecode:
         _print_braindecode(parse_shape(shape), as_json=as_json)
+        return
+    if redundant:
+        _print_redundant(name, as_json=as_json)
         return
     rows = [row for row in model_table() if name in (None, row["name"])]
     if name is not None and not rows:
@@ -114,6 +126,38 @@ def _print_braindecode(shape: InputShape, *, as_json: bool) -> None:
     typer.echo(
         f"{fitting} of {len(rows)} fit {shape.channels} × {shape.samples} samples at "
         f"{shape.rate_hz:g} Hz with {shape.classes} classes; the sizes are trainable parameters."
+    )
+
+
+def _print_redundant(name: str | None, *, as_json: bool) -> None:
+    """Print the tensors whose gradient is rounding, on the first data set that a network takes."""
+    if name is None:
+        raise ConfigError("--redundant needs a backbone, such as `afor models eegnet --redundant`.")
+    from afor.bench.models.redundant import gradients
+    from afor.bench.models.registry import build_backbone, check_backbone
+
+    look_beside(Path.cwd() / name)
+    check_backbone(name, {})
+    sizes = recorded_sizes().get(name) or _row_of_code(name)["sizes"]
+    dataset = next((key for key, size in sizes.items() if size and "settings" not in size), None)
+    if dataset is None:
+        raise ConfigError(f"Backbone {name!r} takes the windows of no data set of the table.")
+    shape = DATASET_SHAPES[dataset]
+    rows = gradients(lambda: build_backbone(name, shape), shape)
+    found = [row for row in rows if row.redundant]
+    if as_json:
+        print_json([{**asdict(row), "redundant": row.redundant} for row in rows], indent=2)
+        return
+    for row in found:
+        typer.echo(
+            f"{row.name}: {row.numbers} numbers, gradient {row.size:.1e} of the largest, float32 "
+            f"off by {100 * row.error:.2g} %"
+        )
+    typer.echo(
+        f"{len(found)} of {len(rows)} tensors of {name} do not change what it computes in training "
+        f"(windows of {dataset}); decay or rounding may still move them."
+        if found
+        else f"All {len(rows)} tensors of {name} have a gradient above rounding ({dataset})."
     )
 
 

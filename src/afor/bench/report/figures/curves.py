@@ -110,8 +110,7 @@ def _need_store(results: Results) -> None:
     for path in results.paths:
         if not is_store(path):
             raise ConfigError(
-                f"{path} holds results only. Curves are in the store of a study; give that, or "
-                "the curves themselves with --data."
+                f"{path} holds results only. Curves are in the store of a study; give that."
             )
 
 

@@ -380,7 +380,8 @@
         + "up to its end.",
       svg: plot({
         width, height: 340, marginLeft: 56, marginRight: 90,
-        x: { label: "epoch", labelAnchor: "center", labelArrow: "none", ticks: 8, tickFormat: "d" },
+        x: { label: "epoch", labelAnchor: "center", labelArrow: "none", tickFormat: "d",
+          ticks: Math.max(1, Math.min(8, ...shown.map((c) => c.mean.length - 1))) },
         y: { label: "loss", labelArrow: "none", grid: true, type: log ? "log" : "linear" },
         marks: [
           Plot.gridY({ stroke: colors.faint, strokeOpacity: 1 }),
