@@ -1,6 +1,7 @@
 """What is published: one version number, a complete source distribution, a wheel that works."""
 
 import email
+import importlib.util
 import os
 import re
 import shutil
@@ -41,6 +42,56 @@ def test_the_address_of_the_repository_is_the_same_everywhere():
     assert cited[1] == urls["Source"]
     for name in ("Issues", "Changelog"):
         assert urls[name].startswith(urls["Source"] + "/")
+
+
+def test_every_lower_bound_of_the_benchmark_is_the_version_that_is_tested():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / "constraints-oldest.txt").read_text()
+    tested = dict(re.findall(r"^([\w-]+)==(\S+)$", text, re.MULTILINE))
+    for requirement in project["optional-dependencies"]["bench"]:
+        name, bound = requirement.split(">=")
+        assert re.fullmatch(rf"{re.escape(bound)}(\.0)*", tested[name]), requirement
+
+
+@pytest.fixture
+def release_check():
+    spec = importlib.util.spec_from_file_location("release_check", ROOT / "tools/release_check.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_release_is_refused_while_version_or_date_differ(release_check, monkeypatch, tmp_path):
+    assert release_check.check_version().startswith(f"{afor.__version__} of 20")
+    (tmp_path / "src" / "afor").mkdir(parents=True)
+    for name in ("CHANGELOG.md", "CITATION.cff", "src/afor/__init__.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.setattr(release_check, "ROOT", tmp_path)
+    release_check.check_version()
+    cited = (tmp_path / "CITATION.cff").read_text()
+    (tmp_path / "CITATION.cff").write_text(cited.replace("date-released: 20", "date-released: 19"))
+    with pytest.raises(release_check.CheckError, match=r"CITATION\.cff has"):
+        release_check.check_version()
+    (tmp_path / "CHANGELOG.md").write_text("## [Unreleased]\n")
+    with pytest.raises(release_check.CheckError, match="no section"):
+        release_check.check_version()
+
+
+def test_a_release_is_refused_without_the_address_of_the_repository(
+    release_check, monkeypatch, tmp_path
+):
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setattr(release_check, "ROOT", tmp_path)
+    monkeypatch.setattr(release_check, "__file__", str(folder / "release_check.py"))
+    page = tmp_path / "page.md"
+    page.write_text(f"https://{release_check.PLACEHOLDER}/afor")
+    monkeypatch.setattr(release_check, "run", lambda *_, **__: "page.md\ntools/release_check.py")
+    with pytest.raises(release_check.CheckError, match=r"OWNER: page\.md"):
+        release_check.check_address()
+    page.write_text("https://github.com/somebody/afor")
+    (folder / "release_check.py").write_text(release_check.PLACEHOLDER)
+    assert release_check.check_address() == "set"
 
 
 def test_readme_is_short():

@@ -42,7 +42,7 @@ print(platform.python_version(), torch.__version__, "none" if unavailable_reason
 NOT_THE_OPTIMIZER = {  # files in tests/ about documents, studies and the command line
     "test_cli_page.py", "test_design_page.py",
     "test_documentation_studies.py", "test_everywhere.py", "test_imports.py", "test_packaging.py",
-    "test_partners.py", "test_studies.py", "test_versions.py",
+    "test_partners.py", "test_sentences.py", "test_studies.py", "test_versions.py",
 }  # fmt: skip
 
 
