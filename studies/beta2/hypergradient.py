@@ -15,7 +15,7 @@ other, so their range is printed, and no interval.
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -85,7 +85,7 @@ def measure_hypergradient(run: ChosenRun, starts: Sequence[int], horizon: int) -
     windows = len(run.source.indices_of(settings.split.train))
     steps_per_epoch = math.ceil(windows / settings.batch_size)
     epochs = min(settings.max_epochs, math.ceil(max(starts) / steps_per_epoch) + 1)
-    longer = replace(settings, max_epochs=epochs, patience=epochs)
+    longer = settings.changed(max_epochs=epochs, patience=epochs)
     train(longer, run.source, run.make_model, watch_step=watch)
     if any(start not in measured for start in starts):
         raise ConfigError(

@@ -212,7 +212,7 @@ def test_a_finished_store_opens_as_the_same_object(results):
     ("changes", "words"),
     [
         ({"rate_hz": None}, "give rate_hz"),
-        ({"baseline": "adam"}, "baseline 'adam' is not one of the optimizers adamw, afor"),
+        ({"baseline": "adam"}, "baseline 'adam' is not one of the methods adamw, afor"),
         ({"optimizers": ["adamw", "afro"]}, 'Did you mean "afor"'),
         ({"max_epochs": 0}, "max_epochs"),
     ],

@@ -8,8 +8,9 @@ import pytest
 from afor.bench.optimizers.registry import PAPER_OPTIMIZERS
 from afor.bench.stats.labels import BACKBONE_LABELS, PAPER_METRICS
 from afor.bench.stats.paper_numbers import published, published_results, same_method_twice
+from afor.bench.study.schema import NETWORKS
 
-BACKBONES = list(BACKBONE_LABELS)
+BACKBONES = NETWORKS
 DATASETS = ["deap", "bci2a", "isruc"]
 
 
