@@ -6,7 +6,7 @@ import sys
 BENCH_PACKAGES = frozenset(
     {
         *("numpy", "scipy", "matplotlib", "mne", "typer", "rich", "pydantic", "jinja2", "tomlkit"),
-        *("filelock", "requests"),
+        *("filelock", "requests", "sklearn"),
     }
 )
 
