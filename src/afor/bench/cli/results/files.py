@@ -40,7 +40,6 @@ def merge(
     parts: Annotated[
         list[str], argument("The results to add: study names, TOML files or store files.")
     ],
-    as_json: Json = False,
 ) -> None:
     """Merge the stores of several machines or shards into one.
 
@@ -55,22 +54,14 @@ def merge(
     with ExitStack() as opened:  # check all of them before the target is created or changed
         known = [target] if target.exists() else []
         check_mergeable([opened.enter_context(open_store(path)) for path in (*known, *paths)])
-    merged = []
     with locked(target), open_or_create(target) as store:
         take_leftovers(store)
         for path in paths:
             with open_store(path) as part:
                 new, present, differing = store.merge(part)
-            merged.append(
-                {"store": str(path), "new": new, "present": present, "differing": differing}
-            )
             note = f"; {differing} of these with OTHER NUMBERS, the first kept" if differing else ""
-            if not as_json:
-                typer.echo(f"{path}: {counted(new, 'new run')}, {present} already here{note}")
+            typer.echo(f"{path}: {counted(new, 'new run')}, {present} already here{note}")
         total = len(store.statuses())
-    if as_json:
-        print_json({"store": str(target), "runs": total, "parts": merged})
-        return
     typer.echo(f"{target}: {counted(total, 'run')}")
     print_next(f"afor status {target}")
 
