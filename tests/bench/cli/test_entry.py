@@ -51,6 +51,6 @@ def test_the_packages_are_those_of_the_extra_and_the_command_is_this_entry_point
     declared = {
         re.split(r"[<>=~!;\[ ]", name)[0] for name in project["optional-dependencies"]["bench"]
     }
-    modules = {"scikit-learn": "sklearn"}  # the others are imported by the name they install by
-    assert {modules.get(name, name) for name in declared} == BENCH_PACKAGES
+    imported = {"sklearn" if name == "scikit-learn" else name for name in declared}
+    assert imported == BENCH_PACKAGES
     assert project["scripts"] == {"afor": "afor.bench.cli.entry:main"}
