@@ -256,7 +256,8 @@ def test_an_optimizer_that_is_gone_leaves_no_plan_behind():
 @needs_kernel
 def test_two_groups_have_a_plan_each():
     a, b = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4))
-    optimizer = AFOR([{"params": [a], "lr": 0.1}, {"params": [b], "lr": 0.2}], fused=True)
+    groups = [{"params": [a], "lr": 0.1}, {"params": [b], "lr": 0.2}]
+    optimizer = AFOR(groups, weight_decay=0.0, fused=True)
     for t in range(3):
         feed([a], t)
         b.grad = a.grad.clone()

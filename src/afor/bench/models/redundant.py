@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from afor.bench.common.seeding import isolated
 from afor.bench.models.input_shape import InputShape
 
 WINDOWS = 32  # of the batch on which gradients are compared
@@ -49,9 +50,8 @@ def gradients(
         One entry per trainable tensor, in the order of the network.
     """
     found = []
-    with torch.random.fork_rng():
-        for dtype in (torch.float64, torch.float32):
-            torch.manual_seed(seed)
+    for dtype in (torch.float64, torch.float32):
+        with isolated(seed, torch.device("cpu")):
             model = make_model().train()
             for module in model.modules():
                 if isinstance(module, nn.modules.dropout._DropoutNd):

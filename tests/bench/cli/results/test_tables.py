@@ -115,7 +115,7 @@ def test_another_baseline_and_fewer_optimizers_can_be_chosen(call, store):
     assert {row["family"] for row in rows} == {2}
 
 
-CURVES = ("convergence", "forgetting")
+CURVES = ("convergence", "learning", "forgetting")
 
 
 @pytest.mark.parametrize("name", [name for name in FIGURES if name not in CURVES])
