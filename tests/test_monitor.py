@@ -1,6 +1,7 @@
 """Looking inside: names, values, table, figure, trackers, no host sync while recording."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,9 @@ def test_all_steps_reach_wandb_beside_what_the_user_logs(
             run.log({"loss": 1.0 / (step + 1)})
         monitor.write(run, quantities=["beta2", "zscore"])
         file = Path(run.settings.sync_file)
-    history = wandb_history(file)
+    deadline = time.monotonic() + 60  # a process of wandb writes the file, also after the end
+    while len(history := wandb_history(file)) < 100 and time.monotonic() < deadline:
+        time.sleep(0.2)
     assert len([row for row in history if "loss" in row]) == 50
     for name, pairs in expected_scalars(monitor, "beta2", "zscore").items():
         assert [(row["afor/step"], row[name]) for row in history if name in row] == pairs
@@ -263,6 +266,8 @@ def wandb_history(file: Path) -> list[dict[str, Any]]:
             place += 32768 - place % 32768
             continue
         size, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
+        if place + 7 + size > len(data):  # still being written
+            break
         content += data[place + 7 : place + 7 + size]
         place += 7 + size
         if kind in (1, 4):  # whole, or the last part
